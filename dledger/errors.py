@@ -1,0 +1,115 @@
+"""Every error that the foundation raises, as one tree.
+
+::
+
+    DledgerError
+    +-- BadInput                 the caller's bytes, header, config or argument is malformed
+    |   +-- FrameError           a frame that can't be decoded: the connection is closed
+    |   +-- HeaderError          a typed header lacks a field or has a bad one: answered
+    |   +-- RecordError          bytes that are no message record
+    |   +-- ConfigError          a config file or command line
+    +-- StorageError             the disk or the bytes on it
+    |   +-- CorruptLog           bad bytes with good ones after them: never cut silently
+    |   +-- Fenced               an earlier write or fsync failed: this node takes no more
+    +-- AppendError              an append to the replicated log did not succeed
+    |   +-- NotLeader            definitely not appended: ask `leader`
+    |   +-- Busy                 definitely not appended: a bound was reached
+    |   +-- TooLarge             definitely not appended: the entry is above a limit
+    |   +-- OutcomeUnknown       appended or not: leadership was lost on the way
+    +-- RemotingError            a request to a server did not get an answer
+        +-- ConnectFailed        definitely not sent
+        +-- ConnectionLost       outcome unknown
+        +-- RequestTimeout       outcome unknown
+
+`definite` says whether the operation certainly had no effect.
+"""
+
+from __future__ import annotations
+
+
+class DledgerError(Exception):
+    """Root of the tree."""
+
+    definite: bool = True
+
+
+class BadInput(DledgerError):
+    """Malformed bytes or values from outside; the message names the field."""
+
+
+class FrameError(BadInput):
+    """A frame that can't be decoded. Close the connection that it came from."""
+
+
+class HeaderError(BadInput):
+    """A typed header lacks a required field or holds a value of the wrong kind."""
+
+
+class RecordError(BadInput):
+    """Bytes that are no well-formed message record."""
+
+
+class ConfigError(BadInput):
+    """A config file or a command line that can't be used; the message names the key."""
+
+
+class StorageError(DledgerError):
+    """The disk failed, or what it holds can't be trusted."""
+
+
+class CorruptLog(StorageError):
+    """Bad bytes with good ones after them. Nothing is cut; the operator or a peer must repair."""
+
+
+class Fenced(StorageError):
+    """An earlier write or fsync failed, so this node no longer vouches for its disk."""
+
+
+class AppendError(DledgerError):
+    """An append to the replicated log did not succeed."""
+
+
+class NotLeader(AppendError):
+    """Definitely not appended: this node does not lead. `leader` is the node id to ask, if known."""
+
+    def __init__(self, leader: str | None) -> None:
+        super().__init__(f"this node does not lead; the leader is {leader or 'not known'}")
+        self.leader = leader
+
+
+class Busy(AppendError):
+    """Definitely not appended: a bound was reached. Try again after `retry_after_s` seconds."""
+
+    def __init__(self, reason: str, retry_after_s: float) -> None:
+        super().__init__(f"{reason}; retry after {retry_after_s:.3f} s")
+        self.retry_after_s = retry_after_s
+
+
+class TooLarge(AppendError):
+    """Definitely not appended: the entry is larger than `limits.ENTRY_BYTES_MAX`."""
+
+
+class OutcomeUnknown(AppendError):
+    """The entry may or may not be committed later: leadership was lost while it was on its way."""
+
+    definite = False
+
+
+class RemotingError(DledgerError):
+    """A request to a server did not get an answer."""
+
+
+class ConnectFailed(RemotingError):
+    """No connection could be made, so nothing was sent."""
+
+
+class ConnectionLost(RemotingError):
+    """The connection broke after the request was handed to it."""
+
+    definite = False
+
+
+class RequestTimeout(RemotingError):
+    """No answer within the caller's deadline."""
+
+    definite = False

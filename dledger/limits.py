@@ -1,0 +1,37 @@
+"""Every bound of the foundation, in one place. Units are in the names.
+
+A bound that a user may set is a default here and a field of a config elsewhere.
+"""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# The wire (RocketMQ's NettyDecoder: com.rocketmq.remoting.frameMaxLength).
+FRAME_BYTES_MAX = 16 * MIB
+HEADER_BYTES_MAX = 256 * KIB
+MESSAGE_BODY_BYTES_MAX = 4 * MIB
+PROPERTIES_BYTES_MAX = 32_767
+TOPIC_BYTES_MAX = 127
+
+# A connection that a server accepted.
+CONNECTIONS_MAX = 4096
+REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX = 1024
+SEND_BUFFER_BYTES_MAX = 64 * MIB
+FRAME_COMPLETION_S = 30.0
+"""A frame once begun must be complete within this time: the slow-loris bound."""
+CONNECTION_IDLE_S = 120.0
+
+# The log.
+SEGMENT_BYTES = 128 * MIB
+ENTRY_BYTES_MAX = 8 * MIB
+APPENDS_PENDING_MAX = 4096
+APPENDS_PENDING_BYTES_MAX = 64 * MIB
+
+# Peers of a broker group.
+PEER_FRAME_BYTES_MAX = 2 * ENTRY_BYTES_MAX
+PEER_SEND_BUFFER_BYTES_MAX = 64 * MIB
+
+assert MESSAGE_BODY_BYTES_MAX + PROPERTIES_BYTES_MAX < ENTRY_BYTES_MAX < SEGMENT_BYTES
+assert ENTRY_BYTES_MAX < FRAME_BYTES_MAX

@@ -1,0 +1,91 @@
+"""One RocketMQ Remoting command: a request, a one-way request or a response.
+
+A command is what both ends of a connection exchange, whatever encoding its header has on the wire.
+Requests and responses are matched by `opaque` alone; the two directions of a connection number
+their requests independently. Layout and field meanings: RocketMQ's RemotingCommand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TypeAlias
+
+ExtValue: TypeAlias = "str | int | float | bool | bytes | None | list[ExtValue]"
+Buffer: TypeAlias = bytes | bytearray | memoryview
+#: A tuple is sent piece by piece, without joining: raw log bytes travel uncopied.
+Body: TypeAlias = Buffer | tuple[Buffer, ...]
+
+FLAG_RESPONSE = 1
+FLAG_ONEWAY = 2
+
+
+class HeaderEncoding(IntEnum):
+    """How a frame's header is encoded: the top byte of its second word."""
+
+    JSON = 0
+    ROCKETMQ = 1
+    MSGPACK = 2
+
+
+class Language(IntEnum):
+    """RocketMQ's LanguageCode ordinals."""
+
+    JAVA = 0
+    CPP = 1
+    DOTNET = 2
+    PYTHON = 3
+    DELPHI = 4
+    ERLANG = 5
+    RUBY = 6
+    OTHER = 7
+    HTTP = 8
+    GO = 9
+    PHP = 10
+    OMS = 11
+    RUST = 12
+    NODE_JS = 13
+
+
+@dataclass(slots=True)
+class Command:
+    """A request or a response. `ext` is the typed header, flattened; unknown fields stay in it."""
+
+    code: int
+    ext: Mapping[str, ExtValue] = field(default_factory=dict)
+    body: Body = b""
+    remark: str | None = None
+    opaque: int = 0
+    flag: int = 0
+    language: Language | None = Language.PYTHON
+    version: int = 409
+    encoding: HeaderEncoding = HeaderEncoding.MSGPACK
+
+    @property
+    def is_response(self) -> bool:
+        """Whether this answers a request."""
+        return bool(self.flag & FLAG_RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether the sender expects no answer. Such a request must never be answered."""
+        return bool(self.flag & FLAG_ONEWAY)
+
+    def reply(
+        self,
+        code: int = 0,
+        ext: Mapping[str, ExtValue] | None = None,
+        body: Body = b"",
+        remark: str | None = None,
+    ) -> Command:
+        """The response to this request: same opaque, same header encoding."""
+        return Command(
+            code=code,
+            ext={} if ext is None else ext,
+            body=body,
+            remark=remark,
+            opaque=self.opaque,
+            flag=FLAG_RESPONSE,
+            encoding=self.encoding,
+        )
