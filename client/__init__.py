@@ -1,1 +1,1 @@
-"""Part of dledger."""
+"""The client: producers, consumers, administration, under trio, asyncio or neither."""

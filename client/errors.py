@@ -1,0 +1,105 @@
+"""Every error that the client raises on its own account, as one tree.
+
+::
+
+    DledgerError
+    +-- ClientError
+        +-- NoRoute              no name server knows a usable queue for the topic
+        +-- NoLeader             a broker group has no leader that can be reached
+        +-- Refused              a server answered with an error code
+        +-- SendError            a message was not acknowledged
+        |   +-- SendFailed       definitely not stored
+        |   +-- SendUnknown      stored or not: no answer came inside the deadline
+        |   +-- BufferFull       not even accepted: the producer holds as much as it may
+        +-- BadMessage           the message can't be stored as it is (also a BadInput)
+        +-- NotAssigned          the queue does not belong to this consumer at the moment
+        +-- ClientClosed         used outside its `async with` block
+
+`definite` says whether the operation certainly had no effect. A message that failed definitely may
+be sent again without risk of a second copy; one of unknown outcome may be sent again with the same
+`unique_key`, which the brokers recognise for a while.
+"""
+
+from __future__ import annotations
+
+from dledger.errors import BadInput, DledgerError
+
+
+class ClientError(DledgerError):
+    """Root of the client's own errors."""
+
+
+class NoRoute(ClientError):
+    """No name server knows a queue of this topic that can be used."""
+
+    def __init__(self, topic: str, purpose: str, reason: str) -> None:
+        super().__init__(
+            f"no route to {purpose} topic {topic!r}: {reason}. Create the topic "
+            f"(mqadmin updateTopic -t {topic} ...), switch autoCreateTopicEnable on, or check that "
+            "the brokers are registered with these name servers (mqadmin clusterList)"
+        )
+        self.topic = topic
+
+
+class NoLeader(ClientError):
+    """A broker group has no leader that can be reached, for the whole of the caller's deadline."""
+
+    def __init__(self, broker_name: str, asked: tuple[str, ...], waited_s: float) -> None:
+        super().__init__(
+            f"broker group {broker_name!r} showed no leader for {waited_s:.2f} s; asked "
+            f"{', '.join(asked) or 'nobody: no address is known'}. More than half of its nodes "
+            "must be up and reach each other"
+        )
+        self.broker_name = broker_name
+
+
+class Refused(ClientError):
+    """A server answered with an error code: `code` is RocketMQ's, `remark` the server's words."""
+
+    def __init__(self, what: str, address: str, code: int, remark: str | None) -> None:
+        super().__init__(
+            f"{what} was refused by {address} with code {code}: {remark or 'no reason'}"
+        )
+        self.address = address
+        self.code = code
+        self.remark = remark
+
+
+class SendError(ClientError):
+    """A message was not acknowledged. `unique_key` names it, `broker_name` its destination."""
+
+    def __init__(self, reason: str, topic: str, broker_name: str, unique_key: str) -> None:
+        super().__init__(
+            f"{reason} (topic {topic!r}, broker group {broker_name or 'not chosen'!r}, "
+            f"message {unique_key})"
+        )
+        self.reason = reason
+        self.topic = topic
+        self.broker_name = broker_name
+        self.unique_key = unique_key
+
+
+class SendFailed(SendError):
+    """Definitely not stored: it never left, or every server that got it said no."""
+
+
+class SendUnknown(SendError):
+    """Stored or not: at least once it was handed to a server that did not answer in time."""
+
+    definite = False
+
+
+class BufferFull(SendError):
+    """Not accepted: the producer holds as many unacknowledged messages as it may."""
+
+
+class BadMessage(ClientError, BadInput):
+    """A message that no broker could store as it is; the text names the field and the bound."""
+
+
+class NotAssigned(ClientError):
+    """The queue does not belong to this consumer now; a rebalance may have moved it."""
+
+
+class ClientClosed(ClientError):
+    """Used before `async with` was entered or after it was left."""

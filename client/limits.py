@@ -1,0 +1,52 @@
+"""Every bound of the client, in one place. What a user may set is a parameter's default here."""
+
+from __future__ import annotations
+
+from dledger import limits as foundation
+
+# Connections.
+PEERS_MAX = 256
+CONNECT_TIMEOUT_S = 1.0
+REQUEST_TIMEOUT_S = 3.0
+
+# Routes (RocketMQ: poll every 30 s; a changed topic shows sooner here).
+ROUTE_REFRESH_S = 5.0
+TOPICS_MAX = 4096
+NAME_SERVERS_MAX = 16
+
+# Heartbeats go to every replica of every broker group in use, so that membership outlives a leader.
+HEARTBEAT_S = 1.0
+HEARTBEAT_TIMEOUT_S = 1.0
+
+# Finding the leader of a broker group.
+FIND_BACKOFF_MIN_S = 0.005
+FIND_BACKOFF_MAX_S = 0.05
+FIND_REQUEST_TIMEOUT_S = 0.5
+SUSPECT_AFTER_S = 0.4
+"""A request unanswered for this long makes the client ask who leads, while it waits on."""
+
+# Producer.
+SEND_TIMEOUT_S = 3.0
+BATCH_BYTES_MAX = 512 * foundation.KIB
+BATCH_RECORDS_MAX = 4096
+BATCHES_IN_FLIGHT_PER_GROUP_MAX = 4
+PENDING_MESSAGES_MAX = 65_536
+PENDING_BYTES_MAX = 64 * foundation.MIB
+PRODUCER_TICK_S = 0.02
+CLOSE_TIMEOUT_S = 5.0
+
+# Consumer.
+PULL_RECORDS_MAX = 4096
+PULL_BYTES_MAX = 1 * foundation.MIB
+PULL_SUSPEND_S = 5.0
+PULL_TIMEOUT_S = 10.0
+PREFETCH_RECORDS_PER_QUEUE_MAX = 16_384
+PREFETCH_BYTES_PER_QUEUE_MAX = 4 * foundation.MIB
+INFLATED_BODY_BYTES_MAX = 64 * foundation.MIB
+AUTO_COMMIT_S = 1.0
+REBALANCE_POLL_S = 2.0
+CONSUMER_RETRY_S = 0.05
+
+assert BATCH_BYTES_MAX <= foundation.ENTRY_BYTES_MAX
+assert PULL_SUSPEND_S < PULL_TIMEOUT_S
+assert FIND_BACKOFF_MIN_S <= FIND_BACKOFF_MAX_S

@@ -1,0 +1,159 @@
+"""Where a topic's queues are and who leads each broker group: a table, without I/O.
+
+Two sources feed it. Name servers give topic routes: which broker names hold how many queues, and
+the addresses of each group's members, the leader under id 0. The members themselves say who leads,
+with the term. What a member says of itself outranks a route, and a higher term outranks a lower
+one, since a route may be seconds old and a paused old leader still believes in itself.
+
+The rules for turning a route into queues are RocketMQ's (MQClientInstance.topicRouteData2...):
+sorted by broker name; writable queues 0..writeQueueNums-1, readable ones 0..readQueueNums-1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dledger.remoting.bodies import QueueData, TopicRouteData
+
+PERM_READ = 4
+PERM_WRITE = 2
+LEADER_ID = 0
+
+
+class MessageQueue(NamedTuple):
+    """One queue of a topic: the unit of order and of assignment."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+@dataclass(slots=True)
+class Group:
+    """What is known of one broker group. `term` is that of `leader`, 0 if only a route told it."""
+
+    members: tuple[str, ...] = ()
+    leader: str | None = None
+    term: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A topic's queues as one route gave them, in RocketMQ's order."""
+
+    topic: str
+    writable: tuple[MessageQueue, ...]
+    readable: tuple[MessageQueue, ...]
+    broker_names: tuple[str, ...]
+
+
+def route_from(topic: str, data: TopicRouteData) -> Route:
+    """The queues of `topic` in `data`. Also used with TBW102's data for a topic yet to be made."""
+    entries = sorted(data.queue_datas, key=lambda entry: entry.broker_name)
+    known = {broker.broker_name for broker in data.broker_datas}
+    usable = [entry for entry in entries if entry.broker_name in known]
+
+    def queues(perm: int) -> Iterable[MessageQueue]:
+        for entry in usable:
+            for queue_id in range(_queue_count(entry, perm)):
+                yield MessageQueue(topic, entry.broker_name, queue_id)
+
+    return Route(
+        topic=topic,
+        writable=tuple(queues(PERM_WRITE)),
+        readable=tuple(queues(PERM_READ)),
+        broker_names=tuple(entry.broker_name for entry in usable),
+    )
+
+
+def _queue_count(entry: QueueData, perm: int) -> int:
+    if not entry.perm & perm:
+        return 0
+    return entry.write_queue_nums if perm == PERM_WRITE else entry.read_queue_nums
+
+
+@dataclass(slots=True)
+class RouteTable:
+    """Routes by topic and broker groups by name. Addresses are "host:port"."""
+
+    _routes: dict[str, Route] = field(default_factory=dict)
+    _groups: dict[str, Group] = field(default_factory=dict)
+
+    def update(self, topic: str, data: TopicRouteData) -> bool:
+        """Take in a route from a name server; whether the queues of `topic` changed."""
+        self.learn_members(data)
+        route = route_from(topic, data)
+        changed = self._routes.get(topic) != route
+        self._routes[topic] = route
+        return changed
+
+    def learn_members(self, data: TopicRouteData) -> None:
+        """Take in the addresses of a route. Its leader counts until a member claims to lead."""
+        for broker in data.broker_datas:
+            group = self._groups.setdefault(broker.broker_name, Group())
+            named = tuple(address for _, address in sorted(broker.broker_addrs.items()))
+            group.members = named + tuple(a for a in group.members if a not in named)
+            if group.term == 0 and group.leader is None:
+                group.leader = broker.broker_addrs.get(LEADER_ID)
+
+    def forget(self, topic: str) -> bool:
+        """Drop a topic that the name servers no longer know; whether it was there."""
+        return self._routes.pop(topic, None) is not None
+
+    def route(self, topic: str) -> Route | None:
+        """The route of a topic, or None if none was taken in."""
+        return self._routes.get(topic)
+
+    def topics(self) -> tuple[str, ...]:
+        """The topics with a route."""
+        return tuple(self._routes)
+
+    def broker_names(self) -> tuple[str, ...]:
+        """The broker groups seen in any route."""
+        return tuple(self._groups)
+
+    def leader(self, broker_name: str) -> str | None:
+        """Where to send to for this group, or None: then its members must be asked."""
+        group = self._groups.get(broker_name)
+        return None if group is None else group.leader
+
+    def members(self, broker_name: str) -> tuple[str, ...]:
+        """Every known address of this group; the last known leader first where there is one."""
+        group = self._groups.get(broker_name)
+        return () if group is None else group.members
+
+    def add_members(self, broker_name: str, addresses: Iterable[str]) -> None:
+        """Members that one of them named (GROUP_INFO)."""
+        group = self._groups.setdefault(broker_name, Group())
+        group.members += tuple(a for a in addresses if a not in group.members)
+
+    def learn_leader(self, broker_name: str, address: str, term: int) -> bool:
+        """A member says that it leads in `term`; whether that is now what this table holds.
+
+        A claim of a lower term than the one known is refused.
+        """
+        group = self._groups.setdefault(broker_name, Group())
+        if term < group.term:
+            return False
+        group.leader, group.term = address, term
+        self.add_members(broker_name, (address,))
+        return True
+
+    def redirect(self, broker_name: str, refused_by: str, leader: str | None) -> None:
+        """A member refused a request since it does not lead, naming the leader if it knows one.
+
+        The name is only a hint: it is followed unless it is the refusing member itself.
+        """
+        group = self._groups.setdefault(broker_name, Group())
+        if group.leader == refused_by:
+            group.leader = None if leader == refused_by else leader
+        if leader is not None:
+            self.add_members(broker_name, (leader,))
+
+    def suspect(self, broker_name: str, address: str) -> None:
+        """`address` broke the connection or fell silent: it leads no longer as far as is known."""
+        group = self._groups.get(broker_name)
+        if group is not None and group.leader == address:
+            group.leader = None
