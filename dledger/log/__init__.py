@@ -1,1 +1,15 @@
-"""Part of dledger."""
+"""The replicated log on disk: one logical byte address space, cut into segment files.
+
+General layout
+--------------
+``entry``       the 48-byte entry header, its two checksums, and what an entry is (pure)
+``recovery``    reads a segment's bytes after a crash and says where the log ends (pure)
+``disk``        the few file operations that durability rests on: the seam for simulated disks
+``segment``     one file: preallocated, written by position, read through a mapping
+``checkpoint``  what is known of sealed segments, so that a restart reads only the last ones
+``hard_state``  term and vote, durable before any message that depends on them
+``store``       :class:`~dledger.log.store.SegmentedLog`: append, cut, read, sync, recover
+
+Positions are identical on every replica, byte for byte: where an entry lands depends only on the
+entries before it and on the segment size, which a group agrees on.
+"""

@@ -1,0 +1,103 @@
+"""The file operations that durability rests on, as one small seam.
+
+Everything that the log writes goes through a :class:`Disk`, so that tests can put a disk there
+that forgets what was not synced, tears a write, or fails. The rules that the callers keep:
+
+- a file is made durable under a temporary name, renamed, and then its folder is synced: a crash
+  leaves either no file or a whole one;
+- an fsync that failed is never tried again and called good: the kernel may have dropped the pages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from dledger.remoting.command import Buffer
+
+IOV_MAX = 1024
+"""Buffers in one gathered write (Linux's UIO_MAXIOV)."""
+
+
+class Disk:
+    """The real one. Errors are OSErrors; the caller decides what they mean."""
+
+    def open(self, path: Path) -> int:
+        """A descriptor for reading and writing an existing file."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def close(self, descriptor: int) -> None:
+        """Close a descriptor; what was not synced may be lost with the power."""
+        os.close(descriptor)
+
+    def create(self, path: Path, size_bytes: int) -> int:
+        """A new file of zeros whose blocks are reserved, durable under its name."""
+        temporary = path.with_suffix(".new")
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            os.posix_fallocate(descriptor, 0, size_bytes)
+            os.fsync(descriptor)
+            temporary.rename(path)
+            self.sync_folder(path.parent)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def write(self, descriptor: int, buffers: Sequence[Buffer], offset: int) -> None:
+        """Write all the buffers, one after another, from `offset`."""
+        for start in range(0, len(buffers), IOV_MAX):
+            part = buffers[start : start + IOV_MAX]
+            wanted = sum(len(piece) for piece in part)
+            written = os.pwritev(descriptor, part, offset)
+            if written != wanted:
+                self._write_rest(descriptor, b"".join(part)[written:], offset + written)
+            offset += wanted
+
+    def _write_rest(self, descriptor: int, rest: bytes, offset: int) -> None:
+        while rest:
+            written = os.pwrite(descriptor, rest, offset)
+            rest, offset = rest[written:], offset + written
+
+    def sync_data(self, descriptor: int) -> None:
+        """Return when the bytes written before are durable."""
+        os.fdatasync(descriptor)
+
+    def sync_folder(self, path: Path) -> None:
+        """Return when the folder's names are durable."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def map(self, descriptor: int, size_bytes: int) -> memoryview:
+        """A read-only view of the file; it shows what is written later, too."""
+        return memoryview(mmap.mmap(descriptor, size_bytes, prot=mmap.PROT_READ))
+
+    def replace(self, path: Path, content: bytes) -> None:
+        """Give `path` new content: after a crash it holds the old or the new, never a mixture."""
+        temporary = path.with_suffix(path.suffix + ".new")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            self.write(descriptor, [content], 0)
+            self.sync_data(descriptor)
+        finally:
+            os.close(descriptor)
+        temporary.rename(path)
+        self.sync_folder(path.parent)
+
+    def read(self, path: Path) -> bytes:
+        """The whole of a small file; empty if it does not exist."""
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; durable once the folder is synced."""
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()

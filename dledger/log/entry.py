@@ -1,0 +1,155 @@
+"""An entry of the log: a 48-byte header and a body.
+
+Header, big-endian, DLedger's own layout::
+
+    0  magic u32      "DLG1"            24 position u64   of this header, in the log's address space
+    4  size u32       header + body     32 kind u32
+    8  index u64      from 1            36 chain CRC u32
+    16 term u64                         40 body CRC u32, 44 body length u32
+
+The body CRC covers the body. The chain CRC covers the previous entry's chain CRC (as the start
+value), this header up to and including `kind`, and the body CRC. So equal (index, chain CRC) on
+two replicas means that everything up to there is equal: no other comparison is needed.
+
+Entries start at multiples of 8. One that doesn't fit in the rest of a segment starts the next
+one; the unused rest stays zero, and a zero magic is how a reader sees that a segment has no more.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Protocol
+
+from dledger.checksum import crc32
+from dledger.remoting.command import Buffer
+
+MAGIC: Final = 0x444C4731
+HEADER: Final = struct.Struct(">IIQQQIIII")
+HEADER_BYTES: Final = HEADER.size
+ALIGNMENT: Final = 8
+_CHAINED_PREFIX_BYTES: Final = 36
+_U32: Final = struct.Struct(">I")
+
+assert HEADER_BYTES == 48
+
+
+class Kind(IntEnum):
+    """What a body is. The log itself only knows NOOP; 16 and above belong to the application."""
+
+    NOOP = 1
+    MESSAGES = 16
+    CONTROL = 17
+
+
+@dataclass(slots=True)
+class Header:
+    """A decoded entry header, field by field as on disk."""
+
+    magic: int
+    size: int
+    index: int
+    term: int
+    position: int
+    kind: int
+    chain_crc: int
+    body_crc: int
+    body_length: int
+
+    @property
+    def end(self) -> int:
+        """The position where the next entry starts, if it fits in the same segment."""
+        return self.position + padded(self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry as readers see it. `body` is a view of the log's own bytes, not a copy."""
+
+    index: int
+    term: int
+    kind: int
+    position: int
+    body: memoryview
+
+    @property
+    def body_position(self) -> int:
+        """The position of the body's first byte in the log's address space."""
+        return self.position + HEADER_BYTES
+
+
+class Draft(Protocol):
+    """A body whose bytes depend on where it lands, such as records that hold their own offset."""
+
+    @property
+    def size(self) -> int:
+        """The body's length in bytes; it must not change afterwards."""
+
+    def place(self, body_position: int, index: int, term: int) -> Buffer:
+        """The finished body. Called once, in log order, just before it is written."""
+
+
+def body_size(body: Buffer | Draft) -> int:
+    """The length in bytes that a body will have."""
+    return len(body) if isinstance(body, bytes | bytearray | memoryview) else body.size
+
+
+def place_body(body: Buffer | Draft, body_position: int, index: int, term: int) -> Buffer:
+    """The bytes of a body that lands at `body_position`."""
+    if isinstance(body, bytes | bytearray | memoryview):
+        return body
+    return body.place(body_position, index, term)
+
+
+def padded(size: int) -> int:
+    """`size` in bytes, rounded up to the alignment of entries."""
+    return (size + ALIGNMENT - 1) & -ALIGNMENT
+
+
+def chain(previous_chain_crc: int, header_prefix: Buffer, body_crc: int) -> int:
+    """The chain CRC of an entry, from the first 36 bytes of its header and its body CRC."""
+    return crc32(_U32.pack(body_crc), crc32(header_prefix, previous_chain_crc))
+
+
+def encode_header(
+    previous_chain_crc: int, *, index: int, term: int, position: int, kind: int, body: Buffer
+) -> bytes:
+    """The 48 header bytes of an entry that follows one with `previous_chain_crc`."""
+    length = len(body)
+    body_crc = crc32(body)
+    raw = bytearray(
+        HEADER.pack(MAGIC, HEADER_BYTES + length, index, term, position, kind, 0, body_crc, length)
+    )
+    chain_crc = chain(previous_chain_crc, memoryview(raw)[:_CHAINED_PREFIX_BYTES], body_crc)
+    _U32.pack_into(raw, _CHAINED_PREFIX_BYTES, chain_crc)
+    return bytes(raw)
+
+
+def decode_header(buffer: Buffer, offset: int = 0) -> Header:
+    """The header at `offset`, unchecked. The caller makes sure that 48 bytes are there."""
+    return Header(*HEADER.unpack_from(buffer, offset))
+
+
+def fault_of(
+    header: Header, raw: memoryview, offset: int, previous_chain_crc: int, position: int
+) -> str | None:
+    """What is wrong with the entry at `offset` of `raw`, or None if all of it checks.
+
+    `position` is where the entry must be in the log's address space.
+    """
+    if header.magic != MAGIC:
+        return f"magic {header.magic:#010x} is not {MAGIC:#010x}"
+    if header.size != HEADER_BYTES + header.body_length:
+        return f"size {header.size} is not {HEADER_BYTES} + body length {header.body_length}"
+    if header.position != position:
+        return f"position {header.position} stands at {position}"
+    if offset + header.size > len(raw):
+        return f"size {header.size} reaches beyond the segment"
+    body_at = offset + HEADER_BYTES
+    if crc32(raw[body_at : body_at + header.body_length]) != header.body_crc:
+        return "the body does not match its CRC"
+    prefix = raw[offset : offset + _CHAINED_PREFIX_BYTES]
+    if chain(previous_chain_crc, prefix, header.body_crc) != header.chain_crc:
+        return "the chain CRC does not continue the previous entry's"
+    return None

@@ -1,0 +1,91 @@
+"""Term and vote: what Raft must remember across a crash, whatever else is lost.
+
+Invariant: a node gives at most one vote in a term, over restarts. The crash that would break it:
+the vote is answered, the power goes, and the node wakes up with the older term or without its
+vote. So `save` returns only when the new state is durable, and the transport sends afterwards.
+
+The file has two slots of 512 bytes (a sector is written whole or not at all), used in turn, each
+with a sequence number and a CRC. A torn write spoils the slot being written, never the other. If
+a slot was written and neither reads well, the node refuses to start: guessing could vote twice.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dledger.checksum import crc32
+from dledger.errors import CorruptLog
+from dledger.log.disk import Disk
+
+NODE_ID_BYTES_MAX: Final = 128
+_SLOT_BYTES: Final = 512
+_SLOT: Final = struct.Struct(f">4sQQH{NODE_ID_BYTES_MAX}s")
+_CRC: Final = struct.Struct(">I")
+_MAGIC: Final = b"DLHS"
+_NO_VOTE: Final = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class HardState:
+    """The current term and the node that this one voted for in it."""
+
+    term: int = 0
+    vote: str | None = None
+
+
+def encode_slot(sequence: int, state: HardState) -> bytes:
+    """One slot's bytes."""
+    vote = b"" if state.vote is None else state.vote.encode()
+    length = _NO_VOTE if state.vote is None else len(vote)
+    raw = _SLOT.pack(_MAGIC, sequence, state.term, length, vote)
+    return raw + _CRC.pack(crc32(raw))
+
+
+def decode_slot(raw: bytes) -> tuple[int, HardState] | None:
+    """A slot's sequence number and state, or None if it doesn't check."""
+    if len(raw) < _SLOT.size + _CRC.size:
+        return None
+    fields, crc = raw[: _SLOT.size], _CRC.unpack_from(raw, _SLOT.size)[0]
+    if crc32(fields) != crc:
+        return None
+    magic, sequence, term, length, vote = _SLOT.unpack(fields)
+    if magic != _MAGIC:
+        return None
+    return sequence, HardState(term, None if length == _NO_VOTE else vote[:length].decode())
+
+
+class HardStateFile:
+    """The file `term` of a replica's log folder."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self._disk = disk
+        raw = disk.read(path)
+        if not raw:
+            disk.replace(path, bytes(2 * _SLOT_BYTES))
+            raw = bytes(2 * _SLOT_BYTES)
+        slots = [raw[:_SLOT_BYTES], raw[_SLOT_BYTES : 2 * _SLOT_BYTES]]
+        good = [slot for slot in map(decode_slot, slots) if slot is not None]
+        if not good and any(raw):
+            raise CorruptLog(
+                f"{path}: neither copy of term and vote can be read. Starting anyway could vote "
+                "twice in a term. Remove this replica's folder and let it copy from its peers."
+            )
+        self._sequence, self.state = max(good, key=lambda slot: slot[0], default=(0, HardState()))
+        self._descriptor = disk.open(path)
+
+    def save(self, state: HardState) -> None:
+        """Make `state` durable. Raises OSError; the node must then take no further part."""
+        if state == self.state and self._sequence:
+            return
+        sequence = self._sequence + 1
+        slot = encode_slot(sequence, state)
+        self._disk.write(self._descriptor, [slot], _SLOT_BYTES * (sequence & 1))
+        self._disk.sync_data(self._descriptor)
+        self._sequence, self.state = sequence, state
+
+    def close(self) -> None:
+        """Close the file."""
+        self._disk.close(self._descriptor)

@@ -1,0 +1,128 @@
+"""Reading a segment after a crash: which entries are whole, and why reading stopped. Pure.
+
+Three things can follow the last whole entry:
+
+- zeros: the log ends here, or goes on in the next segment;
+- a torn tail: bytes that were being written when the node died. Nobody was told of them, because
+  an entry is acknowledged only when it is durable, so they may be cut;
+- corruption: bytes that were durable once and are not what was written. Cutting there could cut
+  what others rely on.
+
+The last two look alike. What tells them apart is the segment's watermark: before each sync the
+log writes down the last index that an earlier sync had made durable, in the last 64 bytes of the
+segment. A bad entry at or below the watermark is corruption. One above it was never reported
+durable, with one exception, which is accepted and documented: the entries of the very last
+completed sync, if the next one had not begun.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from dataclasses import dataclass, field
+from typing import Final
+
+from dledger.checksum import crc32
+from dledger.log.entry import (
+    HEADER_BYTES,
+    Header,
+    decode_header,
+    fault_of,
+    padded,
+)
+
+#: The first word is zero, which is also how an entry reader sees the end of a segment's entries.
+_WATERMARK: Final = struct.Struct(">4x4sQI")
+_WATERMARK_MAGIC: Final = b"DLWM"
+WATERMARK_BYTES: Final = 64
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a segment holds.
+
+    `offsets` are those of the whole entries within the file, in units of 8 bytes. `last` is the
+    header of the last of them. `end` is the offset behind it. `fault` says why the bytes at `end`
+    are no entry; None where they are zero.
+    """
+
+    offsets: array[int] = field(default_factory=lambda: array("I"))
+    last: Header | None = None
+    first_index: int | None = None
+    end: int = 0
+    fault: str | None = None
+
+
+def scan_segment(
+    raw: memoryview, base_position: int, next_index: int | None, previous_chain_crc: int
+) -> Scan:
+    """Check every entry of a segment whose first byte has `base_position`.
+
+    `next_index` is the index that the first entry must have; None if any will do, as in the first
+    segment of a log whose head was removed.
+    """
+    scan = Scan()
+    offset, limit = 0, len(raw) - WATERMARK_BYTES
+    while offset + HEADER_BYTES <= limit:
+        header = decode_header(raw, offset)
+        if header.magic == 0 and not any(raw[offset : offset + HEADER_BYTES]):
+            break
+        if next_index is not None and header.index != next_index:
+            scan.fault = f"index {header.index} stands where {next_index} must follow"
+            break
+        scan.fault = fault_of(header, raw, offset, previous_chain_crc, base_position + offset)
+        if scan.fault is not None:
+            break
+        scan.offsets.append(offset >> 3)
+        if scan.first_index is None:
+            scan.first_index = header.index
+        scan.last = header
+        previous_chain_crc, next_index = header.chain_crc, header.index + 1
+        offset += padded(header.size)
+    scan.end = offset
+    return scan
+
+
+def entry_offsets(raw: memoryview) -> array[int]:
+    """The offsets, in units of 8 bytes, of a segment's entries, from their sizes alone.
+
+    For segments that were checked before; `raw` ends where the last entry ends.
+    """
+    offsets = array("I")
+    offset = 0
+    while offset < len(raw):
+        offsets.append(offset >> 3)
+        offset += padded(decode_header(raw, offset).size)
+    return offsets
+
+
+def encode_watermark(durable_index: int) -> bytes:
+    """The bytes that say: everything up to `durable_index` was durable before this was written."""
+    raw = _WATERMARK.pack(_WATERMARK_MAGIC, durable_index, 0)
+    return raw[:-4] + struct.pack(">I", crc32(raw[:-4]))
+
+
+def decode_watermark(raw: memoryview) -> int:
+    """The durable index in a segment's last bytes; 0 if none was written or it doesn't check."""
+    piece = bytes(raw[len(raw) - WATERMARK_BYTES :][: _WATERMARK.size])
+    magic, durable_index, crc = _WATERMARK.unpack(piece)
+    if magic != _WATERMARK_MAGIC or crc32(piece[:-4]) != crc:
+        return 0
+    return int(durable_index)
+
+
+def first_valid_after(raw: memoryview, offset: int, base_position: int) -> int | None:
+    """The offset of an entry after `offset` that stands where its header says, with a good body.
+
+    It tells an operator whether something readable follows a bad entry.
+    """
+    for candidate in range(offset + 8, len(raw) - WATERMARK_BYTES - HEADER_BYTES + 1, 8):
+        if raw[candidate] == 0:
+            continue
+        header = decode_header(raw, candidate)
+        if header.position != base_position + candidate:
+            continue
+        fault = fault_of(header, raw, candidate, 0, base_position + candidate)
+        if fault is None or fault.startswith("the chain"):
+            return candidate
+    return None

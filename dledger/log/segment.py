@@ -1,0 +1,111 @@
+"""One file of the log: reserved beforehand, written by offset, read through a mapping."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+
+from dledger.log.checkpoint import SealedSegment
+from dledger.log.disk import Disk
+from dledger.log.entry import HEADER_BYTES, Header, decode_header
+from dledger.log.recovery import WATERMARK_BYTES, Scan, encode_watermark, entry_offsets
+from dledger.remoting.command import Buffer
+
+POSITION_DIGITS = 20
+
+
+def segment_path(folder: Path, base_position: int) -> Path:
+    """The file whose first byte has `base_position`."""
+    return folder / f"{base_position:0{POSITION_DIGITS}d}.seg"
+
+
+class Segment:
+    """A segment file and where its entries start.
+
+    `first_index` is the index of its first entry. `end` is the offset behind its last one. The
+    entries' offsets are found again when somebody reads a sealed segment, from the entry sizes.
+    """
+
+    def __init__(
+        self, disk: Disk, descriptor: int, base_position: int, first_index: int, size_bytes: int
+    ) -> None:
+        self._disk = disk
+        self._descriptor = descriptor
+        self.base_position = base_position
+        self.first_index = first_index
+        self.size_bytes = size_bytes
+        self.end = 0
+        self.raw = disk.map(descriptor, size_bytes)
+        self._offsets: array[int] | None = array("I")
+        self._summary: SealedSegment | None = None
+
+    @property
+    def capacity_bytes(self) -> int:
+        """How many bytes of entries fit: the watermark has the last bytes."""
+        return self.size_bytes - WATERMARK_BYTES
+
+    @property
+    def offsets(self) -> array[int]:
+        """Where each entry starts, in units of 8 bytes."""
+        if self._offsets is None:
+            self._offsets = entry_offsets(self.raw[: self.end])
+        return self._offsets
+
+    def adopt_scan(self, scan: Scan) -> None:
+        """Take what a scan of the whole file found."""
+        self._offsets, self.end = scan.offsets, scan.end
+
+    def adopt_summary(self, summary: SealedSegment) -> None:
+        """Take what a checkpoint says; the entries' offsets are found when somebody reads."""
+        self._offsets, self.end, self._summary = None, summary.end, summary
+
+    def summary(self, last_index: int) -> SealedSegment:
+        """What a checkpoint says of this segment, whose last entry is `last_index`."""
+        if self._summary is None:
+            last = self.header(last_index)
+            self._summary = SealedSegment(
+                base_position=self.base_position,
+                first_index=self.first_index,
+                last_index=last_index,
+                last_term=last.term,
+                last_chain_crc=last.chain_crc,
+                end=self.end,
+            )
+        return self._summary
+
+    def offset_of(self, index: int) -> int:
+        """The offset of an entry in the file."""
+        return self.offsets[index - self.first_index] << 3
+
+    def header(self, index: int) -> Header:
+        """An entry's header."""
+        return decode_header(self.raw, self.offset_of(index))
+
+    def body(self, header: Header) -> memoryview:
+        """An entry's body, not copied."""
+        start = header.position - self.base_position + HEADER_BYTES
+        return self.raw[start : start + header.body_length]
+
+    def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Write bytes; they are durable after the next :meth:`sync`."""
+        self._disk.write(self._descriptor, buffers, offset)
+
+    def sync(self, durable_index: int) -> None:
+        """Make all that was written durable; note that `durable_index` already was."""
+        watermark_at = self.size_bytes - WATERMARK_BYTES
+        self._disk.write(self._descriptor, [encode_watermark(durable_index)], watermark_at)
+        self._disk.sync_data(self._descriptor)
+
+    def cut(self, count: int) -> None:
+        """Keep the first `count` entries; overwrite what follows with zeros."""
+        start = self.offsets[count] << 3 if count < len(self.offsets) else self.end
+        step = 1 << 20
+        for offset in range(start, self.end, step):
+            self.write(offset, [bytes(min(step, self.end - offset))])
+        del self.offsets[count:]
+        self.end, self._summary = start, None
+
+    def close(self) -> None:
+        """Close the descriptor. The mapping lives as long as somebody holds a view of it."""
+        self._disk.close(self._descriptor)

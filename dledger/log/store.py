@@ -1,0 +1,376 @@
+"""The log of one replica: append at the end, cut a conflicting tail, read by index or position.
+
+Theory of operation
+-------------------
+Appending stages bytes in memory; :meth:`SegmentedLog.write_out` hands all that is staged to the
+kernel in one gathered write, and every read does that first, so nobody sees the difference.
+Making it durable is a separate step that may run in a thread: :meth:`SegmentedLog.start_sync`
+says what a sync would cover, :meth:`SyncJob.run` does it, :meth:`SegmentedLog.finish_sync` moves
+`durable_index`. Appending may go on meanwhile; what was appended later waits for the next sync.
+
+Invariants
+----------
+- indices are consecutive; an entry never spans segments; entry k's position follows from entry
+  k - 1's and its own size alone;
+- `durable_index` never exceeds what a completed sync covered;
+- a cut never reaches `commit_index` or below: that would take back a promise;
+- after a failed write or sync the log is fenced: it raises :class:`~dledger.errors.Fenced` for
+  ever, because what the disk holds is no longer known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from dledger import limits
+from dledger.errors import CorruptLog, Fenced, StorageError, TooLarge
+from dledger.log.checkpoint import Checkpoint, encode_checkpoint
+from dledger.log.disk import Disk
+from dledger.log.entry import (
+    HEADER_BYTES,
+    Draft,
+    Entry,
+    Header,
+    body_size,
+    chain,
+    decode_header,
+    encode_header,
+    padded,
+    place_body,
+)
+from dledger.log.recovery import WATERMARK_BYTES
+from dledger.log.segment import Segment, segment_path
+from dledger.remoting.command import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class SyncJob:
+    """One sync: everything up to `target_index` will be durable when `run` has returned."""
+
+    segments: tuple[Segment, ...]
+    durable_index: int
+    target_index: int
+    generation: int
+
+    def run(self) -> None:
+        """Sync the files. May run in a thread; raises OSError."""
+        for segment in self.segments:
+            segment.sync(self.durable_index)
+
+
+class SegmentedLog:
+    """A replica's log. Not safe for threads, but for :meth:`SyncJob.run` and `prepare_segment`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        segment_bytes: int,
+        disk: Disk,
+        segments: list[Segment],
+        last: Header | None,
+        commit_index: int = 0,
+    ) -> None:
+        self.folder = folder
+        self.segment_bytes = segment_bytes
+        self.fenced: str | None = None
+        self.commit_index = commit_index
+        self._disk = disk
+        self._segments = segments
+        self._last = last
+        self.durable_index = last.index if last else 0
+        self._staged: list[Buffer] = []
+        self._staged_at = segments[-1].end if segments else 0
+        self._written_index = self.durable_index
+        self._dirty: list[Segment] = []
+        self._syncing: tuple[Segment, ...] = ()
+        self._retired: list[Segment] = []
+        self._generation = 0
+        self._spare: tuple[int, int] | None = None
+
+    # -- where things are ------------------------------------------------------------------
+
+    @property
+    def first_index(self) -> int:
+        """The lowest index that can be read; 1 for an empty log."""
+        return self._segments[0].first_index if self._segments else 1
+
+    @property
+    def last_index(self) -> int:
+        """The index of the last entry; 0 for an empty log."""
+        return self._last.index if self._last else 0
+
+    @property
+    def last(self) -> Header | None:
+        """The last entry's header."""
+        return self._last
+
+    @property
+    def first_position(self) -> int:
+        """The lowest position that can be read."""
+        return self._segments[0].base_position if self._segments else 0
+
+    @property
+    def end_position(self) -> int:
+        """The position behind the last entry."""
+        return self._last.end if self._last else 0
+
+    def position_for(self, size_bytes: int) -> int:
+        """Where an entry of `size_bytes` (header and body) lands if it is the next one."""
+        end = self.end_position
+        room = self.segment_bytes - WATERMARK_BYTES - end % self.segment_bytes
+        if size_bytes <= room:
+            return end
+        return (end // self.segment_bytes + 1) * self.segment_bytes
+
+    def _segment_of(self, index: int) -> Segment:
+        if not self.first_index <= index <= self.last_index:
+            raise StorageError(
+                f"index {index} is outside of the log ({self.first_index} to {self.last_index})"
+            )
+        at = bisect_right(self._segments, index, key=lambda segment: segment.first_index)
+        return self._segments[at - 1]
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def header(self, index: int) -> Header:
+        """The header of an entry. Raises StorageError if it is not in the log."""
+        if index > self._written_index:
+            self.write_out()
+        return self._segment_of(index).header(index)
+
+    def entry(self, index: int) -> Entry:
+        """An entry, its body not copied."""
+        header = self.header(index)
+        body = self._segment_of(index).body(header)
+        return Entry(header.index, header.term, header.kind, header.position, body)
+
+    def view(self, position: int, size_bytes: int) -> memoryview:
+        """Bytes of the log by position, not copied; they must lie within one segment."""
+        self.write_out()
+        at = position // self.segment_bytes - self.first_position // self.segment_bytes
+        if not 0 <= at < len(self._segments):
+            raise StorageError(f"position {position} is not in the log")
+        segment = self._segments[at]
+        start = position - segment.base_position
+        if start + size_bytes > segment.end:
+            raise StorageError(f"positions {position} + {size_bytes} reach beyond a segment's end")
+        return segment.raw[start : start + size_bytes]
+
+    def run_of(self, first_index: int, last_index: int) -> memoryview:
+        """The raw bytes, headers and all, of consecutive entries of one segment."""
+        first, last = self.header(first_index), self.header(last_index)
+        return self.view(first.position, last.end - first.position)
+
+    def last_index_in_segment(self, index: int) -> int:
+        """The last index of the segment that holds `index`."""
+        segment = self._segment_of(index)
+        return segment.first_index + len(segment.offsets) - 1
+
+    # -- appending -------------------------------------------------------------------------
+
+    def append(self, index: int, term: int, kind: int, body: Buffer | Draft) -> Header:
+        """Stage a new entry of this node's own making. Raises TooLarge, Fenced."""
+        size = HEADER_BYTES + body_size(body)
+        if size > limits.ENTRY_BYTES_MAX:
+            raise TooLarge(f"an entry of {size} bytes is above {limits.ENTRY_BYTES_MAX}")
+        position = self.position_for(size)
+        content = place_body(body, position + HEADER_BYTES, index, term)
+        raw = encode_header(
+            self._last.chain_crc if self._last else 0,
+            index=index,
+            term=term,
+            position=position,
+            kind=kind,
+            body=content,
+        )
+        header = decode_header(raw)
+        self._stage(header, raw, content)
+        return header
+
+    def append_copy(self, header: Header, raw_header: Buffer, body: Buffer) -> None:
+        """Stage an entry that a leader made, after checking that it continues this log.
+
+        Raises CorruptLog where the chain CRC does not continue this log: the two replicas differ
+        below, or the bytes were damaged on the way.
+        """
+        previous = self._last.chain_crc if self._last else 0
+        chain_crc = chain(previous, memoryview(raw_header)[:36], header.body_crc)
+        if header.position != self.position_for(header.size) or chain_crc != header.chain_crc:
+            raise CorruptLog(
+                f"entry {header.index} of term {header.term} at position {header.position} does "
+                f"not continue this log, which ends at index {self.last_index}, position "
+                f"{self.end_position}: the replicas differ, or bytes were damaged on the way"
+            )
+        self._stage(header, raw_header, body)
+
+    def _stage(self, header: Header, raw_header: Buffer, body: Buffer) -> None:
+        if self.fenced is not None:
+            raise Fenced(self.fenced)
+        if header.index != self.last_index + 1:
+            raise StorageError(f"index {header.index} cannot follow {self.last_index}")
+        segment = self._segments[-1] if self._segments else None
+        if segment is None or header.position >= segment.base_position + self.segment_bytes:
+            self.write_out()
+            segment = self._start_segment(header)
+        offset = header.position - segment.base_position
+        if not self._staged:
+            self._staged_at = offset
+        padding = padded(header.size) - header.size
+        self._staged += (raw_header, body, bytes(padding)) if padding else (raw_header, body)
+        segment.offsets.append(offset >> 3)
+        segment.end = offset + padded(header.size)
+        self._last = header
+
+    def write_out(self) -> None:
+        """Hand what is staged to the kernel. Raises Fenced if that fails."""
+        if not self._staged:
+            return
+        segment = self._segments[-1]
+        staged, self._staged = self._staged, []
+        try:
+            segment.write(self._staged_at, staged)
+        except OSError as error:
+            self._fence(f"writing to {segment_path(self.folder, segment.base_position)}", error)
+        self._written_index = self.last_index
+        if not self._dirty or self._dirty[-1] is not segment:
+            self._dirty.append(segment)
+
+    def _fence(self, what: str, error: OSError) -> None:
+        self.fenced = (
+            f"{what} failed ({error}); this node takes no more entries. "
+            "Mend the disk, then restart the node."
+        )
+        raise Fenced(self.fenced) from error
+
+    # -- segments --------------------------------------------------------------------------
+
+    def _start_segment(self, header: Header) -> Segment:
+        base = header.position - header.position % self.segment_bytes
+        path = segment_path(self.folder, base)
+        try:
+            if self._spare is not None and self._spare[0] == base:
+                descriptor = self._spare[1]
+            else:
+                descriptor = self._disk.create(path, self.segment_bytes)
+        except OSError as error:
+            self._fence(f"creating {path}", error)
+        self._spare = None
+        segment = Segment(self._disk, descriptor, base, header.index, self.segment_bytes)
+        self._segments.append(segment)
+        return segment
+
+    @property
+    def wants_segment(self) -> bool:
+        """Whether the next segment should be prepared now: the last one is half full."""
+        if self._spare is not None or not self._segments or self.fenced is not None:
+            return False
+        return self._segments[-1].end * 2 > self.segment_bytes
+
+    def prepare_segment(self) -> tuple[int, int]:
+        """Create the next segment's file, durable. Slow, so it may run in a thread."""
+        base = self._segments[-1].base_position + self.segment_bytes
+        return base, self._disk.create(segment_path(self.folder, base), self.segment_bytes)
+
+    def adopt_segment(self, prepared: tuple[int, int]) -> None:
+        """Keep a prepared segment for when it is needed."""
+        if self._segments and prepared[0] == self._segments[-1].base_position + self.segment_bytes:
+            self._spare = prepared
+        else:
+            self._disk.close(prepared[1])
+
+    # -- durability ------------------------------------------------------------------------
+
+    def start_sync(self) -> SyncJob | None:
+        """What has to be synced now; None if everything is durable."""
+        self.write_out()
+        if not self._dirty:
+            return None
+        self._syncing, self._dirty = tuple(self._dirty), []
+        return SyncJob(self._syncing, self.durable_index, self.last_index, self._generation)
+
+    def finish_sync(self, job: SyncJob, error: OSError | None = None) -> None:
+        """Note that a sync has ended. Raises Fenced if it failed."""
+        if error is not None:
+            self._fence("fdatasync", error)
+        self._syncing = ()
+        if job.generation == self._generation:
+            self.durable_index = max(self.durable_index, job.target_index)
+        for segment in self._retired:
+            segment.close()
+        self._retired.clear()
+
+    def sync(self) -> None:
+        """Make everything durable, now."""
+        job = self.start_sync()
+        if job is not None:
+            try:
+                job.run()
+            except OSError as error:
+                self.finish_sync(job, error)
+            self.finish_sync(job)
+
+    def cut(self, first_index: int) -> None:
+        """Remove the entries from `first_index` on, durably. Raises StorageError if committed."""
+        if first_index <= self.commit_index:
+            raise StorageError(
+                f"cutting from index {first_index} would take back entries that are committed "
+                f"up to {self.commit_index}: refused"
+            )
+        self.write_out()
+        try:
+            while self._segments[-1].first_index >= first_index and len(self._segments) > 1:
+                segment = self._segments.pop()
+                self._disk.remove(segment_path(self.folder, segment.base_position))
+                self._retired.append(segment)
+                self._disk.sync_folder(self.folder)
+            segment = self._segments[-1]
+            segment.cut(first_index - segment.first_index)
+            self._last = self._segment_of_or_none(first_index - 1)
+            self._generation += 1
+            self._written_index = self.last_index
+            self.durable_index = min(self.durable_index, self.last_index)
+            segment.sync(self.durable_index)
+        except OSError as error:
+            self._fence("cutting a conflicting tail", error)
+        if self._spare is not None:
+            self._disk.close(self._spare[1])
+            self._spare = None
+        # A sync under way no longer counts, so what it covers has to be synced again.
+        unsynced = {*self._dirty, *self._syncing, self._segments[-1]}
+        self._dirty = [segment for segment in self._segments if segment in unsynced]
+
+    def _segment_of_or_none(self, index: int) -> Header | None:
+        at = bisect_right(self._segments, index, key=lambda segment: segment.first_index)
+        segment = self._segments[at - 1] if at else None
+        return segment.header(index) if segment and segment.offsets else None
+
+    # -- the checkpoint --------------------------------------------------------------------
+
+    def checkpoint(self) -> bytes:
+        """A checkpoint of what is durable now: the bytes for the file `checkpoint`."""
+        sealed = []
+        for segment, following in pairwise(self._segments):
+            if following.first_index - 1 > self.durable_index:
+                break
+            sealed.append(segment.summary(following.first_index - 1))
+        commit_index = min(self.commit_index, self.durable_index)
+        return encode_checkpoint(Checkpoint(commit_index, tuple(sealed)))
+
+    def save_checkpoint(self, content: bytes) -> None:
+        """Write a checkpoint. Derived data: a failure costs time at the next start, no more."""
+        with contextlib.suppress(OSError):
+            self._disk.replace(self.folder / "checkpoint", content)
+
+    def close(self) -> None:
+        """Write and sync everything, leave a checkpoint, close the files."""
+        if self.fenced is None:
+            self.sync()
+            self.save_checkpoint(self.checkpoint())
+        for segment in (*self._segments, *self._retired):
+            segment.close()
+        if self._spare is not None:
+            self._disk.close(self._spare[1])
