@@ -1,0 +1,165 @@
+"""A local cluster of real processes: name servers and broker groups, each server by itself.
+
+The cluster is its directory: `cluster.json` names every server, its ports and its process, so that
+a later command finds the running cluster again, and kills, restarts or ends any part of it by pid.
+Starting only starts; whether a server serves is asked over the wire by `chaos.probe`.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from chaos import processes
+from chaos.layout import Layout, NodeLayout, broker_toml, namesrv_toml
+from chaos.processes import ClusterError, Process
+from dledger.errors import ConfigError
+
+STATE_FILE = "cluster.json"
+LOG_FILE = "log.jsonl"
+
+
+class _State(msgspec.Struct):
+    """What cluster.json holds. `processes`: by server name; one that was killed stays in it."""
+
+    layout: Layout
+    processes: dict[str, Process]
+
+
+class Cluster:
+    """The servers of one directory, running or not."""
+
+    def __init__(self, directory: Path, state: _State) -> None:
+        self.directory = directory
+        self.layout = state.layout
+        self._state = state
+
+    @classmethod
+    def create(cls, directory: Path, layout: Layout) -> Cluster:
+        """Write the config files of a new cluster. Nothing is started."""
+        directory = directory.resolve()
+        if (directory / STATE_FILE).exists():
+            raise ClusterError(f"{directory} holds a cluster already; choose another directory")
+        cluster = cls(directory, _State(layout, {}))
+        for server in layout.namesrvs:
+            folder = cluster.folder(server.name)
+            folder.mkdir(parents=True)
+            (folder / "namesrv.toml").write_text(namesrv_toml(server, folder))
+        for node in layout.nodes:
+            folder = cluster.folder(node.name)
+            folder.mkdir(parents=True)
+            (folder / "broker.toml").write_text(broker_toml(layout, node, folder))
+        cluster._save()
+        return cluster
+
+    @classmethod
+    def load(cls, directory: Path) -> Cluster:
+        """The cluster of a directory that `create` made."""
+        directory = directory.resolve()
+        try:
+            state = msgspec.json.decode((directory / STATE_FILE).read_bytes(), type=_State)
+        except FileNotFoundError:
+            raise ConfigError(f"{directory} holds no cluster: `mqcluster up` makes one") from None
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"{directory / STATE_FILE} is damaged: {error}") from error
+        return cls(directory, state)
+
+    @property
+    def names(self) -> list[str]:
+        """All servers, name servers first: the order to start them in."""
+        layout = self.layout
+        return [server.name for server in layout.namesrvs] + [node.name for node in layout.nodes]
+
+    def node(self, name: str) -> NodeLayout:
+        """The broker node of this name, such as "broker-a-n0"."""
+        for node in self.layout.nodes:
+            if node.name == name:
+                return node
+        known = ", ".join(node.name for node in self.layout.nodes)
+        raise ConfigError(f"there is no node {name!r} in {self.directory}; there are {known}")
+
+    def folder(self, name: str) -> Path:
+        """A server's own directory."""
+        return self.directory / name
+
+    def log(self, name: str) -> Path:
+        """The file with all that a server printed, over all its starts."""
+        return self.folder(name) / LOG_FILE
+
+    def store(self, node: NodeLayout) -> Path:
+        """A broker node's replica directory."""
+        return self.folder(node.name) / "store"
+
+    def stores(self) -> dict[str, dict[str, str]]:
+        """Broker name -> node id -> replica directory, as a history's meta event has it."""
+        return {
+            broker: {node.node: str(self.store(node)) for node in self.layout.group(broker)}
+            for broker in self.layout.brokers
+        }
+
+    def pid(self, name: str) -> int | None:
+        """The process id of a server if it runs."""
+        process = self._state.processes.get(name)
+        return process.pid if process is not None and process.alive else None
+
+    def start(self, names: Iterable[str] | None = None) -> list[str]:
+        """Start those that don't run (all by default); returns their names."""
+        started = [name for name in names or self.names if self.pid(name) is None]
+        for name in started:
+            self._start(name)
+        return started
+
+    def kill(self, name: str) -> None:
+        """SIGKILL one server and wait until it is gone. No error if it does not run."""
+        processes.kill(self._processes([name]))
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP one server: it keeps its connections and answers nothing."""
+        self._processes([name])[0].signal(signal.SIGSTOP)
+
+    def stop(self, names: Iterable[str] | None = None) -> list[str]:
+        """End servers in order (all by default, brokers first); names those that had to be killed."""
+        chosen = list(names or self.names)
+        brokers = [name for name in chosen if name.startswith("broker-")]
+        stubborn = processes.stop(self._processes(brokers))
+        stubborn += processes.stop(self._processes(set(chosen) - set(brokers)))
+        return [name for name in chosen if self._state.processes.get(name) in stubborn]
+
+    def kill_all(self) -> None:
+        """SIGKILL everything: for exits that can't wait."""
+        processes.kill(self._processes(self.names))
+
+    def _processes(self, names: Iterable[str]) -> list[Process]:
+        known = self._state.processes
+        return [known[name] for name in names if name in known]
+
+    def _start(self, name: str) -> None:
+        self._refuse_taken_ports(name)
+        if name.startswith("namesrv-"):
+            arguments = ["-c", str(self.folder(name) / "namesrv.toml")]
+            process = processes.start("namesrv", arguments, self.log(name))
+        else:
+            arguments = ["-c", str(self.folder(name) / "broker.toml")]
+            process = processes.start("broker", arguments, self.log(name))
+        self._state.processes[name] = process
+        self._save()
+
+    def _refuse_taken_ports(self, name: str) -> None:
+        """Say so before the server does, in a log that nobody looks at."""
+        ports = [server.port for server in self.layout.namesrvs if server.name == name]
+        for node in self.layout.nodes:
+            ports += [node.port, node.raft_port] if node.name == name else []
+        for port in ports:
+            if not processes.port_is_free(port):
+                raise ClusterError(
+                    f"port {port} of {name} is taken by another program. Stop that one, or make "
+                    f"a new cluster in another directory than {self.directory}."
+                )
+
+    def _save(self) -> None:
+        temporary = self.directory / f".{STATE_FILE}"
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(self._state), indent=2))
+        temporary.replace(self.directory / STATE_FILE)

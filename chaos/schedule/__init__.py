@@ -1,0 +1,1 @@
+"""What is done to a cluster and when: plans, made from a seed."""
