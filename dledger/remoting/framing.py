@@ -1,0 +1,94 @@
+"""Cut a byte stream into frames, without copying more than once and without buffering nonsense.
+
+Most chunks that a socket hands out end between frames or hold whole frames: these are decoded
+where they lie, as views. Only a frame that ends in a later chunk is gathered, in a buffer that
+becomes the frame itself. The length word is judged as soon as its four bytes are there, so a
+frame above FRAME_BYTES_MAX is refused before any of it is kept.
+
+Time is the caller's business: `partial_bytes` says that a frame has begun, so the caller can
+bound how long it takes to complete.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from dledger.errors import FrameError
+from dledger.limits import FRAME_BYTES_MAX
+from dledger.remoting.codec import decode_frame
+from dledger.remoting.command import Buffer, Command
+
+_LENGTH = struct.Struct(">I")
+_LENGTH_BYTES = 4
+_EMPTY = memoryview(b"")
+
+
+class FrameDecoder:
+    """Bytes in, commands out. After a FrameError the stream is lost: close the connection."""
+
+    __slots__ = ("_chunk", "_frame_bytes_max", "_partial", "_position")
+
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        #: The chunk being cut, and how far it has been.
+        self._chunk = _EMPTY
+        self._position = 0
+        #: What is there of a frame that began in an earlier chunk, its length word included.
+        self._partial = bytearray()
+
+    @property
+    def partial_bytes(self) -> int:
+        """Bytes held of an incomplete frame; 0 between frames. Take `frames()` first."""
+        return len(self._partial)
+
+    def feed(self, data: Buffer) -> None:
+        """Take the next chunk. `data` must not change afterwards: bodies are views into it."""
+        left = self._chunk[self._position :]
+        self._chunk = memoryview(bytes(left) + data if len(left) else data)
+        self._position = 0
+
+    def frames(self) -> Iterator[Command]:
+        """Yield the commands that are complete. Raises FrameError at the first bad frame."""
+        while (frame := self._next_frame()) is not None:
+            yield decode_frame(frame)
+
+    def _next_frame(self) -> memoryview | None:
+        if self._partial:
+            return self._complete_partial()
+        start = self._position + _LENGTH_BYTES
+        if start <= len(self._chunk):
+            end = start + self._length_at(self._chunk, self._position)
+            if end <= len(self._chunk):
+                self._position = end
+                return self._chunk[start:end]
+        self._keep(len(self._chunk) - self._position)
+        return None
+
+    def _complete_partial(self) -> memoryview | None:
+        if len(self._partial) < _LENGTH_BYTES:
+            self._keep(_LENGTH_BYTES - len(self._partial))
+            if len(self._partial) < _LENGTH_BYTES:
+                return None
+        size = _LENGTH_BYTES + self._length_at(self._partial, 0)
+        self._keep(size - len(self._partial))
+        if len(self._partial) < size:
+            return None
+        frame = memoryview(self._partial)[_LENGTH_BYTES:]
+        self._partial = bytearray()
+        return frame
+
+    def _keep(self, count: int) -> None:
+        """Move up to `count` bytes of the chunk to the partial frame; let go of a chunk used up."""
+        end = min(self._position + count, len(self._chunk))
+        self._partial += self._chunk[self._position : end]
+        self._position = end
+        if end == len(self._chunk):
+            self._chunk = _EMPTY
+            self._position = 0
+
+    def _length_at(self, data: Buffer, position: int) -> int:
+        length: int = _LENGTH.unpack_from(data, position)[0]
+        if length > self._frame_bytes_max:
+            raise FrameError(f"a frame of {length} bytes is above {self._frame_bytes_max}")
+        return length

@@ -1,0 +1,87 @@
+"""Headers of the broker's administration requests.
+
+UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), GET_ALL_TOPIC_CONFIG (21), GET_BROKER_RUNTIME_INFO (28)
+and the like have none.
+"""
+
+from __future__ import annotations
+
+from dledger.remoting.headers.base import Header
+
+
+class UpdateAndCreateTopicHeader(Header, frozen=True):
+    """UPDATE_AND_CREATE_TOPIC (17). `perm` is a sum of 4 read, 2 write, 1 inherit."""
+
+    topic: str
+    default_topic: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_filter_type: str
+    order: bool
+    topic_sys_flag: int | None = None
+    attributes: str | None = None
+    force: bool | None = None
+
+
+class DeleteTopicInBrokerHeader(Header, frozen=True):
+    """DELETE_TOPIC_IN_BROKER (215)."""
+
+    topic: str
+
+
+class GetTopicConfigHeader(Header, frozen=True):
+    """GET_TOPIC_CONFIG (351)."""
+
+    topic: str
+
+
+class GetTopicStatsInfoHeader(Header, frozen=True):
+    """GET_TOPIC_STATS_INFO (202)."""
+
+    topic: str
+
+
+class GetConsumeStatsHeader(Header, frozen=True):
+    """GET_CONSUME_STATS (208); without a topic, of every topic that the group has offsets for."""
+
+    consumer_group: str
+    topic: str | None = None
+
+
+class GetConsumerConnectionListHeader(Header, frozen=True):
+    """GET_CONSUMER_CONNECTION_LIST (203)."""
+
+    consumer_group: str
+
+
+class GetProducerConnectionListHeader(Header, frozen=True):
+    """GET_PRODUCER_CONNECTION_LIST (204)."""
+
+    producer_group: str
+
+
+class QueryTopicConsumeByWhoHeader(Header, frozen=True):
+    """QUERY_TOPIC_CONSUME_BY_WHO (300)."""
+
+    topic: str
+
+
+class GetSubscriptiongroupConfigHeader(Header, frozen=True):
+    """GET_SUBSCRIPTIONGROUP_CONFIG (352)."""
+
+    group: str
+
+
+class DeleteSubscriptiongroupHeader(Header, frozen=True):
+    """DELETE_SUBSCRIPTIONGROUP (207)."""
+
+    group_name: str
+    remove_offset: bool | None = None
+    clean_offset: bool | None = None
+
+
+class GetBrokerConfigResponseHeader(Header, frozen=True):
+    """GET_BROKER_CONFIG (26): `version` is a DataVersion as JSON; the body is properties text."""
+
+    version: str

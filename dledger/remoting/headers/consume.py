@@ -1,0 +1,158 @@
+"""Headers of the requests that read messages and move offsets.
+
+A queue offset counts messages of one queue; the commit-log offset that VIEW_MESSAGE_BY_ID and
+CONSUMER_SEND_MSG_BACK carry is a byte position of the replicated log. Maximum offsets are
+exclusive: the offset that the next message will get. Timestamps are milliseconds since 1970.
+"""
+
+from __future__ import annotations
+
+from dledger.remoting.headers.base import Header
+
+#: Bits of `PullMessageHeader.sys_flag` (RocketMQ's PullSysFlag).
+PULL_COMMIT_OFFSET = 1
+PULL_SUSPEND = 2
+PULL_SUBSCRIPTION = 4
+PULL_CLASS_FILTER = 8
+PULL_LITE = 16
+
+
+class PullMessageHeader(Header, frozen=True):
+    """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361)."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_msg_nums: int
+    sys_flag: int
+    commit_offset: int
+    suspend_timeout_millis: int
+    sub_version: int
+    subscription: str | None = None
+    expression_type: str | None = None
+    max_msg_bytes: int | None = None
+
+
+class PullMessageResponseHeader(Header, frozen=True):
+    """The answer to a pull, also when it found nothing (codes 0, 19, 20, 21 alike)."""
+
+    suggest_which_broker_id: int
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class QueryMessageHeader(Header, frozen=True):
+    """QUERY_MESSAGE (12): by key within a time window, in milliseconds."""
+
+    topic: str
+    key: str
+    max_num: int
+    begin_timestamp: int
+    end_timestamp: int
+
+
+class QueryMessageResponseHeader(Header, frozen=True):
+    """How far the key index reached when it was asked."""
+
+    index_last_update_timestamp: int
+    index_last_update_phyoffset: int
+
+
+class ViewMessageByIdHeader(Header, frozen=True):
+    """VIEW_MESSAGE_BY_ID (33): one record by its commit-log offset."""
+
+    offset: int
+    topic: str | None = None
+
+
+class ConsumerSendMsgBackHeader(Header, frozen=True):
+    """CONSUMER_SEND_MSG_BACK (36): retry the message at commit-log `offset` later."""
+
+    offset: int
+    group: str
+    delay_level: int
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool | None = None
+    max_reconsume_times: int | None = None
+
+
+class QueryConsumerOffsetHeader(Header, frozen=True):
+    """QUERY_CONSUMER_OFFSET (14)."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    set_zero_if_not_found: bool | None = None
+
+
+class QueryConsumerOffsetResponseHeader(Header, frozen=True):
+    """The group's next offset to consume."""
+
+    offset: int
+
+
+class UpdateConsumerOffsetHeader(Header, frozen=True):
+    """UPDATE_CONSUMER_OFFSET (15); one-way from a consumer's loop, two-way from the admin tools."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    commit_offset: int
+
+
+class SearchOffsetByTimestampHeader(Header, frozen=True):
+    """SEARCH_OFFSET_BY_TIMESTAMP (29). `boundary_type` is LOWER or UPPER in any case."""
+
+    topic: str
+    queue_id: int
+    timestamp: int
+    boundary_type: str | None = None
+
+
+class SearchOffsetByTimestampResponseHeader(Header, frozen=True):
+    """The smallest offset stored at or after the timestamp; past the end, the maximum offset."""
+
+    offset: int
+
+
+class GetMaxOffsetHeader(Header, frozen=True):
+    """GET_MAX_OFFSET (30)."""
+
+    topic: str
+    queue_id: int
+    committed: bool | None = None
+
+
+class GetMaxOffsetResponseHeader(Header, frozen=True):
+    """The offset that the next message of the queue will get."""
+
+    offset: int
+
+
+class GetMinOffsetHeader(Header, frozen=True):
+    """GET_MIN_OFFSET (31)."""
+
+    topic: str
+    queue_id: int
+
+
+class GetMinOffsetResponseHeader(Header, frozen=True):
+    """The offset of the oldest message that is still there."""
+
+    offset: int
+
+
+class GetEarliestMsgStoretimeHeader(Header, frozen=True):
+    """GET_EARLIEST_MSG_STORETIME (32)."""
+
+    topic: str
+    queue_id: int
+
+
+class GetEarliestMsgStoretimeResponseHeader(Header, frozen=True):
+    """When the oldest message of the queue was stored."""
+
+    timestamp: int

@@ -1,0 +1,57 @@
+"""Headers about clients and broker groups: who consumes, and who leads.
+
+HEART_BEAT, LOCK_BATCH_MQ and UNLOCK_BATCH_MQ have no header; what they say is in their JSON body
+(`dledger.remoting.bodies`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dledger.remoting.headers.base import Header
+
+
+class UnregisterClientHeader(Header, frozen=True):
+    """UNREGISTER_CLIENT (35): the client leaves the groups named."""
+
+    client_id: str
+    producer_group: str | None = None
+    consumer_group: str | None = None
+
+
+class GetConsumerListByGroupHeader(Header, frozen=True):
+    """GET_CONSUMER_LIST_BY_GROUP (38)."""
+
+    consumer_group: str
+
+
+class NotifyConsumerIdsChangedHeader(Header, frozen=True):
+    """NOTIFY_CONSUMER_IDS_CHANGED (40), one-way, from the broker to every member of the group."""
+
+    consumer_group: str
+
+
+class GroupInfoHeader(Header, frozen=True):
+    """GROUP_INFO (9002): ask any member of a broker group how the group stands."""
+
+
+class GroupInfoResponseHeader(Header, frozen=True):
+    """How the broker group looks from one member. Every member answers, leading or not.
+
+    `role` is "leader" only once the node serves, that is, has applied its own no-op. `members` are
+    (node id, "host:port" of the port for clients). Indexes count log entries from 1; `end_position`
+    is the byte position after the last one.
+    """
+
+    broker_name: str
+    cluster: str
+    node_id: str
+    role: Literal["leader", "follower", "candidate"]
+    term: int
+    members: list[tuple[str, str]]
+    last_index: int
+    commit_index: int
+    applied_index: int
+    end_position: int
+    leader_id: str | None = None
+    leader_addr: str | None = None

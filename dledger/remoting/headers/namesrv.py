@@ -1,0 +1,163 @@
+"""Headers of the name server's requests: registration, routes, key-value config.
+
+Addresses are "host:port". A broker id of 0 is the broker that takes writes; followers have ids
+from 1.
+"""
+
+from __future__ import annotations
+
+from dledger.remoting.headers.base import Header
+
+
+class PutKvConfigHeader(Header, frozen=True):
+    """PUT_KV_CONFIG (100)."""
+
+    namespace: str
+    key: str
+    value: str
+
+
+class GetKvConfigHeader(Header, frozen=True):
+    """GET_KV_CONFIG (101)."""
+
+    namespace: str
+    key: str
+
+
+class GetKvConfigResponseHeader(Header, frozen=True):
+    """The value found."""
+
+    value: str | None = None
+
+
+class DeleteKvConfigHeader(Header, frozen=True):
+    """DELETE_KV_CONFIG (102)."""
+
+    namespace: str
+    key: str
+
+
+class GetKvlistByNamespaceHeader(Header, frozen=True):
+    """GET_KVLIST_BY_NAMESPACE (219)."""
+
+    namespace: str
+
+
+class RegisterBrokerHeader(Header, frozen=True):
+    """REGISTER_BROKER (103).
+
+    `body_crc32` is the body's CRC-32 without its top bit, 0 for unchecked. Ours are the last two:
+    `term` lets the name server refuse a leader of an older term, `node_id` names the replica.
+    """
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    ha_server_addr: str
+    broker_id: int
+    compressed: bool | None = None
+    body_crc32: int | None = None
+    heartbeat_timeout_millis: int | None = None
+    enable_acting_master: bool | None = None
+    term: int | None = None
+    node_id: str | None = None
+
+
+class RegisterBrokerResponseHeader(Header, frozen=True):
+    """For a follower: where the leader is."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+class UnregisterBrokerHeader(Header, frozen=True):
+    """UNREGISTER_BROKER (104)."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: int
+
+
+class BrokerHeartbeatHeader(Header, frozen=True):
+    """BROKER_HEARTBEAT (904), one-way.
+
+    Ours always carries `broker_id`, `epoch` (the Raft term) and `heartbeat_timeout_mills`, which is
+    RocketMQ's spelling.
+    """
+
+    cluster_name: str
+    broker_addr: str
+    broker_name: str
+    broker_id: int | None = None
+    epoch: int | None = None
+    max_offset: int | None = None
+    confirm_offset: int | None = None
+    heartbeat_timeout_mills: int | None = None
+    election_priority: int | None = None
+
+
+class GetRouteinfoByTopicHeader(Header, frozen=True):
+    """GET_ROUTEINFO_BY_TOPIC (105)."""
+
+    topic: str
+    accept_standard_json_only: bool | None = None
+
+
+class WipeWritePermOfBrokerHeader(Header, frozen=True):
+    """WIPE_WRITE_PERM_OF_BROKER (205)."""
+
+    broker_name: str
+
+
+class WipeWritePermOfBrokerResponseHeader(Header, frozen=True):
+    """How many topics lost their write permission."""
+
+    wipe_topic_count: int
+
+
+class AddWritePermOfBrokerHeader(Header, frozen=True):
+    """ADD_WRITE_PERM_OF_BROKER (327)."""
+
+    broker_name: str
+
+
+class AddWritePermOfBrokerResponseHeader(Header, frozen=True):
+    """How many topics got their write permission back."""
+
+    add_topic_count: int
+
+
+class DeleteTopicInNamesrvHeader(Header, frozen=True):
+    """DELETE_TOPIC_IN_NAMESRV (216)."""
+
+    topic: str
+    cluster_name: str | None = None
+
+
+class GetTopicsByClusterHeader(Header, frozen=True):
+    """GET_TOPICS_BY_CLUSTER (224)."""
+
+    cluster: str
+
+
+class QueryDataVersionHeader(Header, frozen=True):
+    """QUERY_DATA_VERSION (322): did anything change since this broker registered last?"""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: int
+
+
+class QueryDataVersionResponseHeader(Header, frozen=True):
+    """Whether the broker should register again."""
+
+    changed: bool
+
+
+class GetBrokerMemberGroupHeader(Header, frozen=True):
+    """GET_BROKER_MEMBER_GROUP (901)."""
+
+    cluster_name: str
+    broker_name: str

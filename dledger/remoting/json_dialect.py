@@ -1,0 +1,158 @@
+"""The two JSON dialects of RocketMQ's bodies, read and written.
+
+The loose one (fastjson's default) is no JSON: numeric map keys stand unquoted, and where a map is
+keyed by message queues, the queue itself stands as an object in the key's place::
+
+    {"brokerAddrs":{0:"10.0.0.1:10911"}}
+    {"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:{"maxOffset":7}}}
+
+The standard one quotes such keys, a queue as its own JSON text, and escapes what is not ASCII.
+Both sort members by name. The reader takes either, even mixed; nesting is bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from dledger.errors import BadInput
+from dledger.remoting.command import Buffer
+
+_DEPTH_MAX = 32
+_SPACE = re.compile(r"[ \t\r\n]*")
+_INTEGER = re.compile(r"-?\d{1,19}")
+
+
+class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
+    """One queue of a topic on one broker group. It sorts as stock clients sort queues."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON number")
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def parse(data: Buffer) -> object:
+    """Read a body in either dialect into dicts, lists and scalars; null members are left out.
+
+    A map's key is a str, an int if it stood unquoted, or a MessageQueue. Raises BadInput.
+    """
+    try:
+        text = str(data, "utf-8")
+        value, end = _value(text, _skip(text, 0), _DEPTH_MAX)
+        if _skip(text, end) != len(text):
+            raise BadInput(f"the body has more than one JSON value: character {end}")
+    except ValueError as error:
+        raise BadInput(f"the body is not JSON, in either dialect: {error}") from error
+    return value
+
+
+def write_standard(value: object) -> bytes:
+    """Write structs, maps, lists and scalars, without members that are None: the standard way."""
+    return _written(value, loose=False).encode()
+
+
+def write_loose(value: object) -> bytes:
+    """Write structs, maps, lists and scalars, without members that are None: the loose way."""
+    return _written(value, loose=True).encode()
+
+
+def _written(value: object, loose: bool) -> str:
+    if isinstance(value, msgspec.Struct):
+        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        members = ((encoded, getattr(value, name)) for encoded, name in names)
+        value = {encoded: item for encoded, item in members if item is not None}
+    if isinstance(value, Mapping):
+        items = sorted((_written_key(key, loose), item) for key, item in value.items())
+        return "{" + ",".join(f"{key}:{_written(item, loose)}" for key, item in items) + "}"
+    if isinstance(value, list | tuple | set | frozenset):
+        return "[" + ",".join(_written(item, loose) for item in value) + "]"
+    return json.dumps(value, ensure_ascii=not loose)
+
+
+def _written_key(key: object, loose: bool) -> str:
+    if isinstance(key, str):
+        return json.dumps(key, ensure_ascii=not loose)
+    bare = _written(key, loose)
+    return bare if loose else json.dumps(bare)
+
+
+def _skip(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return position if match is None else match.end()
+
+
+def _value(text: str, position: int, depth_left: int) -> tuple[object, int]:
+    """The value that begins at `position`, and the position after it."""
+    if not depth_left:
+        raise ValueError(f"nested deeper than {_DEPTH_MAX}")
+    opening = text[position : position + 1]
+    if opening == "{":
+        return _map(text, position, depth_left)
+    if opening == "[":
+        return _list(text, position, depth_left)
+    return _decoder.raw_decode(text, position)
+
+
+def _map(text: str, position: int, depth_left: int) -> tuple[dict[object, object], int]:
+    members: dict[object, object] = {}
+    position = _skip(text, position + 1)
+    if text.startswith("}", position):
+        return members, position + 1
+    while True:
+        key, position = _key(text, position, depth_left)
+        value, position = _value(text, _after(text, position, ":"), depth_left - 1)
+        if value is not None:
+            members[key] = value
+        position = _skip(text, position)
+        if text.startswith("}", position):
+            return members, position + 1
+        position = _after(text, position, ",")
+
+
+def _list(text: str, position: int, depth_left: int) -> tuple[list[object], int]:
+    items: list[object] = []
+    position = _skip(text, position + 1)
+    if text.startswith("]", position):
+        return items, position + 1
+    while True:
+        value, position = _value(text, position, depth_left - 1)
+        items.append(value)
+        position = _skip(text, position)
+        if text.startswith("]", position):
+            return items, position + 1
+        position = _after(text, position, ",")
+
+
+def _key(text: str, position: int, depth_left: int) -> tuple[object, int]:
+    """A map key: a string, a bare integer, or a message queue as an object or as its JSON text."""
+    if integer := _INTEGER.match(text, position):
+        return int(integer.group()), integer.end()
+    key, end = _value(text, position, depth_left - 1)
+    if isinstance(key, str) and key.startswith("{"):
+        key, _ = _value(key, 0, depth_left - 1)
+    if isinstance(key, dict):
+        try:
+            return msgspec.convert(key, MessageQueue, strict=False), end
+        except msgspec.ValidationError as error:
+            raise ValueError(f"a map key is no message queue: {error}") from error
+    if isinstance(key, str):
+        return key, end
+    raise ValueError(f"a map key is {key!r}: character {position}")
+
+
+def _after(text: str, position: int, sign: str) -> int:
+    """The position after `sign` and the blanks around it."""
+    position = _skip(text, position)
+    if not text.startswith(sign, position):
+        raise ValueError(f"expected {sign!r}: character {position}")
+    return _skip(text, position + 1)

@@ -1,0 +1,186 @@
+"""What a message carries beside its body: properties, ids, tags.
+
+Properties are one string, `key 0x01 value 0x02 key 0x01 value 0x02 ...`; RocketMQ 4.9 leaves out
+the last 0x02, so both are read. Keys and values hold neither of the two characters. Layouts:
+RocketMQ's MessageDecoder, MessageConst, MessageClientIDSetter.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dledger.errors import BadInput
+from dledger.limits import PROPERTIES_BYTES_MAX
+from dledger.remoting.command import Buffer
+
+# Names of properties that brokers and clients act upon.
+KEYS = "KEYS"
+TAGS = "TAGS"
+WAIT = "WAIT"
+DELAY = "DELAY"
+UNIQ_KEY = "UNIQ_KEY"
+RETRY_TOPIC = "RETRY_TOPIC"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+RECONSUME_TIME = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QID = "REAL_QID"
+TRAN_MSG = "TRAN_MSG"
+PGROUP = "PGROUP"
+CLUSTER = "CLUSTER"
+MIN_OFFSET = "MIN_OFFSET"
+MAX_OFFSET = "MAX_OFFSET"
+MSG_REGION = "MSG_REGION"
+TRACE_ON = "TRACE_ON"
+CORRELATION_ID = "CORRELATION_ID"
+REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+TTL = "TTL"
+MSG_TYPE = "MSG_TYPE"
+POP_CK = "POP_CK"
+SHARDING_KEY = "__SHARDINGKEY"
+TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+
+# Topic and group names with a meaning.
+DEFAULT_TOPIC = "TBW102"
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+
+_NAME_END = "\x01"
+_VALUE_END = "\x02"
+
+_BATCH_FIXED = struct.Struct(">iiiii")
+_U16 = struct.Struct(">H")
+_OFFSET_ID_V4 = struct.Struct(">4siq")
+_OFFSET_ID_V6 = struct.Struct(">16siq")
+_IPV4_BYTES = 4
+
+
+def properties_encode(properties: Mapping[str, str]) -> bytes:
+    """Encode `properties` in their order. Raises BadInput for what can't be carried."""
+    written = "".join(f"{name}{_NAME_END}{value}{_VALUE_END}" for name, value in properties.items())
+    # Two separators an entry, or a name or value has one inside.
+    if (
+        written.count(_NAME_END) != len(properties)
+        or written.count(_VALUE_END) != len(properties)
+        or "" in properties
+    ):
+        raise BadInput(f"a property name is empty, or holds \\x01 or \\x02: {sorted(properties)}")
+    try:
+        encoded = written.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"a property is not valid Unicode: {error}") from error
+    if len(encoded) > PROPERTIES_BYTES_MAX:
+        raise BadInput(f"properties of {len(encoded)} bytes are above {PROPERTIES_BYTES_MAX}")
+    return encoded
+
+
+def properties_decode(data: Buffer) -> dict[str, str]:
+    """Decode a property string. Pieces without a name or a value are ignored; a later name wins.
+
+    Raises BadInput if it is not UTF-8.
+    """
+    try:
+        written = str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"properties are not UTF-8: {error}") from error
+    properties: dict[str, str] = {}
+    for entry in written.split(_VALUE_END):
+        name, separator, value = entry.partition(_NAME_END)
+        if separator and value:
+            properties[name] = value
+    return properties
+
+
+@lru_cache(maxsize=4096)
+def tags_code(tag: str) -> int:
+    """Java's String.hashCode of a tag, signed 32 bits: what a consume queue filters by."""
+    code = 0
+    for (unit,) in struct.iter_unpack(">H", tag.encode("utf-16-be", "surrogatepass")):
+        code = (31 * code + unit) & 0xFFFF_FFFF
+    return code - (1 << 32) if code & 0x8000_0000 else code
+
+
+def host_bytes(host: str, port: int) -> bytes:
+    """A host as records hold it: 4 or 16 address bytes, then the port in 4. Raises BadInput."""
+    try:
+        address = socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
+    except OSError as error:
+        raise BadInput(f"{host!r} is no IP address") from error
+    return address + struct.pack(">I", port)
+
+
+def host_decode(data: Buffer) -> tuple[str, int]:
+    """The inverse of `host_bytes`: (address, port)."""
+    family = socket.AF_INET if len(data) == _IPV4_BYTES + 4 else socket.AF_INET6
+    return socket.inet_ntop(family, bytes(data[:-4])), int.from_bytes(data[-4:], "big")
+
+
+def offset_message_id(store_host: bytes, position: int) -> str:
+    """The id that names a stored record: upper-case hex of its store host and commit-log offset."""
+    return (store_host + position.to_bytes(8, "big")).hex().upper()
+
+
+def offset_message_id_decode(message_id: str) -> tuple[str, int, int]:
+    """(host, port, commit-log offset) of an offset message id. Raises BadInput."""
+    try:
+        data = bytes.fromhex(message_id)
+    except ValueError as error:
+        raise BadInput(f"{message_id!r} is no offset message id: {error}") from error
+    layout = {16: _OFFSET_ID_V4, 28: _OFFSET_ID_V6}.get(len(data))
+    if layout is None:
+        raise BadInput(f"{message_id!r} is no offset message id: not 32 or 56 characters")
+    address, port, position = layout.unpack(data)
+    family = socket.AF_INET if len(address) == _IPV4_BYTES else socket.AF_INET6
+    return socket.inet_ntop(family, address), port, position
+
+
+@dataclass(frozen=True, slots=True)
+class BatchItem:
+    """One message of a SEND_BATCH_MESSAGE body; `properties` are still encoded."""
+
+    body: bytes | memoryview
+    properties: bytes = b""
+    flag: int = 0
+
+
+def batch_encode(items: Iterable[BatchItem]) -> bytes:
+    """Encode the body of SEND_BATCH_MESSAGE. Magic and CRC are 0, as stock clients write them."""
+    pieces: list[Buffer] = []
+    for item in items:
+        size = _BATCH_FIXED.size + len(item.body) + _U16.size + len(item.properties)
+        pieces.append(_BATCH_FIXED.pack(size, 0, 0, item.flag, len(item.body)))
+        pieces.append(item.body)
+        pieces.append(_U16.pack(len(item.properties)))
+        pieces.append(item.properties)
+    return b"".join(pieces)
+
+
+def batch_decode(data: Buffer) -> Iterator[BatchItem]:
+    """Yield the messages of a SEND_BATCH_MESSAGE body, as views. Raises BadInput if malformed."""
+    view = memoryview(data)
+    position = 0
+    number = 0
+    while position < len(view):
+        try:
+            size, _magic, _crc, flag, body_bytes = _BATCH_FIXED.unpack_from(view, position)
+            body_start = position + _BATCH_FIXED.size
+            body_end = body_start + body_bytes
+            (properties_bytes,) = _U16.unpack_from(view, body_end)
+        except struct.error as error:
+            raise BadInput(f"batch item {number} is cut off: {error}") from error
+        properties_start = body_end + _U16.size
+        end = properties_start + properties_bytes
+        if body_bytes < 0 or end != position + size or end > len(view):
+            raise BadInput(
+                f"batch item {number} says {size} bytes, holds a body of {body_bytes} and "
+                f"properties of {properties_bytes}, with {len(view) - position} left"
+            )
+        yield BatchItem(view[body_start:body_end], bytes(view[properties_start:end]), flag)
+        position = end
+        number += 1

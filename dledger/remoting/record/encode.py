@@ -1,0 +1,108 @@
+"""Build the bytes of one record.
+
+This runs once per message in the producer, so it is written for speed: one `struct` call for all
+the fixed fields of the usual case (two IPv4 hosts), one join, one CRC.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from dledger.checksum import crc32
+from dledger.errors import RecordError
+from dledger.limits import PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
+from dledger.remoting.command import Buffer
+from dledger.remoting.record.layout import (
+    BORN_HOST_IPV6,
+    CRC_MASK,
+    HOST_IPV4_BYTES,
+    HOST_IPV6_BYTES,
+    I64,
+    MAGIC,
+    RECORD_OVERHEAD_BYTES,
+    STORE_HOST_IPV6,
+    U16,
+)
+
+_FIXED_IPV4 = struct.Struct(">IIIiiqqiq8sq8siqI")
+_FRONT = struct.Struct(">IIIiiqqiq")
+_BACK = struct.Struct(">iqI")
+_NO_HOST = bytes(HOST_IPV4_BYTES)
+_LENGTH_BYTE = tuple(bytes((length,)) for length in range(TOPIC_BYTES_MAX + 1))
+
+
+def encode_record(
+    *,
+    topic: bytes,
+    queue_id: int,
+    body: Buffer,
+    properties: bytes,
+    flag: int = 0,
+    sys_flag: int = 0,
+    born_timestamp_ms: int,
+    born_host: bytes,
+    reconsume_times: int = 0,
+    prepared_offset: int = 0,
+    queue_offset: int = 0,
+    physical_offset: int = 0,
+    store_timestamp_ms: int = 0,
+    store_host: bytes = _NO_HOST,
+) -> bytes:
+    """Encode one record. Hosts are 8 (IPv4) or 20 (IPv6) bytes (`message.host_bytes`).
+
+    The flag bits that say which follow from the hosts. Raises RecordError if a part is too long.
+    """
+    if not 0 < len(topic) <= TOPIC_BYTES_MAX or len(properties) > PROPERTIES_BYTES_MAX:
+        raise RecordError(
+            f"a topic of {len(topic)} bytes or properties of {len(properties)} bytes: "
+            f"allowed are 1 to {TOPIC_BYTES_MAX} and 0 to {PROPERTIES_BYTES_MAX}"
+        )
+    size = RECORD_OVERHEAD_BYTES + len(body) + len(topic) + len(properties)
+    body_crc = crc32(body) & CRC_MASK
+    if len(born_host) == HOST_IPV4_BYTES and len(store_host) == HOST_IPV4_BYTES:
+        fixed = _FIXED_IPV4.pack(
+            size,
+            MAGIC,
+            body_crc,
+            queue_id,
+            flag,
+            queue_offset,
+            physical_offset,
+            sys_flag,
+            born_timestamp_ms,
+            born_host,
+            store_timestamp_ms,
+            store_host,
+            reconsume_times,
+            prepared_offset,
+            len(body),
+        )
+    else:
+        size += len(born_host) + len(store_host) - 2 * HOST_IPV4_BYTES
+        if len(born_host) == HOST_IPV6_BYTES:
+            sys_flag |= BORN_HOST_IPV6
+        if len(store_host) == HOST_IPV6_BYTES:
+            sys_flag |= STORE_HOST_IPV6
+        front = _FRONT.pack(
+            size,
+            MAGIC,
+            body_crc,
+            queue_id,
+            flag,
+            queue_offset,
+            physical_offset,
+            sys_flag,
+            born_timestamp_ms,
+        )
+        back = _BACK.pack(reconsume_times, prepared_offset, len(body))
+        fixed = b"".join((front, born_host, I64.pack(store_timestamp_ms), store_host, back))
+    return b"".join(
+        (
+            fixed,
+            body,
+            _LENGTH_BYTE[len(topic)],
+            topic,
+            U16.pack(len(properties)),
+            properties,
+        )
+    )

@@ -1,0 +1,154 @@
+"""Read one record, field by field, where it lies.
+
+Nothing is decoded before it is asked for: a broker that serves raw log bytes needs a size, a
+consumer its body and properties, an audit all of it.
+"""
+
+from __future__ import annotations
+
+from dledger.checksum import crc32
+from dledger.errors import RecordError
+from dledger.remoting.command import Buffer
+from dledger.remoting.record.layout import (
+    BACK_BYTES,
+    BODY_CRC_AT,
+    BORN_HOST_AT,
+    BORN_HOST_IPV6,
+    BORN_TIMESTAMP_AT,
+    CRC_MASK,
+    FLAG_AT,
+    HOST_IPV4_BYTES,
+    HOST_IPV6_BYTES,
+    HOST_IPV6_EXTRA_BYTES,
+    I32,
+    I64,
+    PHYSICAL_OFFSET_AT,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    STORE_HOST_IPV6,
+    SYS_FLAG_AT,
+    SYS_FLAG_LOW_BYTE_AT,
+    U16,
+    U32,
+)
+
+
+class Record:
+    """A lazy view of one stored record: a field is decoded when it is asked for.
+
+    The record's bytes are checked by whoever cut them out (`walk`, `RecordBatch.parse`); `check`
+    compares the body with its CRC. Views are valid as long as the buffer underneath.
+    """
+
+    __slots__ = ("_body_start", "_view")
+
+    def __init__(self, data: Buffer) -> None:
+        view = memoryview(data)
+        hosts = 2 * HOST_IPV4_BYTES
+        sys_flag = view[SYS_FLAG_LOW_BYTE_AT]
+        if sys_flag & BORN_HOST_IPV6:
+            hosts += HOST_IPV6_EXTRA_BYTES
+        if sys_flag & STORE_HOST_IPV6:
+            hosts += HOST_IPV6_EXTRA_BYTES
+        self._view = view
+        self._body_start = BORN_HOST_AT + hosts + I64.size + BACK_BYTES
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole record."""
+        return int(U32.unpack_from(self._view)[0])
+
+    @property
+    def body_crc(self) -> int:
+        """CRC-32 of the body as stored, without the top bit."""
+        return int(U32.unpack_from(self._view, BODY_CRC_AT)[0])
+
+    @property
+    def queue_id(self) -> int:
+        """The queue within the topic."""
+        return int(I32.unpack_from(self._view, QUEUE_ID_AT)[0])
+
+    @property
+    def flag(self) -> int:
+        """The application's own flag."""
+        return int(I32.unpack_from(self._view, FLAG_AT)[0])
+
+    @property
+    def queue_offset(self) -> int:
+        """Which message of its queue this is, from 0."""
+        return int(I64.unpack_from(self._view, QUEUE_OFFSET_AT)[0])
+
+    @property
+    def physical_offset(self) -> int:
+        """The record's byte position in the replicated log."""
+        return int(I64.unpack_from(self._view, PHYSICAL_OFFSET_AT)[0])
+
+    @property
+    def sys_flag(self) -> int:
+        """Compression, transaction and address-family bits."""
+        return int(I32.unpack_from(self._view, SYS_FLAG_AT)[0])
+
+    @property
+    def born_timestamp_ms(self) -> int:
+        """When the producer made it, by the producer's clock."""
+        return int(I64.unpack_from(self._view, BORN_TIMESTAMP_AT)[0])
+
+    @property
+    def born_host(self) -> bytes:
+        """The producer's address and port, 8 or 20 bytes."""
+        return bytes(self._view[BORN_HOST_AT : self._born_host_end])
+
+    @property
+    def store_timestamp_ms(self) -> int:
+        """When the broker took it, by the broker's clock."""
+        return int(I64.unpack_from(self._view, self._born_host_end)[0])
+
+    @property
+    def store_host(self) -> bytes:
+        """The broker's address and port, 8 or 20 bytes."""
+        return bytes(self._view[self._born_host_end + I64.size : self._body_start - BACK_BYTES])
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often a consumer sent it back."""
+        return int(I32.unpack_from(self._view, self._body_start - BACK_BYTES)[0])
+
+    @property
+    def prepared_offset(self) -> int:
+        """Of a committed transactional message: the half message's physical offset."""
+        return int(I64.unpack_from(self._view, self._body_start - 12)[0])
+
+    @property
+    def body(self) -> memoryview:
+        """The body as stored, maybe compressed: a view."""
+        return self._view[self._body_start : self._body_end]
+
+    @property
+    def topic(self) -> str:
+        """The topic. Raises RecordError if it is not UTF-8."""
+        start = self._body_end + 1
+        try:
+            return str(self._view[start : start + self._view[start - 1]], "utf-8")
+        except UnicodeDecodeError as error:
+            raise RecordError(f"a record's topic is not UTF-8: {error}") from error
+
+    @property
+    def properties(self) -> memoryview:
+        """The property string, still encoded (`message.properties_decode`): a view."""
+        topic_start = self._body_end + 1
+        start = topic_start + self._view[topic_start - 1] + 2
+        return self._view[start : start + int(U16.unpack_from(self._view, start - 2)[0])]
+
+    def check(self) -> bool:
+        """Whether the body has the CRC that the record says."""
+        return crc32(self.body) & CRC_MASK == self.body_crc
+
+    @property
+    def _born_host_end(self) -> int:
+        if self._view[SYS_FLAG_LOW_BYTE_AT] & BORN_HOST_IPV6:
+            return BORN_HOST_AT + HOST_IPV6_BYTES
+        return BORN_HOST_AT + HOST_IPV4_BYTES
+
+    @property
+    def _body_end(self) -> int:
+        return self._body_start + int(U32.unpack_from(self._view, self._body_start - 4)[0])
