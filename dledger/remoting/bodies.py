@@ -10,8 +10,8 @@ same names.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import Enum
-from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -294,11 +294,9 @@ def decode_body(body_type: type[BodyT], data: Buffer) -> BodyT:
     """
     decoder = _standard_decoder(body_type)
     if decoder is not None:
-        try:
-            decoded: BodyT = decoder.decode(data)
-            return decoded
-        except msgspec.DecodeError:
-            pass  # The loose dialect, null members, or nonsense: the slow reader tells.
+        # Should this fail, the slow reader tells the loose dialect and null members from nonsense.
+        with suppress(msgspec.DecodeError):
+            return decoder.decode(data)
     if len(data) > LOOSE_BODY_BYTES_MAX:
         raise BadInput(
             f"a {body_type.__name__} of {len(data)} bytes that is no standard JSON "
@@ -311,10 +309,14 @@ def decode_body(body_type: type[BodyT], data: Buffer) -> BodyT:
         raise BadInput(f"the body is no {body_type.__name__}: {error}") from error
 
 
-@lru_cache(maxsize=128)
-def _standard_decoder(body_type: Any) -> msgspec.json.Decoder[Any] | None:
+_standard_decoders: dict[type, msgspec.json.Decoder[Any] | None] = {}
+
+
+def _standard_decoder(body_type: type[BodyT]) -> msgspec.json.Decoder[BodyT] | None:
     """A fast decoder, or None for bodies with maps keyed by queues: those are no JSON."""
-    try:
-        return msgspec.json.Decoder(body_type, strict=False)
-    except TypeError:
-        return None
+    if body_type not in _standard_decoders:
+        try:
+            _standard_decoders[body_type] = msgspec.json.Decoder(body_type, strict=False)
+        except TypeError:
+            _standard_decoders[body_type] = None
+    return _standard_decoders[body_type]

@@ -1,0 +1,56 @@
+"""Logging: one event a line, for people or for programs.
+
+An event is a short constant text; what varies are values beside it. As JSON, a line has the keys
+event, level, timestamp (ISO 8601, UTC, microseconds), logger, and the values. Lines go to stderr:
+stdout belongs to a command's result.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Literal
+
+import structlog
+from structlog.typing import FilteringBoundLogger, Processor
+
+LogFormat = Literal["json", "console"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+def configure_logging(
+    format: LogFormat = "console",  # noqa: A002 -- what the option is called everywhere
+    level: LogLevel = "info",
+) -> None:
+    """Set up logging for the process; call it once, first thing in `main`."""
+    processors: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if format == "json":
+        processors += [
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(default=_as_text),
+        ]
+    else:
+        processors.append(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()))
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def get_logger(name: str) -> FilteringBoundLogger:
+    """Return the logger of a module; pass `__name__`. It may be called before `configure_logging`."""
+    logger: FilteringBoundLogger = structlog.get_logger(logger=name)
+    return logger
+
+
+def _as_text(value: object) -> str:
+    """How a value that JSON can't carry is shown: bytes as text, everything else by its repr."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return repr(value)
