@@ -1,0 +1,26 @@
+"""Every bound and period of the name server. A broker may ask for a shorter expiry than ours."""
+
+from __future__ import annotations
+
+from dledger.limits import MIB
+
+BROKER_EXPIRY_S = 120.0
+"""A broker that names no heartbeat timeout is dropped after this silence, as in RocketMQ."""
+BROKER_EXPIRY_MIN_S = 1.0
+BROKER_EXPIRY_MAX_S = 3600.0
+SCAN_INTERVAL_S = 1.0
+TERM_MEMORY_S = 120.0
+"""How long the term of a group that has no members left still outranks older leaders."""
+
+BROKER_GROUPS_MAX = 10_000
+MEMBERS_PER_GROUP_MAX = 64
+TOPICS_PER_GROUP_MAX = 100_000
+REGISTRATION_BYTES_MAX = 64 * MIB
+"""Of a compressed registration, once inflated."""
+
+KV_KEY_BYTES_MAX = 1024
+KV_VALUE_BYTES_MAX = 64 * 1024
+KV_ENTRIES_MAX = 100_000
+
+assert BROKER_EXPIRY_MIN_S <= BROKER_EXPIRY_S <= BROKER_EXPIRY_MAX_S
+assert 2 * SCAN_INTERVAL_S <= TERM_MEMORY_S
