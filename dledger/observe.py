@@ -12,7 +12,7 @@ import sys
 from typing import Literal
 
 import structlog
-from structlog.typing import FilteringBoundLogger, Processor
+from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 LogFormat = Literal["json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -25,6 +25,7 @@ def configure_logging(
     """Set up logging for the process; call it once, first thing in `main`."""
     processors: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        _name_logger,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -44,9 +45,16 @@ def configure_logging(
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """Return the logger of a module; pass `__name__`. It may be called before `configure_logging`."""
-    logger: FilteringBoundLogger = structlog.get_logger(logger=name)
+    """Return the logger of a module; pass `__name__`. Also good before `configure_logging`."""
+    logger: FilteringBoundLogger = structlog.get_logger(logger_name=name)
     return logger
+
+
+def _name_logger(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Rename our value: structlog reserves the word `logger` where loggers are made."""
+    if "logger_name" in event:
+        event["logger"] = event.pop("logger_name")
+    return event
 
 
 def _as_text(value: object) -> str:
