@@ -17,31 +17,14 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from client import limits
+from client.addresses import parse_address
 from client.errors import ClientClosed
-from dledger.errors import BadInput, ConnectFailed, RequestTimeout
+from dledger.errors import ConnectFailed, RequestTimeout
 from dledger.net import Peer, connect_peer
 from dledger.remoting.command import Command
 
 #: Called with the server's address for each request that a server sends to us.
 ServerRequest = Callable[[str, Command], Command | None]
-
-
-def parse_address(address: str) -> tuple[str, int]:
-    """Split "host:port" (or "[v6]:port")."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise BadInput(f"{address!r} is no address: expected host:port")
-    return host.strip("[]"), int(port)
-
-
-def parse_addresses(addresses: str) -> tuple[str, ...]:
-    """Split RocketMQ's "host:port;host:port" list; each entry is checked."""
-    found = tuple(part.strip() for part in addresses.split(";") if part.strip())
-    if not found:
-        raise BadInput(f"{addresses!r} names no address: expected host:port;host:port")
-    for address in found:
-        parse_address(address)
-    return found
 
 
 @dataclass(slots=True)

@@ -1,0 +1,23 @@
+"""Server addresses as RocketMQ writes them: "host:port", lists separated by semicolons."""
+
+from __future__ import annotations
+
+from dledger.errors import BadInput
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Split "host:port" (or "[v6]:port")."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise BadInput(f"{address!r} is no address: expected host:port")
+    return host.strip("[]"), int(port)
+
+
+def parse_addresses(addresses: str) -> tuple[str, ...]:
+    """Split RocketMQ's "host:port;host:port" list; each entry is checked."""
+    found = tuple(part.strip() for part in addresses.split(";") if part.strip())
+    if not found:
+        raise BadInput(f"{addresses!r} names no address: expected host:port;host:port")
+    for address in found:
+        parse_address(address)
+    return found

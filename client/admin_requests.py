@@ -1,0 +1,112 @@
+"""How the administration reaches servers: any name server, one address, or whoever leads a group.
+
+Every request here may be repeated safely, so a lost connection or a refusal of a member that does
+not lead is followed by another try, until the deadline.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+from client import limits
+from client.errors import NoLeader, Refused
+from client.leaders import LeaderFinder
+from client.peers import PeerPool, parse_addresses
+from client.routing import RouteTable
+from dledger.errors import ConnectFailed, RemotingError
+from dledger.remoting.bodies import BrokerData, ClusterInfo, TopicRouteData, decode_body
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import Header, encode_header
+
+
+class AdminRequests:
+    """Connections of one administration session. Use it as an async context manager."""
+
+    def __init__(self, namesrv_addr: str, timeout_s: float) -> None:
+        self.name_servers = parse_addresses(namesrv_addr)
+        self._timeout_s = timeout_s
+        self._pool = PeerPool()
+        self._routes = RouteTable()
+        self._leaders = LeaderFinder(self._pool, self._routes, self.name_servers)
+
+    async def __aenter__(self) -> Self:
+        await self._pool.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return await self._pool.__aexit__(exc_type, exc, traceback)
+
+    async def ask(
+        self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b""
+    ) -> Command:
+        """The answer of one server, whatever its code. RemotingError if there is none."""
+        ext = {} if header is None else encode_header(header)
+        return await self._pool.request(address, Command(code, ext, body), self._timeout_s)
+
+    async def ask_name_server(self, code: RequestCode, header: Header | None = None) -> Command:
+        """The answer of the first name server that gives one."""
+        problems = []
+        for address in self.name_servers:
+            try:
+                return await self.ask(address, code, header)
+            except RemotingError as error:
+                problems.append(f"{address} ({error})")
+        raise ConnectFailed(
+            f"no name server answers: {', '.join(problems)}; "
+            "start one (mqnamesrv) or name another one (-n host:port)"
+        )
+
+    async def ask_every_name_server(self, code: RequestCode, header: Header) -> None:
+        """Tell every name server; Refused or RemotingError of the first that failed, after all."""
+        failure: Exception | None = None
+        for address in self.name_servers:
+            try:
+                expect_success(await self.ask(address, code, header), code.name, address)
+            except (RemotingError, Refused) as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    async def ask_leader(
+        self, broker: BrokerData, code: RequestCode, header: Header | None = None
+    ) -> Command:
+        """The answer of a group's leader, whoever that becomes. NoLeader at the deadline."""
+        name = broker.broker_name
+        self._routes.learn_members(TopicRouteData(broker_datas=[broker]))
+        until = anyio.current_time() + self._timeout_s
+        with anyio.move_on_at(until):
+            while True:
+                address = self._routes.leader(name) or await self._leaders.find(name)
+                try:
+                    answer = await self.ask(address, code, header)
+                except RemotingError:
+                    self._routes.suspect(name, address)
+                else:
+                    if answer.code != ResponseCode.SERVICE_NOT_AVAILABLE:
+                        return expect_success(answer, code.name, address)
+                    leader = answer.ext.get("leaderAddr")
+                    hint = leader if isinstance(leader, str) else None
+                    self._routes.redirect(name, address, hint)
+                await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
+        raise NoLeader(name, self._routes.members(name), self._timeout_s)
+
+    async def cluster_info(self) -> ClusterInfo:
+        """Every broker group that the name server knows."""
+        answer = await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return decode_body(ClusterInfo, answer.body)
+
+
+def expect_success(answer: Command, what: str, address: str) -> Command:
+    """The answer if it says success; else Refused with the server's words."""
+    if answer.code != ResponseCode.SUCCESS:
+        raise Refused(what, address, answer.code, answer.remark)
+    return answer

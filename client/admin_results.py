@@ -1,0 +1,115 @@
+"""What the administration answers: plain values, as `Admin` returns them and `mqadmin -o json` prints them.
+
+Timestamps are milliseconds since 1970, 0 for never. Offsets count messages of one queue; maximum
+offsets are exclusive. Fields are only added, never renamed: programs read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """One broker process, as its name server and it itself see it."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    #: leader, follower or candidate by its own word; unreachable if it does not answer.
+    role: str
+    term: int | None
+    version: str
+    #: Messages per second, over the last ten.
+    in_per_s: float
+    out_per_s: float
+    log_end_bytes: int | None
+    #: Log entries that it has not applied yet.
+    behind_entries: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic and what it is for: user, retry, dead-letter or system."""
+
+    topic: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRoute:
+    """What one broker group serves of a topic. `addresses` is by broker id; 0 is the leader."""
+
+    broker_name: str
+    cluster: str
+    read_queues: int
+    write_queues: int
+    perm: int
+    addresses: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """Where the queues of a topic are."""
+
+    topic: str
+    order_config: str | None
+    groups: tuple[GroupRoute, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """What one queue holds."""
+
+    broker_name: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    last_update_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """What every queue of a topic holds."""
+
+    topic: str
+    messages: int
+    queues: tuple[QueueStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """How far a consumer group is in one queue."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    broker_offset: int
+    consumer_offset: int
+    lag: int
+    #: Store time of the message that was consumed last.
+    last_consumed_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProgress:
+    """How far a consumer group is. `members` counts the clients that are connected now."""
+
+    group: str
+    members: int
+    consume_type: str
+    message_model: str
+    consumed_per_s: float
+    lag: int
+    queues: tuple[QueueProgress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRuntime:
+    """The figures that one broker reports about itself, by RocketMQ's names."""
+
+    broker_name: str
+    address: str
+    figures: Mapping[str, str]

@@ -1,0 +1,70 @@
+"""From a message to the record that will lie in the log.
+
+The producer encodes finished records, so that a broker only fills in where they went: work per
+message is the client's, work per batch the broker's. This runs once for each message.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+
+from client.errors import BadMessage
+from client.identity import UniqueKeys
+from client.models import Message
+from dledger.errors import BadInput
+from dledger.limits import MESSAGE_BODY_BYTES_MAX, TOPIC_BYTES_MAX
+from dledger.remoting.message import KEYS, TAGS, UNIQ_KEY, host_bytes, properties_encode
+from dledger.remoting.record import encode_record
+
+
+@lru_cache(maxsize=4096)
+def topic_bytes(topic: str) -> bytes:
+    """The topic as records hold it. Raises BadMessage if it can't be one."""
+    encoded = topic.encode()
+    if not 0 < len(encoded) <= TOPIC_BYTES_MAX:
+        raise BadMessage(f"topic {topic!r} has {len(encoded)} bytes: 1 to {TOPIC_BYTES_MAX} may be")
+    return encoded
+
+
+class Encoder:
+    """Encodes the messages of one producer, who is known to brokers by `host`."""
+
+    def __init__(self, keys: UniqueKeys, host: str) -> None:
+        self._keys = keys
+        self._born_host = host_bytes(host, 0)
+        self._refreshed_ms = 0
+
+    def encode(self, message: Message, queue_id: int) -> tuple[str, bytes]:
+        """(unique key, record) of a message. Raises BadMessage naming the field and the bound."""
+        now_ms = int(time.time() * 1000)
+        if now_ms != self._refreshed_ms:
+            self._refreshed_ms = now_ms
+            self._keys.refresh(now_ms)
+        unique_key = message.unique_key or self._keys.next()
+        body = message.body
+        if len(body) > MESSAGE_BODY_BYTES_MAX:
+            raise BadMessage(
+                f"a body of {len(body)} bytes for topic {message.topic!r}: "
+                f"at most {MESSAGE_BODY_BYTES_MAX} are allowed"
+            )
+        properties = {UNIQ_KEY: unique_key}
+        if message.keys:
+            properties[KEYS] = message.keys
+        if message.tags:
+            properties[TAGS] = message.tags
+        if message.properties:
+            properties.update(message.properties)
+        try:
+            record = encode_record(
+                topic=topic_bytes(message.topic),
+                queue_id=queue_id,
+                body=body,
+                properties=properties_encode(properties),
+                flag=message.flag,
+                born_timestamp_ms=now_ms,
+                born_host=self._born_host,
+            )
+        except BadInput as error:
+            raise BadMessage(f"message {unique_key} to topic {message.topic!r}: {error}") from error
+        return unique_key, record
