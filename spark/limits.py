@@ -1,0 +1,24 @@
+"""Every bound of the audit and its data source, in one place. Units are in the names."""
+
+from __future__ import annotations
+
+from dledger.limits import MIB
+
+BATCH_ROWS_MAX = 16_384
+"""Rows in one Arrow batch. 4-20 thousand amortise the hand-over without large buffers."""
+BATCH_BYTES_MAX = 32 * MIB
+"""Bytes of records behind one Arrow batch: the bound that counts when bodies are read."""
+
+INFLATED_BODY_BYTES_MAX = 64 * MIB
+"""A compressed body is inflated up to here to be compared with what was sent."""
+
+VIOLATIONS_SHOWN_MAX = 200
+"""Violations of one property that a verdict spells out. The count beside them is complete."""
+IDS_NAMED_MAX = 20
+"""Message ids that one violation of a whole entry names."""
+
+SHUFFLE_PARTITIONS = 4
+DRIVER_MEMORY_SHARE_MAX = 0.4
+"""Of the machine's memory, for the one JVM that does all of the work."""
+DRIVER_MEMORY_BYTES_MIN = 1024 * MIB
+DRIVER_MEMORY_BYTES_MAX = 4096 * MIB

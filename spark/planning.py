@@ -1,0 +1,122 @@
+"""From directories to replicas, and from replicas to one partition a segment.
+
+A replica is a directory with `replica.json` and `log/<first position>.seg` files. Directories
+whose `replica.json` has the same broker name are replicas of each other. Segment k of a log
+starts at position k * segment_bytes; a file that is missing between others gets a partition too,
+so that its absence becomes a row, and not silence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from pyspark.sql.datasource import InputPartition
+
+from dledger.errors import ConfigError
+from dledger.log.segment import segment_path
+
+PATH_SEPARATOR = ";"
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One replica's directory. `segments` are the first positions of its segment files."""
+
+    broker: str
+    node: str
+    directory: str
+    segment_bytes: int
+    segments: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SegmentPartition(InputPartition):
+    """One segment to read: the unit of parallelism."""
+
+    broker: str
+    replica: str
+    directory: str
+    position: int
+    segment_bytes: int
+
+    @property
+    def path(self) -> Path:
+        """The segment's file."""
+        return segment_path(Path(self.directory) / "log", self.position)
+
+    @property
+    def previous_path(self) -> Path | None:
+        """The file of the segment before; None at the start of the log."""
+        if self.position == 0:
+            return None
+        return segment_path(Path(self.directory) / "log", self.position - self.segment_bytes)
+
+
+def split_paths(value: str) -> list[str]:
+    """The directories of a `path` option: separated by semicolons, or Spark's list as JSON."""
+    if value.startswith("["):
+        return [str(path) for path in json.loads(value)]
+    return [path for path in value.split(PATH_SEPARATOR) if path]
+
+
+def find_replicas(directories: Sequence[str]) -> list[Replica]:
+    """The replicas in these directories, in order of broker name and node id.
+
+    Raises ConfigError if one is no replica's directory, or if two are the same replica.
+    """
+    replicas = sorted(
+        (_open_replica(Path(directory)) for directory in directories),
+        key=lambda replica: (replica.broker, replica.node),
+    )
+    for left, right in pairwise(replicas):
+        if (left.broker, left.node) == (right.broker, right.node):
+            raise ConfigError(
+                f"{left.directory} and {right.directory} both hold node {left.node} of "
+                f"{left.broker}: give each replica once"
+            )
+    return replicas
+
+
+def plan(replicas: Sequence[Replica]) -> list[SegmentPartition]:
+    """One partition for each segment, present or missing, in log order.
+
+    Segments of the same position stand together, so tasks that run at the same time read
+    the replicas side by side.
+    """
+    partitions = [
+        SegmentPartition(replica.broker, replica.node, replica.directory, position, step)
+        for replica in replicas
+        if replica.segments
+        for step in [replica.segment_bytes]
+        for position in range(replica.segments[0], replica.segments[-1] + 1, step)
+    ]
+    return sorted(partitions, key=lambda segment: (segment.broker, segment.position))
+
+
+def _open_replica(directory: Path) -> Replica:
+    description = directory / "replica.json"
+    try:
+        fields = json.loads(description.read_bytes())
+        broker, node = str(fields["broker_name"]), str(fields["node_id"])
+        segment_bytes = int(fields["segment_bytes"])
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{directory} is no replica's directory: it has no replica.json"
+        ) from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{description}: not the description of a replica: {error!r}") from error
+    if segment_bytes <= 0:
+        raise ConfigError(f"{description}: segment_bytes is {segment_bytes}")
+    names = [path.stem for path in (directory / "log").glob("*.seg") if path.stem.isdecimal()]
+    segments = tuple(sorted(map(int, names)))
+    misplaced = [position for position in segments if position % segment_bytes]
+    if misplaced:
+        raise ConfigError(
+            f"{directory}: segment {misplaced[0]} does not start at a multiple of "
+            f"{segment_bytes} bytes, the segment size in replica.json"
+        )
+    return Replica(broker, node, str(directory), segment_bytes, segments)

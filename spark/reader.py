@@ -1,0 +1,136 @@
+"""Reads one segment on a Spark worker and yields it as Arrow batches.
+
+The file is mapped, not read: it is walked once, and only what the wanted columns hold is copied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from dledger.log.entry import HEADER_BYTES, Kind
+from spark.columns import MessageColumns
+from spark.entries import Found, last_chain_crc, scan_entries
+from spark.limits import BATCH_BYTES_MAX, BATCH_ROWS_MAX
+from spark.planning import Replica, SegmentPartition, plan
+from spark.records import Place, RecordColumns, RecordWalk
+from spark.schema import ENTRIES, arrow_schema
+
+
+class SegmentReader(DataSourceReader):
+    """The reader of `dledger`: one partition a segment, missing segments included."""
+
+    def __init__(
+        self, replicas: Sequence[Replica], level: str, schema: StructType, *, verify: bool
+    ) -> None:
+        self._replicas = replicas
+        self._level = level
+        self._schema = schema
+        self._verify = verify
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each segment of each replica."""
+        return plan(self._replicas)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one segment."""
+        assert isinstance(partition, SegmentPartition)
+        with _mapped(partition.path) as raw:
+            found = _found(partition, raw, verify=self._verify)
+            if self._level == ENTRIES:
+                yield from entry_batches(found, partition, self._schema)
+            else:
+                yield from message_batches(
+                    found, raw or memoryview(b""), partition, self._schema, verify=self._verify
+                )
+
+
+def entry_batches(
+    found: Iterator[Found], segment: SegmentPartition, schema: StructType
+) -> Iterator[pa.RecordBatch]:
+    """Entries and damaged ranges, a row each."""
+    target = arrow_schema(schema)
+    while rows := list(islice(found, BATCH_ROWS_MAX)):
+        values: dict[str, Callable[[Found], object]] = {
+            "broker": lambda _: segment.broker,
+            "replica": lambda _: segment.replica,
+            "segment": lambda _: segment.position,
+            "position": lambda row: segment.position + row.offset,
+            "size": lambda row: row.size,
+            "error": lambda row: row.error,
+        }
+        arrays = [
+            pa.array(
+                [values[column.name](row) for row in rows]
+                if column.name in values
+                else [row.header and getattr(row.header, column.name) for row in rows],
+                column.type,
+            )
+            for column in target
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def message_batches(
+    found: Iterator[Found],
+    raw: memoryview,
+    segment: SegmentPartition,
+    schema: StructType,
+    *,
+    verify: bool,
+) -> Iterator[pa.RecordBatch]:
+    """Message records, a row each, and a row for each fault of an entry or a record."""
+    walk = RecordWalk(raw, segment.position, verify=verify)
+    columns = MessageColumns(raw, segment, schema)
+    rows = RecordColumns()
+    for offset, size, header, error in found:
+        place = Place(None, None) if header is None else Place(header.index, header.term)
+        if error is not None:
+            rows.add_damage(place, offset, size, error)
+        if header is not None and header.kind == Kind.MESSAGES:
+            walk.walk(rows, place, offset + HEADER_BYTES, offset + size)
+        if len(rows) >= BATCH_ROWS_MAX or rows.bytes_held >= BATCH_BYTES_MAX:
+            yield columns.batch(rows)
+            rows = RecordColumns()
+    if len(rows):
+        yield columns.batch(rows)
+
+
+@contextlib.contextmanager
+def _mapped(path: Path) -> Iterator[memoryview | None]:
+    """A file's bytes; None if there is no such file.
+
+    The mapping is left to the garbage collector, since numpy arrays may still look into it.
+    """
+    try:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            yield memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) if size else b"")
+    except FileNotFoundError:
+        yield None
+
+
+def _found(segment: SegmentPartition, raw: memoryview | None, *, verify: bool) -> Iterator[Found]:
+    """What the segment holds; a missing one holds one damaged range."""
+    if raw is None:
+        return iter([Found(0, segment.segment_bytes, None, "the segment file is missing")])
+    previous = _previous_chain_crc(segment) if verify else None
+    return scan_entries(raw, segment.position, segment.segment_bytes, previous, verify=verify)
+
+
+def _previous_chain_crc(segment: SegmentPartition) -> int | None:
+    """The start value of the segment's first link; None if the segment before can't be read."""
+    path = segment.previous_path
+    if path is None:
+        return 0
+    with _mapped(path) as raw:
+        if raw is None:
+            return None
+        return last_chain_crc(raw, segment.position - segment.segment_bytes, segment.segment_bytes)
