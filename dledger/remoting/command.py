@@ -72,6 +72,11 @@ class Command:
         """Whether the sender expects no answer. Such a request must never be answered."""
         return bool(self.flag & FLAG_ONEWAY)
 
+    @property
+    def payload(self) -> Buffer:
+        """The body in one piece. A decoded frame's is one already; nothing is copied then."""
+        return b"".join(self.body) if isinstance(self.body, tuple) else self.body
+
     def reply(
         self,
         code: int = 0,
