@@ -7,7 +7,6 @@ Starting only starts; whether a server serves is asked over the wire by `chaos.p
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -116,12 +115,8 @@ class Cluster:
         """SIGKILL one server and wait until it is gone. No error if it does not run."""
         processes.kill(self._processes([name]))
 
-    def pause(self, name: str) -> None:
-        """SIGSTOP one server: it keeps its connections and answers nothing."""
-        self._processes([name])[0].signal(signal.SIGSTOP)
-
     def stop(self, names: Iterable[str] | None = None) -> list[str]:
-        """End servers in order (all by default, brokers first); names those that had to be killed."""
+        """End servers (all by default), brokers first; returns those that had to be killed."""
         chosen = list(names or self.names)
         brokers = [name for name in chosen if name.startswith("broker-")]
         stubborn = processes.stop(self._processes(brokers))

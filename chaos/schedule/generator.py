@@ -61,29 +61,17 @@ class Step:
 
 Plan: TypeAlias = tuple[Step, ...]
 
-# Pauses of the leader-kill plan, s: steady sends before a kill, and how long the node stays away.
+# Pauses of the plans of kills, s: steady sends before a kill, and how long the node stays away.
 STEADY_S = (1.0, 2.0)
 AWAY_S = (0.5, 2.0)
 
 
-def leader_kills(kills: int, uniform: Uniform) -> Plan:
-    """`kills` times: kill whoever leads, start it again after a while, wait until all is level."""
+def kills(target: Target, count: int, uniform: Uniform) -> Plan:
+    """`count` times: kill a node of this role, start it after a while, wait until all is level."""
     plan: list[Step] = []
-    for _ in range(kills):
+    for _ in range(count):
         plan += [
-            Step(After(uniform(*STEADY_S)), Action.KILL, Target.LEADER),
-            Step(After(uniform(*AWAY_S)), Action.RESTART, Target.KILLED),
-            Step(After(0.0), Action.HEAL, Target.GROUP),
-        ]
-    return (*plan, Step(After(uniform(*STEADY_S)), Action.HEAL, Target.GROUP))
-
-
-def follower_kills(kills: int, uniform: Uniform) -> Plan:
-    """Like `leader_kills`, but a follower goes: no client may notice at all."""
-    plan: list[Step] = []
-    for _ in range(kills):
-        plan += [
-            Step(After(uniform(*STEADY_S)), Action.KILL, Target.FOLLOWER, uniform(0.0, 1.0)),
+            Step(After(uniform(*STEADY_S)), Action.KILL, target, uniform(0.0, 1.0)),
             Step(After(uniform(*AWAY_S)), Action.RESTART, Target.KILLED),
             Step(After(0.0), Action.HEAL, Target.GROUP),
         ]

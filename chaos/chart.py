@@ -1,0 +1,164 @@
+"""The timeline chart: throughput above, leaders and the dead below, faults across both. Pure SVG.
+
+Colours are CSS variables of the page (`chaos.report`), so that one drawing serves light and dark.
+Nothing is fetched and no script runs; what a bar or a line means in numbers is its tooltip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from chaos.measure import Gap, Mark, Series, Span, Timeline, bucket_width, series, spans
+
+WIDTH = 1080
+LEFT, RIGHT = 64, 20
+LABELS_TOP, PLOT_TOP, PLOT_HEIGHT = 14, 46, 250
+LANES_TOP = PLOT_TOP + PLOT_HEIGHT + 34
+LANE_HEIGHT, LANE_STEP = 20, 28
+TICKS_X, TICKS_Y = 10, 4
+LABEL_ROOM = 118
+"""Labels of faults nearer to each other than this go to the second line."""
+
+
+class _Scale:
+    """From seconds and messages per second to the drawing's units."""
+
+    def __init__(self, end_s: float, rate_max: float) -> None:
+        self.end_s = max(end_s, 0.1)
+        self.rate_max = max(rate_max, 1.0)
+
+    def x(self, at_s: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * min(max(at_s / self.end_s, 0.0), 1.0)
+
+    def y(self, rate: float) -> float:
+        return PLOT_TOP + PLOT_HEIGHT * (1 - min(rate / self.rate_max, 1.0))
+
+
+def draw(found: Timeline, nodes: Sequence[str]) -> str:
+    """The whole chart as one <svg> element."""
+    width_s = bucket_width(found.end_s)
+    acked = series(found.acked, found.end_s, width_s)
+    delivered = series(found.delivered, found.end_s, width_s)
+    peak = max([*acked.rates, *delivered.rates], default=0.0)
+    step = nice_step(peak, TICKS_Y)
+    scale = _Scale(found.end_s, step * (int(peak / step) + 1))
+    height = LANES_TOP + LANE_STEP * len(nodes) + 30
+    parts = [
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" '
+        'aria-label="Throughput, leaders and faults over time">',
+        *_axes(scale, step, len(nodes)),
+        *(_gap(gap, scale) for gap in found.gaps()),
+        _area(acked, scale),
+        _line(delivered, scale, "consumed", "consumed"),
+        _line(acked, scale, "acked", "acknowledged"),
+        *_lanes(spans(nodes, found), nodes, scale),
+        *_faults(found.faults, scale, LANES_TOP + LANE_STEP * len(nodes)),
+        "</svg>",
+    ]
+    return "\n".join(parts)
+
+
+def nice_step(largest: float, count: int) -> float:
+    """A step of 1, 2 or 5 times a power of ten, so that about `count` of them reach `largest`."""
+    power = 1e-3
+    while power * 1000 < largest / count:
+        power *= 10
+    for factor in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000):
+        if power * factor * count >= largest:
+            return power * factor
+    return largest
+
+
+def _axes(scale: _Scale, step: float, lanes: int) -> list[str]:
+    bottom = LANES_TOP + LANE_STEP * lanes
+    parts = []
+    for k in range(int(scale.rate_max / step) + 1):
+        y = scale.y(k * step)
+        parts.append(
+            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
+        parts.append(_text(LEFT - 8, y + 4, f"{k * step:,.0f}", "tick end"))
+    parts.append(_text(LEFT, LABELS_TOP + 18, "messages/s", "tick"))
+    seconds = nice_step(scale.end_s, TICKS_X)
+    for k in range(int(scale.end_s / seconds) + 1):
+        x = scale.x(k * seconds)
+        parts.append(
+            f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 5}"/>'
+        )
+        parts.append(_text(x, bottom + 20, f"{k * seconds:g} s", "tick middle"))
+    return parts
+
+
+def _points(data: Series, scale: _Scale) -> list[tuple[float, float]]:
+    """The middle of each bucket."""
+    return [(scale.x((k + 0.5) * data.width_s), scale.y(rate)) for k, rate in enumerate(data.rates)]
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+
+
+def _line(data: Series, scale: _Scale, style: str, title: str) -> str:
+    path = _path(_points(data, scale))
+    return f'<path class="line {style}" d="{path}"><title>{title} per second</title></path>'
+
+
+def _area(data: Series, scale: _Scale) -> str:
+    points = _points(data, scale)
+    floor = scale.y(0)
+    outline = [(points[0][0], floor), *points, (points[-1][0], floor)]
+    return f'<path class="area" d="{_path(outline)}Z"/>'
+
+
+def _gap(gap: Gap, scale: _Scale) -> str:
+    """The pause that the senders felt, as a band; a very short one is drawn 2 units wide."""
+    x = scale.x(gap.began_s)
+    width = max(2.0, scale.x(gap.began_s + gap.length_s) - x)
+    told = f"no send was acknowledged for {gap.length_s * 1000:.0f} ms after the kill"
+    return (
+        f'<rect class="gap" x="{x:.1f}" y="{PLOT_TOP}" width="{width:.1f}" height="{PLOT_HEIGHT}">'
+        f"<title>{told}</title></rect>"
+    )
+
+
+def _lanes(found: Sequence[Span], nodes: Sequence[str], scale: _Scale) -> list[str]:
+    parts = []
+    for lane, node in enumerate(nodes):
+        y = LANES_TOP + LANE_STEP * lane
+        parts.append(_text(LEFT - 8, y + 14, node, "name end"))
+        for span in (span for span in found if span.node == node):
+            x, end = scale.x(span.began_s), scale.x(span.ended_s)
+            term = f" of term {span.term}" if span.term else ""
+            told = f"{node}: {span.state}{term}, {span.began_s:.1f} s to {span.ended_s:.1f} s"
+            parts.append(
+                f'<rect class="span {span.state}" x="{x:.1f}" y="{y}" rx="3" '
+                f'width="{max(1.0, end - x):.1f}" height="{LANE_HEIGHT}">'
+                f"<title>{told}</title></rect>"
+            )
+            if end - x > len(span.state + term) * 6.5:
+                parts.append(_text(x + 7, y + 14, f"{span.state}{term}", f"in {span.state}"))
+    return parts
+
+
+def _faults(faults: Sequence[Mark], scale: _Scale, bottom: float) -> list[str]:
+    """A line down through everything for each fault; labels take turns on two lines if crowded."""
+    parts = []
+    taken = [float("-inf"), float("-inf")]
+    for fault in faults:
+        x = scale.x(fault.at_s)
+        row = 0 if x - taken[0] > LABEL_ROOM else 1
+        taken[row] = x
+        label_y = LABELS_TOP + 14 * row
+        anchor, shift = ("end", -5) if x > WIDTH - RIGHT - LABEL_ROOM else ("", 5)
+        parts.append(
+            f'<line class="fault {fault.what}" x1="{x:.1f}" x2="{x:.1f}" '
+            f'y1="{label_y - 9}" y2="{bottom}"/>'
+        )
+        label = f"{fault.what} {fault.node} · {fault.at_s:.1f} s"
+        parts.append(_text(x + shift, label_y, label, f"label {fault.what} {anchor}"))
+    return parts
+
+
+def _text(x: float, y: float, text: str, style: str) -> str:
+    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'

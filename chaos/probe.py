@@ -1,0 +1,175 @@
+"""What a cluster says of itself over the wire: who serves, who leads, who has caught up.
+
+The harness asks as any client could, with GROUP_INFO to every node and the name servers' cluster
+list; it never looks into a server's memory or files while it runs. Every wait has a deadline and
+ends, if in vain, with an error that says what each node answered and quotes a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import trio
+
+from chaos.cluster import Cluster
+from chaos.layout import NodeLayout
+from chaos.limits import (
+    CATCH_UP_TIMEOUT_S,
+    LEADER_TIMEOUT_S,
+    PROBE_INTERVAL_S,
+    PROBE_TIMEOUT_S,
+    START_TIMEOUT_S,
+)
+from chaos.processes import ClusterError, log_tail
+from client.peers import PeerPool
+from dledger.errors import DledgerError
+from dledger.remoting.bodies import ClusterInfo, decode_body
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import GroupInfoResponseHeader, decode_header
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """One node as it was found: its process, and its own answer if it gave one."""
+
+    node: NodeLayout
+    pid: int | None
+    info: GroupInfoResponseHeader | None
+
+    def __str__(self) -> str:
+        """One line for an error."""
+        if self.info is None:
+            return f"{self.node.name}: {'no answer' if self.pid else 'not running'}"
+        return f"{self.node.name}: {self.info.role} of term {self.info.term}"
+
+    @property
+    def leads(self) -> bool:
+        """Whether it serves as its group's leader."""
+        return self.info is not None and self.info.role == "leader"
+
+
+class Probe:
+    """Asks the servers of one cluster. Keeps its connections, so that asking is cheap."""
+
+    def __init__(self, cluster: Cluster, pool: PeerPool) -> None:
+        self._cluster = cluster
+        self._pool = pool
+
+    async def node(self, node: NodeLayout) -> NodeState:
+        """Ask one node; a dead or silent one has no info."""
+        pid = self._cluster.pid(node.name)
+        if pid is None:
+            return NodeState(node, None, None)
+        request = Command(RequestCode.GROUP_INFO)
+        try:
+            answer = await self._pool.request(_address(node), request, PROBE_TIMEOUT_S)
+            info = decode_header(GroupInfoResponseHeader, answer)
+        except DledgerError:
+            return NodeState(node, pid, None)
+        return NodeState(node, pid, info if answer.code == ResponseCode.SUCCESS else None)
+
+    async def group(self, broker: str) -> list[NodeState]:
+        """Ask all nodes of a group at once; in the group's order."""
+        states: dict[str, NodeState] = {}
+
+        async def ask(node: NodeLayout) -> None:
+            states[node.node] = await self.node(node)
+
+        nodes = self._cluster.layout.group(broker)
+        async with trio.open_nursery() as nursery:
+            for node in nodes:
+                nursery.start_soon(ask, node)
+        return [states[node.node] for node in nodes]
+
+    async def leader(self, broker: str) -> NodeState | None:
+        """The leader of the highest term among those that claim to serve."""
+        return leader_of(await self.group(broker))
+
+    async def routed(self, namesrv: str, broker: str) -> str | None:
+        """The leader's address that a name server ("host:port") gives for a group, if any."""
+        request = Command(RequestCode.GET_BROKER_CLUSTER_INFO)
+        try:
+            answer = await self._pool.request(namesrv, request, PROBE_TIMEOUT_S)
+            table = decode_body(ClusterInfo, answer.payload).broker_addr_table
+        except DledgerError:
+            return None
+        return table[broker].broker_addrs.get(0) if broker in table else None
+
+    async def wait_until_serving(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Until every group has a leader that every name server routes to."""
+        for broker in self._cluster.layout.brokers:
+            await self._wait(broker, self._serves, timeout_s, "serve and be routed to")
+
+    async def wait_for_leader(self, broker: str, timeout_s: float = LEADER_TIMEOUT_S) -> NodeState:
+        """Until the group has a leader; returns it."""
+        await self._wait(broker, self._has_leader, timeout_s, "have a leader")
+        leader = await self.leader(broker)
+        return leader or await self.wait_for_leader(broker, timeout_s)
+
+    async def wait_until_level(self, broker: str, timeout_s: float = CATCH_UP_TIMEOUT_S) -> None:
+        """Until every node has applied all that the leader's log holds at this moment."""
+        leader = await self.wait_for_leader(broker)
+        wanted = leader.info.last_index if leader.info else 0
+
+        async def level(_: str) -> bool:
+            infos = [state.info for state in await self.group(broker)]
+            return all(info is not None and info.applied_index >= wanted for info in infos)
+
+        await self._wait(broker, level, timeout_s, f"have applied all {wanted} entries")
+
+    async def _has_leader(self, broker: str) -> bool:
+        return await self.leader(broker) is not None
+
+    async def _serves(self, broker: str) -> bool:
+        leader = await self.leader(broker)
+        if leader is None:
+            return False
+        for server in self._cluster.layout.namesrvs:
+            if await self.routed(server.address, broker) != _address(leader.node):
+                return False
+        return True
+
+    async def _wait(
+        self,
+        broker: str,
+        holds: Callable[[str], Awaitable[bool]],
+        timeout_s: float,
+        what: str,
+    ) -> None:
+        with trio.move_on_after(timeout_s):
+            while not await holds(broker):
+                self._refuse_if_dead(broker)
+                await trio.sleep(PROBE_INTERVAL_S)
+            return
+        states = await self.group(broker)
+        worst = next((s for s in states if s.info is None), states[0])
+        answers = "; ".join(str(state) for state in states)
+        raise ClusterError(
+            f"{broker} did not {what} within {timeout_s:.0f} s ({answers}).\n"
+            f"{log_tail(self._cluster.log(worst.node.name))}"
+        )
+
+    def _refuse_if_dead(self, broker: str) -> None:
+        """A group without a majority of processes waits in vain: say so at once."""
+        nodes = self._cluster.layout.group(broker)
+        dead = [node for node in nodes if self._cluster.pid(node.name) is None]
+        servers = [s for s in self._cluster.layout.namesrvs if self._cluster.pid(s.name) is None]
+        names = [server.name for server in servers]
+        if 2 * len(dead) >= len(nodes):
+            names += [node.name for node in dead]
+        if names:
+            raise ClusterError(
+                f"{', '.join(names)} ended by itself.\n{log_tail(self._cluster.log(names[0]))}"
+            )
+
+
+def leader_of(states: Sequence[NodeState]) -> NodeState | None:
+    """Of several nodes that claim to lead, the one of the highest term."""
+    claims = [(state.info.term, state) for state in states if state.info and state.leads]
+    return max(claims, key=lambda claim: claim[0])[1] if claims else None
+
+
+def _address(node: NodeLayout) -> str:
+    return f"127.0.0.1:{node.port}"
