@@ -25,6 +25,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 
 from dledger import limits
 from dledger.errors import CorruptLog, Fenced, StorageError, TooLarge
@@ -90,6 +91,7 @@ class SegmentedLog:
         self._retired: list[Segment] = []
         self._generation = 0
         self._spare: tuple[int, int] | None = None
+        self._creating = Lock()
 
     # -- where things are ------------------------------------------------------------------
 
@@ -194,6 +196,8 @@ class SegmentedLog:
     def append_copy(self, header: Header, raw_header: Buffer, body: Buffer) -> None:
         """Stage an entry that a leader made, after checking that it continues this log.
 
+        The body was checked against its CRC when it was received.
+
         Raises CorruptLog where the chain CRC does not continue this log: the two replicas differ
         below, or the bytes were damaged on the way.
         """
@@ -255,7 +259,7 @@ class SegmentedLog:
             if self._spare is not None and self._spare[0] == base:
                 descriptor = self._spare[1]
             else:
-                descriptor = self._disk.create(path, self.segment_bytes)
+                descriptor = self._create(path)
         except OSError as error:
             self._fence(f"creating {path}", error)
         self._spare = None
@@ -273,14 +277,30 @@ class SegmentedLog:
     def prepare_segment(self) -> tuple[int, int]:
         """Create the next segment's file, durable. Slow, so it may run in a thread."""
         base = self._segments[-1].base_position + self.segment_bytes
-        return base, self._disk.create(segment_path(self.folder, base), self.segment_bytes)
+        return base, self._create(segment_path(self.folder, base))
+
+    def _create(self, path: Path) -> int:
+        # The log may need a segment while a thread is still preparing it: whoever comes second
+        # takes what the first one made, and never replaces a file that is in use.
+        with self._creating:
+            return (
+                self._disk.open(path)
+                if path.exists()
+                else self._disk.create(path, self.segment_bytes)
+            )
 
     def adopt_segment(self, prepared: tuple[int, int]) -> None:
         """Keep a prepared segment for when it is needed."""
-        if self._segments and prepared[0] == self._segments[-1].base_position + self.segment_bytes:
+        if prepared[0] == self._segments[-1].base_position + self.segment_bytes:
             self._spare = prepared
         else:
-            self._disk.close(prepared[1])
+            self._discard(prepared)
+
+    def _discard(self, prepared: tuple[int, int]) -> None:
+        base, descriptor = prepared
+        self._disk.close(descriptor)
+        if base > self._segments[-1].base_position:
+            self._disk.remove(segment_path(self.folder, base))
 
     # -- durability ------------------------------------------------------------------------
 
@@ -337,7 +357,7 @@ class SegmentedLog:
         except OSError as error:
             self._fence("cutting a conflicting tail", error)
         if self._spare is not None:
-            self._disk.close(self._spare[1])
+            self._discard(self._spare)
             self._spare = None
         # A sync under way no longer counts, so what it covers has to be synced again.
         unsynced = {*self._dirty, *self._syncing, self._segments[-1]}

@@ -1,1 +1,16 @@
-"""Part of dledger."""
+"""Raft for one group, on PySyncObj's election and commit rules.
+
+General layout
+--------------
+``library``    the only module that imports PySyncObj: the names of it that are used, and why
+``journal``    gives PySyncObj our segmented log for its own
+``messages``   what peers say to each other: length-prefixed msgpack, and raw runs of the log
+``transport``  stands between PySyncObj and the links: drops what Raft must not act on
+``election``   pre-vote and leader stickiness (pure)
+``engine``     one node, without I/O: messages, appends and `now` in; messages and effects out
+``links``      the sockets between the nodes, under trio
+
+PySyncObj 0.3.17 has the vote rule, the election restriction and the commit rule right. What else
+it gets wrong is closed from outside, hole by hole; `docs/raft-holes.md` lists them, with the test
+of each.
+"""

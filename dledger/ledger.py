@@ -1,0 +1,368 @@
+"""A replicated log, ready to use: :func:`open_ledger`.
+
+The shell around :class:`~dledger.raft.engine.RaftEngine`: the loop that steps it, the thread that
+syncs the files, the sockets to the peers, checkpoints. Everything but the syncs runs in one trio
+task tree, so appends, callbacks and the state machine never meet in two threads.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import structlog
+import trio
+
+from dledger import limits
+from dledger.errors import (
+    AppendError,
+    ConfigError,
+    DledgerError,
+    OutcomeUnknown,
+    StorageError,
+)
+from dledger.log.disk import Disk
+from dledger.log.entry import Draft, Entry, Kind
+from dledger.log.hard_state import HardStateFile
+from dledger.log.startup import open_log
+from dledger.log.store import SegmentedLog, SyncJob
+from dledger.raft.engine import Appended, OnDone, RaftEngine, StateMachine
+from dledger.raft.library import Role, Timing, monotonic
+from dledger.raft.links import PeerNetwork, SocketLink
+from dledger.raft.messages import PeerMessage
+from dledger.remoting.command import Buffer
+
+IDLE_STEP_S = 0.02
+STALL_S = 0.05
+CHECKPOINT_PERIOD_S = 5.0
+ASYNC_SYNC_PERIOD_S = 0.5
+FORMAT_VERSION = 1
+
+log = structlog.get_logger("dledger.ledger")
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerConfig:
+    """What a node needs to know.
+
+    `peers` names every node of the group, this one too, with host and port of its peer port.
+    `flush`: "sync" acknowledges what is durable on a majority; "async" what a majority holds in
+    memory, which a power failure of a majority within half a second loses.
+    """
+
+    group: str
+    node_id: str
+    peers: Mapping[str, tuple[str, int]]
+    directory: Path
+    flush: Literal["sync", "async"] = "sync"
+    segment_bytes: int = limits.SEGMENT_BYTES
+    secret: bytes = b""
+    timing: Timing = field(default_factory=Timing)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerStatus:
+    """A node at one moment. Role "leader" only while it serves, its own no-op applied."""
+
+    node_id: str
+    role: Literal["leader", "follower", "candidate"]
+    term: int
+    leader_id: str | None
+    last_index: int
+    commit_index: int
+    applied_index: int
+    first_position: int
+    end_position: int
+    fenced: str | None
+
+
+class Ledger:
+    """One node of a group. Made by :func:`open_ledger`."""
+
+    def __init__(
+        self,
+        config: LedgerConfig,
+        store: SegmentedLog,
+        hard_state: HardStateFile,
+        machine: StateMachine,
+    ) -> None:
+        self.config = config
+        self._log = store
+        self._machine = machine
+        self._engine = RaftEngine(
+            config.node_id,
+            [peer for peer in config.peers if peer != config.node_id],
+            store,
+            hard_state,
+            machine,
+            sync=config.flush == "sync",
+            timing=config.timing,
+            clock=monotonic,
+            rng=random.Random(),
+        )
+        self._solo = len(config.peers) == 1
+        self._wake = trio.Event()
+        self._must_sync = trio.Event()
+        self._applied = trio.Event()
+        self._closing = False
+
+    # -- appending and reading -------------------------------------------------------------
+
+    def append_nowait(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
+        """Append an entry; `on_done` gets its place or an AppendError, once, after it is applied.
+
+        Raises NotLeader, Busy or TooLarge at once if it was definitely not taken.
+        """
+        if self._closing:
+            raise OutcomeUnknown("the ledger is closing")
+        self._engine.append(body, kind, on_done)
+        self._wake.set()
+
+    async def append(self, body: Buffer | Draft, kind: int = Kind.MESSAGES) -> Appended:
+        """Append an entry and wait until it is committed and applied here. Raises AppendError."""
+        done = trio.Event()
+        outcome: list[Appended | AppendError] = []
+
+        def take(result: Appended | AppendError) -> None:
+            outcome.append(result)
+            done.set()
+
+        self.append_nowait(body, kind, take)
+        await done.wait()
+        if isinstance(outcome[0], AppendError):
+            raise outcome[0]
+        return outcome[0]
+
+    def entries(self, first_index: int, last_index: int | None = None) -> Iterator[Entry]:
+        """Applied entries, in order; bodies are views of the log."""
+        end = self._machine.applied_index
+        last = end if last_index is None else min(last_index, end)
+        for index in range(max(first_index, self._log.first_index), last + 1):
+            yield self._log.entry(index)
+
+    def view(self, position: int, size: int) -> memoryview:
+        """`size` bytes of the log from `position`, not copied. Raises StorageError."""
+        return self._log.view(position, size)
+
+    async def wait_applied(self, index: int) -> None:
+        """Return when everything up to `index` is applied on this node."""
+        while self._machine.applied_index < index:
+            await self._applied.wait()
+
+    @property
+    def status(self) -> LedgerStatus:
+        """This node, now."""
+        standing, core = self._engine.standing, self._engine.core
+        candidate = core.role is Role.CANDIDATE or (
+            core.role is Role.LEADER and not standing.serving
+        )
+        return LedgerStatus(
+            node_id=self.config.node_id,
+            role="leader" if standing.serving else "candidate" if candidate else "follower",
+            term=standing.term,
+            leader_id=standing.leader,
+            last_index=self._log.last_index,
+            commit_index=core.commit_index,
+            applied_index=self._machine.applied_index,
+            first_position=self._log.first_position,
+            end_position=self._log.end_position,
+            fenced=self._engine.fenced or self._log.fenced,
+        )
+
+    # -- links (LinkOwner) -----------------------------------------------------------------
+
+    def link_up(self, node_id: str, link: SocketLink) -> None:
+        """A connection to a peer stands."""
+        self._engine.link_up(node_id, link)
+        self._wake.set()
+
+    def link_down(self, node_id: str, link: SocketLink) -> None:
+        """A connection to a peer broke."""
+        self._engine.link_down(node_id, link)
+        self._wake.set()
+
+    def link_drained(self, node_id: str) -> None:
+        """A peer takes more again."""
+        self._engine.transport.link_drained(node_id)
+
+    def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
+        """A peer's message arrived."""
+        self._engine.receive(node_id, link, message)
+        self._wake.set()
+
+    # -- the loops -------------------------------------------------------------------------
+
+    async def _run(self, listener: socket.socket) -> None:
+        network = PeerNetwork(
+            self.config.group,
+            self.config.node_id,
+            self.config.peers,
+            self.config.segment_bytes,
+            self.config.secret,
+            self,
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(network.run, listener)
+            for loop in (self._step_loop, self._sync_loop, self._housekeeping):
+                nursery.start_soon(self._fence_after, loop, nursery.cancel_scope)
+
+    async def _fence_after(
+        self, loop: Callable[[], Awaitable[None]], scope: trio.CancelScope
+    ) -> None:
+        """Run a loop; if it fails, this node takes no further part in the group."""
+        try:
+            await loop()
+        except (DledgerError, OSError) as error:
+            log.error("fenced", node=self.config.node_id, reason=str(error))
+            self._engine.fence(error)
+            scope.cancel()
+
+    async def _step_loop(self) -> None:
+        more, stepped_at = False, monotonic()
+        while True:
+            if more:
+                await trio.lowlevel.checkpoint()
+            else:
+                with trio.move_on_after(IDLE_STEP_S):
+                    await self._wake.wait()
+            if monotonic() - stepped_at > STALL_S:
+                # The process stood still: read what the others said before judging them silent.
+                for _ in range(3):
+                    await trio.lowlevel.checkpoint()
+            self._wake = trio.Event()
+            before = self._machine.applied_index
+            more = self._engine.step()
+            stepped_at = monotonic()
+            if self._solo:
+                self._log.sync()
+            elif self.config.flush == "sync":
+                self._must_sync.set()
+            if self._machine.applied_index != before:
+                self._applied.set()
+                self._applied = trio.Event()
+
+    async def _sync_loop(self) -> None:
+        """Group commit: one sync at a time, each covering all that was written before it."""
+        while True:
+            if self.config.flush == "sync":
+                await self._must_sync.wait()
+            else:
+                await trio.sleep(ASYNC_SYNC_PERIOD_S)
+            self._must_sync = trio.Event()
+            job = self._log.start_sync()
+            if job is not None:
+                await self._sync(job)
+
+    async def _sync(self, job: SyncJob) -> None:
+        error: OSError | None = None
+        try:
+            await trio.to_thread.run_sync(job.run)
+        except OSError as caught:
+            error = caught
+        self._engine.synced(job, error)
+        self._wake.set()
+
+    async def _housekeeping(self) -> None:
+        """Prepare the next segment before it is needed; leave checkpoints."""
+        checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
+        while True:
+            await trio.sleep(0.05)
+            if self._log.wants_segment:
+                prepared = await trio.to_thread.run_sync(self._log.prepare_segment)
+                self._log.adopt_segment(prepared)
+            if trio.current_time() >= checkpoint_at:
+                content = self._log.checkpoint()
+                await trio.to_thread.run_sync(self._log.save_checkpoint, content)
+                checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
+
+    def _close(self) -> None:
+        self._closing = True
+        if self._engine.fenced is None:
+            self._engine.fence(OutcomeUnknown("the ledger was closed"))
+        self._log.close()
+
+
+@asynccontextmanager
+async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncIterator[Ledger]:
+    """Open this node's replica and take part in its group until the block is left.
+
+    Raises ConfigError for a config that can't be used, StorageError or CorruptLog for a replica
+    that can't be trusted, OSError for a port that is taken or a folder that can't be written.
+    """
+    if config.node_id not in config.peers:
+        raise ConfigError(f"node_id {config.node_id!r} is not among the peers {[*config.peers]}")
+    config.directory.mkdir(parents=True, exist_ok=True)
+    _check_identity(config)
+    started_at = monotonic()
+    store, recovery = open_log(config.directory / "log", config.segment_bytes)
+    hard_state = HardStateFile(config.directory / "log" / "term", Disk())
+    log.info(
+        "recovered",
+        node=config.node_id,
+        last_index=store.last_index,
+        end_position=store.end_position,
+        entries_checked=recovery.entries_checked,
+        torn_bytes=recovery.torn_bytes,
+        torn_because=recovery.torn_because,
+        seconds=round(monotonic() - started_at, 3),
+    )
+    listener = _listen(*config.peers[config.node_id])
+    ledger = Ledger(config, store, hard_state, machine)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ledger._run, listener)
+            try:
+                yield ledger
+            finally:
+                nursery.cancel_scope.cancel()
+    finally:
+        listener.close()
+        ledger._close()
+        hard_state.close()
+
+
+def _check_identity(config: LedgerConfig) -> None:
+    """A replica's folder belongs to one node of one group, for ever."""
+    path = config.directory / "replica.json"
+    identity = {
+        "format": FORMAT_VERSION,
+        "broker_name": config.group,
+        "node_id": config.node_id,
+        "segment_bytes": config.segment_bytes,
+    }
+    disk = Disk()
+    raw = disk.read(path)
+    if not raw:
+        disk.replace(path, json.dumps(identity).encode())
+        return
+    try:
+        held = json.loads(raw)
+    except ValueError as error:
+        raise StorageError(f"{path}: not readable as JSON ({error})") from error
+    if held != identity:
+        raise StorageError(
+            f"{path}: this folder is of {held}, but the config says {identity}. Point the node "
+            "at its own folder, or at an empty one so that it copies from its peers."
+        )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(64)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise OSError(
+            error.errno, f"the peer port {host}:{port} can't be opened ({error.strerror})"
+        ) from error
+    return listener

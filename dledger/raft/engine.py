@@ -1,0 +1,367 @@
+"""One node of a group, without I/O: messages, appends and time in; messages and effects out.
+
+The shell puts frames of peers into :meth:`RaftEngine.receive` and appends into
+:meth:`RaftEngine.append`, and calls :meth:`RaftEngine.step` after either and with a short timer.
+A step does, in this order, what the safety of the log rests on:
+
+1. hand the peers' messages to the library, entries into the journal;
+2. let the library tick: elect, count acknowledgements, append proposals;
+3. write what was appended; send it to the peers (before the leader's own sync: it does not count
+   its own copy until that is durable);
+4. release the acknowledgements whose entries are durable;
+5. apply what is committed, and only then tell those who appended it.
+
+Making things durable is the shell's part, beside the steps: :meth:`SegmentedLog.start_sync`, then
+:meth:`RaftEngine.synced`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from dledger import limits
+from dledger.errors import (
+    AppendError,
+    Busy,
+    DledgerError,
+    FrameError,
+    NotLeader,
+    OutcomeUnknown,
+    TooLarge,
+)
+from dledger.log.entry import HEADER_BYTES, Draft, Entry, body_size
+from dledger.log.hard_state import HardStateFile
+from dledger.log.store import SegmentedLog, SyncJob
+from dledger.raft.election import LINK_LOST_WAIT_S, RETRY_WAIT_S, YIELD_WAIT_S, ElectionGate
+from dledger.raft.journal import LogJournal, Proposal
+from dledger.raft.library import Core, Node, Role, Timing
+from dledger.raft.messages import PeerKind, PeerMessage
+from dledger.raft.transport import Link, PeerTransport
+from dledger.remoting.command import Buffer
+
+MESSAGES_PER_STEP_MAX = 256
+APPLY_BYTES_PER_STEP = 8 << 20
+BUSY_RETRY_AFTER_S = 0.02
+
+
+class StateMachine(Protocol):
+    """What the log's entries mean. All calls come from one thread, in log order."""
+
+    applied_index: int
+    """Everything up to here is in the machine already, from its own snapshot. 0: nothing."""
+
+    def apply(self, entry: Entry) -> object:
+        """Take a committed entry, no-ops too. `entry.body` is valid during the call only."""
+
+    def leading(self, term: int) -> None:
+        """This node leads and has applied all that earlier terms left: appends may begin."""
+
+    def following(self, leader: str | None, term: int) -> None:
+        """This node does not lead (any more); who does, if known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """A committed append: where it is, and what applying it returned."""
+
+    index: int
+    term: int
+    position: int
+    result: object
+
+    @property
+    def body_position(self) -> int:
+        """The position of the body's first byte."""
+        return self.position + HEADER_BYTES
+
+
+OnDone = Callable[[Appended | AppendError], None]
+
+
+class _Append(Proposal):
+    """A proposal and who waits for it; told exactly once."""
+
+    __slots__ = ("on_done",)
+
+    def __init__(self, kind: int, size: int, body: Buffer | Draft, on_done: OnDone) -> None:
+        super().__init__(kind, size, body)
+        self.on_done = on_done
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Who leads, as the state machine is told. `serving`: this node, its no-op applied."""
+
+    serving: bool
+    leader: str | None
+    term: int
+
+
+class RaftEngine:
+    """A node. `clock` and `rng` are given, so that a whole group runs under a seed."""
+
+    def __init__(
+        self,
+        node_id: str,
+        peer_ids: list[str],
+        log: SegmentedLog,
+        hard_state: HardStateFile,
+        machine: StateMachine,
+        *,
+        sync: bool,
+        timing: Timing,
+        clock: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        self.node_id = node_id
+        self.log = log
+        self.machine = machine
+        self.fenced: str | None = None
+        self._clock = clock
+        self._solo = not peer_ids
+        self._inbox: deque[tuple[str, Link, PeerMessage]] = deque()
+        self._waiting: deque[_Append] = deque()
+        self._pending: dict[int, _Append] = {}
+        self._pending_bytes = 0
+        self._may_elect = False
+        self._sent_index = 0
+        self._standing: Standing | None = None
+        self._gate = ElectionGate(node_id, len(peer_ids) + 1, timing, rng)
+        nodes = [Node(peer_id) for peer_id in peer_ids]
+        self.transport = PeerTransport(node_id, nodes, log, sync=sync)
+        journal = LogJournal(log, hard_state)
+        log.commit_index = max(log.commit_index, min(machine.applied_index, log.last_index))
+        self.core = Core(node_id, nodes, journal, self.transport, timing, self._role_changed)
+        self.transport.core = self.core
+        self.core.election_deadline = clock() + self._gate.wait(RETRY_WAIT_S)
+
+    # -- what the shell calls --------------------------------------------------------------
+
+    def append(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
+        """Append an entry; `on_done` is called once, from a later step.
+
+        Raises NotLeader, Busy or TooLarge if the entry was definitely not taken.
+        """
+        if self._standing is None or not self._standing.serving:
+            raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
+        size = body_size(body)
+        if size + HEADER_BYTES > limits.ENTRY_BYTES_MAX:
+            raise TooLarge(
+                f"an entry of {size + HEADER_BYTES} bytes is above the limit of "
+                f"{limits.ENTRY_BYTES_MAX}"
+            )
+        count = len(self._pending) + len(self._waiting)
+        if count >= limits.APPENDS_PENDING_MAX:
+            raise Busy(f"{count} appends are pending", BUSY_RETRY_AFTER_S)
+        if self._pending_bytes + size > limits.APPENDS_PENDING_BYTES_MAX:
+            raise Busy(f"{self._pending_bytes} bytes of appends are pending", BUSY_RETRY_AFTER_S)
+        append = _Append(kind, size, body, on_done)
+        self._waiting.append(append)
+        self._pending_bytes += size
+        self.core.propose(append)
+
+    def receive(self, node_id: str, link: Link, message: PeerMessage) -> None:
+        """A peer's message arrived on a link; the next step deals with it."""
+        self._inbox.append((node_id, link, message))
+
+    def link_up(self, node_id: str, link: Link) -> None:
+        """A connection to a peer stands."""
+        self.transport.link_up(node_id, link)
+
+    def link_down(self, node_id: str, link: Link) -> None:
+        """A connection broke. If it led to the leader, do not wait for a timeout."""
+        was_live = self.transport.link_down(node_id, link)
+        if was_live and node_id == self.core.leader_id and self.core.role is not Role.LEADER:
+            self._gate.leader_link_lost()
+            soon = self._clock() + self._gate.wait(LINK_LOST_WAIT_S)
+            self.core.election_deadline = min(self.core.election_deadline, soon)
+
+    def synced(self, job: SyncJob, error: OSError | None = None) -> None:
+        """A sync has ended: more acknowledgements may go out, and more may be counted."""
+        self.log.finish_sync(job, error)
+        self.transport.release_held()
+        self.transport.count_early_acks()
+
+    def step(self) -> bool:
+        """Do all that can be done now; whether there is more to do at once."""
+        now = self._clock()
+        self._deliver_inbox(now)
+        electing = self._hold_election(now)
+        self.core.doTick(0)
+        if electing and self.core.role is Role.CANDIDATE:
+            self.core.election_deadline = now + self._gate.wait(RETRY_WAIT_S)
+        self._collect_placed()
+        self.log.write_out()
+        self._send_new()
+        self.transport.release_held()
+        more = self._apply_committed()
+        self._announce()
+        return more or bool(self._inbox) or (self._solo and self._lags())
+
+    def _lags(self) -> bool:
+        return self.core.role is Role.LEADER and self.core.commit_index < self.log.last_index
+
+    # -- messages --------------------------------------------------------------------------
+
+    def _deliver_inbox(self, now: float) -> None:
+        for _ in range(min(len(self._inbox), MESSAGES_PER_STEP_MAX)):
+            node_id, link, message = self._inbox.popleft()
+            peer = self.transport.peers[node_id]
+            if peer.link is not link:
+                continue
+            try:
+                self._deliver(node_id, message, now)
+            except FrameError as error:
+                link.close(str(error))
+
+    def _deliver(self, node_id: str, message: PeerMessage, now: float) -> None:
+        peer, transport = self.transport.peers[node_id], self.transport
+        match message.kind:
+            case PeerKind.APPEND:
+                if transport.deliver_append(peer, message):
+                    self._gate.heard_from_leader(now)
+            case PeerKind.ACK:
+                transport.deliver_ack(peer, message)
+            case PeerKind.VOTE:
+                if not self._gate.leader_alive(now):
+                    transport.deliver_vote(peer, message)
+            case PeerKind.VOTED:
+                transport.deliver_voted(peer, message)
+            case PeerKind.DENIED:
+                transport.step_down(peer, message.term)
+            case PeerKind.PREVOTE:
+                self._answer_prevote(node_id, message, now)
+            case PeerKind.PREVOTED:
+                self._take_prevote(node_id, message)
+
+    # -- elections -------------------------------------------------------------------------
+
+    def _hold_election(self, now: float) -> bool:
+        """Let the library start an election only after a majority agreed; whether it will now."""
+        core = self.core
+        if core.role is Role.LEADER or core.election_deadline > now:
+            return False
+        if self._may_elect:
+            self._may_elect = False
+            return True
+        core.election_deadline = now + self._gate.wait(RETRY_WAIT_S)
+        last = self.log.last
+        assert last is not None
+        if self._gate.ask(core.term):
+            self._start_election()
+        else:
+            self.transport.broadcast(PeerKind.PREVOTE, core.term, last.index, last.term)
+        return False
+
+    def _start_election(self) -> None:
+        self._may_elect = True
+        self.core.election_deadline = 0.0
+
+    def _answer_prevote(self, node_id: str, message: PeerMessage, now: float) -> None:
+        core, last = self.core, self.log.last
+        assert last is not None
+        index, term = message.fields
+        grant = (
+            message.term >= core.term
+            and (term, index) >= (last.term, last.index)
+            and core.role is not Role.LEADER
+            and not self._gate.leader_alive(now)
+        )
+        if grant and not self._may_elect:
+            self._gate.cancel()
+            core.election_deadline = max(
+                core.election_deadline, now + self._gate.wait(YIELD_WAIT_S)
+            )
+        peer = self.transport.peers[node_id]
+        self.transport.post(peer, PeerKind.PREVOTED, core.term, grant, message.term)
+
+    def _take_prevote(self, node_id: str, message: PeerMessage) -> None:
+        granted, asked_term = message.fields
+        if message.term > self.core.term:
+            self._gate.cancel()
+            self.transport.step_down(self.transport.peers[node_id], message.term)
+        elif granted and self._gate.granted(node_id, asked_term):
+            self._start_election()
+
+    # -- appends ---------------------------------------------------------------------------
+
+    def _collect_placed(self) -> None:
+        """Move proposals that the tick put into the log to those that wait for their commit."""
+        while self._waiting and self._waiting[0].placed is not None:
+            append = self._waiting.popleft()
+            assert append.placed is not None
+            self._pending[append.placed.index] = append
+
+    def _send_new(self) -> None:
+        if self.core.role is not Role.LEADER:
+            return
+        if self.log.last_index != self._sent_index or self.transport.must_send:
+            self._sent_index = self.log.last_index
+            self.transport.must_send = False
+            self.core.send_append_entries()
+
+    def _role_changed(self, old: int, _new: int) -> None:
+        """The library's call. Whoever waits for a deposed leader's appends is told at once."""
+        if old != Role.LEADER:
+            return
+        self._standing = None
+        self._collect_placed()
+        placed, self._pending = self._pending, {}
+        waiting, self._waiting = self._waiting, deque()
+        self._pending_bytes = 0
+        for append in waiting:
+            append.cancelled = True
+        for append in placed.values():
+            append.on_done(OutcomeUnknown("leadership was lost before the entry was committed"))
+        for append in waiting:
+            append.on_done(NotLeader(None))
+
+    # -- applying --------------------------------------------------------------------------
+
+    def _apply_committed(self) -> bool:
+        """Apply committed entries, up to a bound; whether some are left."""
+        machine, budget = self.machine, APPLY_BYTES_PER_STEP
+        commit_index = self.core.commit_index
+        while machine.applied_index < commit_index and budget > 0:
+            entry = self.log.entry(machine.applied_index + 1)
+            budget -= HEADER_BYTES + len(entry.body)
+            result = machine.apply(entry)
+            machine.applied_index = entry.index
+            append = self._pending.pop(entry.index, None)
+            if append is not None:
+                self._pending_bytes -= append.length
+                append.on_done(Appended(entry.index, entry.term, entry.position, result))
+        return machine.applied_index < commit_index
+
+    def _announce(self) -> None:
+        """Tell the state machine when leadership, as others may rely on it, has changed."""
+        core = self.core
+        leads = core.role is Role.LEADER
+        noop_index = core.noop_index
+        serving = leads and noop_index is not None and self.machine.applied_index >= noop_index
+        leader = None if leads and not serving else core.leader_id
+        standing = Standing(serving, leader, core.term)
+        if standing == self._standing:
+            return
+        self._standing = standing
+        if serving:
+            self.machine.leading(core.term)
+        else:
+            self.machine.following(leader, core.term)
+
+    @property
+    def standing(self) -> Standing:
+        """Who leads, as far as this node knows."""
+        return self._standing or Standing(serving=False, leader=None, term=self.core.term)
+
+    def fence(self, error: DledgerError | OSError) -> None:
+        """Take no further part: every promise still open is answered as unknown."""
+        self.fenced = str(error)
+        self._role_changed(Role.LEADER, Role.FOLLOWER)
+        self._standing = Standing(serving=False, leader=None, term=self.core.term)
+        self.machine.following(None, self.core.term)
+        self.transport.close_links(self.fenced)

@@ -1,0 +1,192 @@
+"""PySyncObj, and every private name of it that this package touches.
+
+The version is pinned exactly, and `tests/unit/test_raft_library.py` fails if the library's source
+differs from the one that this was written against. The private names and what they mean:
+
+==============================  ====================================================================
+`__raftState`                   follower 0, candidate 1, leader 2 (read)
+`__raftElectionDeadline`        when the library may start an election; pre-vote holds it (set)
+`__raftNextIndex`               per peer: the next index to send (set: it must not go back)
+`__raftLastApplied`             set to the commit index: we apply, the library does not
+`__raftCommitIndex`             the commit index (read)
+`__raftLeader`                  the leader's Node, or None (read)
+`__noopIDx`                     index of the no-op of this node's own term as a leader (read)
+`__raftLog`                     our journal, asserted
+`__sendAppendEntries`           called: entries leave at once, not with the next heartbeat
+`__applyLogEntries`             overridden: nothing is applied, unpickled or called in there
+`__tryLogCompaction`            overridden: no dumps
+`__loadDumpFile`                overridden: a snapshot through the library is refused
+==============================  ====================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+
+import pysyncobj.syncobj as syncobj_module
+from pysyncobj import SyncObj, SyncObjConf
+from pysyncobj.journal import Journal
+from pysyncobj.monotonic import monotonic
+from pysyncobj.node import Node
+from pysyncobj.transport import Transport
+
+from dledger import limits
+from dledger.errors import StorageError
+
+__all__ = ["Core", "Journal", "Node", "Role", "Timing", "Transport", "monotonic"]
+
+#: SHA-256 of pysyncobj/syncobj.py 0.3.17, which all of the above was read from.
+SOURCE_SHA256 = "e8bdf06797085d734df86e24ab4802fe87893dff77268565ec036f7ad4a1cfe4"
+
+COMMAND_NOOP = 1
+COMMAND_OPAQUE = 0x10
+"""A command type that the library neither applies nor unpickles."""
+
+# The library warns of truncating applied entries whenever a message repeats entries that are held
+# already. Our journal keeps those, so the warning is about something that does not happen.
+logging.getLogger("pysyncobj.syncobj").disabled = True
+
+_create_journal = syncobj_module.createJournal
+
+
+def _pass_our_journal(journal: object) -> object:
+    return journal if isinstance(journal, Journal) else _create_journal(journal)
+
+
+# The constructor reads term, vote and commit index from its journal, so ours must be there by then.
+syncobj_module.createJournal = _pass_our_journal
+
+
+class Role(IntEnum):
+    """The library's state of a node."""
+
+    FOLLOWER = 0
+    CANDIDATE = 1
+    LEADER = 2
+
+
+class Timing:
+    """Election and heartbeat times, in seconds.
+
+    A dead leader is noticed by its closed connection; the timeouts are for one that hangs. They
+    leave room for a loaded machine: a node that gets no processor for 0.3 s is no reason to elect.
+    """
+
+    def __init__(
+        self,
+        election_timeout_min_s: float = 0.6,
+        election_timeout_max_s: float = 1.0,
+        heartbeat_s: float = 0.075,
+    ) -> None:
+        self.election_timeout_min_s = election_timeout_min_s
+        self.election_timeout_max_s = election_timeout_max_s
+        self.heartbeat_s = heartbeat_s
+
+
+class Core(SyncObj):  # type: ignore[misc]
+    """The library's state machine, ticked by our engine."""
+
+    def __init__(
+        self,
+        node_id: str,
+        peers: Iterable[Node],
+        journal: Journal,
+        transport: Transport,
+        timing: Timing,
+        on_role: Callable[[int, int], None],
+    ) -> None:
+        config = SyncObjConf(
+            autoTick=False,
+            journalFile=journal,
+            dynamicMembershipChange=False,
+            commandsWaitLeader=False,
+            appendEntriesUseBatch=True,
+            # Above the largest entry: the library's chunked path measures the wrong length.
+            appendEntriesBatchSizeBytes=2 * limits.ENTRY_BYTES_MAX,
+            raftMinTimeout=timing.election_timeout_min_s,
+            raftMaxTimeout=timing.election_timeout_max_s,
+            appendEntriesPeriod=timing.heartbeat_s,
+            # Check-quorum: a leader that hears from no majority for this long steps down.
+            leaderFallbackTimeout=max(timing.election_timeout_max_s, 1.0),
+            connectionTimeout=max(3.5, timing.election_timeout_max_s),
+            commandsQueueSize=2 * limits.APPENDS_PENDING_MAX,
+            logCompactionMinEntries=1 << 62,
+            logCompactionMinTime=1 << 62,
+            onStateChanged=on_role,
+        )
+        SyncObj.__init__(self, Node(node_id), list(peers), config, transport=transport)
+        assert self._SyncObj__raftLog is journal, "the library did not take our journal"
+        self._SyncObj__raftLastApplied = self._SyncObj__raftCommitIndex
+
+    # -- overridden: applying, dumps and snapshots are ours --------------------------------
+
+    def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
+        self._SyncObj__raftLastApplied = self._SyncObj__raftCommitIndex
+        return False
+
+    def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
+        """No dumps: the log is never rewritten."""
+
+    def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:  # noqa: N802, N803
+        raise StorageError("a snapshot through the Raft library is refused")
+
+    # -- typed access ----------------------------------------------------------------------
+
+    @property
+    def role(self) -> Role:
+        """What this node is at the moment."""
+        return Role(self._SyncObj__raftState)
+
+    @property
+    def leader_id(self) -> str | None:
+        """The leader that this node follows, or itself."""
+        leader = self._SyncObj__raftLeader
+        return None if leader is None else str(leader.id)
+
+    @property
+    def term(self) -> int:
+        """The current term."""
+        return int(self.raftCurrentTerm)
+
+    @property
+    def commit_index(self) -> int:
+        """Everything up to here is committed, as far as this node knows."""
+        return int(self._SyncObj__raftCommitIndex)
+
+    @property
+    def noop_index(self) -> int | None:
+        """The index of the no-op that this node appended when it last became leader."""
+        index = self._SyncObj__noopIDx
+        return None if index is None else int(index)
+
+    @property
+    def election_deadline(self) -> float:
+        """When the library may start an election."""
+        return float(self._SyncObj__raftElectionDeadline)
+
+    @election_deadline.setter
+    def election_deadline(self, when: float) -> None:
+        self._SyncObj__raftElectionDeadline = when
+
+    def send_append_entries(self) -> None:
+        """Send what the peers lack, now."""
+        self._SyncObj__sendAppendEntries()
+
+    def next_index(self, node: Node) -> int:
+        """The next index that will be sent to a peer."""
+        return int(self._SyncObj__raftNextIndex.get(node, 0))
+
+    def set_next_index(self, node: Node, index: int) -> None:
+        """Say what to send to a peer next."""
+        self._SyncObj__raftNextIndex[node] = index
+
+    def propose(self, command: object) -> None:
+        """Queue a command; the next tick appends it if this node leads then."""
+        self._applyCommand(command, None)
+
+
+def use_clock(clock: Callable[[], float]) -> None:
+    """Let the library read another clock, in seconds. For simulations: it is a module global."""
+    syncobj_module.monotonicTime = clock

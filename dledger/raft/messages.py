@@ -1,0 +1,137 @@
+"""What the nodes of a group say to each other.
+
+A frame is `u32 length | u16 head length | head | run`: the head is a msgpack array, the run is raw
+bytes of the log (headers and bodies of consecutive entries), so that a batch is packed once, by
+being appended, and travels to every peer as it lies in the file. Nothing is ever unpickled.
+
+Every head starts with the kind of message and the sender's term::
+
+    APPEND    commit index, previous index, previous term, sequence, entry count      + run
+    ACK       next index, reset, success, sequence of the APPEND that it answers
+    VOTE      last index, last term                      VOTED     -
+    DENIED    -                                          (you are behind: here is the term)
+    PREVOTE   last index, last term                      PREVOTED  granted, the asked term
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+import msgpack
+
+from dledger import limits
+from dledger.checksum import crc32
+from dledger.errors import FrameError
+from dledger.log.entry import HEADER_BYTES, Header, decode_header, padded
+from dledger.remoting.command import Buffer
+
+PREFIX: Final = struct.Struct(">IH")
+EMPTY_RUN: Final = memoryview(b"")
+
+
+class PeerKind(IntEnum):
+    """The kinds of message, and how many fields follow kind and term."""
+
+    APPEND = 0
+    ACK = 1
+    VOTE = 2
+    VOTED = 3
+    DENIED = 4
+    PREVOTE = 5
+    PREVOTED = 6
+
+
+_FIELD_TYPES: Final[dict[PeerKind, tuple[type, ...]]] = {
+    PeerKind.APPEND: (int, int, int, int, int),
+    PeerKind.ACK: (int, bool, bool, int),
+    PeerKind.VOTE: (int, int),
+    PeerKind.VOTED: (),
+    PeerKind.DENIED: (),
+    PeerKind.PREVOTE: (int, int),
+    PeerKind.PREVOTED: (bool, int),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PeerMessage:
+    """A decoded message. `fields` are those after kind and term, in the order above."""
+
+    kind: PeerKind
+    term: int
+    fields: tuple[int, ...] = ()
+    run: memoryview = field(default=EMPTY_RUN)
+
+
+def encode_message(
+    kind: PeerKind, term: int, *fields: int, run: Buffer = b""
+) -> tuple[Buffer, ...]:
+    """The frame of a message; the run is not copied."""
+    head = msgpack.packb((kind.value, term, *fields))
+    prefix = PREFIX.pack(2 + len(head) + len(run), len(head))
+    return (prefix + head, run) if len(run) else (prefix + head,)
+
+
+def frame_length(buffer: Buffer, offset: int) -> int:
+    """The length of the frame at `offset`, its length word included. Raises FrameError."""
+    length = int(PREFIX.unpack_from(buffer, offset)[0])
+    if not 2 < length <= limits.PEER_FRAME_BYTES_MAX:
+        raise FrameError(
+            f"a peer's frame length of {length} is not within 3 to the limit of "
+            f"{limits.PEER_FRAME_BYTES_MAX}"
+        )
+    return length + 4
+
+
+def decode_message(frame: memoryview) -> PeerMessage:
+    """A whole frame, length word included. Raises FrameError naming what is wrong."""
+    head_length = PREFIX.unpack_from(frame)[1]
+    start = PREFIX.size
+    try:
+        head = msgpack.unpackb(frame[start : start + head_length], use_list=False)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise FrameError(f"a peer's message head is no msgpack: {error}") from error
+    if not isinstance(head, tuple) or len(head) < 2:
+        raise FrameError(f"a peer's message head is {head!r}, not kind, term and fields")
+    try:
+        kind = PeerKind(head[0])
+    except ValueError as error:
+        raise FrameError(f"a peer's message kind {head[0]!r} is unknown") from error
+    if [type(value) for value in head[1:]] != [int, *_FIELD_TYPES[kind]]:
+        raise FrameError(f"a peer's {kind.name} has fields {head[1:]!r}")
+    if any(value < 0 for value in head[1:]):
+        raise FrameError(f"a peer's {kind.name} has a negative field: {head[1:]!r}")
+    return PeerMessage(kind, head[1], head[2:], frame[start + head_length :])
+
+
+def split_run(
+    run: memoryview, first_index: int, count: int, term_max: int
+) -> list[tuple[Header, memoryview, memoryview]]:
+    """The entries of a run: header, raw header bytes, body. Raises FrameError.
+
+    Indices must be consecutive from `first_index`, and no entry's term may exceed the sender's.
+    """
+    entries = []
+    offset = 0
+    for index in range(first_index, first_index + count):
+        if offset + HEADER_BYTES > len(run):
+            raise FrameError(f"a run of {len(run)} bytes ends before entry {index}")
+        header = decode_header(run, offset)
+        body_at = offset + HEADER_BYTES
+        if header.index != index or header.term > term_max:
+            raise FrameError(
+                f"a run has entry {header.index} of term {header.term} where entry {index} of a "
+                f"term up to {term_max} must be"
+            )
+        if header.size != HEADER_BYTES + header.body_length or offset + header.size > len(run):
+            raise FrameError(f"entry {index} of a run has a size of {header.size}, which can't be")
+        body = run[body_at : body_at + header.body_length]
+        if crc32(body) != header.body_crc:
+            raise FrameError(f"the body of entry {index} does not match its CRC")
+        entries.append((header, run[offset:body_at], body))
+        offset += padded(header.size)
+    if offset != len(run):
+        raise FrameError(f"a run of {count} entries has {len(run)} bytes, not {offset}")
+    return entries

@@ -1,0 +1,349 @@
+"""Between PySyncObj and its peers: what may pass in either direction, and when.
+
+Outgoing messages leave by :class:`Link` objects, which the shell (or a simulation) provides. The
+rules, each with the hole of the library that it closes:
+
+- every message carries the sender's term; acknowledgements of another term are dropped (2);
+- an acknowledgement waits until the entries behind it are durable here (7), and an acknowledgement
+  that reaches a leader waits until the leader's own copy is durable, so that the leader never
+  counts itself too early;
+- a rejected message is answered with this node's own commit index + 1, which surely matches, so
+  one round trip finds the common end; a rejection that answers a message sent before the last
+  reset is ignored (3);
+- an acknowledgement never moves the next index back, so nothing in flight is sent twice (1);
+- the commit index that a follower takes is at most what the message verified (4, and more);
+- snapshots, chunked entries, forwarded commands and membership entries do not exist here (4, 10,
+  11, 15, 16);
+- a node that is behind in terms is told so (12);
+- one link a peer: what an older one still delivers is dropped (20); a peer that reads too slowly is
+  paused (19).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from dledger import limits
+from dledger.errors import FrameError
+from dledger.log.store import SegmentedLog
+from dledger.raft.journal import Copy, LazySlice
+from dledger.raft.library import Core, Node, Transport
+from dledger.raft.messages import PeerKind, PeerMessage, encode_message, split_run
+from dledger.remoting.command import Buffer
+
+
+class Link(Protocol):
+    """A connection to one peer, as the transport uses it."""
+
+    def send(self, buffers: tuple[Buffer, ...]) -> None:
+        """Queue bytes; never blocks."""
+
+    @property
+    def queued_bytes(self) -> int:
+        """How much is queued and not yet taken by the kernel."""
+
+    def close(self, reason: str) -> None:
+        """Close the connection; the transport is told by `link_down`."""
+
+
+@dataclass(slots=True)
+class Peer:
+    """What the transport knows of a peer."""
+
+    node: Node
+    link: Link | None = None
+    paused: bool = False
+    sent_sequence: int = 0
+    reset_sequence: int = 0
+    received_sequence: int = 0
+    held: deque[tuple[int, tuple[Buffer, ...]]] = field(default_factory=deque)
+    early_ack: PeerMessage | None = None
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the transport refused or held, for status and tests."""
+
+    stale_acks: int = 0
+    old_resets: int = 0
+    clamped_commits: int = 0
+    denied: int = 0
+    pauses: int = 0
+
+
+class PeerTransport(Transport):  # type: ignore[misc]
+    """The library's transport; the engine hands it what arrives."""
+
+    ready = True
+
+    def __init__(self, node_id: str, nodes: list[Node], log: SegmentedLog, *, sync: bool) -> None:
+        Transport.__init__(self, None, None, None)
+        self.node_id = node_id
+        self.peers = {str(node.id): Peer(node) for node in nodes}
+        self.counters = Counters()
+        self.must_send = False
+        self._log = log
+        self._sync = sync
+        self._votes: set[tuple[str, int]] = set()
+        self._core: Core | None = None
+
+    @property
+    def core(self) -> Core:
+        """The library's state machine; set once, right after it was made."""
+        assert self._core is not None
+        return self._core
+
+    @core.setter
+    def core(self, core: Core) -> None:
+        self._core = core
+
+    @property
+    def vouched_index(self) -> int:
+        """Up to here this node may promise its entries: durable ones, or all if flush is async."""
+        return self._log.durable_index if self._sync else self._log.last_index
+
+    # -- links -----------------------------------------------------------------------------
+
+    def link_up(self, node_id: str, link: Link) -> None:
+        """A connection to a peer stands. An older one is closed."""
+        peer = self.peers[node_id]
+        old, peer.link = peer.link, None
+        if old is not None:
+            old.close("replaced by a newer connection")
+            self._onNodeDisconnected(peer.node)
+        self.peers[node_id] = Peer(peer.node, link)
+        self._onNodeConnected(peer.node)
+        self.must_send = True
+
+    def link_down(self, node_id: str, link: Link) -> bool:
+        """A connection broke; whether it was the live one of that peer."""
+        peer = self.peers[node_id]
+        if peer.link is not link:
+            return False
+        self.peers[node_id] = Peer(peer.node)
+        self._onNodeDisconnected(peer.node)
+        return True
+
+    def link_drained(self, node_id: str) -> None:
+        """A paused peer's queue has run low again."""
+        peer = self.peers[node_id]
+        if peer.paused and peer.link is not None:
+            peer.paused = False
+            self._onNodeConnected(peer.node)
+            self.must_send = True
+
+    def close_links(self, reason: str) -> None:
+        """Close all connections, as after cutting bytes that may still be queued."""
+        for peer in list(self.peers.values()):
+            if peer.link is not None:
+                peer.link.close(reason)
+
+    # -- the library sends -----------------------------------------------------------------
+
+    def send(self, node: Node, message: dict[str, Any]) -> bool:
+        """Called by the library; whether the message was sent."""
+        peer = self.peers[str(node.id)]
+        if peer.link is None:
+            return False
+        kind, term = message["type"], self.core.term
+        if kind == "append_entries" and "prevLogIdx" in message:
+            assert "transmission" not in message, "an entry above the batch size"
+            self._send_append(peer, term, message)
+        elif kind == "next_node_idx":
+            self._hold_ack(peer, term, message)
+        elif kind == "request_vote":
+            position = message["last_log_index"], message["last_log_term"]
+            self.post(peer, PeerKind.VOTE, message["term"], *position)
+        elif kind == "response_vote":
+            self.post(peer, PeerKind.VOTED, message["term"])
+        else:
+            return False
+        return True
+
+    def post(self, peer: Peer, kind: PeerKind, term: int, *fields: int) -> None:
+        """Send a message that depends on nothing that is not durable yet."""
+        if peer.link is not None:
+            peer.link.send(encode_message(kind, term, *fields))
+
+    def broadcast(self, kind: PeerKind, term: int, *fields: int) -> None:
+        """Post to every peer."""
+        for peer in self.peers.values():
+            self.post(peer, kind, term, *fields)
+
+    def _send_append(self, peer: Peer, term: int, message: dict[str, Any]) -> None:
+        assert peer.link is not None
+        entries = message["entries"]
+        count = len(entries)
+        run: Buffer = b""
+        if isinstance(entries, LazySlice) and count:
+            run = self._log.run_of(entries.first_index, entries.last_index)
+        peer.sent_sequence += 1
+        peer.link.send(
+            encode_message(
+                PeerKind.APPEND,
+                term,
+                message["commit_index"],
+                message["prevLogIdx"],
+                message["prevLogTerm"],
+                peer.sent_sequence,
+                count,
+                run=run,
+            )
+        )
+        if peer.link.queued_bytes > limits.PEER_SEND_BUFFER_BYTES_MAX and not peer.paused:
+            peer.paused = True
+            self.counters.pauses += 1
+            self._onNodeDisconnected(peer.node)
+
+    def _hold_ack(self, peer: Peer, term: int, message: dict[str, Any]) -> None:
+        next_index, reset = message["next_node_idx"], message["reset"]
+        if reset:
+            next_index = min(next_index, self.core.commit_index + 1)
+        elif not message["success"]:
+            return
+        needs = next_index - 1 if message["success"] else 0
+        frame = encode_message(
+            PeerKind.ACK, term, next_index, reset, message["success"], peer.received_sequence
+        )
+        peer.held.append((needs, frame))
+
+    def release_held(self) -> None:
+        """Send the acknowledgements whose entries this node can vouch for."""
+        vouched = self.vouched_index
+        for peer in self.peers.values():
+            while peer.held and peer.held[0][0] <= vouched:
+                frame = peer.held.popleft()[1]
+                if peer.link is not None:
+                    peer.link.send(frame)
+
+    # -- a peer's message arrives ----------------------------------------------------------
+
+    def deliver_append(self, peer: Peer, message: PeerMessage) -> bool:
+        """Check an APPEND and hand it to the library; whether it was of a current leader.
+
+        Raises FrameError for a malformed run, CorruptLog where the replicas differ.
+        """
+        if message.term < self.core.term:
+            self._deny(peer)
+            return False
+        commit_index, previous_index, previous_term, sequence, count = message.fields
+        runs = split_run(message.run, previous_index + 1, count, message.term)
+        entries = [
+            (Copy(header, raw, body), header.index, header.term) for header, raw, body in runs
+        ]
+        peer.received_sequence = sequence
+        verified = previous_index + count
+        if commit_index > verified:
+            commit_index = verified
+            self.counters.clamped_commits += 1
+        self._onMessageReceived(
+            peer.node,
+            {
+                "type": "append_entries",
+                "term": message.term,
+                "commit_index": commit_index,
+                "prevLogIdx": previous_index,
+                "prevLogTerm": previous_term,
+                "entries": entries,
+            },
+        )
+        return True
+
+    def deliver_ack(self, peer: Peer, message: PeerMessage) -> None:
+        """Hand an acknowledgement to the library, if it is of this term and this node can count."""
+        if message.term != self.core.term:
+            if message.term > self.core.term:
+                self.step_down(peer, message.term)
+            else:
+                self.counters.stale_acks += 1
+            return
+        next_index, reset, success, sequence = message.fields
+        if next_index - 1 > self._log.last_index:
+            raise FrameError(f"an acknowledgement up to {next_index - 1}, which was never sent")
+        if reset:
+            if sequence <= peer.reset_sequence:
+                self.counters.old_resets += 1
+                return
+            peer.reset_sequence = peer.sent_sequence
+            self.must_send = True
+        elif next_index - 1 > self.vouched_index:
+            peer.early_ack = message
+            return
+        self._count_ack(peer, next_index, reset=bool(reset), success=bool(success))
+
+    def _count_ack(self, peer: Peer, next_index: int, *, reset: bool, success: bool) -> None:
+        before = self.core.next_index(peer.node)
+        self._onMessageReceived(
+            peer.node,
+            {
+                "type": "next_node_idx",
+                "next_node_idx": next_index,
+                "reset": reset,
+                "success": success,
+            },
+        )
+        if not reset and self.core.next_index(peer.node) < before:
+            self.core.set_next_index(peer.node, before)
+
+    def count_early_acks(self) -> None:
+        """This node's own copy became durable: acknowledgements that came earlier count now."""
+        for peer in self.peers.values():
+            early, peer.early_ack = peer.early_ack, None
+            if early is not None:
+                self.deliver_ack(peer, early)
+
+    def deliver_vote(self, peer: Peer, message: PeerMessage) -> None:
+        """A candidate asks for this node's vote."""
+        if message.term < self.core.term:
+            self._deny(peer)
+            return
+        last_index, last_term = message.fields
+        self._onMessageReceived(
+            peer.node,
+            {
+                "type": "request_vote",
+                "term": message.term,
+                "last_log_index": last_index,
+                "last_log_term": last_term,
+            },
+        )
+
+    def deliver_voted(self, peer: Peer, message: PeerMessage) -> None:
+        """A vote for this node; one of a node counts once in a term."""
+        vote = (str(peer.node.id), message.term)
+        if message.term != self.core.term or vote in self._votes:
+            return
+        self._votes = {held for held in self._votes if held[1] == message.term} | {vote}
+        self._onMessageReceived(peer.node, {"type": "response_vote", "term": message.term})
+
+    def _deny(self, peer: Peer) -> None:
+        self.counters.denied += 1
+        self.post(peer, PeerKind.DENIED, self.core.term)
+
+    def step_down(self, peer: Peer, term: int) -> None:
+        """Take a higher term. A vote request that can't be granted makes the library do it."""
+        if term > self.core.term:
+            self._onMessageReceived(
+                peer.node,
+                {
+                    "type": "request_vote",
+                    "term": term,
+                    "last_log_index": 0,
+                    "last_log_term": -1,
+                },
+            )
+
+    # -- what the library may ask and never gets -------------------------------------------
+
+    def addNode(self, node: Node) -> None:  # noqa: N802
+        """Refuse: the library's own membership changes are off."""
+        raise FrameError(f"the Raft library tried to add {node.id}")
+
+    def dropNode(self, node: Node) -> None:  # noqa: N802
+        """Refuse, likewise."""
+        raise FrameError(f"the Raft library tried to drop {node.id}")
+
+    def destroy(self) -> None:
+        """Do nothing: the links are the shell's."""

@@ -1,0 +1,132 @@
+"""A ledger of one node, in memory: the same calls as :class:`dledger.Ledger`, no Raft, no files.
+
+Appends are placed at once, at the positions that a real log would give them, and committed and
+applied when :meth:`LocalLedger.commit` is called, or by themselves when `auto` is set. Leadership
+comes and goes by :meth:`lead` and :meth:`follow`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from dledger import limits
+from dledger.errors import AppendError, NotLeader, OutcomeUnknown, StorageError, TooLarge
+from dledger.ledger import LedgerStatus
+from dledger.log.entry import HEADER_BYTES, Draft, Entry, Kind, body_size, padded, place_body
+from dledger.raft.engine import Appended, StateMachine
+from dledger.remoting.command import Buffer
+
+_Waiting = tuple[Entry, Callable[[Appended | AppendError], None]]
+
+
+class LocalLedger:
+    """One node that is its own majority."""
+
+    def __init__(self, machine: StateMachine, *, auto: bool = True, lead: bool = True) -> None:
+        self._machine = machine
+        self._auto = auto
+        self._entries: list[Entry] = []
+        self._waiting: list[_Waiting] = []
+        self._end = 0
+        self._term = 0
+        self._leader: str | None = None
+        if lead:
+            self.lead()
+
+    def lead(self) -> None:
+        """Become leader of a new term: a no-op is committed and applied first."""
+        self._term += 1
+        self._leader = "local"
+        self._place(b"", Kind.NOOP, lambda _: None)
+        self.commit()
+        self._machine.leading(self._term)
+
+    def follow(self, leader: str | None = None) -> None:
+        """Lose leadership: what is not committed is gone, and its outcome unknown."""
+        self._term += 1
+        self._leader = leader
+        lost, self._waiting = self._waiting, []
+        if lost:
+            self._end = lost[0][0].position
+            del self._entries[lost[0][0].index - 1 :]
+        for _, on_done in lost:
+            on_done(OutcomeUnknown("leadership was lost before the entry was committed"))
+        self._machine.following(leader, self._term)
+
+    def append_nowait(
+        self, body: Buffer | Draft, kind: int, on_done: Callable[[Appended | AppendError], None]
+    ) -> None:
+        """Place an entry; it is committed at once if `auto` is set, else by :meth:`commit`."""
+        if self._leader != "local":
+            raise NotLeader(self._leader)
+        if body_size(body) + HEADER_BYTES > limits.ENTRY_BYTES_MAX:
+            raise TooLarge(f"an entry of {body_size(body)} bytes is above the limit")
+        self._place(body, kind, on_done)
+        if self._auto:
+            self.commit()
+
+    def _place(
+        self, body: Buffer | Draft, kind: int, on_done: Callable[[Appended | AppendError], None]
+    ) -> None:
+        index, position = len(self._entries) + 1, self._end
+        content = bytes(place_body(body, position + HEADER_BYTES, index, self._term))
+        entry = Entry(index, self._term, kind, position, memoryview(content))
+        self._entries.append(entry)
+        self._waiting.append((entry, on_done))
+        self._end = position + padded(HEADER_BYTES + len(content))
+
+    def commit(self, count: int | None = None) -> None:
+        """Commit and apply the first `count` waiting entries, or all."""
+        ready = self._waiting[:count]
+        del self._waiting[:count]
+        for entry, on_done in ready:
+            result = self._machine.apply(entry)
+            self._machine.applied_index = entry.index
+            on_done(Appended(entry.index, entry.term, entry.position, result))
+
+    async def append(self, body: Buffer | Draft, kind: int = Kind.MESSAGES) -> Appended:
+        """Append and commit. Raises AppendError."""
+        outcome: list[Appended | AppendError] = []
+        self.append_nowait(body, kind, outcome.append)
+        if not outcome:
+            self.commit()
+        if isinstance(outcome[0], AppendError):
+            raise outcome[0]
+        return outcome[0]
+
+    def view(self, position: int, size: int) -> memoryview:
+        """Bytes of a body by position. Raises StorageError."""
+        for entry in self._entries:
+            start = position - entry.body_position
+            if 0 <= start and start + size <= len(entry.body):
+                return entry.body[start : start + size]
+        raise StorageError(f"positions {position} + {size} are not in one entry")
+
+    def entries(self, first_index: int, last_index: int | None = None) -> Iterator[Entry]:
+        """Applied entries, in order."""
+        end = self._machine.applied_index
+        last = end if last_index is None else min(last_index, end)
+        yield from self._entries[first_index - 1 : last]
+
+    async def wait_applied(self, index: int) -> None:
+        """Return if everything up to `index` is applied; nothing here happens by itself."""
+        if self._machine.applied_index < index:
+            raise StorageError(f"index {index} is not committed; call commit()")
+
+    @property
+    def status(self) -> LedgerStatus:
+        """This node, now."""
+        serving = self._leader == "local"
+        applied = self._machine.applied_index
+        return LedgerStatus(
+            node_id="local",
+            role="leader" if serving else "follower",
+            term=self._term,
+            leader_id=self._leader,
+            last_index=len(self._entries),
+            commit_index=applied,
+            applied_index=applied,
+            first_position=0,
+            end_position=self._end,
+            fenced=None,
+        )
