@@ -38,5 +38,11 @@ DRAIN_TIMEOUT_S = 60.0
 KILLS_MAX = 1_000
 MESSAGES_MAX = 10_000_000
 
+# The demo's load lasts this long, at a pace between one that shows the kills and one that fits.
+DEMO_LOAD_S = 25.0
+DEMO_RATE_PER_S_MIN = 500.0
+DEMO_RATE_PER_S_MAX = 10_000.0
+DEMO_DISK_BYTES_MIN = 1 << 30
+
 assert PORT_FIRST < PORT_LAST < 32_768
 assert PROBE_INTERVAL_S < PROBE_TIMEOUT_S < START_TIMEOUT_S

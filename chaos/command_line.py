@@ -1,0 +1,54 @@
+"""What the commands of this package share: how they end, and how they say what went wrong.
+
+A Ctrl-C or a SIGTERM ends the work by cancellation, so that every clean-up is gone through. Errors
+that a person can act on are printed as their text; anything else is a bug and shows its trace.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+
+import trio
+
+from dledger.errors import DledgerError
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FAILED = 2
+
+
+def run_command(work: Callable[[], Awaitable[int]]) -> int:
+    """Do `work` and return its exit status; FAILED, with a message, if it raised a known error."""
+    try:
+        return trio.run(_until_interrupted, work)
+    except* DledgerError as group:
+        for error in dict.fromkeys(str(error) for error in _leaves(group)):
+            print(error, file=sys.stderr)
+    return FAILED
+
+
+async def _until_interrupted(work: Callable[[], Awaitable[int]]) -> int:
+    """128 + the signal's number if one came. Further ones, during the clean-up, change nothing."""
+    status = 0
+
+    async def watch() -> None:
+        nonlocal status
+        async for number in signals:
+            status = status or 128 + number
+            nursery.cancel_scope.cancel()
+
+    with trio.open_signal_receiver(*ENDING) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            status = await work()
+            nursery.cancel_scope.cancel()
+    return status
+
+
+def _leaves(group: BaseExceptionGroup[DledgerError]) -> Iterator[DledgerError]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

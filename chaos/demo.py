@@ -1,0 +1,105 @@
+"""The main job: `./dev demo`, or `python -m chaos.demo`.
+
+A name server and a broker group of three, each a process of its own; two producers send the lines
+of a text, keyed, to a topic of eight queues; a consumer group of two reads along. The leader is
+killed with SIGKILL at a third of the sends and is back at half of them; a follower is killed at two
+thirds. Then Spark audits the history and the three replicas' own files. What is kept is the report;
+everything else is removed, and no process is left, whichever way this ends.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import cyclopts
+from rich.console import Console
+
+from chaos.command_line import run_command
+from chaos.limits import DEMO_DISK_BYTES_MIN, DEMO_LOAD_S, DEMO_RATE_PER_S_MAX, DEMO_RATE_PER_S_MIN
+from chaos.perform import Order, perform
+from chaos.scenarios import MAIN_JOB
+from chaos.workload import read_lines, split
+from dledger.errors import StorageError
+
+MESSAGES = 100_000
+PRODUCERS = 2
+
+app = cyclopts.App(name="demo", help="Kill the leader under load, and prove that nothing was lost.")
+
+
+@app.default
+def demo(
+    *,
+    input: Path | None = None,  # noqa: A002
+    messages: int = MESSAGES,
+    seed: int = 1,
+    report: Path = Path("demo-report"),
+) -> int:
+    """Run the main job; exit status 0 only if every property holds.
+
+    Parameters
+    ----------
+    input
+        A text file whose lines are sent, over and over; by default Python's own library sources.
+    messages
+        How many lines to send.
+    seed
+        Chooses which follower is killed.
+    report
+        Where report.html, report.json and the audit's own files are kept.
+    """
+    return run_command(partial(_demo, input, messages, seed, report))
+
+
+async def _demo(source: Path | None, messages: int, seed: int, report: Path) -> int:
+    split(messages, PRODUCERS)
+    if source is not None:
+        read_lines(source)
+    console = Console()
+    words = ["./dev demo", f"--seed {seed}", f"--messages {messages}"]
+    words += [] if source is None else [f"--input {source}"]
+    with tempfile.TemporaryDirectory(prefix="dledger-demo-") as directory:
+        _refuse_full_disk(Path(directory))
+        order = Order(
+            scenario=MAIN_JOB,
+            seed=seed,
+            kills=2,
+            rate_per_s=rate_for(messages),
+            directory=Path(directory),
+            report=report,
+            replay=" ".join(words),
+            input=source,
+            messages=messages,
+        )
+        result = await perform(order, console)
+    console.print(f"report: {report / 'report.html'}", soft_wrap=True)
+    verdict = "every property holds" if result.holds else "NOT everything holds: see above"
+    console.print(f"[bold {'green' if result.holds else 'red'}]{verdict}[/]")
+    return 0 if result.holds else 1
+
+
+def rate_for(messages: int) -> float:
+    """Messages per second so that the load lasts long enough for its kills to be told apart."""
+    return min(max(messages / DEMO_LOAD_S, DEMO_RATE_PER_S_MIN), DEMO_RATE_PER_S_MAX)
+
+
+def _refuse_full_disk(directory: Path) -> None:
+    free = shutil.disk_usage(directory).free
+    if free < DEMO_DISK_BYTES_MIN:
+        raise StorageError(
+            f"{free >> 20} MiB is free in {directory.parent}; the demo needs "
+            f"{DEMO_DISK_BYTES_MIN >> 20} MiB for three replicas. Make room, or set TMPDIR."
+        )
+
+
+def main() -> None:
+    """The command."""
+    sys.exit(app())
+
+
+if __name__ == "__main__":
+    main()

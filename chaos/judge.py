@@ -1,0 +1,45 @@
+"""Run the audit as a process of its own: judge and harness share nothing but files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import trio
+
+from chaos.processes import ClusterError, log_tail
+from chaos.report import read_verdict
+from chaos.verdict import Verdict
+
+HOLDS, VIOLATED = 0, 1
+
+
+async def audit(history: Path, stores: list[Path], report: Path, log: Path) -> Verdict:
+    """Judge a run with mqaudit; its files go to `report`, what it prints to `log`.
+
+    Raises ClusterError if it gives no verdict. Cancelled, it is ended with all its children.
+    """
+    argv = [sys.executable, "-P", "-m", "spark.mqaudit", "--history", str(history)]
+    for store in stores:
+        argv += ["--store", str(store)]
+    argv += ["--report", str(report)]
+    with log.open("ab") as output:
+        process = await trio.lowlevel.open_process(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        try:
+            status = await process.wait()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    if status not in {HOLDS, VIOLATED}:
+        raise ClusterError(f"the audit failed with status {status}.\n{log_tail(log, lines=30)}")
+    return read_verdict(report)

@@ -1,0 +1,85 @@
+"""The `mqchaos` command: break a cluster on purpose, by name and seed, and have it audited."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import cyclopts
+from rich.console import Console
+from rich.table import Table
+
+from chaos.command_line import run_command
+from chaos.limits import KILLS_MAX
+from chaos.perform import Order, perform
+from chaos.scenarios import SCENARIOS
+from dledger.errors import ConfigError
+
+app = cyclopts.App(name="mqchaos", help="Break a broker group on purpose and audit what is left.")
+
+
+@app.command(name="list")
+def list_scenarios() -> None:
+    """Name the scenarios."""
+    table = Table("scenario", "what happens")
+    for scenario in SCENARIOS.values():
+        table.add_row(scenario.name, scenario.story)
+    Console().print(table)
+
+
+@app.command
+def run(*, scenario: str, dir: Path, seed: int = 1, kills: int = 5) -> int:  # noqa: A002
+    """Run a scenario; exit status 0 only if every property holds and no bound was exceeded.
+
+    Parameters
+    ----------
+    scenario
+        One of those that `mqchaos list` names.
+    dir
+        A new or empty directory: history, replicas, logs and reports stay there.
+    seed
+        The same seed makes the same plan.
+    kills
+        How many nodes are killed, one after the other.
+    """
+    return run_command(partial(_run, scenario, dir, seed, kills))
+
+
+async def _run(scenario: str, directory: Path, seed: int, kills: int) -> int:
+    order = _order(scenario, directory, seed, kills)
+    console = Console()
+    report = await perform(order, console)
+    console.print(f"report: {order.report / 'report.html'}", soft_wrap=True)
+    console.print(f"replay: {order.replay}", soft_wrap=True)
+    return 0 if report.holds else 1
+
+
+def _order(scenario: str, directory: Path, seed: int, kills: int) -> Order:
+    """What to perform; refuses what can't be, by name."""
+    if scenario not in SCENARIOS:
+        raise ConfigError(f"there is no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
+    if not 1 <= kills <= KILLS_MAX:
+        raise ConfigError(f"--kills is {kills}; it must be from 1 to {KILLS_MAX}")
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise ConfigError(f"{directory} is not empty: a run needs a directory of its own")
+    chosen = SCENARIOS[scenario]
+    return Order(
+        scenario=chosen,
+        seed=seed,
+        kills=kills,
+        rate_per_s=chosen.rate_per_s,
+        directory=directory,
+        report=directory / "report",
+        replay=f"mqchaos run --scenario {scenario} --seed {seed} --kills {kills} --dir NEW-DIR",
+    )
+
+
+def main() -> None:
+    """The console command."""
+    sys.exit(app())
+
+
+if __name__ == "__main__":
+    main()
