@@ -1,0 +1,97 @@
+"""`mqnamesrv`: serve a name server until it is told to stop.
+
+Exit status 0 after SIGTERM or Ctrl-C, 2 if it can't start: one line on stderr says why.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import trio
+from cyclopts import App, Parameter
+
+from dledger.config import load_config
+from dledger.errors import ConfigError
+from dledger.observe import configure_logging
+from namesrv.app import serve_until_signalled
+from namesrv.config import NamesrvConfig
+
+EXIT_USAGE = 2
+
+app = App(
+    name="mqnamesrv",
+    help="The name server: brokers register here, clients ask for routes.",
+    error_formatter=lambda error: f"mqnamesrv: {error} (--help shows the options)",
+)
+
+
+@app.default
+def run(
+    *,
+    config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
+    port: Annotated[int | None, Parameter(name=["--port", "-p"])] = None,
+    host: str | None = None,
+) -> int:
+    """Serve until SIGTERM or Ctrl-C.
+
+    Parameters
+    ----------
+    config
+        TOML file with listenPort, bindAddress, kvConfigPath, logFormat, logLevel.
+    port
+        Instead of listenPort (9876); 0 lets the system choose.
+    host
+        Instead of bindAddress (127.0.0.1).
+    """
+    try:
+        settings = NamesrvConfig() if config is None else load_config(config, NamesrvConfig)
+        if port is not None:
+            settings = msgspec.structs.replace(settings, listen_port=port)
+        if host is not None:
+            settings = msgspec.structs.replace(settings, bind_address=host)
+        configure_logging(settings.log_format, settings.log_level)
+        return _serve(settings)
+    except (ConfigError, ValueError) as error:
+        return _fail(str(error))
+
+
+def _serve(settings: NamesrvConfig) -> int:
+    problem: BaseException | None = None
+    try:
+        trio.run(serve_until_signalled, settings)
+    except* (ConfigError, OSError) as group:
+        problem = _innermost(group)
+    if problem is None:
+        return 0
+    if isinstance(problem, OSError):
+        reason = os.strerror(problem.errno) if problem.errno else str(problem)
+        return _fail(
+            f"can't listen on {settings.bind_address} port {settings.listen_port}: {reason}; "
+            "choose another port with -p, or another address with --host"
+        )
+    return _fail(str(problem))
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _fail(message: str) -> int:
+    sys.stderr.write(f"mqnamesrv: {message}\n")
+    return EXIT_USAGE
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the command."""
+    sys.exit(app(arguments))
+
+
+if __name__ == "__main__":
+    main()
