@@ -23,6 +23,9 @@ FRAME_COMPLETION_S = 30.0
 """A frame once begun must be complete within this time: the slow-loris bound."""
 CONNECTION_IDLE_S = 120.0
 
+# A connection that this process made.
+REQUESTS_IN_FLIGHT_PER_PEER_MAX = 65_536
+
 # The log.
 SEGMENT_BYTES = 128 * MIB
 ENTRY_BYTES_MAX = 8 * MIB

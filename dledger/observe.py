@@ -35,7 +35,13 @@ def configure_logging(
             structlog.processors.JSONRenderer(default=_as_text),
         ]
     else:
-        processors.append(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()))
+        processors.append(
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(),
+                # Without local variables: they would spill message bodies into the log.
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        )
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),

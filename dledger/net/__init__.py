@@ -1,0 +1,21 @@
+"""Sockets for the Remoting protocol: servers under trio, peers under trio and asyncio.
+
+Both ends of a connection are a `Link`: a non-blocking socket, a frame decoder and a bounded send
+buffer that is written once per turn of the event loop, however many commands were put into it. On
+top, `server` accepts connections and runs a handler, and `peer` matches responses to requests.
+"""
+
+from __future__ import annotations
+
+from dledger.net.connection import Connection, Handler
+from dledger.net.peer import Peer, connect_peer
+from dledger.net.server import ServerLimits, serve_remoting
+
+__all__ = [
+    "Connection",
+    "Handler",
+    "Peer",
+    "ServerLimits",
+    "connect_peer",
+    "serve_remoting",
+]

@@ -1,0 +1,187 @@
+"""One accepted connection: its requests, its answers, its end.
+
+A handler is a plain callable. What it can answer at once it returns; what takes longer it returns
+as an awaitable, which runs in a task of the connection; and what it answers later by itself (a
+long poll, a replicated append) it answers with `Connection.send`, after returning None. All of it
+runs in one thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import Protocol
+
+import trio
+
+from dledger.errors import BadInput, Busy, FrameError
+from dledger.net.link import Link
+from dledger.observe import get_logger
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
+
+log = get_logger(__name__)
+
+_OPAQUE_MASK = 0x7FFF_FFFF
+
+
+class Handler(Protocol):
+    """What a server does with requests."""
+
+    def __call__(
+        self, request: Command, connection: Connection
+    ) -> Command | Awaitable[Command | None] | None:
+        """Answer `request`, now, by an awaitable, or (None) never or later with `connection.send`.
+
+        A BadInput raised becomes a SYSTEM_ERROR response with its text; any other exception too,
+        and is logged. A one-way request is never answered, whatever this returns. The request's
+        body is a view that stays valid as long as it is referred to.
+        """
+        ...
+
+    def connected(self, connection: Connection) -> None:
+        """Note that a connection was accepted; nothing has been read from it."""
+        ...
+
+    def disconnected(self, connection: Connection) -> None:
+        """Note that a connection is gone; called once for each one that `connected` saw."""
+        ...
+
+
+class Connection:
+    """A connection that a server accepted."""
+
+    def __init__(
+        self, connection_id: int, peer: tuple[str, int], link: Link, requests_in_flight_max: int
+    ) -> None:
+        #: Unique within the process.
+        self.id = connection_id
+        #: (address, port) of the other end.
+        self.peer = peer
+        #: The header encoding of its last request: what requests to it should use.
+        self.encoding = HeaderEncoding.JSON
+        self.link = link
+        self._opaques = itertools.count(1)
+        self._close_reason: str | None = None
+        self._scope = trio.CancelScope()
+        self._in_flight = 0
+        self._in_flight_max = requests_in_flight_max
+        self._answered = trio.Event()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is gone or about to go; what is sent to it is dropped."""
+        return self._close_reason is not None
+
+    def send(self, command: Command) -> None:
+        """Send a response or a request. Never waits: who reads too slowly is closed instead."""
+        if self.closed:
+            return
+        try:
+            self.link.send(command)
+        except Busy as error:
+            self.close(f"the client does not read: {error}")
+        except FrameError as error:
+            log.error("command not sent", peer=self.peer, code=command.code, reason=str(error))
+            if command.is_response:
+                self.link.send(_failed(command, str(error)))
+
+    def send_oneway_request(self, command: Command) -> None:
+        """Tell the client something that needs no answer, in the encoding that it uses."""
+        command.opaque = next(self._opaques) & _OPAQUE_MASK
+        command.flag |= FLAG_ONEWAY
+        command.encoding = self.encoding
+        self.send(command)
+
+    def close(self, reason: str) -> None:
+        """Close it; what the socket does not take at once is lost. The reason is logged."""
+        if not self.closed:
+            self._close_reason = reason
+            log.info("connection closed", peer=self.peer, connection=self.id, reason=reason)
+            self._scope.cancel()
+
+    async def serve(self, handler: Handler) -> None:
+        """Serve until either end closes; for the server. Raises nothing but cancellation."""
+        handler.connected(self)
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write_forever)
+                    await self._read_forever(handler, nursery)
+        finally:
+            if self._close_reason is None:
+                self._close_reason = "the server stops"
+            with suppress(OSError):
+                self.link.flush()
+            self.link.close()
+            handler.disconnected(self)
+
+    async def _write_forever(self) -> None:
+        try:
+            await self.link.write_forever()
+        except OSError as error:
+            self.close(f"sending failed: {error}")
+
+    async def _read_forever(self, handler: Handler, nursery: trio.Nursery) -> None:
+        try:
+            while True:
+                commands = await self.link.receive()
+                self.link.gathering = True
+                for command in commands:
+                    if self._in_flight >= self._in_flight_max:
+                        await self._wait_for_room()
+                    self._handle(command, handler, nursery)
+                self.link.gathering = False
+                self.link.flush()
+        except EOFError as end:
+            self._close_reason = str(end)
+            self._scope.cancel()
+        except (FrameError, OSError) as error:
+            self.close(str(error))
+
+    async def _wait_for_room(self) -> None:
+        """Wait until a task has answered; meanwhile nothing is read, so the client has to wait."""
+        self.link.gathering = False
+        self.link.flush()
+        self._answered = trio.Event()
+        await self._answered.wait()
+        self.link.gathering = True
+
+    def _handle(self, request: Command, handler: Handler, nursery: trio.Nursery) -> None:
+        if request.is_response:
+            log.debug("response to nothing", peer=self.peer, opaque=request.opaque)
+            return
+        self.encoding = request.encoding
+        try:
+            result = handler(request, self)
+        except Exception as error:
+            result = self._report(request, error)
+        if isinstance(result, Command):
+            if not request.is_oneway:
+                self.send(result)
+        elif result is not None:
+            self._in_flight += 1
+            nursery.start_soon(self._finish, request, result)
+
+    async def _finish(self, request: Command, awaitable: Awaitable[Command | None]) -> None:
+        try:
+            response = await awaitable
+        except Exception as error:
+            response = self._report(request, error)
+        self._in_flight -= 1
+        self._answered.set()
+        if response is not None and not request.is_oneway:
+            self.send(response)
+
+    def _report(self, request: Command, error: Exception) -> Command:
+        """The response to a request whose handler raised `error`."""
+        if isinstance(error, BadInput):
+            log.info("request refused", peer=self.peer, code=request.code, reason=str(error))
+            return _failed(request, str(error))
+        log.error("request handler failed", peer=self.peer, code=request.code, exc_info=error)
+        return _failed(request, f"{type(error).__name__}: {error}")
+
+
+def _failed(request: Command, remark: str) -> Command:
+    return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)

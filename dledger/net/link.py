@@ -1,0 +1,140 @@
+"""What both ends of a connection have in common: a socket, a decoder, a send buffer.
+
+Sending never waits. A command is encoded into the send buffer and the writer task is woken; it
+runs when the event loop gets to it, so everything that was sent in the same turn leaves in one
+system call. A reader that handles many requests in a row flushes by itself when it is through
+with them.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+
+import anyio
+
+from dledger.errors import Busy
+from dledger.limits import FRAME_BYTES_MAX, SEND_BUFFER_BYTES_MAX
+from dledger.remoting.codec import encode_frame
+from dledger.remoting.command import Buffer, Command
+from dledger.remoting.framing import FrameDecoder
+
+#: Bytes asked of the socket at once: between frames, and while a large frame is on its way.
+RECEIVE_BYTES = 64 * 1024
+RECEIVE_LARGE_BYTES = 1024 * 1024
+#: Pieces in one system call; Linux refuses more than 1024.
+PIECES_PER_CALL_MAX = 512
+_BUSY_RETRY_S = 0.01
+
+
+class Link:
+    """A connected non-blocking socket that speaks commands. The owner runs `write_forever`."""
+
+    def __init__(
+        self,
+        connected: socket.socket,
+        send_buffer_bytes_max: int = SEND_BUFFER_BYTES_MAX,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+    ) -> None:
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connected
+        self._decoder = FrameDecoder(frame_bytes_max)
+        self._send_buffer_bytes_max = send_buffer_bytes_max
+        self._outgoing: deque[Buffer] = deque()
+        self._wake = anyio.Event()
+        #: Bytes in the send buffer.
+        self.outgoing_bytes = 0
+        #: Set by whoever will call `flush` shortly, so that the writer is not woken for nothing.
+        self.gathering = False
+        #: Chunks received and commands sent: for telling a silent connection from a busy one.
+        self.activity = 0
+        #: Frames received: if this stands still while `partial_bytes` is not 0, one takes its time.
+        self.frames = 0
+
+    @property
+    def partial_bytes(self) -> int:
+        """Bytes of a frame that has begun and is not complete."""
+        return self._decoder.partial_bytes
+
+    def send(self, command: Command) -> None:
+        """Put `command` into the send buffer.
+
+        Raises FrameError if it can't be encoded, Busy if there is no room; the buffer is
+        then as it was.
+        """
+        pieces = encode_frame(command)
+        size = sum(map(len, pieces))
+        if self.outgoing_bytes + size > self._send_buffer_bytes_max:
+            raise Busy(
+                f"{self.outgoing_bytes} bytes wait to be sent, the bound is "
+                f"{self._send_buffer_bytes_max}",
+                _BUSY_RETRY_S,
+            )
+        self._outgoing.extend(pieces)
+        self.outgoing_bytes += size
+        self.activity += 1
+        if not self.gathering:
+            self._wake.set()
+
+    def flush(self) -> None:
+        """Write what the socket takes at once; the writer task does the rest. Raises OSError."""
+        if self._outgoing and not self._write():
+            self._wake.set()
+
+    async def write_forever(self) -> None:
+        """Write the send buffer whenever there is something in it. Raises OSError."""
+        while True:
+            await self._wake.wait()
+            self._wake = anyio.Event()
+            while not self._write():
+                await anyio.wait_writable(self._socket)
+
+    async def receive(self) -> Iterator[Command]:
+        """Wait for bytes and return the commands that they complete: take them all.
+
+        Raises EOFError, OSError, and FrameError while iterating.
+        """
+        large = self._decoder.partial_bytes >= RECEIVE_BYTES
+        await anyio.wait_readable(self._socket)
+        try:
+            data = self._socket.recv(RECEIVE_LARGE_BYTES if large else RECEIVE_BYTES)
+        except BlockingIOError:
+            return iter(())
+        if not data:
+            raise EOFError("closed by the other end")
+        self.activity += 1
+        self._decoder.feed(data)
+        return self._counted(self._decoder.frames())
+
+    def _counted(self, commands: Iterator[Command]) -> Iterator[Command]:
+        for command in commands:
+            self.frames += 1
+            yield command
+
+    def close(self) -> None:
+        """Close the socket. No task may be waiting for it any more."""
+        self._outgoing.clear()
+        self._socket.close()
+
+    def _write(self) -> bool:
+        """Write until the buffer is empty (true) or the socket takes no more (false)."""
+        while self._outgoing:
+            try:
+                sent = self._socket.sendmsg(islice(self._outgoing, PIECES_PER_CALL_MAX))
+            except BlockingIOError:
+                return False
+            self._drop(sent)
+        return True
+
+    def _drop(self, count: int) -> None:
+        """Take `count` bytes that were sent out of the buffer."""
+        self.outgoing_bytes -= count
+        while count:
+            piece = self._outgoing.popleft()
+            if len(piece) > count:
+                self._outgoing.appendleft(memoryview(piece)[count:])
+                return
+            count -= len(piece)

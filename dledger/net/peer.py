@@ -1,0 +1,273 @@
+"""The asking end of a connection: requests out, responses matched to them.
+
+Responses come back in any order and are matched by `opaque`. When a connection breaks, everything
+in flight on it is answered with ConnectionLost at once, because whether the server acted is not
+known. Runs under trio and under asyncio.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+
+from dledger.errors import (
+    Busy,
+    ConnectFailed,
+    ConnectionLost,
+    FrameError,
+    RemotingError,
+    RequestTimeout,
+)
+from dledger.limits import REQUESTS_IN_FLIGHT_PER_PEER_MAX
+from dledger.net.link import Link
+from dledger.observe import get_logger
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import FLAG_ONEWAY, Command
+
+OnResponse: TypeAlias = Callable[[Command | RemotingError], None]
+OnRequest: TypeAlias = Callable[[Command], Command | None]
+
+CONNECT_TIMEOUT_S = 3.0
+_OPAQUE_MASK = 0x7FFF_FFFF
+_BUSY_RETRY_S = 0.01
+
+log = get_logger(__name__)
+
+
+class Peer:
+    """One connection to a server. Make it with `Peer.open` or `connect_peer`."""
+
+    def __init__(self, link: Link, address: str, on_request: OnRequest | None) -> None:
+        #: "host:port" of the server.
+        self.address = address
+        self._link = link
+        self._on_request = on_request
+        self._in_flight: dict[int, OnResponse] = {}
+        self._opaques = itertools.count(1)
+        self._close_reason: str | None = None
+        self._closed = anyio.Event()
+        self._scope = anyio.CancelScope()
+
+    @classmethod
+    async def open(
+        cls,
+        task_group: TaskGroup,
+        host: str,
+        port: int,
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        on_request: OnRequest | None = None,
+    ) -> Peer:
+        """Connect; the connection is served by a task of `task_group`, which it never fails.
+
+        `on_request` answers what the server asks by itself (RocketMQ's brokers do); its result is
+        sent unless the request is one-way or the result None. Raises ConnectFailed.
+        """
+        connected = await _connect(host, port, connect_timeout_s)
+        peer = cls(Link(connected), f"{host}:{port}", on_request)
+        task_group.start_soon(peer._run)
+        return peer
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is gone or about to go."""
+        return self._close_reason is not None
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is gone."""
+        await self._closed.wait()
+
+    def close(self, reason: str = "closed by this end") -> None:
+        """Close at once. Requests in flight end with ConnectionLost before this returns."""
+        if self._close_reason is not None:
+            return
+        self._close_reason = reason
+        self._scope.cancel()
+        lost = ConnectionLost(f"{self.address}: no answer before the connection broke: {reason}")
+        in_flight, self._in_flight = self._in_flight, {}
+        for on_response in in_flight.values():
+            self._answer(on_response, lost)
+
+    async def request(self, command: Command, timeout_s: float) -> Command:
+        """Send a request and wait for its response, whatever code it has.
+
+        Raises ConnectFailed and Busy (not sent), ConnectionLost and RequestTimeout (outcome
+        unknown).
+        """
+        done = anyio.Event()
+        results: list[Command | RemotingError] = []
+
+        def on_response(result: Command | RemotingError) -> None:
+            results.append(result)
+            done.set()
+
+        opaque = self.request_nowait(command, on_response)
+        try:
+            with anyio.move_on_after(timeout_s):
+                await done.wait()
+        finally:
+            self._in_flight.pop(opaque, None)
+        if not results:
+            raise RequestTimeout(
+                f"{self.address}: no answer to request {command.code} within {timeout_s} s"
+            )
+        if isinstance(results[0], RemotingError):
+            raise results[0]
+        return results[0]
+
+    def request_nowait(self, command: Command, on_response: OnResponse) -> int:
+        """Send a request; `on_response` is called once, with the response or ConnectionLost.
+
+        Sets `command.opaque` and returns it. Raises ConnectFailed on a closed connection, Busy at a
+        bound and FrameError for what can't be encoded; `on_response` is not called then.
+        """
+        if len(self._in_flight) >= REQUESTS_IN_FLIGHT_PER_PEER_MAX:
+            raise Busy(f"{self.address}: {len(self._in_flight)} requests in flight", _BUSY_RETRY_S)
+        command.opaque = next(self._opaques) & _OPAQUE_MASK
+        idle = not self._in_flight
+        self._send(command)
+        self._in_flight[command.opaque] = on_response
+        if idle:
+            # Nothing to gather with: a lone request need not wait for the loop's next turn.
+            self._flush()
+        return command.opaque
+
+    def send_oneway(self, command: Command) -> None:
+        """Send a request that the server must not answer. Raises like `request_nowait`."""
+        command.opaque = next(self._opaques) & _OPAQUE_MASK
+        command.flag |= FLAG_ONEWAY
+        self._send(command)
+
+    def _send(self, command: Command) -> None:
+        if self._close_reason is not None:
+            raise ConnectFailed(f"{self.address}: not sent: {self._close_reason}")
+        self._link.send(command)
+
+    def _flush(self) -> None:
+        try:
+            self._link.flush()
+        except OSError as error:
+            self.close(f"sending failed: {error}")
+
+    async def _run(self) -> None:
+        """Serve the connection until it breaks or is closed."""
+        try:
+            with self._scope:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._write_forever)
+                    await self._read_forever()
+        finally:
+            self.close("the task that served it was cancelled")
+            self._link.close()
+            self._closed.set()
+
+    async def _write_forever(self) -> None:
+        try:
+            await self._link.write_forever()
+        except OSError as error:
+            self.close(f"sending failed: {error}")
+
+    async def _read_forever(self) -> None:
+        try:
+            while True:
+                for command in await self._link.receive():
+                    self._handle(command)
+        except (EOFError, OSError, FrameError) as error:
+            self.close(str(error))
+
+    def _handle(self, command: Command) -> None:
+        if not command.is_response:
+            self._handle_request(command)
+        elif on_response := self._in_flight.pop(command.opaque, None):
+            self._answer(on_response, command)
+        # A response that nobody waits for any more came after its request timed out.
+
+    def _handle_request(self, request: Command) -> None:
+        response: Command | None
+        if self._on_request is None:
+            response = request.reply(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"code {request.code} is not known"
+            )
+        else:
+            try:
+                response = self._on_request(request)
+            except Exception as error:
+                log.exception("request handler failed", peer=self.address, code=request.code)
+                response = request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        if response is not None and not request.is_oneway and not self.closed:
+            try:
+                self._send(response)
+            except (Busy, FrameError) as error:
+                self.close(f"a response could not be sent: {error}")
+
+    def _answer(self, on_response: OnResponse, result: Command | RemotingError) -> None:
+        """Call back; a bug in one caller must not take the answers of the others."""
+        try:
+            on_response(result)
+        except Exception:
+            log.exception("response callback failed", peer=self.address)
+
+
+@asynccontextmanager
+async def connect_peer(
+    host: str,
+    port: int,
+    connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    on_request: OnRequest | None = None,
+) -> AsyncIterator[Peer]:
+    """Connect for the length of an `async with` block. Raises ConnectFailed."""
+    connected = await _connect(host, port, connect_timeout_s)
+    peer = Peer(Link(connected), f"{host}:{port}", on_request)
+    failure: Exception | None = None
+    async with anyio.create_task_group() as task_group:
+        task_group.start_soon(peer._run)
+        try:
+            yield peer
+        except Exception as error:
+            failure = error
+        finally:
+            peer.close()
+    if failure is not None:
+        # Raised here, the caller sees its own exception and no ExceptionGroup around it.
+        raise failure
+
+
+async def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
+    """Connect to the first address of `host` that answers."""
+    problem = f"no answer within {timeout_s} s"
+    with anyio.move_on_after(timeout_s):
+        try:
+            addresses = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ConnectFailed(f"{host}:{port}: the name can't be resolved: {error}") from error
+        for family, kind, protocol, _name, address in addresses:
+            connecting = socket.socket(family, kind, protocol)
+            try:
+                await _connect_socket(connecting, address)
+            except OSError as error:
+                connecting.close()
+                problem = str(error)
+            except BaseException:
+                connecting.close()
+                raise
+            else:
+                return connecting
+    raise ConnectFailed(f"{host}:{port}: {problem}")
+
+
+async def _connect_socket(connecting: socket.socket, address: tuple[str | int, ...]) -> None:
+    connecting.setblocking(False)
+    code = connecting.connect_ex(address)
+    if code == errno.EINPROGRESS:
+        await anyio.wait_writable(connecting)
+        code = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, os.strerror(code))

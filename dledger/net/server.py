@@ -1,0 +1,153 @@
+"""The answering end: accept connections and bound what each may cost.
+
+A connection costs a bounded amount of send buffer, of tasks, of time for one frame, and of
+silence. Whoever exceeds a bound is closed, alone and with a logged reason; whoever comes when all
+places are taken is refused. The times are looked after by one task that sweeps over all
+connections, so the path of a request holds no clock.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import socket
+from dataclasses import dataclass
+
+import trio
+
+from dledger import limits as bounds
+from dledger.net.connection import Connection, Handler
+from dledger.net.link import Link
+from dledger.observe import get_logger
+
+log = get_logger(__name__)
+
+_SWEEP_S = 1.0
+_BACKLOG = 1024
+#: Accepted in a row before the event loop gets its turn.
+_ACCEPTS_PER_TURN = 64
+#: How long accepting pauses when the machine has no descriptor or memory for another socket.
+_ACCEPT_PAUSE_S = 0.1
+_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+_connection_ids = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What connections may cost a server."""
+
+    connections_max: int = bounds.CONNECTIONS_MAX
+    requests_in_flight_per_connection_max: int = bounds.REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX
+    send_buffer_bytes_max: int = bounds.SEND_BUFFER_BYTES_MAX
+    frame_bytes_max: int = bounds.FRAME_BYTES_MAX
+    frame_completion_s: float = bounds.FRAME_COMPLETION_S
+    connection_idle_s: float = bounds.CONNECTION_IDLE_S
+
+
+async def serve_remoting(
+    handler: Handler,
+    host: str,
+    port: int,
+    *,
+    limits: ServerLimits | None = None,
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve `handler` until cancelled; then every connection is closed.
+
+    `task_status` is told the port, which matters for port 0: any free one. Raises OSError if the
+    address can't be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family, backlog=_BACKLOG) as listener:
+        listener.setblocking(False)
+        server = _Server(handler, limits or ServerLimits())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.sweep_forever)
+            task_status.started(listener.getsockname()[1])
+            await server.accept_forever(listener, nursery)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What the sweeper saw of a connection, and since when it has not changed (trio's clock, s)."""
+
+    activity: int
+    active_since: float
+    frames: int
+    frame_since: float
+
+
+class _Server:
+    def __init__(self, handler: Handler, limits: ServerLimits) -> None:
+        self._handler = handler
+        self._limits = limits
+        self._progress: dict[Connection, _Progress] = {}
+        self._refused = 0
+
+    async def accept_forever(self, listener: socket.socket, nursery: trio.Nursery) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(listener)
+            for _ in range(_ACCEPTS_PER_TURN):
+                try:
+                    accepted, address = listener.accept()
+                except BlockingIOError:
+                    break
+                except OSError as error:
+                    if error.errno in _OUT_OF_RESOURCES:
+                        log.error("accepting pauses", reason=str(error))
+                        await trio.sleep(_ACCEPT_PAUSE_S)
+                    # Otherwise the connection was gone before it was accepted.
+                    break
+                if len(self._progress) >= self._limits.connections_max:
+                    self._refused += 1
+                    accepted.close()
+                else:
+                    self._start(accepted, address[:2], nursery)
+
+    def _start(self, accepted: socket.socket, peer: tuple[str, int], nursery: trio.Nursery) -> None:
+        limits = self._limits
+        link = Link(accepted, limits.send_buffer_bytes_max, limits.frame_bytes_max)
+        connection = Connection(
+            next(_connection_ids), peer, link, limits.requests_in_flight_per_connection_max
+        )
+        now = trio.current_time()
+        self._progress[connection] = _Progress(0, now, 0, now)
+        nursery.start_soon(self._serve, connection)
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            await connection.serve(self._handler)
+        finally:
+            del self._progress[connection]
+
+    async def sweep_forever(self) -> None:
+        """Close, once a second, who has been silent or busy with one frame for too long."""
+        while True:
+            await trio.sleep(_SWEEP_S)
+            now = trio.current_time()
+            for connection, progress in self._progress.items():
+                if reason := self._overdue(connection, progress, now):
+                    connection.close(reason)
+            if self._refused:
+                log.warning(
+                    "connections refused",
+                    count=self._refused,
+                    reason=f"{self._limits.connections_max} are open, the most allowed",
+                )
+                self._refused = 0
+
+    def _overdue(self, connection: Connection, progress: _Progress, now: float) -> str | None:
+        """Note what changed since the last sweep; the reason to close, if there is one."""
+        link = connection.link
+        if link.activity != progress.activity:
+            progress.activity = link.activity
+            progress.active_since = now
+        if link.frames != progress.frames or not link.partial_bytes:
+            progress.frames = link.frames
+            progress.frame_since = now
+        if now - progress.frame_since > self._limits.frame_completion_s:
+            return f"a frame is not complete after {self._limits.frame_completion_s} s"
+        if now - progress.active_since > self._limits.connection_idle_s:
+            return f"silent for {self._limits.connection_idle_s} s"
+        return None
