@@ -72,14 +72,6 @@ class Cluster:
         layout = self.layout
         return [server.name for server in layout.namesrvs] + [node.name for node in layout.nodes]
 
-    def node(self, name: str) -> NodeLayout:
-        """The broker node of this name, such as "broker-a-n0"."""
-        for node in self.layout.nodes:
-            if node.name == name:
-                return node
-        known = ", ".join(node.name for node in self.layout.nodes)
-        raise ConfigError(f"there is no node {name!r} in {self.directory}; there are {known}")
-
     def folder(self, name: str) -> Path:
         """A server's own directory."""
         return self.directory / name

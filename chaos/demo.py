@@ -14,6 +14,7 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import cyclopts
 from rich.console import Console
@@ -34,7 +35,7 @@ app = cyclopts.App(name="demo", help="Kill the leader under load, and prove that
 @app.default
 def demo(
     *,
-    input: Path | None = None,  # noqa: A002
+    source: Annotated[Path | None, cyclopts.Parameter(name="--input")] = None,
     messages: int = MESSAGES,
     seed: int = 1,
     report: Path = Path("demo-report"),
@@ -43,7 +44,7 @@ def demo(
 
     Parameters
     ----------
-    input
+    source
         A text file whose lines are sent, over and over; by default Python's own library sources.
     messages
         How many lines to send.
@@ -52,7 +53,7 @@ def demo(
     report
         Where report.html, report.json and the audit's own files are kept.
     """
-    return run_command(partial(_demo, input, messages, seed, report))
+    return run_command(partial(_demo, source, messages, seed, report))
 
 
 async def _demo(source: Path | None, messages: int, seed: int, report: Path) -> int:

@@ -51,6 +51,11 @@ class NodeLayout(msgspec.Struct, frozen=True):
         """The server's name in this cluster, also its directory's."""
         return f"{self.broker}-{self.node}"
 
+    @property
+    def address(self) -> str:
+        """host:port for clients."""
+        return f"127.0.0.1:{self.port}"
+
 
 class Layout(msgspec.Struct, frozen=True):
     """A whole cluster on one machine's loopback."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
 import cyclopts
 from rich.console import Console
@@ -15,6 +16,8 @@ from chaos.limits import KILLS_MAX
 from chaos.perform import Order, perform
 from chaos.scenarios import SCENARIOS
 from dledger.errors import ConfigError
+
+Directory: TypeAlias = Annotated[Path, cyclopts.Parameter(name="--dir")]
 
 app = cyclopts.App(name="mqchaos", help="Break a broker group on purpose and audit what is left.")
 
@@ -29,21 +32,21 @@ def list_scenarios() -> None:
 
 
 @app.command
-def run(*, scenario: str, dir: Path, seed: int = 1, kills: int = 5) -> int:  # noqa: A002
+def run(*, scenario: str, directory: Directory, seed: int = 1, kills: int = 5) -> int:
     """Run a scenario; exit status 0 only if every property holds and no bound was exceeded.
 
     Parameters
     ----------
     scenario
         One of those that `mqchaos list` names.
-    dir
+    directory
         A new or empty directory: history, replicas, logs and reports stay there.
     seed
         The same seed makes the same plan.
     kills
         How many nodes are killed, one after the other.
     """
-    return run_command(partial(_run, scenario, dir, seed, kills))
+    return run_command(partial(_run, scenario, directory, seed, kills))
 
 
 async def _run(scenario: str, directory: Path, seed: int, kills: int) -> int:

@@ -64,7 +64,7 @@ class Probe:
             return NodeState(node, None, None)
         request = Command(RequestCode.GROUP_INFO)
         try:
-            answer = await self._pool.request(_address(node), request, PROBE_TIMEOUT_S)
+            answer = await self._pool.request(node.address, request, PROBE_TIMEOUT_S)
             info = decode_header(GroupInfoResponseHeader, answer)
         except DledgerError:
             return NodeState(node, pid, None)
@@ -127,7 +127,7 @@ class Probe:
         if leader is None:
             return False
         for server in self._cluster.layout.namesrvs:
-            if await self.routed(server.address, broker) != _address(leader.node):
+            if await self.routed(server.address, broker) != leader.node.address:
                 return False
         return True
 
@@ -169,7 +169,3 @@ def leader_of(states: Sequence[NodeState]) -> NodeState | None:
     """Of several nodes that claim to lead, the one of the highest term."""
     claims = [(state.info.term, state) for state in states if state.info and state.leads]
     return max(claims, key=lambda claim: claim[0])[1] if claims else None
-
-
-def _address(node: NodeLayout) -> str:
-    return f"127.0.0.1:{node.port}"
