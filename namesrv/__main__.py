@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 import trio
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 
 from dledger.config import load_config
 from dledger.errors import ConfigError
@@ -23,11 +23,7 @@ from namesrv.config import NamesrvConfig
 
 EXIT_USAGE = 2
 
-app = App(
-    name="mqnamesrv",
-    help="The name server: brokers register here, clients ask for routes.",
-    error_formatter=lambda error: f"mqnamesrv: {error} (--help shows the options)",
-)
+app = App(name="mqnamesrv", help="The name server: brokers register here, clients ask for routes.")
 
 
 @app.default
@@ -90,7 +86,10 @@ def _fail(message: str) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the command."""
-    sys.exit(app(arguments))
+    try:
+        app(arguments, print_error=False, exit_on_error=False)
+    except CycloptsError as error:
+        sys.exit(_fail(f"{error} (--help shows the options)"))
 
 
 if __name__ == "__main__":
