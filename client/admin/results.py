@@ -1,4 +1,4 @@
-"""What the administration answers: plain values, as `Admin` returns them and `mqadmin -o json` prints them.
+"""What the administration answers: plain values, printed as they are by `mqadmin -o json`.
 
 Timestamps are milliseconds since 1970, 0 for never. Offsets count messages of one queue; maximum
 offsets are exclusive. Fields are only added, never renamed: programs read them.
@@ -20,14 +20,14 @@ class BrokerState:
     address: str
     #: leader, follower or candidate by its own word; unreachable if it does not answer.
     role: str
-    term: int | None
-    version: str
+    term: int | None = None
+    version: str = ""
     #: Messages per second, over the last ten.
-    in_per_s: float
-    out_per_s: float
-    log_end_bytes: int | None
+    in_per_s: float = 0.0
+    out_per_s: float = 0.0
+    log_end_bytes: int | None = None
     #: Log entries that it has not applied yet.
-    behind_entries: int | None
+    behind_entries: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from typing import Self
 import anyio
 
 from client import limits
+from client.addresses import parse_addresses
 from client.errors import NoLeader, Refused
 from client.leaders import LeaderFinder
-from client.peers import PeerPool, parse_addresses
+from client.peers import PeerPool
 from client.routing import RouteTable
 from dledger.errors import ConnectFailed, RemotingError
 from dledger.remoting.bodies import BrokerData, ClusterInfo, TopicRouteData, decode_body
@@ -79,11 +80,17 @@ class AdminRequests:
     async def ask_leader(
         self, broker: BrokerData, code: RequestCode, header: Header | None = None
     ) -> Command:
-        """The answer of a group's leader, whoever that becomes. NoLeader at the deadline."""
+        """The successful answer of a group's leader. Refused if it says no; NoLeader as below."""
+        answer = await self.ask_whoever_leads(broker, code, header)
+        return expect_success(answer, code.name, self.leader(broker))
+
+    async def ask_whoever_leads(
+        self, broker: BrokerData, code: RequestCode, header: Header | None = None
+    ) -> Command:
+        """The leader's answer, whatever its code. NoLeader if none leads before the deadline."""
         name = broker.broker_name
         self._routes.learn_members(TopicRouteData(broker_datas=[broker]))
-        until = anyio.current_time() + self._timeout_s
-        with anyio.move_on_at(until):
+        with anyio.move_on_after(self._timeout_s):
             while True:
                 address = self._routes.leader(name) or await self._leaders.find(name)
                 try:
@@ -92,17 +99,21 @@ class AdminRequests:
                     self._routes.suspect(name, address)
                 else:
                     if answer.code != ResponseCode.SERVICE_NOT_AVAILABLE:
-                        return expect_success(answer, code.name, address)
+                        return answer
                     leader = answer.ext.get("leaderAddr")
                     hint = leader if isinstance(leader, str) else None
                     self._routes.redirect(name, address, hint)
                 await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
         raise NoLeader(name, self._routes.members(name), self._timeout_s)
 
+    def leader(self, broker: BrokerData) -> str:
+        """The address that answered last for a group, or "" if none has."""
+        return self._routes.leader(broker.broker_name) or ""
+
     async def cluster_info(self) -> ClusterInfo:
         """Every broker group that the name server knows."""
         answer = await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return decode_body(ClusterInfo, answer.body)
+        return decode_body(ClusterInfo, answer.payload)
 
 
 def expect_success(answer: Command, what: str, address: str) -> Command:

@@ -1,0 +1,90 @@
+"""Reading messages without being a consumer: by queue and offset, without a trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from client.admin.session import AdminSession
+from client.errors import Refused
+from dledger.remoting.bodies import BrokerData
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    PullMessageHeader,
+    PullMessageResponseHeader,
+    decode_header,
+)
+from dledger.remoting.headers.consume import PULL_SUBSCRIPTION
+
+if TYPE_CHECKING:
+    from client.models import ReceivedMessage
+
+TOOLS_GROUP = "TOOLS_CONSUMER"
+"""The group name under which RocketMQ's tools read; it never commits anything."""
+PULL_RECORDS_MAX = 32
+_NOTHING_THERE = frozenset(
+    {
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+
+
+class MessageAdmin(AdminSession):
+    """The call that reads messages."""
+
+    async def read_queue(
+        self, topic: str, broker_name: str, queue_id: int, offset: int, count: int
+    ) -> list[ReceivedMessage]:
+        """Up to `count` messages of one queue from `offset` on; fewer where the queue ends.
+
+        An offset before the queue's first message stands for that one.
+        """
+        (broker,) = await self.groups(broker=broker_name)
+        messages: list[ReceivedMessage] = []
+        while len(messages) < count:
+            wanted = min(PULL_RECORDS_MAX, count - len(messages))
+            answer = await self._pull(broker, topic, queue_id, offset, wanted)
+            next_offset = decode_header(PullMessageResponseHeader, answer).next_begin_offset
+            if answer.code == ResponseCode.SUCCESS:
+                messages += _messages_of(answer, broker_name)
+            if next_offset <= offset:
+                break
+            offset = next_offset
+        return messages[:count]
+
+    async def _pull(
+        self, broker: BrokerData, topic: str, queue_id: int, offset: int, count: int
+    ) -> Command:
+        header = PullMessageHeader(
+            consumer_group=TOOLS_GROUP,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=offset,
+            max_msg_nums=count,
+            sys_flag=PULL_SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            sub_version=0,
+            subscription="*",
+        )
+        code = RequestCode.PULL_MESSAGE
+        answer = await self.requests.ask_whoever_leads(broker, code, header)
+        if answer.code != ResponseCode.SUCCESS and answer.code not in _NOTHING_THERE:
+            address = self.requests.leader(broker)
+            raise Refused(f"reading {topic}", address, answer.code, answer.remark)
+        return answer
+
+
+def _messages_of(answer: Command, broker_name: str) -> list[ReceivedMessage]:
+    # Imported here because records need numpy, whose start costs more than any other command.
+    from client.models import ReceivedMessage  # noqa: PLC0415
+    from dledger.remoting.record import walk  # noqa: PLC0415
+
+    data = memoryview(answer.payload)
+    starts = walk(data)
+    return [
+        ReceivedMessage(data[start:end], broker_name)
+        for start, end in zip(starts, [*starts[1:], len(data)], strict=True)
+    ]
