@@ -8,15 +8,17 @@ others say about it, or a route, may be older than the failure that made us ask.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import anyio
 from anyio.abc import TaskGroup
 
 from client import limits
+from client.errors import NoLeader
 from client.peers import PeerPool
-from client.retry import backoff_s
+from client.retry import RETRIED_CODES, Next, backoff_s, judge
 from client.routing import RouteTable
 from dledger.errors import BadInput, RemotingError
 from dledger.remoting.bodies import TopicRouteData, decode_body
@@ -54,6 +56,50 @@ class LeaderFinder:
             await self._search(broker_name, topic)
             found = self.routes.leader(broker_name)
             return found if found is not None else await self.find(broker_name, topic)
+
+    async def ask(
+        self, broker_name: str, command: Command, timeout_s: float, topic: str | None = None
+    ) -> Command:
+        """The leader's answer to a request that may safely be repeated, whoever leads meanwhile.
+
+        The answer may have any code that another try would not change. Raises NoLeader, or the
+        RemotingError of the last try, if there is none within `timeout_s`.
+        """
+        began_s = time.monotonic()
+        deadline_s = began_s + timeout_s
+        attempt = 0
+        while True:
+            attempt += 1
+            server, outcome = await self._ask_once(broker_name, command, deadline_s, topic)
+            if isinstance(outcome, Command) and outcome.code not in RETRIED_CODES:
+                return outcome
+            verdict = judge(outcome, attempt=attempt, now_s=time.monotonic(), deadline_s=deadline_s)
+            if verdict.next is Next.REDIRECT:
+                self.routes.redirect(broker_name, server, verdict.address)
+            elif verdict.next is Next.FIND:
+                self.routes.suspect(broker_name, server)
+            elif isinstance(outcome, Command):
+                return outcome
+            elif verdict.next is Next.GIVE_UP:
+                raise outcome
+            await anyio.sleep(verdict.delay_s)
+
+    async def _ask_once(
+        self, broker_name: str, command: Command, deadline_s: float, topic: str | None
+    ) -> tuple[str, Command | RemotingError]:
+        began_s = time.monotonic()
+        leader = self.routes.leader(broker_name)
+        if leader is None:
+            with anyio.move_on_after(deadline_s - began_s):
+                leader = await self.find(broker_name, topic)
+        if leader is None:
+            waited_s = time.monotonic() - began_s
+            raise NoLeader(broker_name, self.routes.members(broker_name), waited_s)
+        try:
+            left_s = max(0.001, deadline_s - time.monotonic())
+            return leader, await self.pool.request(leader, replace(command), left_s)
+        except RemotingError as error:
+            return leader, error
 
     async def _search(self, broker_name: str, topic: str | None) -> None:
         asked: set[str] = set()
@@ -116,6 +162,6 @@ class LeaderFinder:
             answer = await self.pool.request(name_server, command, limits.FIND_REQUEST_TIMEOUT_S)
             if answer.code != ResponseCode.SUCCESS:
                 return None
-            return decode_body(TopicRouteData, answer.body)
+            return decode_body(TopicRouteData, answer.payload)
         except (RemotingError, BadInput):
             return None

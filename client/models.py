@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from client import limits
-from client.routing import MessageQueue
 from dledger.errors import RecordError
 from dledger.remoting import message as wire
+from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.record import COMPRESSED, COMPRESSION_TYPE, Record
 
 #: Chooses one of a topic's writable queues, given in RocketMQ's order.

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
 
 from client import limits
 from client.addresses import parse_address
 from client.errors import ClientClosed
-from dledger.errors import ConnectFailed, RequestTimeout
-from dledger.net import Peer, connect_peer
+from dledger.errors import Busy, ConnectFailed, RequestTimeout
+from dledger.net import Peer
 from dledger.remoting.command import Command
 
 #: Called with the server's address for each request that a server sends to us.
@@ -96,25 +97,23 @@ class PeerPool:
         left = until - anyio.current_time()
         if left <= 0:
             raise RequestTimeout(f"{address} took {timeout_s:.2f} s to connect; nothing was sent")
-        return await peer.request(command, left)
+        try:
+            return await peer.request(command, left)
+        except Busy as error:
+            raise ConnectFailed(f"{address} has too much to answer already: {error}") from error
 
     async def _dial(self, address: str, timeout_s: float) -> Peer:
         if self._tasks is None:
             raise ClientClosed(f"no connection to {address}: the client is not open")
-        peer: Peer = await self._tasks.start(self._hold, address, timeout_s)
-        return peer
-
-    async def _hold(self, address: str, timeout_s: float, *, task_status: TaskStatus[Peer]) -> None:
-        """Keep one connection open until it breaks or the pool closes."""
         host, port = parse_address(address)
         on_request = self._on_request
-
-        def answer(command: Command) -> Command | None:
-            return None if on_request is None else on_request(address, command)
-
-        async with connect_peer(host, port, timeout_s, answer) as peer:
-            task_status.started(peer)
-            await peer.wait_closed()
+        return await Peer.open(
+            self._tasks,
+            host,
+            port,
+            connect_timeout_s=timeout_s,
+            on_request=None if on_request is None else partial(on_request, address),
+        )
 
     def _drop_closed(self) -> None:
         """Make room for a new address: forget those whose connection is gone."""

@@ -29,12 +29,12 @@ from client.errors import BadMessage, BufferFull, NoRoute, SendFailed
 from client.identity import UniqueKeys
 from client.models import Message, Selector, SendResult
 from client.pending import PendingSend
-from client.routing import MessageQueue
 from client.sender import GroupSender
 from client.session import Session
 from client.signals import Broadcast
 from dledger.remoting.bodies import HeartbeatData, ProducerData
 from dledger.remoting.headers import UnregisterClientHeader
+from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import tags_code
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from client import limits
-from dledger.errors import RemotingError
+from dledger.errors import Busy, RemotingError
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command
 
@@ -49,6 +49,10 @@ _DECLINED = frozenset(
 )
 
 
+#: Answers that another try, perhaps elsewhere, may change.
+RETRIED_CODES = frozenset({ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY})
+
+
 def backoff_s(attempt: int) -> float:
     """How long to wait after the `attempt`-th failure (from 1): doubling, 5 to 50 ms."""
     doubled: float = limits.FIND_BACKOFF_MIN_S * 2.0 ** min(attempt - 1, 16)
@@ -56,7 +60,7 @@ def backoff_s(attempt: int) -> float:
 
 
 def judge(
-    outcome: Command | RemotingError, *, attempt: int, now_s: float, deadline_s: float
+    outcome: Command | RemotingError | Busy, *, attempt: int, now_s: float, deadline_s: float
 ) -> Verdict:
     """The next step after the `attempt`-th try (from 1) ended in `outcome`, which is no success."""
     verdict = _judge_code(outcome) if isinstance(outcome, Command) else _judge_error(outcome)
@@ -69,7 +73,9 @@ def judge(
     return Verdict(verdict.next, verdict.definite, verdict.reason, delay_s, verdict.address)
 
 
-def _judge_error(error: RemotingError) -> Verdict:
+def _judge_error(error: RemotingError | Busy) -> Verdict:
+    if isinstance(error, Busy):
+        return Verdict(Next.SAME, True, str(error))
     return Verdict(Next.FIND, error.definite, str(error))
 
 

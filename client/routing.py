@@ -13,21 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from dledger.remoting.bodies import QueueData, TopicRouteData
+from dledger.remoting.json_dialect import MessageQueue
 
 PERM_READ = 4
 PERM_WRITE = 2
 LEADER_ID = 0
-
-
-class MessageQueue(NamedTuple):
-    """One queue of a topic: the unit of order and of assignment."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
 
 
 @dataclass(slots=True)

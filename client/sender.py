@@ -27,9 +27,9 @@ from client.peers import PeerPool
 from client.retry import Next, Verdict, backoff_s, judge
 from client.routing import RouteTable
 from client.signals import Wakeup
-from dledger.errors import BadInput, ConnectFailed, RemotingError
+from dledger.errors import BadInput, Busy, ConnectFailed, RemotingError
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import FLAG_ONEWAY, Command
+from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     ProduceHeader,
     ProduceResponseHeader,
@@ -134,18 +134,20 @@ class GroupSender:
             topic=batch.topic, producer_group=self._producer_group, runs=batch.run_counts
         )
         command = Command(RequestCode.PRODUCE, encode_header(header), batch.freeze())
-        batch.on_wire = True
-        if batch.oneway:
-            command.flag = FLAG_ONEWAY
-            peer.send_oneway(command)
-            batch.ack = Ack(-1, dict.fromkeys(batch.runs, -1), leader)
-            self._finish(batch)
-            return
-        self._on_wire.add(batch)
-        peer.request_nowait(command, partial(self._answered, batch, batch.attempt, leader))
+        try:
+            if batch.oneway:
+                peer.send_oneway(command)
+                batch.ack = Ack(-1, dict.fromkeys(batch.runs, -1), leader)
+                self._finish(batch)
+                return
+            peer.request_nowait(command, partial(self._answered, batch, batch.attempt, leader))
+            batch.on_wire = True
+            self._on_wire.add(batch)
+        except (ConnectFailed, Busy) as error:
+            self._answered(batch, batch.attempt, leader, error)
 
     def _answered(
-        self, batch: Batch, attempt: int, server: str, answer: Command | RemotingError
+        self, batch: Batch, attempt: int, server: str, answer: Command | RemotingError | Busy
     ) -> None:
         """The callback of one try."""
         if batch.ack is not None or batch.lane.in_flight is not batch:

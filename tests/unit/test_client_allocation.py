@@ -42,4 +42,4 @@ def test_every_queue_has_exactly_one_reader(queue_count: int, member_count: int)
 
 def test_a_stranger_gets_nothing() -> None:
     """Who is not in the group's list reads no queue."""
-    assert () == allocate_averagely("x", ["a", "b"], [1, 2, 3])
+    assert allocate_averagely("x", ["a", "b"], [1, 2, 3]) == ()

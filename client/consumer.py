@@ -1,0 +1,356 @@
+"""Reading messages as a member of a consumer group.
+
+::
+
+    async with Consumer("127.0.0.1:9876", "CG", {"Orders": "*"}) as consumer:
+        async for message in consumer:
+            ...
+
+Three ways to take messages, one at a time: iterate, `poll` a list, or `run` a handler. A message
+counts as processed when the application comes back for the next one (the next poll; the handler's
+return); what was processed is committed every second and on leaving, or by `commit`. So nothing
+is lost, and a crash or a rebalance delivers again what was not committed, never what was.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Self
+
+import anyio
+import structlog
+from anyio.lowlevel import checkpoint
+
+from client import limits
+from client.assignment import Assignment, ConsumeFrom
+from client.errors import ClientClosed, NotAssigned
+from client.models import Rebalance, ReceivedMessage
+from client.progress import QueueProgress
+from client.session import Session
+from client.signals import Broadcast
+from client.subscriptions import ALL, parse_subscription
+from dledger.errors import BadInput
+from dledger.remoting.bodies import ConsumerData, HeartbeatData
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import UnregisterClientHeader
+from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.message import RETRY_PREFIX
+
+log = structlog.get_logger("client.consumer")
+
+Handler = Callable[[ReceivedMessage], Awaitable[None] | None]
+
+
+class Consumer:
+    """A member of `group`, subscribed to topics by tag expressions ("*" or "TagA || TagB").
+
+    `consume_from` is where a group that never committed begins: "first" at the oldest message,
+    "last" at the next one to come. `on_rebalance` is told of every change of queues and its cause.
+    """
+
+    def __init__(
+        self,
+        namesrv_addr: str = "127.0.0.1:9876",
+        group: str = "DEFAULT_CONSUMER",
+        subscriptions: Mapping[str, str] | None = None,
+        *,
+        consume_from: ConsumeFrom = "first",
+        auto_commit: bool = True,
+        auto_commit_interval_s: float = limits.AUTO_COMMIT_S,
+        on_rebalance: Callable[[Rebalance], None] | None = None,
+    ) -> None:
+        if not subscriptions:
+            raise BadInput(f"consumer of group {group!r}: no subscription was given")
+        self.group = group
+        version_ms = int(time.time() * 1000)
+        wanted = {RETRY_PREFIX + group: ALL, **subscriptions}
+        self._subscriptions = {
+            topic: parse_subscription(topic, expression, version_ms)
+            for topic, expression in wanted.items()
+        }
+        self._consume_from: ConsumeFrom = consume_from
+        self._auto_commit = auto_commit
+        self._auto_commit_interval_s = auto_commit_interval_s
+        self._on_rebalance = on_rebalance
+        self._session = Session(namesrv_addr, self._asked)
+        self._assignment: Assignment | None = None
+        self._arrived = Broadcast()
+        self._turn = 0
+        self._current: QueueProgress | None = None
+        self._epoch = 0
+        self._messages: Iterator[ReceivedMessage] = iter(())
+        self._message: ReceivedMessage | None = None
+        self._polled: list[QueueProgress] = []
+
+    @property
+    def client_id(self) -> str:
+        """How brokers and the other members know this consumer."""
+        return self._session.client_id
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """The queues that are this consumer's at the moment."""
+        return tuple(sorted(self._assigned().fetchers))
+
+    async def __aenter__(self) -> Self:
+        await self._session.__aenter__()
+        tasks = self._session.tasks
+        self._assignment = Assignment(
+            session=self._session,
+            tasks=tasks,
+            group=self.group,
+            subscriptions=self._subscriptions,
+            consume_from=self._consume_from,
+            on_arrival=self._arrived.announce,
+            on_rebalance=self._rebalanced,
+        )
+        self._session.on_route_change.append(self._route_changed)
+        tasks.start_soon(self._join)
+        tasks.start_soon(self._watch_leaders)
+        if self._auto_commit:
+            tasks.start_soon(self._keep_committing)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        """Commit what was processed (if `auto_commit`) and leave the group."""
+        assignment, self._assignment = self._assignment, None
+        try:
+            with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
+                if assignment is not None and self._auto_commit:
+                    await assignment.commit(limits.REQUEST_TIMEOUT_S)
+                await self._session.leave(
+                    UnregisterClientHeader(client_id=self.client_id, consumer_group=self.group)
+                )
+        finally:
+            await self._session.__aexit__(exc_type, exc, traceback)
+            self._arrived.announce()
+        return None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        """The next message; asking for it says that the one before is processed."""
+        progress = self._current
+        if progress is not None:
+            if self._message is not None:
+                progress.processed(self._message, self._epoch)
+                self._message = None
+            if progress.epoch == self._epoch:
+                for message in self._messages:
+                    progress.handed(message)
+                    self._message = message
+                    return message
+            self._put_back(progress)
+        self._current = progress = await self._next_queue()
+        self._epoch = progress.epoch
+        self._messages = iter(self._take(progress, None))
+        self._message = next(self._messages)
+        progress.handed(self._message)
+        return self._message
+
+    async def poll(self, max_messages: int = 1024, timeout_s: float = 1.0) -> list[ReceivedMessage]:
+        """Up to `max_messages` messages, as soon as there are any; an empty list after `timeout_s`.
+
+        Polling says that all messages of the poll before are processed.
+        """
+        self._finish_current()
+        for progress in self._polled:
+            progress.process_handed()
+        self._polled = []
+        messages: list[ReceivedMessage] = []
+        await checkpoint()
+        with anyio.move_on_after(timeout_s):
+            while self._ready() is None:
+                await self._arrived.wait()
+        while len(messages) < max_messages:
+            ready = self._ready()
+            if ready is None:
+                break
+            taken = self._take(ready, max_messages - len(messages))
+            ready.handed(taken[-1])
+            self._polled.append(ready)
+            messages += taken
+        return messages
+
+    async def run(self, handler: Handler, concurrency: int = 1) -> None:
+        """Call `handler` with each message until cancelled; await it if it is asynchronous.
+
+        Up to `concurrency` queues are handled at a time, each in order. A handler's exception ends
+        `run` and reaches the caller; its message is not processed and will be delivered again.
+        """
+        async with anyio.create_task_group() as tasks:
+            for _ in range(max(1, concurrency)):
+                tasks.start_soon(self._work, handler)
+
+    async def commit(self, timeout_s: float = limits.REQUEST_TIMEOUT_S) -> dict[MessageQueue, int]:
+        """Commit all messages handed out so far, the one in hand included; the new offsets.
+
+        Queues whose leader could not be reached in time are left out (and logged).
+        """
+        if self._current is not None and self._message is not None:
+            self._current.processed(self._message, self._epoch)
+        for progress in self._polled:
+            progress.process_handed()
+        return await self._assigned().commit(timeout_s)
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on reading `queue` at `offset`. Raises NotAssigned unless the queue is ours."""
+        fetcher = self._assigned().fetchers.get(queue)
+        if fetcher is None:
+            raise NotAssigned(
+                f"{queue} is not read by this consumer of group {self.group!r}: it has "
+                f"{len(self._assigned().fetchers)} queues; seek again when it is assigned"
+            )
+        fetcher.progress.seek(offset)
+        fetcher.room.announce()
+        fetcher.interrupt()
+
+    def lag(self) -> dict[MessageQueue, int]:
+        """Messages not processed yet by queue, as of the last answer of each queue's broker."""
+        return {
+            queue: max(0, fetcher.progress.max_offset - fetcher.progress.position)
+            for queue, fetcher in self._assigned().fetchers.items()
+        }
+
+    async def _work(self, handler: Handler) -> None:
+        """One worker of `run`: take a queue's messages, handle them in order, take the next."""
+        while True:
+            progress = await self._next_queue()
+            epoch = progress.epoch
+            try:
+                for message in self._take(progress, None):
+                    if progress.epoch != epoch:
+                        break
+                    progress.handed(message)
+                    result = handler(message)
+                    if inspect.isawaitable(result):
+                        await result
+                    progress.processed(message, epoch)
+            finally:
+                self._put_back(progress)
+            await checkpoint()
+
+    async def _next_queue(self) -> QueueProgress:
+        """Wait for a queue that has messages and that nobody works on, and claim it."""
+        await checkpoint()
+        while True:
+            progress = self._ready()
+            if progress is not None:
+                progress.busy = True
+                return progress
+            await self._arrived.wait()
+
+    def _ready(self) -> QueueProgress | None:
+        """The next queue in turn that has messages and that nobody works on."""
+        fetchers = [*self._assigned().fetchers.values()]
+        for step in range(len(fetchers)):
+            progress = fetchers[(self._turn + step) % len(fetchers)].progress
+            if progress.has_messages and not progress.busy:
+                self._turn = (self._turn + step + 1) % len(fetchers)
+                return progress
+        return None
+
+    def _take(self, progress: QueueProgress, messages_max: int | None) -> list[ReceivedMessage]:
+        messages = progress.hand_out(messages_max)
+        fetcher = self._assigned().fetchers.get(progress.queue)
+        if fetcher is not None:
+            fetcher.room.announce()
+        return messages
+
+    def _put_back(self, progress: QueueProgress) -> None:
+        """The queue is free again for whoever takes the next messages."""
+        progress.busy = False
+        if progress.has_messages:
+            self._arrived.announce()
+
+    def _finish_current(self) -> None:
+        """Leave off iterating: what was not seen of the chunk in hand is fetched again."""
+        progress, self._current = self._current, None
+        if progress is None:
+            return
+        if self._message is not None:
+            progress.processed(self._message, self._epoch)
+        unseen = next(self._messages, None)
+        self._messages, self._message = iter(()), None
+        if unseen is not None and progress.epoch == self._epoch:
+            self.seek(progress.queue, unseen.queue_offset)
+        self._put_back(progress)
+
+    def _assigned(self) -> Assignment:
+        if self._assignment is None:
+            raise ClientClosed(
+                f"the consumer of group {self.group!r} is not open: use it inside `async with`"
+            )
+        return self._assignment
+
+    async def _join(self) -> None:
+        """Make ourselves known to the brokers, then share queues out and stay known."""
+        assignment = self._assigned()
+        for topic in self._subscriptions:
+            await assignment.find_route(topic)
+        await self._session.beat(self._heartbeat())
+        self._session.tasks.start_soon(self._session.keep_beating, self._heartbeat)
+        await assignment.keep_balanced()
+
+    async def _keep_committing(self) -> None:
+        assignment = self._assigned()
+        while True:
+            await anyio.sleep(self._auto_commit_interval_s)
+            await assignment.commit(limits.REQUEST_TIMEOUT_S)
+
+    async def _watch_leaders(self) -> None:
+        """Notice a leader that fell silent or was replaced while a pull of ours waits there."""
+        assignment, finder = self._assigned(), self._session.finder
+        while True:
+            await anyio.sleep(limits.HEARTBEAT_S)
+            for broker_name in {queue.broker_name for queue in assignment.fetchers}:
+                leader = self._session.routes.leader(broker_name)
+                info = None if leader is None else await finder.group_info(leader)
+                if info is not None and info.role == "leader":
+                    continue
+                found = await finder.find(broker_name)
+                for queue, fetcher in assignment.fetchers.items():
+                    if queue.broker_name == broker_name and found != leader:
+                        fetcher.interrupt()
+
+    def _asked(self, address: str, command: Command) -> None:
+        """A broker announces that the group's members changed."""
+        if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED and self._assignment is not None:
+            self._assignment.look_again(f"{address} announced a change of members")
+
+    def _route_changed(self, topic: str) -> None:
+        if self._assignment is not None and topic in self._subscriptions:
+            self._assignment.look_again(f"the route of {topic} changed")
+
+    def _rebalanced(self, event: Rebalance) -> None:
+        if self._on_rebalance is not None:
+            self._on_rebalance(event)
+
+    def _heartbeat(self) -> HeartbeatData:
+        return HeartbeatData(
+            client_id=self.client_id,
+            producer_data_set=[],
+            consumer_data_set=[
+                ConsumerData(
+                    group_name=self.group,
+                    consume_type="CONSUME_ACTIVELY",
+                    message_model="CLUSTERING",
+                    consume_from_where=(
+                        "CONSUME_FROM_FIRST_OFFSET"
+                        if self._consume_from == "first"
+                        else "CONSUME_FROM_LAST_OFFSET"
+                    ),
+                    subscription_data_set=list(self._subscriptions.values()),
+                )
+            ],
+        )
