@@ -25,6 +25,21 @@ IOV_MAX = 1024
 class Disk:
     """The real one. Errors are OSErrors; the caller decides what they mean."""
 
+    def make_folder(self, path: Path) -> None:
+        """Create a folder, and those above it."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def names(self, folder: Path) -> list[str]:
+        """The names of a folder's files, sorted."""
+        return sorted(path.name for path in folder.iterdir())
+
+    def size(self, path: Path) -> int | None:
+        """A file's length in bytes; None if it does not exist."""
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return None
+
     def open(self, path: Path) -> int:
         """A descriptor for reading and writing an existing file."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -34,25 +34,26 @@ def open_log(
 ) -> tuple[SegmentedLog, Recovery]:
     """Open the log in `folder`, or start one. Raises CorruptLog, StorageError, OSError."""
     disk = disk or Disk()
-    folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob("*.new"):
-        disk.remove(leftover)
-    bases = _segment_bases(folder, segment_bytes)
+    disk.make_folder(folder)
+    names = disk.names(folder)
+    for leftover in (name for name in names if name.endswith(".new")):
+        disk.remove(folder / leftover)
+    bases = _segment_bases(folder, names, segment_bytes, disk)
     checkpoint = decode_checkpoint(disk.read(folder / "checkpoint"))
     return _Opening(folder, segment_bytes, disk, checkpoint).run(bases)
 
 
-def _segment_bases(folder: Path, segment_bytes: int) -> list[int]:
+def _segment_bases(folder: Path, names: list[str], segment_bytes: int, disk: Disk) -> list[int]:
     bases = []
-    for path in sorted(folder.glob("*.seg")):
+    for path in (folder / name for name in names if name.endswith(".seg")):
         if not path.stem.isdecimal() or int(path.stem) % segment_bytes:
             raise StorageError(
                 f"{path}: its name is no multiple of the segment size of {segment_bytes} bytes; "
                 "this log was made with another segment size"
             )
-        if path.stat().st_size != segment_bytes:
+        if disk.size(path) != segment_bytes:
             raise CorruptLog(
-                f"{path}: {path.stat().st_size} bytes long, not {segment_bytes}: "
+                f"{path}: {disk.size(path)} bytes long, not {segment_bytes}: "
                 "the file was shortened; let this replica copy it from a peer"
             )
         bases.append(int(path.stem))

@@ -285,7 +285,7 @@ class SegmentedLog:
         with self._creating:
             return (
                 self._disk.open(path)
-                if path.exists()
+                if self._disk.size(path) is not None
                 else self._disk.create(path, self.segment_bytes)
             )
 

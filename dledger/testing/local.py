@@ -98,7 +98,7 @@ class LocalLedger:
         """Bytes of a body by position. Raises StorageError."""
         for entry in self._entries:
             start = position - entry.body_position
-            if 0 <= start and start + size <= len(entry.body):
+            if start >= 0 and start + size <= len(entry.body):
                 return entry.body[start : start + size]
         raise StorageError(f"positions {position} + {size} are not in one entry")
 
