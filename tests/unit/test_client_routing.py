@@ -24,9 +24,12 @@ def test_queues_are_listed_as_stock_clients_list_them() -> None:
     assert table.update("T", route("b", "a"))
     found = table.route("T")
     assert found is not None
-    assert [
-        (queue.broker_name, queue.queue_id) for queue in found.writable
-    ] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert [(queue.broker_name, queue.queue_id) for queue in found.writable] == [
+        ("a", 0),
+        ("a", 1),
+        ("b", 0),
+        ("b", 1),
+    ]
     assert [MessageQueue("T", "b", number) for number in range(3)] == list(found.readable[3:])
 
 
