@@ -50,8 +50,8 @@ def draw(found: Timeline, nodes: Sequence[str]) -> str:
         *_axes(scale, step, len(nodes)),
         *(_gap(gap, scale) for gap in found.gaps()),
         _area(acked, scale),
-        _line(delivered, scale, "consumed", "consumed"),
         _line(acked, scale, "acked", "acknowledged"),
+        _line(delivered, scale, "consumed", "consumed"),
         *_lanes(spans(nodes, found), nodes, scale),
         *_faults(found.faults, scale, LANES_TOP + LANE_STEP * len(nodes)),
         "</svg>",
@@ -112,14 +112,17 @@ def _area(data: Series, scale: _Scale) -> str:
 
 
 def _gap(gap: Gap, scale: _Scale) -> str:
-    """The pause that the senders felt, as a band; a very short one is drawn 2 units wide."""
+    """The pause that the senders felt, as a band with its length; drawn 2 units wide if shorter."""
     x = scale.x(gap.began_s)
     width = max(2.0, scale.x(gap.began_s + gap.length_s) - x)
     told = f"no send was acknowledged for {gap.length_s * 1000:.0f} ms after the kill"
-    return (
+    band = (
         f'<rect class="gap" x="{x:.1f}" y="{PLOT_TOP}" width="{width:.1f}" height="{PLOT_HEIGHT}">'
         f"<title>{told}</title></rect>"
     )
+    label_x = max(x + width, scale.x(gap.kill.at_s)) + 6
+    label = f"paused {gap.length_s * 1000:.0f} ms"
+    return band + _text(label_x, PLOT_TOP + 14, label, "tick")
 
 
 def _lanes(found: Sequence[Span], nodes: Sequence[str], scale: _Scale) -> list[str]:

@@ -61,8 +61,8 @@ class Timeline:
     def gaps(self) -> list[Gap]:
         """One gap for each kill, in order."""
         kills = [fault for fault in self.faults if fault.what == "kill"]
-        nexts = [kill.at_s for kill in kills[1:]] + [float("inf")]
-        return [self._gap(kill, until) for kill, until in zip(kills, nexts, strict=True)]
+        untils = [*(kill.at_s for kill in kills), float("inf")][1:]
+        return [self._gap(kill, until_s) for kill, until_s in zip(kills, untils, strict=False)]
 
     def _gap(self, kill: Mark, until_s: float) -> Gap:
         first = max(0, bisect_right(self.acked, kill.at_s) - 1)

@@ -37,6 +37,14 @@ class Process(msgspec.Struct, frozen=True):
     pid: int
     started_ticks: int
 
+    @classmethod
+    def of(cls, pid: int) -> Process:
+        """The process that has this pid now. Raises ClusterError if there is none."""
+        ticks = _started_ticks(pid)
+        if ticks is None:
+            raise ClusterError(f"there is no process {pid}")
+        return cls(pid, ticks)
+
     @property
     def alive(self) -> bool:
         """Whether it still runs. A zombie does not."""
@@ -77,10 +85,7 @@ def start(module: str, arguments: Sequence[str], log: Path) -> Process:
         ],
         setsid=True,
     )
-    ticks = _started_ticks(pid)
-    if ticks is None:
-        raise ClusterError(f"{module} ended at once.\n{log_tail(log)}")
-    return Process(pid, ticks)
+    return Process.of(pid)
 
 
 def stop(processes: Iterable[Process], timeout_s: float = STOP_TIMEOUT_S) -> list[Process]:

@@ -97,7 +97,8 @@ class Run:
     async def _under_load(self, probe: Probe, history: HistoryWriter) -> None:
         await probe.wait_until_serving()
         async with Admin(self.cluster.layout.namesrv_addr) as admin:
-            await admin.create_topic(self.topic, queues=self.load.queues)
+            queues = self.load.queues
+            await admin.update_topic(self.topic, read_queues=queues, write_queues=queues)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_leaders, probe, history)
             await self._start_workers(nursery)

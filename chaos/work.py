@@ -88,7 +88,7 @@ class ProducerWork:
         pending.add_callback(self._done)
 
     def _done(self, pending: PendingSend) -> None:
-        unique = pending.message.unique_key
+        unique = pending.unique_key
         try:
             result = pending.result()
         except DledgerError as error:
