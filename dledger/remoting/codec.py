@@ -46,7 +46,7 @@ class _JsonHeader(msgspec.Struct, rename="camel", omit_defaults=True):
     code: int
     ext_fields: dict[str, str | int | float | bool | None] | None = None
     flag: int | None = None
-    language: str | int | None = "JAVA"
+    language: str | int | msgspec.UnsetType | None = msgspec.UNSET
     opaque: int | None = None
     remark: str | None = None
     serialize_type: str | None = msgspec.field(default=None, name="serializeTypeCurrentRPC")
@@ -175,7 +175,7 @@ def _encode_json(command: Command) -> bytes:
             code=command.code,
             ext_fields=dict(_ext_as_text(command)),
             flag=command.flag,
-            language=None if command.language is None else command.language.name,
+            language=msgspec.UNSET if command.language is None else command.language.name,
             opaque=command.opaque,
             remark=command.remark,
             serialize_type="JSON",
@@ -186,7 +186,6 @@ def _encode_json(command: Command) -> bytes:
 
 def _decode_json(payload: memoryview, body: memoryview) -> Command:
     header = _json_decoder.decode(payload)
-    language = header.language
     ext: dict[str, ExtValue] = {}
     if header.ext_fields is not None:
         ext.update(header.ext_fields)
@@ -197,12 +196,19 @@ def _decode_json(payload: memoryview, body: memoryview) -> Command:
         remark=header.remark,
         opaque=header.opaque or 0,
         flag=header.flag or 0,
-        language=_LANGUAGE_OF_NAME.get(language)
-        if isinstance(language, str)
-        else _LANGUAGE_OF_ORDINAL.get(language),
+        language=_language_of(header.language),
         version=header.version or 0,
         encoding=_JSON,
     )
+
+
+def _language_of(written: str | int | msgspec.UnsetType | None) -> Language | None:
+    """A name, or an ordinal; a missing one means Java, an unknown one nothing."""
+    if written is msgspec.UNSET:
+        return Language.JAVA
+    if isinstance(written, str):
+        return _LANGUAGE_OF_NAME.get(written)
+    return _LANGUAGE_OF_ORDINAL.get(written)
 
 
 def _ext_as_text(command: Command) -> dict[str, str]:

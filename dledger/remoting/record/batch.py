@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,8 @@ from dledger.limits import MESSAGE_BODY_BYTES_MAX, PROPERTIES_BYTES_MAX
 from dledger.remoting.command import Buffer
 from dledger.remoting.message import UNIQ_KEY, properties_decode
 from dledger.remoting.record.layout import (
+    BACK_BYTES,
+    BODY_CRC_AT,
     BORN_HOST_AT,
     BORN_HOST_IPV6,
     COMPRESSED,
@@ -30,9 +33,13 @@ from dledger.remoting.record.layout import (
     I64,
     MAGIC,
     MULTI_TAGS,
+    PHYSICAL_OFFSET_AT,
+    QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
     RECORD_OVERHEAD_BYTES,
     SIZE_AND_MAGIC,
+    SYS_FLAG_AT,
+    U32,
 )
 from dledger.remoting.record.view import Record
 
@@ -45,13 +52,16 @@ _FRONT = np.dtype(
     {
         "names": ["body_crc", "queue_id", "sys_flag"],
         "formats": [">u4", ">i4", ">i4"],
-        "offsets": [8, 12, 36],
+        "offsets": [BODY_CRC_AT, QUEUE_ID_AT, SYS_FLAG_AT],
         "itemsize": BORN_HOST_AT,
     }
 )
-_STORE_FIELDS_BYTES = I64.size + HOST_IPV4_BYTES
-_BODY_LENGTH_AT = BORN_HOST_AT + HOST_IPV4_BYTES + _STORE_FIELDS_BYTES + 12
-_BODY_AT = _BODY_LENGTH_AT + 4
+_BODY_AT = BORN_HOST_AT + HOST_IPV4_BYTES + I64.size + HOST_IPV4_BYTES + BACK_BYTES
+_BODY_LENGTH_AT = _BODY_AT - U32.size
+_U8 = np.dtype(np.uint8)
+_U32 = np.dtype(">u4")
+_I64 = np.dtype(">i8")
+_HOST = np.dtype(f"V{HOST_IPV4_BYTES}")
 
 
 def walk(buffer: Buffer) -> list[int]:
@@ -116,9 +126,8 @@ class RecordBatch:
         starts = np.array(walk(buffer), np.int64)
         run_counts = _run_counts(runs, len(starts))
         sizes = np.diff(starts, append=len(buffer))
-        data = np.frombuffer(buffer, np.uint8)
 
-        front = _gather(data, starts, BORN_HOST_AT).view(_FRONT)[:, 0]
+        front = _overlay(buffer, _FRONT)[starts]
         queue_ids = np.repeat(np.array([queue_id for queue_id, _ in runs], np.int64), run_counts)
         _require(front["queue_id"] == queue_ids, "queue id", front["queue_id"])
         _require(front["sys_flag"] & ~_SYS_FLAGS_ALLOWED == 0, "system flag", front["sys_flag"])
@@ -126,13 +135,13 @@ class RecordBatch:
         least = RECORD_OVERHEAD_BYTES + extra + len(topic)
         _require(sizes >= least, "size", sizes)
 
-        body_lengths = _gather(data, starts + extra + _BODY_LENGTH_AT, 4).view(">u4")[:, 0]
+        body_lengths = _overlay(buffer, _U32)[starts + extra + _BODY_LENGTH_AT]
         body_lengths = body_lengths.astype(np.int64)
         within = (body_lengths <= sizes - least) & (body_lengths <= MESSAGE_BODY_BYTES_MAX)
         _require(within, "body length", body_lengths)
         body_starts = starts + extra + _BODY_AT
         body_ends = body_starts + body_lengths
-        _check_tails(data, body_ends, topic, sizes - least - body_lengths)
+        _check_tails(buffer, body_ends, topic, sizes - least - body_lengths)
         _check_bodies(buffer, body_starts, body_ends, front["body_crc"])
         store_fields_at = starts + extra + BORN_HOST_AT + HOST_IPV4_BYTES
         return cls(buffer, starts, sizes, run_counts, store_fields_at)
@@ -164,23 +173,22 @@ class RecordBatch:
         """
         if len(store_host) != HOST_IPV4_BYTES:
             raise RecordError(f"a store host of {len(store_host)} bytes; {HOST_IPV4_BYTES} fit")
-        data = np.frombuffer(self.buffer, np.uint8)
-        offsets = np.empty((self.count, 2), ">i8")
-        offsets[:, 0] = np.repeat(np.array(queue_offsets, np.int64), self.run_counts)
-        offsets[:, 0] += self._within_run
-        offsets[:, 1] = self.starts + position
-        data[_indexes(self.starts + QUEUE_OFFSET_AT, 16)] = offsets.view(np.uint8)
-        stored = I64.pack(store_timestamp_ms) + store_host
-        data[_indexes(self._store_fields_at, _STORE_FIELDS_BYTES)] = np.frombuffer(stored, np.uint8)
+        integers = _overlay(self.buffer, _I64)
+        first_offsets = np.repeat(np.array(queue_offsets, np.int64), self.run_counts)
+        integers[self.starts + QUEUE_OFFSET_AT] = first_offsets + self._within_run
+        integers[self.starts + PHYSICAL_OFFSET_AT] = self.starts + position
+        integers[self._store_fields_at] = store_timestamp_ms
+        hosts = _overlay(self.buffer, _HOST)
+        hosts[self._store_fields_at + I64.size] = np.frombuffer(store_host, _HOST)
 
 
-def _indexes(starts: _Ints, width: int) -> _Ints:
-    """Index of every byte of fields `width` bytes wide: shape (len(starts), width)."""
-    return starts[:, np.newaxis] + np.arange(width)
+def _overlay(buffer: Buffer, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """`buffer` as an array whose item i is what begins at byte i, aligned or not.
 
-
-def _gather(data: npt.NDArray[np.uint8], starts: _Ints, width: int) -> npt.NDArray[np.uint8]:
-    return data[_indexes(starts, width)]
+    Indexed by an array of places it gathers one item from each, or scatters one to each.
+    """
+    layout = np.dtype(dtype)
+    return np.ndarray((len(buffer) - layout.itemsize + 1,), layout, buffer, strides=(1,))
 
 
 def _run_counts(runs: Sequence[tuple[int, int]], count: int) -> _Ints:
@@ -198,15 +206,15 @@ def _require(holds: npt.NDArray[np.bool_], field: str, values: npt.NDArray[np.in
         raise RecordError(f"record {number}: the {field} can't be {int(values[number])}")
 
 
-def _check_tails(
-    data: npt.NDArray[np.uint8], body_ends: _Ints, topic: bytes, properties_room: _Ints
-) -> None:
+def _check_tails(buffer: Buffer, body_ends: _Ints, topic: bytes, properties_room: _Ints) -> None:
     """Check what lies behind the bodies: topic, and properties up to the record's end."""
-    tails = _gather(data, body_ends, 1 + len(topic) + 2)
-    expected = np.frombuffer(bytes((len(topic),)) + topic, np.uint8)
-    same_topic = (tails[:, :-2] == expected).all(axis=1)
-    _require(same_topic, f"topic is not {topic!r}: its length byte", tails[:, 0])
-    lengths = tails[:, -2].astype(np.int64) << 8 | tails[:, -1]
+    tail = np.dtype([("topic", f"V{1 + len(topic)}"), ("properties_length", ">u2")])
+    tails = _overlay(buffer, tail)[body_ends]
+    same_topic = tails["topic"] == np.void(bytes((len(topic),)) + topic)
+    _require(
+        same_topic, f"topic, which is not {topic!r}, of length", _overlay(buffer, _U8)[body_ends]
+    )
+    lengths = tails["properties_length"]
     fits = (lengths == properties_room) & (lengths <= PROPERTIES_BYTES_MAX)
     _require(fits, "properties length", lengths)
 
