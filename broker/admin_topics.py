@@ -1,0 +1,97 @@
+"""Administration of topics: codes 17, 21, 202, 215, 305, 351."""
+
+from __future__ import annotations
+
+from broker.core import Core
+from broker.outcome import Outcome
+from broker.refusal import Refused
+from broker.topics import UNSENDABLE, check_config
+from dledger.net import Connection
+from dledger.remoting.bodies import (
+    Dialect,
+    TopicConfig,
+    TopicList,
+    TopicOffset,
+    TopicStats,
+    encode_body,
+)
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command, HeaderEncoding
+from dledger.remoting.headers import (
+    DeleteTopicInBrokerHeader,
+    GetTopicConfigHeader,
+    GetTopicStatsInfoHeader,
+    UpdateAndCreateTopicHeader,
+    decode_header,
+)
+from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.message import DEFAULT_TOPIC
+
+
+def dialect_for(request: Command) -> Dialect:
+    """Maps keyed by queues: in the loose dialect for stock clients, as JSON for ours."""
+    return Dialect.STANDARD if request.encoding is HeaderEncoding.MSGPACK else Dialect.LOOSE
+
+
+class TopicAdminHandler:
+    """Answers them. Changes are answered once they are applied."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def put_topic(self, request: Command, _: Connection) -> Command:
+        """UPDATE_AND_CREATE_TOPIC."""
+        header = decode_header(UpdateAndCreateTopicHeader, request)
+        config = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+            topic_filter_type=header.topic_filter_type,
+        )
+        check_config(config)
+        outcome = Outcome()
+        self._core.definitions.put_topic(config, outcome.set)
+        await outcome.wait()
+        return request.reply()
+
+    async def delete_topic(self, request: Command, _: Connection) -> Command:
+        """DELETE_TOPIC_IN_BROKER: with its queues, its locks, and every group's offsets in it."""
+        topic = decode_header(DeleteTopicInBrokerHeader, request).topic
+        if topic in UNSENDABLE or topic == DEFAULT_TOPIC:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"the topic {topic!r} belongs to the broker")
+        outcome = Outcome()
+        self._core.definitions.delete_topic(topic, outcome.set)
+        await outcome.wait()
+        return request.reply()
+
+    def all_topics(self, request: Command, _: Connection) -> Command:
+        """GET_ALL_TOPIC_CONFIG."""
+        return request.reply(body=encode_body(self._core.topic_table()))
+
+    def topic_config(self, request: Command, _: Connection) -> Command:
+        """GET_TOPIC_CONFIG."""
+        topic = decode_header(GetTopicConfigHeader, request).topic
+        return request.reply(body=encode_body(self._core.definitions.topic(topic)))
+
+    def topic_stats(self, request: Command, _: Connection) -> Command:
+        """GET_TOPIC_STATS_INFO: where each queue begins and ends, and its newest store time."""
+        config = self._core.definitions.topic(decode_header(GetTopicStatsInfoHeader, request).topic)
+        table = {}
+        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
+            key = MessageQueue(config.topic_name, self._core.config.broker_name, queue_id)
+            table[key] = self._queue_stats(config.topic_name, queue_id)
+        return request.reply(body=encode_body(TopicStats(table), dialect_for(request)))
+
+    def system_topics(self, request: Command, _: Connection) -> Command:
+        """GET_SYSTEM_TOPIC_LIST_FROM_BROKER."""
+        return request.reply(body=encode_body(TopicList(sorted({*UNSENDABLE, DEFAULT_TOPIC}))))
+
+    def _queue_stats(self, topic: str, queue_id: int) -> TopicOffset:
+        queue = self._core.machine.queues.get(topic, queue_id)
+        if queue is None or queue.end == queue.begin:
+            return TopicOffset()
+        newest_ms = int(queue.read(queue.end - 1, 1)["store_timestamp_ms"][0])
+        return TopicOffset(queue.begin, queue.end, newest_ms)

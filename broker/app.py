@@ -1,0 +1,132 @@
+"""A broker process: the replica's ledger, the server, the registration, the snapshots.
+
+Start: state from the snapshot, the ledger (recovery of the log), then the port for clients; the
+entries since the snapshot are applied as soon as the group says which are committed. Stop: name
+servers are told first, then no more requests are taken, then the state is saved.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import trio
+
+from broker import limits
+from broker.broker import Broker
+from broker.config import BrokerConfig
+from broker.core import Core
+from broker.machine import Machine
+from broker.registration import Registration
+from dledger.errors import Fenced
+from dledger.ledger import Ledger, open_ledger
+from dledger.net import serve_remoting
+from dledger.observe import get_logger
+
+_log = get_logger(__name__)
+_POLL_S = 0.25
+_STOP_S = 2.0
+"""How long name servers may take to hear that the broker stops."""
+
+
+async def run_broker(config: BrokerConfig) -> None:
+    """Run a broker until SIGTERM or SIGINT.
+
+    Raises ConfigError, StorageError or OSError if it can't start, and Fenced if its disk fails.
+    """
+    config.check()
+    machine = Machine(Path(config.store_path_root_dir))
+    unusable = machine.restore()
+    if unusable is not None:
+        _log.warning("snapshot not used", reason=unusable, remedy="the log is replayed")
+    async with open_ledger(config.ledger(), machine) as ledger:
+        # Nothing was applied yet: this task did not wait since the ledger was opened.
+        if machine.applied_index > ledger.status.last_index:
+            _log.warning(
+                "snapshot not used",
+                reason=f"it holds entry {machine.applied_index}, the log ends at "
+                f"{ledger.status.last_index}",
+            )
+            machine.forget()
+        try:
+            await _serve(config, machine, ledger)
+        finally:
+            machine.close()
+
+
+async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger) -> None:
+    core = Core.build(config, machine, ledger, clock_ms=_clock_ms, clock_s=time.monotonic)
+    registration = Registration(core)
+    broker = Broker(core, registration.changed)
+    snapshots = Snapshots(machine, ledger)
+    async with trio.open_nursery() as nursery:
+        host = config.broker_ip1
+        port = await nursery.start(serve_remoting, broker.handler, host, config.listen_port)
+        _log.info("broker started", node=config.node_id, address=f"{host}:{port}")
+        for task in (broker.run, registration.run, snapshots.run):
+            nursery.start_soon(task)
+        nursery.start_soon(_watch_fence, ledger)
+        await _stop_signal()
+        _log.info("broker stopping", node=config.node_id)
+        registration.stop()
+        with trio.move_on_after(_STOP_S):
+            await registration.stopped()
+        nursery.cancel_scope.cancel()
+    with trio.CancelScope(shield=True):
+        await snapshots.save()
+    _log.info("broker stopped", node=config.node_id)
+
+
+class Snapshots:
+    """Saves the state now and then, so that a restart replays little."""
+
+    def __init__(self, machine: Machine, ledger: Ledger) -> None:
+        self._machine = machine
+        self._ledger = ledger
+        self._saved_index = machine.applied_index
+        self._saved_position = ledger.status.end_position
+        self._failed = False
+
+    async def run(self) -> None:
+        """Save when enough was applied."""
+        while True:
+            await trio.sleep(limits.SNAPSHOT_INTERVAL_S)
+            entries = self._machine.applied_index - self._saved_index
+            log_bytes = self._ledger.status.end_position - self._saved_position
+            if entries and (
+                entries >= limits.SNAPSHOT_ENTRIES or log_bytes >= limits.SNAPSHOT_LOG_BYTES
+            ):
+                await self.save()
+
+    async def save(self) -> None:
+        """Save now. After a failed sync none is saved any more: what is on disk is not known."""
+        if self._failed or self._machine.applied_index == self._saved_index:
+            return
+        position = self._ledger.status.end_position
+        pending = self._machine.begin_snapshot()
+        try:
+            await trio.to_thread.run_sync(pending.write)
+        except OSError as error:
+            self._failed = True
+            _log.error("snapshot failed", reason=str(error), remedy="a restart replays more")
+            return
+        self._saved_index, self._saved_position = pending.applied_index, position
+
+
+async def _watch_fence(ledger: Ledger) -> None:
+    """End the process when the ledger has given up: a restart re-reads what is on disk."""
+    while True:
+        await trio.sleep(_POLL_S)
+        if ledger.status.fenced is not None:
+            raise Fenced(ledger.status.fenced)
+
+
+async def _stop_signal() -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            return
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000

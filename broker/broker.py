@@ -1,0 +1,179 @@
+"""A broker without its sockets: handlers wired to a replica's state, and what follows from changes.
+
+It is the machine's watcher: arrived messages make held pulls due, a role change resets what only a
+leader keeps. The loops here turn such events, and the passing of time, into calls of the pure
+parts; `broker.app` runs them beside the server and the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from broker import limits
+from broker.admin_broker import BrokerAdminHandler
+from broker.admin_groups import GroupAdminHandler
+from broker.admin_topics import TopicAdminHandler
+from broker.clients import ClientHandler
+from broker.core import Core
+from broker.dispatch import (
+    Dispatcher,
+    administered_by_leader,
+    answered_by_leader,
+    answered_everywhere,
+)
+from broker.held_pulls import HeldPulls
+from broker.indexing import EntryIndex
+from broker.lookups import LookupHandler
+from broker.membership import Membership
+from broker.offset_commits import OffsetCommits
+from broker.produce import ProduceHandler
+from broker.pull import PullHandler
+from broker.refusal import Refused
+from broker.send import SendHandler
+from broker.send_back import SendBackHandler
+from broker.topics import default_topic
+from dledger.net import Connection
+from dledger.observe import get_logger
+from dledger.remoting.message import DEFAULT_TOPIC
+
+_log = get_logger(__name__)
+_HELD_SWEEP_S = 0.25
+
+
+class Broker:
+    """One replica's request handler, and its loops. `on_change`: name servers must be told."""
+
+    def __init__(self, core: Core, on_change: Callable[[], None]) -> None:
+        self.core = core
+        self._on_change = on_change
+        self._pulls_due = trio.Event()
+        self._commits_due = trio.Event()
+        self._commits_at_s = float("inf")
+        membership = Membership()
+        self._held = HeldPulls(self._wake_pulls)
+        self._commits = OffsetCommits(core.machine, core.definitions, self._wake_commits)
+        self._clients = ClientHandler(core, membership)
+        topics = TopicAdminHandler(core)
+        self.handler = Dispatcher(
+            core,
+            answered_everywhere(self._clients, BrokerAdminHandler(core), topics),
+            answered_by_leader(
+                ProduceHandler(core),
+                SendHandler(core),
+                SendBackHandler(core),
+                PullHandler(core, membership, self._commits, self._held),
+                LookupHandler(core, self._commits),
+            )
+            | administered_by_leader(self._clients, topics, GroupAdminHandler(core, membership)),
+            self,
+        )
+        core.machine.watch(self)
+
+    async def run(self) -> None:
+        """Run the loops until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for loop in (self._pull_loop, self._sweep_loop, self._commit_loop, self._scan_loop):
+                nursery.start_soon(loop)
+
+    # -- what the machine tells (Watcher) ---------------------------------------------------
+
+    def messages_arrived(self, index: EntryIndex) -> None:
+        """Pulls that wait for these messages are due."""
+        self._held.arrived(index)
+
+    def topics_changed(self) -> None:
+        """Name servers must know."""
+        self._on_change()
+
+    def leading(self, term: int) -> None:
+        """From now on this replica serves."""
+        core = self.core
+        core.role.leading(term)
+        core.assignments.reset()
+        core.definitions.reset()
+        self._log_role()
+        try:
+            if core.config.auto_create_topic_enable and (
+                core.machine.topics.get(DEFAULT_TOPIC) is None
+            ):
+                queues = core.config.default_topic_queue_nums
+                core.definitions.put_topic(default_topic(queues), lambda _: None)
+            self._clients.led()
+        except Refused as refused:
+            _log.warning("topics not made", reason=str(refused))
+        self._on_change()
+
+    def following(self, leader: str | None, term: int) -> None:
+        """From now on this replica refuses."""
+        before = (self.core.role.serving, self.core.role.leader_id, self.core.role.term)
+        self.core.role.following(leader, term)
+        if before == (False, leader, term):
+            return
+        self._commits.reset()
+        self._held.release_all()
+        self._log_role()
+        self._on_change()
+
+    # -- what the dispatcher tells ----------------------------------------------------------
+
+    def disconnected(self, connection: Connection) -> None:
+        """A client's connection is gone."""
+        self._held.disconnected(connection.id)
+        self._clients.disconnected(connection)
+
+    # -- the loops --------------------------------------------------------------------------
+
+    def _log_role(self) -> None:
+        role = self.core.role
+        _log.info(
+            "role changed",
+            node=role.node_id,
+            role="leader" if role.serving else "follower",
+            term=role.term,
+            leader=role.leader_id,
+        )
+
+    def _wake_pulls(self) -> None:
+        self._pulls_due.set()
+
+    async def _pull_loop(self) -> None:
+        """Run due pulls, once for all messages that were applied in the same turn."""
+        while True:
+            await self._pulls_due.wait()
+            self._pulls_due = trio.Event()
+            for pull in self._held.take_due():
+                pull.again()
+
+    async def _sweep_loop(self) -> None:
+        while True:
+            await trio.sleep(_HELD_SWEEP_S)
+            self._held.expire(self.core.clock_s())
+
+    def _wake_commits(self, after_s: float) -> None:
+        at_s = self.core.clock_s() + after_s
+        if at_s < self._commits_at_s:
+            self._commits_at_s = at_s
+            self._commits_due.set()
+
+    async def _commit_loop(self) -> None:
+        while True:
+            wait_s = self._commits_at_s - self.core.clock_s()
+            if wait_s > 0:
+                with trio.move_on_after(wait_s):
+                    await self._commits_due.wait()
+                    self._commits_due = trio.Event()
+                continue
+            self._commits_at_s = float("inf")
+            self._commits.flush()
+            await trio.lowlevel.checkpoint()
+
+    async def _scan_loop(self) -> None:
+        next_scan_s = self.core.clock_s() + limits.CLIENT_SCAN_S
+        while True:
+            await trio.sleep(1.0)
+            self.core.rates.sample()
+            if self.core.clock_s() >= next_scan_s:
+                next_scan_s += limits.CLIENT_SCAN_S
+                self._clients.expire()

@@ -1,0 +1,152 @@
+"""Heartbeats, group membership and queue locks: codes 34, 35, 38, 41, 42, 46.
+
+Every replica answers 34, 35 and 38, leader or not: clients close a connection that stalls, and a
+new leader that knows its consumers already spares them a rebalance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.control import LockQueues, UnlockQueues
+from broker.core import Core
+from broker.filters import parse_subscription
+from broker.locks import QueueKey
+from broker.membership import Client, Membership
+from broker.outcome import changed
+from broker.refusal import Refused
+from dledger.net import Connection
+from dledger.remoting.bodies import (
+    CheckClientConfigBody,
+    ConsumerIdList,
+    HeartbeatData,
+    LockBatchBody,
+    LockBatchResponseBody,
+    decode_body,
+    encode_body,
+)
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    GetConsumerListByGroupHeader,
+    NotifyConsumerIdsChangedHeader,
+    UnregisterClientHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.json_dialect import MessageQueue
+
+
+class ClientHandler:
+    """Keeps the membership and tells members of changes."""
+
+    def __init__(self, core: Core, membership: Membership) -> None:
+        self._core = core
+        self._membership = membership
+        self._connections: dict[int, Connection] = {}
+
+    def heartbeat(self, request: Command, connection: Connection) -> Command:
+        """HEART_BEAT. Its consumer groups are made if need be, but the answer does not wait."""
+        heartbeat = decode_body(HeartbeatData, request.payload)
+        host, port = connection.peer
+        language = request.language.name if request.language is not None else "OTHER"
+        client = Client(heartbeat.client_id, f"{host}:{port}", language, request.version)
+        now_s = self._core.clock_s()
+        self._connections[connection.id] = connection
+        groups = self._membership.heartbeat(connection.id, client, heartbeat, now_s)
+        if self._core.role.serving:
+            for consumer in heartbeat.consumer_data_set:
+                self._core.definitions.ensure_group(consumer.group_name)
+        self._notify(groups)
+        return request.reply()
+
+    def unregister(self, request: Command, connection: Connection) -> Command:
+        """UNREGISTER_CLIENT."""
+        header = decode_header(UnregisterClientHeader, request)
+        self._notify(
+            self._membership.unregister(connection.id, header.producer_group, header.consumer_group)
+        )
+        return request.reply()
+
+    def consumer_list(self, request: Command, _: Connection) -> Command:
+        """GET_CONSUMER_LIST_BY_GROUP."""
+        header = decode_header(GetConsumerListByGroupHeader, request)
+        group = self._membership.consumers(header.consumer_group)
+        if group is None:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR, f"no consumer of {header.consumer_group!r} is here"
+            )
+        ids = sorted({client.client_id for client in group.members.values()})
+        return request.reply(body=encode_body(ConsumerIdList(ids)))
+
+    def check_config(self, request: Command, _: Connection) -> Command:
+        """CHECK_CLIENT_CONFIG: whether a subscription would be accepted."""
+        subscription = decode_body(CheckClientConfigBody, request.payload).subscription_data
+        parse_subscription(subscription.sub_string, subscription.expression_type)
+        return request.reply()
+
+    async def lock(self, request: Command, _: Connection) -> Command:
+        """LOCK_BATCH_MQ: the queues that are the client's now."""
+        body = decode_body(LockBatchBody, request.payload)
+        granted = await changed(
+            self._core.definitions,
+            LockQueues(
+                body.consumer_group,
+                body.client_id,
+                self._own_queues(body.mq_set),
+                self._core.assignments.now_ms(),
+            ),
+        )
+        assert isinstance(granted, list)
+        keys = {(key.topic, key.queue_id) for key in granted if isinstance(key, QueueKey)}
+        answer = LockBatchResponseBody(
+            [queue for queue in body.mq_set if (queue.topic, queue.queue_id) in keys]
+        )
+        return request.reply(body=encode_body(answer))
+
+    async def unlock(self, request: Command, _: Connection) -> Command:
+        """UNLOCK_BATCH_MQ."""
+        body = decode_body(LockBatchBody, request.payload)
+        queues = self._own_queues(body.mq_set)
+        await changed(
+            self._core.definitions, UnlockQueues(body.consumer_group, body.client_id, queues)
+        )
+        return request.reply()
+
+    def disconnected(self, connection: Connection) -> None:
+        """A connection is gone: its groups must know at once."""
+        self._connections.pop(connection.id, None)
+        self._notify(self._membership.disconnected(connection.id))
+
+    def expire(self) -> None:
+        """Drop the clients that were silent for too long."""
+        self._notify(self._membership.expire(self._core.clock_s()))
+
+    def led(self) -> None:
+        """This replica serves from now on: make the groups whose consumers it knows already."""
+        for group, _ in self._membership.consumer_groups():
+            self._core.definitions.ensure_group(group)
+
+    def _notify(self, groups: Iterable[str]) -> None:
+        for name in groups:
+            group = self._membership.consumers(name)
+            ext = encode_header(NotifyConsumerIdsChangedHeader(name))
+            for connection_id in group.members if group is not None else ():
+                connection = self._connections.get(connection_id)
+                if connection is not None:
+                    connection.send_oneway_request(
+                        Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext)
+                    )
+
+    def _own_queues(self, queues: Iterable[MessageQueue]) -> list[tuple[str, int]]:
+        """The (topic, queue id) of those that exist on this broker."""
+        own = []
+        for queue in queues:
+            topic = self._core.machine.topics.get(queue.topic)
+            if (
+                topic is not None
+                and queue.broker_name == self._core.config.broker_name
+                and 0 <= queue.queue_id < topic.read_queue_nums
+            ):
+                own.append((queue.topic, queue.queue_id))
+        return own

@@ -1,0 +1,128 @@
+"""A broker's config file: TOML with the keys that RocketMQ users know.
+
+A replica belongs to a broker group (`brokerName`); `dLegerPeers` names the members and their ports
+for each other, `groupClientAddrs` those for clients. Both spell an address `n0-127.0.0.1:40911`,
+as RocketMQ's DLedger does. A group of one may leave both out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from dledger import limits as foundation
+from dledger.errors import ConfigError
+from dledger.ledger import LedgerConfig
+
+
+class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
+    """The keys, with their defaults."""
+
+    broker_cluster_name: str = "DefaultCluster"
+    broker_name: str = "broker-a"
+    broker_ip1: str = msgspec.field(name="brokerIP1", default="127.0.0.1")
+    listen_port: int = 10911
+    namesrv_addr: str = ""
+    store_path_root_dir: str = "store"
+    flush_disk_type: Literal["SYNC_FLUSH", "ASYNC_FLUSH"] = "SYNC_FLUSH"
+    mapped_file_size_commit_log: int = foundation.SEGMENT_BYTES
+    auto_create_topic_enable: bool = True
+    default_topic_queue_nums: int = 8
+    max_message_size: int = foundation.MESSAGE_BODY_BYTES_MAX
+    d_leger_group: str = ""
+    d_leger_peers: str = ""
+    d_leger_self_id: str = "n0"
+    group_client_addrs: str = ""
+    log_format: Literal["json", "console"] = "json"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    register_broker_heartbeat_millis: int = 1000
+
+    @property
+    def node_id(self) -> str:
+        """This replica's name within the group."""
+        return self.d_leger_self_id
+
+    def peers(self) -> dict[str, tuple[str, int]]:
+        """node id -> (host, port for other members), of all members."""
+        if not self.d_leger_peers:
+            return {self.node_id: (self.broker_ip1, self.listen_port + 30_000)}
+        return _members("dLegerPeers", self.d_leger_peers)
+
+    def client_addresses(self) -> dict[str, str]:
+        """node id -> "host:port" for clients, of all members."""
+        if not self.group_client_addrs:
+            return {self.node_id: f"{self.broker_ip1}:{self.listen_port}"}
+        members = _members("groupClientAddrs", self.group_client_addrs)
+        return {node_id: f"{host}:{port}" for node_id, (host, port) in members.items()}
+
+    def name_servers(self) -> list[tuple[str, int]]:
+        """(host, port) of each name server."""
+        return [
+            _address("namesrvAddr", address.strip())
+            for address in self.namesrv_addr.split(";")
+            if address.strip()
+        ]
+
+    def ledger(self) -> LedgerConfig:
+        """The replicated log's part of the config."""
+        return LedgerConfig(
+            group=self.d_leger_group or self.broker_name,
+            node_id=self.node_id,
+            peers=self.peers(),
+            directory=Path(self.store_path_root_dir),
+            flush="sync" if self.flush_disk_type == "SYNC_FLUSH" else "async",
+            segment_bytes=self.mapped_file_size_commit_log,
+        )
+
+    def check(self) -> None:
+        """Raise ConfigError for values that don't go together, naming the key and the remedy."""
+        peers, addresses = self.peers(), self.client_addresses()
+        for key, members in (("dLegerPeers", peers), ("groupClientAddrs", addresses)):
+            _check_member(key, self.node_id, members)
+        if set(peers) != set(addresses):
+            raise ConfigError(
+                f"dLegerPeers names {', '.join(sorted(peers))} and groupClientAddrs names "
+                f"{', '.join(sorted(addresses))}: both must name the same members"
+            )
+        own = f"{self.broker_ip1}:{self.listen_port}"
+        if self.listen_port and addresses[self.node_id] != own:
+            raise ConfigError(
+                f"groupClientAddrs says {addresses[self.node_id]} for {self.node_id}, but "
+                f"brokerIP1 and listenPort say {own}: make them equal"
+            )
+        for key, value, least, most in (
+            ("maxMessageSize", self.max_message_size, 1, foundation.MESSAGE_BODY_BYTES_MAX),
+            ("defaultTopicQueueNums", self.default_topic_queue_nums, 1, 1024),
+            ("registerBrokerHeartbeatMillis", self.register_broker_heartbeat_millis, 100, 30_000),
+            ("listenPort", self.listen_port, 0, 65_535),
+        ):
+            if not least <= value <= most:
+                raise ConfigError(f"{key} {value} is not within {least} to {most}")
+        self.name_servers()
+
+
+def _check_member(key: str, node_id: str, members: Mapping[str, object]) -> None:
+    if node_id not in members:
+        raise ConfigError(
+            f"dLegerSelfId {node_id!r} is not in {key}, which names {', '.join(sorted(members))}"
+        )
+
+
+def _members(key: str, text: str) -> dict[str, tuple[str, int]]:
+    members = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        node_id, separator, address = part.partition("-")
+        if not separator or not node_id or node_id in members:
+            raise ConfigError(f"{key} has {part!r}; expected one `n0-host:port` for each member")
+        members[node_id] = _address(key, address)
+    return members
+
+
+def _address(key: str, text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) <= 65_535:
+        raise ConfigError(f"{key} has {text!r}; expected host:port")
+    return host, int(port)

@@ -1,0 +1,341 @@
+"""Consume queues: for each queue of a topic, where in the log its messages are.
+
+A queue is an array of fixed 28-byte units, big-endian; a unit's number is the queue offset::
+
+    0  position u64         of the message record in the log's address space
+    8  size u32             of the record, in bytes
+    12 tags code i64        Java string hash of the TAGS property, 0 without one
+    20 store timestamp i64  ms; never goes back within a log, so it can be searched
+
+(RocketMQ's unit without the last field; with it a search by time needs no look into the log.)
+Units lie in files of `UNITS_PER_FILE`, named by their first queue offset, in a directory for each
+queue: ``queues/<topic>.<index of the entry that made the topic>/<queue id>/``. A topic that is
+deleted and made again so gets new directories, and the old ones can stay until the next snapshot.
+
+Everything here is derived from committed entries of the log and can be rebuilt from them. New
+units wait in memory until there are enough to write; `flush` hands them to the operating system,
+and `sync_files` makes them durable. Only then may a snapshot claim them. After a restart a queue
+is cut back to what the snapshot claims, and the entries applied since are applied again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from broker import limits
+from dledger.errors import StorageError
+
+UNIT: Final = np.dtype(
+    [("position", ">u8"), ("size", ">u4"), ("tags_code", ">i8"), ("store_timestamp_ms", ">i8")]
+)
+UNIT_BYTES: Final = UNIT.itemsize
+#: An array of units; fields by name, e.g. ``units["position"]``.
+Units: TypeAlias = npt.NDArray[np.void]
+
+assert UNIT_BYTES == 28
+
+
+class FilePool:
+    """Open file descriptors by path, the least recently used closed beyond `open_max`."""
+
+    def __init__(self, open_max: int = limits.QUEUE_FILES_OPEN_MAX) -> None:
+        self._open_max = open_max
+        self._open: OrderedDict[Path, int] = OrderedDict()
+
+    def get(self, path: Path) -> int:
+        """A descriptor to read and write `path`, which is created if missing."""
+        descriptor = self._open.get(path)
+        if descriptor is not None:
+            self._open.move_to_end(path)
+            return descriptor
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._open[path] = descriptor
+        if len(self._open) > self._open_max:
+            os.close(self._open.popitem(last=False)[1])
+        return descriptor
+
+    def forget(self, directory: Path) -> None:
+        """Close those below `directory`."""
+        for path in [path for path in self._open if directory in path.parents]:
+            os.close(self._open.pop(path))
+
+    def close(self) -> None:
+        """Close them all."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+
+class ConsumeQueue:
+    """One queue. `begin` and `end` bound its offsets: begin <= offset < end."""
+
+    def __init__(self, directory: Path, files: FilePool) -> None:
+        self.directory = directory
+        self.begin = 0
+        self._files = files
+        self._written = 0  # units handed to files; those after it are in _pending
+        self._pending = bytearray()
+        self._unsynced: set[Path] = set()
+        self._made_directory = False
+
+    @property
+    def end(self) -> int:
+        """The offset that the next message gets."""
+        return self._written + len(self._pending) // UNIT_BYTES
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that only memory holds."""
+        return len(self._pending)
+
+    def append(self, units: bytes) -> None:
+        """Add whole units after the last."""
+        self._pending += units
+        if len(self._pending) > limits.QUEUE_PENDING_BYTES_MAX:
+            self.flush()
+
+    def read(self, first: int, count: int) -> Units:
+        """Up to `count` units from offset `first`; fewer at the end of the queue."""
+        last = min(first + count, self.end)
+        if not self.begin <= first < last:
+            return np.empty(0, UNIT)
+        parts: list[bytes | memoryview] = list(self._read_files(first, min(last, self._written)))
+        if last > self._written:
+            start = max(first - self._written, 0) * UNIT_BYTES
+            parts.append(bytes(self._pending[start : (last - self._written) * UNIT_BYTES]))
+        return np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), UNIT)
+
+    def first_at(self, timestamp_ms: int) -> int:
+        """The smallest offset stored at `timestamp_ms` or later; `end` if there is none."""
+        low, high = self.begin, self.end
+        while low < high:
+            middle = (low + high) // 2
+            if int(self.read(middle, 1)["store_timestamp_ms"][0]) < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def flush(self) -> None:
+        """Hand the units that only memory holds to the operating system."""
+        data = memoryview(bytes(self._pending))
+        while data:
+            path, unit = self._file_of(self._written)
+            if not self._made_directory:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                self._made_directory = True
+            room = (limits.UNITS_PER_FILE - unit) * UNIT_BYTES
+            _write_all(self._files.get(path), data[:room], unit * UNIT_BYTES)
+            self._unsynced.add(path)
+            self._written += len(data[:room]) // UNIT_BYTES
+            data = data[room:]
+        self._pending.clear()
+
+    def take_unsynced(self) -> set[Path]:
+        """The files written to since the last call: the caller makes them durable."""
+        taken, self._unsynced = self._unsynced, set()
+        return taken
+
+    def restore(self, end: int) -> None:
+        """After a restart: have the first `end` units, which are on disk. Changes no file.
+
+        Raises StorageError if the files hold fewer, as after a lost disk block.
+        """
+        if end:
+            path, unit = self._file_of(end - 1)
+            needed = (unit + 1) * UNIT_BYTES
+            if not path.exists() or path.stat().st_size < needed:
+                raise StorageError(f"{path} is shorter than the {needed} bytes that were synced")
+        self._written = end
+
+    def trim(self) -> None:
+        """Cut the files back to what was restored."""
+        for path in self.directory.glob("*"):
+            keep = min(max(self._written - int(path.name), 0), limits.UNITS_PER_FILE) * UNIT_BYTES
+            if keep == 0:
+                path.unlink()
+            elif path.stat().st_size > keep:
+                os.truncate(path, keep)
+
+    def _file_of(self, offset: int) -> tuple[Path, int]:
+        """The file that holds a unit, and the unit's number in it."""
+        unit = offset % limits.UNITS_PER_FILE
+        return self.directory / f"{offset - unit:020}", unit
+
+    def _read_files(self, first: int, last: int) -> Iterator[bytes]:
+        while first < last:
+            path, unit = self._file_of(first)
+            count = min(last - first, limits.UNITS_PER_FILE - unit)
+            data = os.pread(self._files.get(path), count * UNIT_BYTES, unit * UNIT_BYTES)
+            if len(data) != count * UNIT_BYTES:
+                raise StorageError(f"{path} ends before unit {unit + count}: was it truncated?")
+            yield data
+            first += count
+
+
+class TopicQueues:
+    """The queues of one topic, in a directory of its own."""
+
+    def __init__(self, directory: Path, created_index: int, files: FilePool) -> None:
+        self.directory = directory
+        self.created_index = created_index
+        self._files = files
+        self._queues: dict[int, ConsumeQueue] = {}
+
+    def queue(self, queue_id: int) -> ConsumeQueue:
+        """The queue, made on first use."""
+        queue = self._queues.get(queue_id)
+        if queue is None:
+            queue = ConsumeQueue(self.directory / str(queue_id), self._files)
+            self._queues[queue_id] = queue
+        return queue
+
+    def get(self, queue_id: int) -> ConsumeQueue | None:
+        """The queue, if it ever had a message."""
+        return self._queues.get(queue_id)
+
+    def __iter__(self) -> Iterator[tuple[int, ConsumeQueue]]:
+        return iter(self._queues.items())
+
+
+#: topic -> (index of the entry with its first message, {queue id: end}), as a snapshot keeps it.
+QueueEnds: TypeAlias = Mapping[str, tuple[int, Mapping[int, int]]]
+
+
+class ConsumeQueues:
+    """All consume queues of a broker, below one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._files = FilePool()
+        self._topics: dict[str, TopicQueues] = {}
+        self._deleted: list[Path] = []
+        self._pending_bytes = 0
+
+    def topic(self, topic: str) -> TopicQueues | None:
+        """The queues of a topic, if it has any messages."""
+        return self._topics.get(topic)
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A queue, if it ever had a message."""
+        queues = self._topics.get(topic)
+        return queues.get(queue_id) if queues is not None else None
+
+    def end(self, topic: str, queue_id: int) -> int:
+        """The offset that the queue's next message gets."""
+        queue = self.get(topic, queue_id)
+        return queue.end if queue is not None else 0
+
+    def append(self, topic: str, queue_id: int, units: bytes, index: int) -> None:
+        """Add units of the entry `index`."""
+        queues = self._topics.get(topic)
+        if queues is None:
+            queues = TopicQueues(self._directory / f"{topic}.{index}", index, self._files)
+            self._topics[topic] = queues
+        queues.queue(queue_id).append(units)
+        self._pending_bytes += len(units)
+        if self._pending_bytes > limits.QUEUES_PENDING_BYTES_MAX:
+            self.flush()
+
+    def delete(self, topic: str) -> None:
+        """Forget a topic's queues. Their files stay until `take_deleted` hands them out."""
+        queues = self._topics.pop(topic, None)
+        if queues is not None:
+            self._files.forget(queues.directory)
+            self._deleted.append(queues.directory)
+
+    def flush(self) -> None:
+        """Hand all units that only memory holds to the operating system."""
+        for _, queues in self._topics.items():
+            for _, queue in queues:
+                if queue.pending_bytes:
+                    queue.flush()
+        self._pending_bytes = 0
+
+    def take_unsynced(self) -> set[Path]:
+        """The files to make durable before a snapshot may claim the present ends."""
+        taken: set[Path] = set()
+        for queues in self._topics.values():
+            for _, queue in queues:
+                taken |= queue.take_unsynced()
+        return taken
+
+    def ends(self) -> dict[str, tuple[int, dict[int, int]]]:
+        """What a snapshot keeps of the queues."""
+        return {
+            topic: (queues.created_index, {queue_id: queue.end for queue_id, queue in queues})
+            for topic, queues in self._topics.items()
+        }
+
+    def take_deleted(self) -> list[Path]:
+        """Directories of deleted topics, to remove once a snapshot without them is durable."""
+        taken, self._deleted = self._deleted, []
+        return taken
+
+    def restore(self, ends: QueueEnds) -> None:
+        """After a restart: have the queues that a snapshot claims. Changes no file.
+
+        Raises StorageError if some of it is not there.
+        """
+        for topic, (created_index, queue_ends) in ends.items():
+            directory = self._directory / f"{topic}.{created_index}"
+            queues = TopicQueues(directory, created_index, self._files)
+            for queue_id, end in queue_ends.items():
+                queues.queue(queue_id).restore(end)
+            self._topics[topic] = queues
+
+    def trim(self) -> None:
+        """Cut the files back to what was restored, and remove all others."""
+        known = {queues.directory: queues for queues in self._topics.values()}
+        for path in self._directory.glob("*"):
+            queues = known.get(path)
+            if queues is None:
+                shutil.rmtree(path)
+                continue
+            for _, queue in queues:
+                queue.trim()
+
+    def forget(self) -> None:
+        """Have no queues, as if nothing had been restored."""
+        self._topics.clear()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close()
+
+
+def sync_files(paths: Iterable[Path]) -> None:
+    """Make written files durable, with the directories that name them. Blocks; OSError if not."""
+    directories: set[Path] = set()
+    for path in paths:
+        _sync(path)
+        directories |= {path.parent, path.parent.parent, path.parent.parent.parent}
+    for directory in directories:
+        _sync(directory)
+
+
+def remove_directories(paths: Iterable[Path]) -> None:
+    """Remove directories that `take_deleted` handed out. Blocks."""
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: memoryview, at: int) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, at)
+        data, at = data[written:], at + written

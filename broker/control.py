@@ -1,0 +1,91 @@
+"""Control entries: the changes to the replicated state that are not messages.
+
+The body of an entry of kind CONTROL is msgpack, ``[operation, arguments]``: a name and a map. All
+that an operation needs is in its arguments, the leader's clock too, so that applying it is the
+same on every replica and at every restart. A replica that meets an operation it does not know is
+older than its leader; it must stop rather than go on with another state than the others.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from dledger.errors import StorageError
+from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
+from dledger.remoting.command import Buffer
+
+
+class PutTopics(msgspec.Struct, frozen=True):
+    """Make topics, or change their configs."""
+
+    topics: list[TopicConfig]
+    now_ms: int
+
+
+class DeleteTopic(msgspec.Struct, frozen=True):
+    """Remove a topic with its queues, locks, and every group's offsets in it: one atomic act."""
+
+    topic: str
+    now_ms: int
+
+
+class PutGroups(msgspec.Struct, frozen=True):
+    """Make subscription groups, or change their configs."""
+
+    groups: list[SubscriptionGroupConfig]
+    now_ms: int
+
+
+class CommitOffsets(msgspec.Struct, frozen=True):
+    """Set consumer offsets: (group, topic, queue id, offset), in order."""
+
+    offsets: list[tuple[str, str, int, int]]
+
+
+class LockQueues(msgspec.Struct, frozen=True):
+    """Lock or renew queues (topic, queue id) for one client of a group."""
+
+    group: str
+    client_id: str
+    queues: list[tuple[str, int]]
+    now_ms: int
+
+
+class UnlockQueues(msgspec.Struct, frozen=True):
+    """Give up the locks that a client of a group holds on queues (topic, queue id)."""
+
+    group: str
+    client_id: str
+    queues: list[tuple[str, int]]
+
+
+Control: TypeAlias = PutTopics | DeleteTopic | PutGroups | CommitOffsets | LockQueues | UnlockQueues
+
+_OPERATIONS: Final[dict[str, type[Control]]] = {
+    "put_topics": PutTopics,
+    "delete_topic": DeleteTopic,
+    "put_groups": PutGroups,
+    "commit_offsets": CommitOffsets,
+    "lock_queues": LockQueues,
+    "unlock_queues": UnlockQueues,
+}
+_NAMES: Final = {operation: name for name, operation in _OPERATIONS.items()}
+
+
+def encode_control(control: Control) -> bytes:
+    """The body of a control entry."""
+    return msgspec.msgpack.encode((_NAMES[type(control)], control))
+
+
+def decode_control(body: Buffer) -> Control:
+    """What `encode_control` made; StorageError if this version does not know the operation."""
+    name, arguments = msgspec.msgpack.decode(body, type=tuple[str, msgspec.Raw])
+    operation = _OPERATIONS.get(name)
+    if operation is None:
+        raise StorageError(
+            f"the log holds an operation {name!r} that this version does not know: "
+            "it was written by a newer one; upgrade this node"
+        )
+    return msgspec.msgpack.decode(arguments, type=operation)

@@ -1,0 +1,95 @@
+"""What the request handlers share: one replica's state, its log, and the leader's view of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.append import Appender
+from broker.assignments import Assignments
+from broker.config import BrokerConfig
+from broker.definitions import Definitions
+from broker.log import Log
+from broker.machine import Machine
+from broker.rates import Rates
+from broker.replies import Replies
+from broker.role import Role
+from dledger.errors import StorageError
+from dledger.remoting.bodies import TopicConfigWrapper
+from dledger.remoting.message import DEFAULT_TOPIC, host_bytes
+from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
+from dledger.remoting.record.layout import SIZE_AND_MAGIC
+
+
+@dataclass(frozen=True)
+class Core:
+    """Parts of a broker that answer requests together.
+
+    `clock_ms` is the wall clock, `clock_s` a monotonic one.
+    """
+
+    config: BrokerConfig
+    machine: Machine
+    log: Log
+    role: Role
+    assignments: Assignments
+    definitions: Definitions
+    appender: Appender
+    replies: Replies
+    rates: Rates
+    store_host: bytes
+    clock_ms: Callable[[], int]
+    clock_s: Callable[[], float]
+
+    @classmethod
+    def build(
+        cls,
+        config: BrokerConfig,
+        machine: Machine,
+        log: Log,
+        *,
+        clock_ms: Callable[[], int],
+        clock_s: Callable[[], float],
+    ) -> Core:
+        """Put the parts together."""
+        role = Role(config.node_id, config.client_addresses())
+        assignments = Assignments(machine, clock_ms)
+        return cls(
+            config=config,
+            machine=machine,
+            log=log,
+            role=role,
+            assignments=assignments,
+            definitions=Definitions(
+                machine, log, role, assignments, config.auto_create_topic_enable
+            ),
+            appender=Appender(machine, log, role),
+            replies=Replies(clock_s),
+            rates=Rates(),
+            store_host=host_bytes(config.broker_ip1, config.listen_port),
+            clock_ms=clock_ms,
+            clock_s=clock_s,
+        )
+
+    def topic_table(self) -> TopicConfigWrapper:
+        """All topics, as name servers and tools are told. Without auto-creation, no TBW102."""
+        auto_create = self.config.auto_create_topic_enable
+        table = {
+            topic.topic_name: topic
+            for topic in self.machine.topics
+            if auto_create or topic.topic_name != DEFAULT_TOPIC
+        }
+        return TopicConfigWrapper(table, self.machine.topics.version)
+
+    def record_at(self, position: int) -> Record:
+        """The message record that begins at `position` of the log; StorageError if none does.
+
+        Positions come from clients, so what lies there must prove to be a record.
+        """
+        size, magic = SIZE_AND_MAGIC.unpack(self.log.view(position, SIZE_AND_MAGIC.size))
+        if magic != MAGIC or size < RECORD_OVERHEAD_BYTES:
+            raise StorageError(f"no message begins at position {position}")
+        record = Record(self.log.view(position, size))
+        if record.physical_offset != position or not record.check():
+            raise StorageError(f"no message begins at position {position}")
+        return record

@@ -1,0 +1,145 @@
+"""Topics and groups as the leader makes them: what is applied, and what is on its way.
+
+A send to an unknown topic makes the topic first, as a control entry before its messages; a second
+send that comes before the entry is applied must see the same topic. A topic that is being deleted
+takes no more sends, so no message of it comes after the deletion in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker import limits
+from broker.assignments import Assignments
+from broker.control import Control, DeleteTopic, PutGroups, PutTopics, encode_control
+from broker.log import Log
+from broker.machine import Machine
+from broker.refusal import Refused
+from broker.role import Role
+from broker.topics import (
+    check_group_name,
+    check_topic_name,
+    read_write,
+    retry_topic,
+    topic_for_first_send,
+)
+from dledger.errors import AppendError
+from dledger.log.entry import Kind
+from dledger.raft.engine import Appended
+from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.message import DEFAULT_TOPIC
+
+
+class Definitions:
+    """Finds, makes, changes and deletes topics and groups. Only while leading."""
+
+    def __init__(
+        self, machine: Machine, log: Log, role: Role, assignments: Assignments, auto_create: bool
+    ) -> None:
+        self._machine = machine
+        self._log = log
+        self._role = role
+        self._assignments = assignments
+        self._auto_create = auto_create
+        self._topics_coming: dict[str, TopicConfig] = {}
+        self._topics_going: set[str] = set()
+        self._groups_coming: set[str] = set()
+
+    def reset(self) -> None:
+        """Leadership begins: nothing is on its way."""
+        self._topics_coming.clear()
+        self._topics_going.clear()
+        self._groups_coming.clear()
+
+    def topic(self, topic: str) -> TopicConfig:
+        """An existing topic. Refused with TOPIC_NOT_EXIST."""
+        config = self._machine.topics.get(topic)
+        if config is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"the topic {topic!r} does not exist")
+        return config
+
+    def topic_for_send(self, topic: str, queues_wanted: int | None) -> TopicConfig:
+        """The topic of a send, made now if it may be. Refused with the send's error code."""
+        config = self._machine.topics.get(topic) or self._topics_coming.get(topic)
+        if topic in self._topics_going:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"the topic {topic!r} is being deleted")
+        if config is not None:
+            return config
+        check_topic_name(topic)
+        default = self._machine.topics.get(DEFAULT_TOPIC) if self._auto_create else None
+        config = topic_for_first_send(topic, default, queues_wanted)
+        self.put_topic(config, lambda _: None)
+        return config
+
+    def put_topic(
+        self, config: TopicConfig, on_done: Callable[[Appended | AppendError], None]
+    ) -> None:
+        """Make or change a topic."""
+        name = config.topic_name
+        if self._machine.topics.get(name) is None:
+            count = len(self._machine.topics) + len(self._topics_coming)
+            _check_count("topics", count, limits.TOPICS_MAX)
+
+        def done(outcome: Appended | AppendError) -> None:
+            if self._topics_coming.get(name) is config:
+                del self._topics_coming[name]
+            on_done(outcome)
+
+        self._topics_coming[name] = config
+        self.change(PutTopics([config], self._assignments.now_ms()), done)
+
+    def delete_topic(self, topic: str, on_done: Callable[[Appended | AppendError], None]) -> None:
+        """Delete a topic with all that belongs to it."""
+
+        def done(outcome: Appended | AppendError) -> None:
+            self._topics_going.discard(topic)
+            self._assignments.forget(topic)
+            on_done(outcome)
+
+        self._topics_going.add(topic)
+        self.change(DeleteTopic(topic, self._assignments.now_ms()), done)
+
+    def ensure_group(self, group: str) -> None:
+        """Make a consumer group and its retry topic unless they exist; don't wait for it."""
+        check_group_name(group)
+        if self._machine.groups.get(group) is None and group not in self._groups_coming:
+            self.put_group(SubscriptionGroupConfig(group_name=group), lambda _: None)
+        topic = retry_topic(group)
+        if self._machine.topics.get(topic) is None and topic not in self._topics_coming:
+            self.put_topic(read_write(topic, 1), lambda _: None)
+
+    def put_group(
+        self, config: SubscriptionGroupConfig, on_done: Callable[[Appended | AppendError], None]
+    ) -> None:
+        """Make or change a consumer group."""
+        name = config.group_name
+        if self._machine.groups.get(name) is None:
+            count = len(self._machine.groups) + len(self._groups_coming)
+            _check_count("consumer groups", count, limits.GROUPS_MAX)
+
+        def done(outcome: Appended | AppendError) -> None:
+            self._groups_coming.discard(name)
+            on_done(outcome)
+
+        self._groups_coming.add(name)
+        self.change(PutGroups([config], self._assignments.now_ms()), done)
+
+    def change(self, control: Control, on_done: Callable[[Appended | AppendError], None]) -> None:
+        """Append a control entry.
+
+        Refused if it is certain at once that it will not be; `on_done` hears of that, too.
+        """
+        try:
+            self._log.append_nowait(encode_control(control), Kind.CONTROL, on_done)
+        except AppendError as error:
+            on_done(error)
+            raise self._role.refusal_of(error) from error
+
+
+def _check_count(what: str, count: int, count_max: int) -> None:
+    if count >= count_max:
+        raise Refused(
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            f"there are {count} {what} already; at most {count_max} are kept: delete unused ones",
+        )

@@ -1,0 +1,156 @@
+"""Requests by code: which handler answers, and what needs the leader.
+
+Followers hold the same state, but only a leader knows that nothing newer is acknowledged; so reads
+of messages and offsets need it too. Clients' heartbeats, member lists and questions about the
+replica itself are answered everywhere.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol, TypeAlias
+
+from broker.admin_broker import BrokerAdminHandler
+from broker.admin_groups import GroupAdminHandler
+from broker.admin_topics import TopicAdminHandler
+from broker.clients import ClientHandler
+from broker.core import Core
+from broker.lookups import LookupHandler
+from broker.produce import ProduceHandler
+from broker.pull import PullHandler
+from broker.refusal import Refused
+from broker.send import SendHandler
+from broker.send_back import SendBackHandler
+from dledger.errors import AppendError
+from dledger.net import Connection
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+
+Answer: TypeAlias = "Command | Awaitable[Command | None] | None"
+HandlerMethod: TypeAlias = Callable[[Command, Connection], Answer]
+
+
+class Departures(Protocol):
+    """Who must know that a connection is gone."""
+
+    def disconnected(self, connection: Connection) -> None:
+        """The connection is gone."""
+
+
+class Dispatcher:
+    """The handler that `serve_remoting` runs."""
+
+    def __init__(
+        self,
+        core: Core,
+        everywhere: Mapping[int, HandlerMethod],
+        leader_only: Mapping[int, HandlerMethod],
+        departures: Departures,
+    ) -> None:
+        self._core = core
+        self._everywhere = everywhere
+        self._leader_only = leader_only
+        self._departures = departures
+
+    def __call__(self, request: Command, connection: Connection) -> Answer:
+        """Answer a request, at once or later."""
+        try:
+            handler = self._leader_only.get(request.code)
+            if handler is not None:
+                self._core.role.check_serving()
+            else:
+                handler = self._everywhere.get(request.code)
+            if handler is None:
+                raise Refused(
+                    ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                    f"request code {request.code} is not supported",
+                )
+            answer = handler(request, connection)
+        except Refused as refused:
+            return self._core.replies.refusal(request, connection, refused)
+        if inspect.isawaitable(answer):
+            return self._later(request, connection, answer)
+        return answer
+
+    def connected(self, connection: Connection) -> None:
+        """Nothing to note: a connection is known by its first heartbeat."""
+
+    def disconnected(self, connection: Connection) -> None:
+        """Pass it on."""
+        self._departures.disconnected(connection)
+
+    async def _later(
+        self, request: Command, connection: Connection, answer: Awaitable[Command | None]
+    ) -> Command | None:
+        try:
+            return await answer
+        except Refused as refused:
+            return self._core.replies.refusal(request, connection, refused)
+        except AppendError as error:
+            not_stored = self._core.role.refusal_of(error)
+            return self._core.replies.refusal(request, connection, not_stored)
+
+
+def answered_everywhere(
+    clients: ClientHandler, broker: BrokerAdminHandler, topics: TopicAdminHandler
+) -> dict[int, HandlerMethod]:
+    """What every replica answers."""
+    return {
+        RequestCode.HEART_BEAT: clients.heartbeat,
+        RequestCode.UNREGISTER_CLIENT: clients.unregister,
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP: clients.consumer_list,
+        RequestCode.CHECK_CLIENT_CONFIG: clients.check_config,
+        RequestCode.GROUP_INFO: broker.group_info,
+        RequestCode.GET_BROKER_CONFIG: broker.config,
+        RequestCode.GET_BROKER_RUNTIME_INFO: broker.runtime,
+        RequestCode.GET_ALL_TOPIC_CONFIG: topics.all_topics,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics.system_topics,
+    }
+
+
+def answered_by_leader(
+    produce: ProduceHandler,
+    send: SendHandler,
+    send_back: SendBackHandler,
+    pull: PullHandler,
+    lookups: LookupHandler,
+) -> dict[int, HandlerMethod]:
+    """Messages and offsets: what the leader answers."""
+    return {
+        RequestCode.PRODUCE: produce.produce,
+        RequestCode.SEND_MESSAGE: send.send,
+        RequestCode.SEND_MESSAGE_V2: send.send,
+        RequestCode.SEND_BATCH_MESSAGE: send.send_batch,
+        RequestCode.CONSUMER_SEND_MSG_BACK: send_back.send_back,
+        RequestCode.PULL_MESSAGE: pull.pull,
+        RequestCode.LITE_PULL_MESSAGE: pull.pull,
+        RequestCode.GET_MAX_OFFSET: lookups.max_offset,
+        RequestCode.GET_MIN_OFFSET: lookups.min_offset,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: lookups.search_offset,
+        RequestCode.GET_EARLIEST_MSG_STORETIME: lookups.earliest_store_time,
+        RequestCode.VIEW_MESSAGE_BY_ID: lookups.view_message,
+        RequestCode.QUERY_CONSUMER_OFFSET: lookups.consumer_offset,
+        RequestCode.UPDATE_CONSUMER_OFFSET: lookups.commit_offset,
+    }
+
+
+def administered_by_leader(
+    clients: ClientHandler, topics: TopicAdminHandler, groups: GroupAdminHandler
+) -> dict[int, HandlerMethod]:
+    """Locks, topics and groups: what the leader answers."""
+    return {
+        RequestCode.LOCK_BATCH_MQ: clients.lock,
+        RequestCode.UNLOCK_BATCH_MQ: clients.unlock,
+        RequestCode.UPDATE_AND_CREATE_TOPIC: topics.put_topic,
+        RequestCode.DELETE_TOPIC_IN_BROKER: topics.delete_topic,
+        RequestCode.GET_TOPIC_CONFIG: topics.topic_config,
+        RequestCode.GET_TOPIC_STATS_INFO: topics.topic_stats,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: groups.put_group,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: groups.all_groups,
+        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: groups.group_config,
+        RequestCode.GET_CONSUMER_CONNECTION_LIST: groups.consumers,
+        RequestCode.GET_PRODUCER_CONNECTION_LIST: groups.producers,
+        RequestCode.GET_CONSUME_STATS: groups.consume_stats,
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: groups.groups_of_topic,
+    }

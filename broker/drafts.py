@@ -1,0 +1,146 @@
+"""Message batches waiting for their place in the log.
+
+A record holds its own queue offset, position and store time, so its last bytes are known only when
+the ledger has decided where the entry goes; it then calls `place`. Records that our producers made
+are finished but for those fields, and are filled in all at once; those of stock clients are
+encoded right there, with everything known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.assignments import Assignments
+from dledger.remoting.command import Buffer
+from dledger.remoting.record import (
+    HOST_IPV4_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    RecordBatch,
+    encode_record,
+)
+
+
+class MessagesDraft(Protocol):
+    """A draft of an entry of messages (see `dledger.log.entry.Draft`)."""
+
+    offsets: list[tuple[int, int]]
+    """Once placed: (queue id, queue offset of the first record), for each run."""
+    store_timestamp_ms: int
+    """Once placed: the store time of all records."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all records."""
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """Where each record begins, from the first one's beginning."""
+
+    def place(self, body_position: int, index: int, term: int) -> Buffer:
+        """The finished records."""
+
+
+class BatchDraft:
+    """Records that a producer of ours made. `runs`: (queue id, count) in the batch's order."""
+
+    def __init__(
+        self,
+        batch: RecordBatch,
+        topic: str,
+        runs: Sequence[tuple[int, int]],
+        assignments: Assignments,
+        store_host: bytes,
+    ) -> None:
+        self.size = len(batch.buffer)
+        self.offsets: list[tuple[int, int]] = []
+        self.store_timestamp_ms = 0
+        self._batch = batch
+        self._topic = topic
+        self._runs = runs
+        self._assignments = assignments
+        self._store_host = store_host
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """Where each record begins."""
+        starts: list[int] = self._batch.starts.tolist()
+        return starts
+
+    def place(self, body_position: int, index: int, term: int) -> Buffer:
+        """Fill in what depends on the place, in the records' own bytes."""
+        take, topic = self._assignments.take, self._topic
+        firsts = [take(topic, queue_id, count) for queue_id, count in self._runs]
+        self.offsets = [
+            (queue_id, first) for (queue_id, _), first in zip(self._runs, firsts, strict=True)
+        ]
+        self.store_timestamp_ms = self._assignments.now_ms()
+        self._batch.place(body_position, firsts, self.store_timestamp_ms, self._store_host)
+        return self._batch.buffer
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A message that the broker makes a record of; fields as in `record.encode_record`."""
+
+    body: Buffer
+    properties: bytes
+    born_timestamp_ms: int
+    born_host: bytes
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+
+
+class RecordsDraft:
+    """Messages for one queue, encoded when their place is known."""
+
+    def __init__(
+        self,
+        records: Sequence[NewRecord],
+        topic: str,
+        queue_id: int,
+        assignments: Assignments,
+        store_host: bytes,
+    ) -> None:
+        self.offsets: list[tuple[int, int]] = []
+        self.store_timestamp_ms = 0
+        self._records = records
+        self._topic = topic
+        self._queue_id = queue_id
+        self._assignments = assignments
+        self._store_host = store_host
+        self.starts: list[int] = []
+        self.size = 0
+        fixed_bytes = RECORD_OVERHEAD_BYTES - HOST_IPV4_BYTES + len(topic.encode())
+        for record in records:
+            self.starts.append(self.size)
+            self.size += fixed_bytes + len(record.born_host)
+            self.size += len(record.body) + len(record.properties)
+
+    def place(self, body_position: int, index: int, term: int) -> Buffer:
+        """Encode the records."""
+        first = self._assignments.take(self._topic, self._queue_id, len(self._records))
+        self.offsets = [(self._queue_id, first)]
+        self.store_timestamp_ms = self._assignments.now_ms()
+        topic = self._topic.encode()
+        encoded = [
+            encode_record(
+                topic=topic,
+                queue_id=self._queue_id,
+                body=record.body,
+                properties=record.properties,
+                flag=record.flag,
+                sys_flag=record.sys_flag,
+                born_timestamp_ms=record.born_timestamp_ms,
+                born_host=record.born_host,
+                reconsume_times=record.reconsume_times,
+                queue_offset=first + number,
+                physical_offset=body_position + start,
+                store_timestamp_ms=self.store_timestamp_ms,
+                store_host=self._store_host,
+            )
+            for number, (record, start) in enumerate(zip(self._records, self.starts, strict=True))
+        ]
+        return encoded[0] if len(encoded) == 1 else b"".join(encoded)

@@ -1,0 +1,98 @@
+"""Long polling: pulls that found nothing wait here for a message that they want. Pure.
+
+A held pull is run again when a matching message arrives in its queue, when its time is up, or when
+the leadership ends. It is run by the caller a moment later, once for all messages that arrived
+until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker import limits
+from broker.filters import TagFilter
+from broker.indexing import EntryIndex
+
+
+@dataclass(eq=False, slots=True)
+class HeldPull:
+    """A pull that waits. `again` runs it once more, without waiting."""
+
+    connection_id: int
+    topic: str
+    queue_id: int
+    until_s: float
+    tag_filter: TagFilter
+    again: Callable[[], None]
+
+
+class HeldPulls:
+    """All held pulls by topic and queue. `wake` is called when one is due."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._held: dict[tuple[str, int], list[HeldPull]] = {}
+        self._due: list[HeldPull] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def hold(self, pull: HeldPull) -> bool:
+        """Keep a pull until it is due. False if too many are held: answer it at once instead."""
+        if self._count >= limits.PULLS_HELD_MAX:
+            return False
+        self._held.setdefault((pull.topic, pull.queue_id), []).append(pull)
+        self._count += 1
+        return True
+
+    def arrived(self, index: EntryIndex) -> None:
+        """Messages were applied: the pulls that want one of them are due."""
+        if not self._held:
+            return
+        for run in index.runs:
+            held = self._held.get((index.topic, run.queue_id))
+            if held:
+                codes = set(run.units["tags_code"].tolist())
+                self._move(
+                    [
+                        pull
+                        for pull in held
+                        if pull.tag_filter is None or not codes.isdisjoint(pull.tag_filter)
+                    ]
+                )
+
+    def expire(self, now_s: float) -> None:
+        """Pulls that waited long enough are due."""
+        self._move([pull for held in self._held.values() for pull in held if pull.until_s <= now_s])
+
+    def release_all(self) -> None:
+        """All pulls are due: the leadership ended, or the broker stops."""
+        self._move([pull for held in self._held.values() for pull in held])
+
+    def disconnected(self, connection_id: int) -> None:
+        """Forget the pulls of a connection that is gone."""
+        for held in list(self._held.values()):
+            for pull in [pull for pull in held if pull.connection_id == connection_id]:
+                self._remove(pull)
+        self._due = [pull for pull in self._due if pull.connection_id != connection_id]
+
+    def take_due(self) -> list[HeldPull]:
+        """The pulls to run again now."""
+        taken, self._due = self._due, []
+        return taken
+
+    def _move(self, pulls: list[HeldPull]) -> None:
+        for pull in pulls:
+            self._remove(pull)
+        self._due += pulls
+        if pulls:
+            self._wake()
+
+    def _remove(self, pull: HeldPull) -> None:
+        key = (pull.topic, pull.queue_id)
+        self._held[key].remove(pull)
+        self._count -= 1
+        if not self._held[key]:
+            del self._held[key]

@@ -1,0 +1,75 @@
+"""Every bound of the broker, in one place, with units in the names. The wire's: dledger.limits.
+
+What grows with a user's data (topics, groups, offsets) is bounded as well: a program that makes up
+names in a loop gets refusals, and the broker keeps its memory.
+"""
+
+from __future__ import annotations
+
+from dledger.limits import ENTRY_BYTES_MAX, FRAME_BYTES_MAX, KIB, MIB, TOPIC_BYTES_MAX
+
+# What the replicated state may hold.
+TOPICS_MAX = 20_000
+QUEUES_PER_TOPIC_MAX = 1024
+GROUPS_MAX = 20_000
+GROUP_BYTES_MAX = TOPIC_BYTES_MAX - len("%RETRY%")
+"""The group's retry topic must have a legal name, too."""
+CONSUMER_OFFSETS_MAX = 1_000_000
+DEDUP_ENTRIES_MAX = 131_072
+"""Appends remembered to answer a repeat: 13 s of 10,000 single sends/s, minutes of batches."""
+DEDUP_KEY_BYTES_MAX = 512
+LOCK_S = 60.0
+"""A queue lock that is not renewed ends (RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime)."""
+
+# Consume queues.
+UNITS_PER_FILE = 1 << 18
+QUEUE_PENDING_BYTES_MAX = 64 * KIB
+"""Units of one queue kept in memory before they are written to its file."""
+QUEUES_PENDING_BYTES_MAX = 32 * MIB
+QUEUE_FILES_OPEN_MAX = 512
+
+# Snapshots of the replicated state: a restart replays what was applied since the last one.
+SNAPSHOT_INTERVAL_S = 2.0
+SNAPSHOT_LOG_BYTES = 64 * MIB
+SNAPSHOT_ENTRIES = 20_000
+
+# Sends.
+MESSAGES_PER_BATCH_MAX = 16_384
+
+# Pulls. Stock clients ask for 32 messages and give no size.
+PULL_BYTES_DEFAULT = 256 * KIB
+PULL_BYTES_MAX = 6 * MIB
+PULL_MESSAGES_MAX = 16_384
+PULL_UNITS_SCANNED_MAX = 16_384
+PULL_PIECES_MAX = 64
+"""More pieces of the log than this are joined: many small buffers cost more than one copy."""
+PULL_HOLD_S_MAX = 20.0
+"""Clients give up after 30 s; a pull is never held that long."""
+PULLS_HELD_MAX = 100_000
+SUBSCRIPTION_TAGS_MAX = 1024
+
+# Consumer offsets: one-way commits are gathered this long into one entry.
+COMMIT_GATHER_S = 0.05
+COMMITS_PER_ENTRY_MAX = 4096
+
+# Clients.
+CLIENT_EXPIRY_S = 120.0
+CLIENT_SCAN_S = 10.0
+GROUPS_PER_HEARTBEAT_MAX = 1024
+SUBSCRIPTIONS_PER_GROUP_MAX = 1024
+
+# Name servers.
+REGISTER_INTERVAL_S = 30.0
+HEARTBEAT_INTERVAL_S = 1.0
+HEARTBEAT_TIMEOUT_S = 3.0
+"""A name server drops us when it heard nothing for this long."""
+REGISTER_TIMEOUT_S = 3.0
+RECONNECT_S_MIN = 0.1
+RECONNECT_S_MAX = 2.0
+
+# Log lines about refused requests: one a second for each kind.
+REFUSAL_LOG_INTERVAL_S = 1.0
+REFUSAL_KINDS_MAX = 256
+
+assert PULL_BYTES_MAX + ENTRY_BYTES_MAX < FRAME_BYTES_MAX
+assert PULL_HOLD_S_MAX < 30.0

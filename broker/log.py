@@ -1,0 +1,31 @@
+"""What the broker needs of the replicated log: a real `Ledger`, or one in memory in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from dledger.errors import AppendError
+from dledger.ledger import LedgerStatus
+from dledger.log.entry import Draft
+from dledger.raft.engine import Appended
+from dledger.remoting.command import Buffer
+
+
+class Log(Protocol):
+    """See `dledger.ledger.Ledger`, whose methods these are."""
+
+    def append_nowait(
+        self, body: Buffer | Draft, kind: int, on_done: Callable[[Appended | AppendError], None]
+    ) -> None:
+        """Append; `on_done` once, after the entry was applied. NotLeader and the like at once."""
+
+    async def append(self, body: Buffer | Draft, kind: int = ...) -> Appended:
+        """Append and wait until the entry was applied."""
+
+    def view(self, position: int, size: int) -> memoryview:
+        """Committed bytes of the log, not copied. StorageError if they are not there."""
+
+    @property
+    def status(self) -> LedgerStatus:
+        """How the replica stands."""

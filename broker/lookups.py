@@ -1,0 +1,138 @@
+"""Questions about queues and single messages: codes 14, 15, 29 to 33."""
+
+from __future__ import annotations
+
+from broker.consume_queue import ConsumeQueue
+from broker.core import Core
+from broker.offset_commits import OffsetCommits
+from broker.refusal import Refused
+from broker.topics import check_group_name
+from dledger.errors import AppendError, StorageError
+from dledger.net import Connection
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    GetEarliestMsgStoretimeHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+    GetMaxOffsetHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetHeader,
+    GetMinOffsetResponseHeader,
+    QueryConsumerOffsetHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetByTimestampHeader,
+    SearchOffsetByTimestampResponseHeader,
+    UpdateConsumerOffsetHeader,
+    ViewMessageByIdHeader,
+    decode_header,
+    encode_header,
+)
+
+
+class LookupHandler:
+    """Answers from applied state; only a commit of an offset goes through the log."""
+
+    def __init__(self, core: Core, commits: OffsetCommits) -> None:
+        self._core = core
+        self._commits = commits
+
+    def max_offset(self, request: Command, _: Connection) -> Command:
+        """GET_MAX_OFFSET: what is acknowledged is applied, so no ack is above this."""
+        header = decode_header(GetMaxOffsetHeader, request)
+        queue = self._queue(header.topic, header.queue_id)
+        answer = GetMaxOffsetResponseHeader(queue.end if queue is not None else 0)
+        return request.reply(ext=encode_header(answer))
+
+    def min_offset(self, request: Command, _: Connection) -> Command:
+        """GET_MIN_OFFSET."""
+        header = decode_header(GetMinOffsetHeader, request)
+        queue = self._queue(header.topic, header.queue_id)
+        answer = GetMinOffsetResponseHeader(queue.begin if queue is not None else 0)
+        return request.reply(ext=encode_header(answer))
+
+    def search_offset(self, request: Command, _: Connection) -> Command:
+        """SEARCH_OFFSET_BY_TIMESTAMP. UPPER asks for the last offset stored at or before it."""
+        header = decode_header(SearchOffsetByTimestampHeader, request)
+        queue = self._queue(header.topic, header.queue_id)
+        offset = 0
+        if queue is not None and (header.boundary_type or "LOWER").upper() == "UPPER":
+            offset = max(queue.first_at(header.timestamp + 1) - 1, queue.begin)
+        elif queue is not None:
+            offset = queue.first_at(header.timestamp)
+        return request.reply(ext=encode_header(SearchOffsetByTimestampResponseHeader(offset)))
+
+    def earliest_store_time(self, request: Command, _: Connection) -> Command:
+        """GET_EARLIEST_MSG_STORETIME; -1 for an empty queue, as in the reference."""
+        header = decode_header(GetEarliestMsgStoretimeHeader, request)
+        queue = self._queue(header.topic, header.queue_id)
+        timestamp_ms = -1
+        if queue is not None and queue.begin < queue.end:
+            timestamp_ms = int(queue.read(queue.begin, 1)["store_timestamp_ms"][0])
+        answer = GetEarliestMsgStoretimeResponseHeader(timestamp_ms)
+        return request.reply(ext=encode_header(answer))
+
+    def view_message(self, request: Command, _: Connection) -> Command:
+        """VIEW_MESSAGE_BY_ID: one record by its position in the log."""
+        header = decode_header(ViewMessageByIdHeader, request)
+        try:
+            record = self._core.record_at(header.offset)
+        except StorageError as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        return request.reply(body=self._core.log.view(header.offset, record.size))
+
+    def consumer_offset(self, request: Command, _: Connection) -> Command:
+        """QUERY_CONSUMER_OFFSET.
+
+        A group that never committed starts at 0 while the queue's first message is still there, as
+        with the reference on young topics; with `setZeroIfNotFound` off it decides by itself.
+        """
+        header = decode_header(QueryConsumerOffsetHeader, request)
+        offset = self._core.machine.offsets.get(
+            header.consumer_group, header.topic, header.queue_id
+        )
+        if offset is None:
+            queue = self._core.machine.queues.get(header.topic, header.queue_id)
+            young = queue is None or queue.begin == 0
+            if not young or header.set_zero_if_not_found is False:
+                raise Refused(
+                    ResponseCode.QUERY_NOT_FOUND,
+                    f"the group {header.consumer_group!r} has no offset for queue "
+                    f"{header.queue_id} of {header.topic!r}",
+                )
+            offset = 0
+        return request.reply(ext=encode_header(QueryConsumerOffsetResponseHeader(offset)))
+
+    def commit_offset(self, request: Command, connection: Connection) -> None:
+        """UPDATE_CONSUMER_OFFSET: answered once it is in the log and applied."""
+        header = decode_header(UpdateConsumerOffsetHeader, request)
+        check_group_name(header.consumer_group)
+        self._core.definitions.topic(header.topic)
+        if header.commit_offset < 0 or header.queue_id < 0:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"offset {header.commit_offset} of queue {header.queue_id} can't be committed",
+            )
+        key = (header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        if request.is_oneway:
+            self._commits.gather(*key)
+            return
+        core = self._core
+
+        def done(error: AppendError | None) -> None:
+            if error is None:
+                core.replies.send(request, connection, request.reply())
+            else:
+                core.replies.refuse(request, connection, core.role.refusal_of(error))
+
+        self._commits.commit(*key, done)
+
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue; None while it has no message. Refused if the topic or queue is none."""
+        config = self._core.definitions.topic(topic)
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        if not 0 <= queue_id < queues:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"queue {queue_id} of {topic!r} does not exist: it has {queues}",
+            )
+        return self._core.machine.queues.get(topic, queue_id)

@@ -1,0 +1,245 @@
+"""The replicated state machine: what a broker's replicas agree on, as a function of the log.
+
+`apply` takes committed entries in log order, on every replica and again after a restart. Nothing
+but the entries goes in: no clock, no chance, no config. Two replicas that applied the same index
+hold the same state.
+
+* MESSAGES: the records' places go into the consume queues, their first unique key into the dedup
+  window. Only now can a message be pulled.
+* CONTROL: topics, groups, consumer offsets, queue locks (see `broker.control`).
+
+The state in memory is saved as a snapshot now and then (`begin_snapshot`); consume queues are
+files of their own. The order of durability is: queue files synced, then the snapshot that claims
+their ends renamed into place, then the directories removed that it no longer mentions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from broker import control
+from broker.consume_queue import ConsumeQueues, remove_directories, sync_files
+from broker.dedup import DedupWindow, FirstCopy
+from broker.indexing import EntryIndex, index_records
+from broker.locks import LockRow, QueueKey, QueueLocks
+from broker.offsets import ConsumerOffsets
+from broker.snapshot import read_snapshot, write_snapshot
+from broker.subscriptions import SubscriptionGroups
+from broker.topics import Topics
+from dledger.errors import CorruptLog, StorageError
+from dledger.log.entry import Entry, Kind
+from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
+
+_FORMAT: Final = 1
+
+
+class Watcher(Protocol):
+    """Who wants to know what was applied, on this replica only. Called within `apply`."""
+
+    def messages_arrived(self, index: EntryIndex) -> None:
+        """The messages of an entry can be pulled from now on."""
+
+    def topics_changed(self) -> None:
+        """Some topic was made, changed or deleted."""
+
+    def leading(self, term: int) -> None:
+        """This replica leads, and has applied all entries of earlier terms."""
+
+    def following(self, leader: str | None, term: int) -> None:
+        """This replica does not lead; `leader` is the node id of the one that does, if known."""
+
+
+class _State(msgspec.Struct):
+    """A snapshot's payload."""
+
+    format: int = _FORMAT
+    applied_index: int = 0
+    clock_ms: int = 0
+    topics: list[TopicConfig] = []
+    topics_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    groups: list[SubscriptionGroupConfig] = []
+    groups_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    offsets: list[tuple[str, str, int, int]] = []
+    locks: list[LockRow] = []
+    dedup: list[tuple[bytes, int, int]] = []
+    queues: dict[str, tuple[int, dict[int, int]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSnapshot:
+    """A consistent picture of the state, taken but not yet durable."""
+
+    applied_index: int
+    write: Callable[[], None]
+    """Make it durable. Blocks, so call it in a thread; OSError leaves the old one in place."""
+
+
+class Machine:
+    """The state of one replica. `directory` is the replica's store."""
+
+    def __init__(self, directory: Path) -> None:
+        self.applied_index = 0
+        #: The newest store time in the log: the leader's clock never goes behind it.
+        self.clock_ms = 0
+        self.topics = Topics()
+        self.groups = SubscriptionGroups()
+        self.offsets = ConsumerOffsets()
+        self.locks = QueueLocks()
+        self.dedup = DedupWindow()
+        self.queues = ConsumeQueues(directory / "queues")
+        self._trimmed = False
+        self._watcher: Watcher | None = None
+        self._tell_role: Callable[[Watcher], None] | None = None
+        self._snapshot_path = directory / "snapshot.msgpack"
+
+    def restore(self) -> str | None:
+        """Take over the last snapshot. If there is one that can't be used, start empty: say why.
+
+        Starting empty means that the ledger replays the whole log, which loses nothing. No file is
+        changed before the first `apply`: until then the store may turn out to be another broker's.
+        """
+        try:
+            payload = read_snapshot(self._snapshot_path)
+            if payload is None:
+                return None
+            state = msgspec.msgpack.decode(payload, type=_State)
+            if state.format != _FORMAT:
+                raise StorageError(f"the snapshot has format {state.format}, not {_FORMAT}")
+            self.queues.restore(state.queues)
+        except (StorageError, msgspec.MsgspecError) as error:
+            self.queues.forget()
+            return str(error)
+        self._take(state)
+        return None
+
+    def forget(self) -> None:
+        """Start empty after all: the log ends before what the snapshot holds."""
+        self.queues.forget()
+        self._take(_State())
+
+    def apply(self, entry: Entry) -> object:
+        """Apply a committed entry; what it returns goes to who appended it."""
+        if not self._trimmed:
+            self.queues.trim()
+            self._trimmed = True
+        if entry.index != self.applied_index + 1:
+            raise CorruptLog(f"entry {entry.index} was given after entry {self.applied_index}")
+        result: object = None
+        if entry.kind == Kind.MESSAGES:
+            self._apply_messages(entry)
+        elif entry.kind == Kind.CONTROL:
+            result = self._apply_control(control.decode_control(entry.body))
+        self.applied_index = entry.index
+        return result
+
+    def watch(self, watcher: Watcher) -> None:
+        """Have a watcher told of everything from now on, and of the present role at once."""
+        self._watcher = watcher
+        if self._tell_role is not None:
+            self._tell_role(watcher)
+
+    def leading(self, term: int) -> None:
+        """Tell the watcher: from now on appends may be made."""
+        self._role_changed(lambda watcher: watcher.leading(term))
+
+    def following(self, leader: str | None, term: int) -> None:
+        """Tell the watcher that another replica leads, or none."""
+        self._role_changed(lambda watcher: watcher.following(leader, term))
+
+    def begin_snapshot(self) -> PendingSnapshot:
+        """Take a picture of the state as of now. At most one may be pending at a time."""
+        self.queues.flush()
+        unsynced = self.queues.take_unsynced()
+        deleted = self.queues.take_deleted()
+        payload = msgspec.msgpack.encode(self._state())
+        path = self._snapshot_path
+
+        def write() -> None:
+            sync_files(unsynced)
+            write_snapshot(path, payload)
+            remove_directories(deleted)
+
+        return PendingSnapshot(self.applied_index, write)
+
+    def close(self) -> None:
+        """Close the files. What is not in a snapshot will be replayed."""
+        self.queues.close()
+
+    def _role_changed(self, tell: Callable[[Watcher], None]) -> None:
+        self._tell_role = tell
+        if self._watcher is not None:
+            tell(self._watcher)
+
+    def _take(self, state: _State) -> None:
+        self.applied_index = state.applied_index
+        self.clock_ms = state.clock_ms
+        self.topics.restore(state.topics, state.topics_version)
+        self.groups.restore(state.groups, state.groups_version)
+        self.offsets.restore(state.offsets)
+        self.locks.restore(state.locks)
+        self.dedup.restore(state.dedup)
+
+    def _state(self) -> _State:
+        return _State(
+            applied_index=self.applied_index,
+            clock_ms=self.clock_ms,
+            topics=list(self.topics),
+            topics_version=self.topics.version,
+            groups=list(self.groups),
+            groups_version=self.groups.version,
+            offsets=self.offsets.dump(),
+            locks=self.locks.dump(),
+            dedup=list(self.dedup.items()),
+            queues=self.queues.ends(),
+        )
+
+    def _apply_messages(self, entry: Entry) -> None:
+        index = index_records(entry.body, entry.body_position)
+        for run in index.runs:
+            end = self.queues.end(index.topic, run.queue_id)
+            if run.first_offset != end:
+                raise CorruptLog(
+                    f"entry {entry.index} has a message for {index.topic} queue {run.queue_id} "
+                    f"at offset {run.first_offset}, but the queue ends at {end}"
+                )
+            self.queues.append(index.topic, run.queue_id, run.units.tobytes(), entry.index)
+        if index.dedup_key is not None:
+            self.dedup.add(index.dedup_key, FirstCopy(entry.body_position, len(entry.body)))
+        self.clock_ms = max(self.clock_ms, index.store_timestamp_ms)
+        if self._watcher is not None:
+            self._watcher.messages_arrived(index)
+
+    def _apply_control(self, change: control.Control) -> object:
+        match change:
+            case control.CommitOffsets(offsets):
+                for group, topic, queue_id, offset in offsets:
+                    if self.topics.get(topic) is not None:
+                        self.offsets.commit(group, topic, queue_id, offset)
+            case control.LockQueues(group, client_id, queues, now_ms):
+                self.clock_ms = max(self.clock_ms, now_ms)
+                keys = [QueueKey(group, topic, queue_id) for topic, queue_id in queues]
+                return self.locks.acquire(client_id, keys, self.clock_ms)
+            case control.UnlockQueues(group, client_id, queues):
+                keys = [QueueKey(group, topic, queue_id) for topic, queue_id in queues]
+                self.locks.release(client_id, keys)
+            case control.PutGroups(groups, now_ms):
+                self.groups.put(groups, now_ms)
+            case control.PutTopics(topics, now_ms):
+                self.topics.put(topics, now_ms)
+                self._topics_changed()
+            case control.DeleteTopic(topic, now_ms):
+                self.topics.delete(topic, now_ms)
+                self.offsets.delete_topic(topic)
+                self.locks.delete_topic(topic)
+                self.queues.delete(topic)
+                self._topics_changed()
+        return None
+
+    def _topics_changed(self) -> None:
+        if self._watcher is not None:
+            self._watcher.topics_changed()

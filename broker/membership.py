@@ -1,0 +1,160 @@
+"""Who is there: the clients connected to this broker, by producer and consumer group. Pure.
+
+A client says every 30 s which groups it belongs to and what it subscribes to; a connection that
+closes, or one silent for `CLIENT_EXPIRY_S`, leaves all its groups. Consumers share the queues of a
+topic out among the members by themselves, each by the same rule, so every change of a group must
+reach all its members at once: functions here return the groups that changed, and the caller sends
+NOTIFY_CONSUMER_IDS_CHANGED. Memory only: clients send heartbeats to every replica, so each knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from broker import limits
+from broker.refusal import Refused
+from dledger.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData
+from dledger.remoting.codes import ResponseCode
+
+
+class Client(NamedTuple):
+    """One member of a group, as its connection presented it."""
+
+    client_id: str
+    address: str
+    language: str
+    version: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The members of a consumer group at the moment, and what they said about it."""
+
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+    members: dict[int, Client] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+
+
+class Membership:
+    """Producer and consumer groups by connection id."""
+
+    def __init__(self) -> None:
+        self._producers: dict[str, dict[int, Client]] = {}
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._last_seen_s: dict[int, float] = {}
+
+    def heartbeat(
+        self, connection_id: int, client: Client, heartbeat: HeartbeatData, now_s: float
+    ) -> set[str]:
+        """Take in a heartbeat. Returns the consumer groups whose members or subscriptions changed.
+
+        Raises Refused if it names more groups or topics than a client may.
+        """
+        _check_bounds(heartbeat)
+        self._last_seen_s[connection_id] = now_s
+        for producer in heartbeat.producer_data_set:
+            self._producers.setdefault(producer.group_name, {})[connection_id] = client
+        return {
+            consumer.group_name
+            for consumer in heartbeat.consumer_data_set
+            if self._consumer(connection_id, client, consumer)
+        }
+
+    def unregister(
+        self, connection_id: int, producer_group: str | None, consumer_group: str | None
+    ) -> set[str]:
+        """A client leaves groups. Returns the consumer groups that changed."""
+        if producer_group is not None:
+            self._leave_producers(producer_group, connection_id)
+        changed = consumer_group is not None and self._leave(consumer_group, connection_id)
+        return {consumer_group} if consumer_group is not None and changed else set()
+
+    def disconnected(self, connection_id: int) -> set[str]:
+        """A connection is gone, and with it its memberships. Returns the changed groups."""
+        if self._last_seen_s.pop(connection_id, None) is None:
+            return set()
+        for group in list(self._producers):
+            self._leave_producers(group, connection_id)
+        return {group for group in list(self._consumers) if self._leave(group, connection_id)}
+
+    def expire(self, now_s: float) -> set[str]:
+        """Drop the connections that were silent for too long. Returns the changed groups."""
+        silent = [
+            connection_id
+            for connection_id, seen_s in self._last_seen_s.items()
+            if now_s - seen_s > limits.CLIENT_EXPIRY_S
+        ]
+        return {group for connection_id in silent for group in self.disconnected(connection_id)}
+
+    def consumers(self, group: str) -> ConsumerGroup | None:
+        """A consumer group with at least one member, or None."""
+        return self._consumers.get(group)
+
+    def consumer_groups(self) -> Iterator[tuple[str, ConsumerGroup]]:
+        """All consumer groups with members."""
+        return iter(self._consumers.items())
+
+    def producers(self, group: str) -> Mapping[int, Client]:
+        """The members of a producer group, by connection id."""
+        return self._producers.get(group, {})
+
+    def _consumer(self, connection_id: int, client: Client, data: ConsumerData) -> bool:
+        group = self._consumers.get(data.group_name)
+        if group is None:
+            group = ConsumerGroup(data.consume_type, data.message_model, data.consume_from_where)
+            self._consumers[data.group_name] = group
+        group.consume_type = data.consume_type
+        group.message_model = data.message_model
+        group.consume_from_where = data.consume_from_where
+        joined = group.members.get(connection_id) != client
+        group.members[connection_id] = client
+        return self._subscribe(group, data.subscription_data_set) or joined
+
+    @staticmethod
+    def _subscribe(group: ConsumerGroup, subscriptions: list[SubscriptionData]) -> bool:
+        """Take over newer subscriptions, drop those no longer named. Whether topics changed."""
+        topics = {subscription.topic for subscription in subscriptions}
+        changed = topics != set(group.subscriptions)
+        for topic in set(group.subscriptions) - topics:
+            del group.subscriptions[topic]
+        for subscription in subscriptions:
+            known = group.subscriptions.get(subscription.topic)
+            if known is None or known.sub_version <= subscription.sub_version:
+                group.subscriptions[subscription.topic] = subscription
+        return changed
+
+    def _leave(self, group_name: str, connection_id: int) -> bool:
+        group = self._consumers.get(group_name)
+        if group is None or group.members.pop(connection_id, None) is None:
+            return False
+        if not group.members:
+            del self._consumers[group_name]
+        return True
+
+    def _leave_producers(self, group_name: str, connection_id: int) -> None:
+        members = self._producers.get(group_name, {})
+        members.pop(connection_id, None)
+        if not members:
+            self._producers.pop(group_name, None)
+
+
+def _check_bounds(heartbeat: HeartbeatData) -> None:
+    groups = len(heartbeat.producer_data_set) + len(heartbeat.consumer_data_set)
+    if groups > limits.GROUPS_PER_HEARTBEAT_MAX:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"a heartbeat names {groups} groups; at most {limits.GROUPS_PER_HEARTBEAT_MAX} are "
+            "taken from one client",
+        )
+    for consumer in heartbeat.consumer_data_set:
+        if len(consumer.subscription_data_set) > limits.SUBSCRIPTIONS_PER_GROUP_MAX:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the group {consumer.group_name!r} subscribes to "
+                f"{len(consumer.subscription_data_set)} topics; at most "
+                f"{limits.SUBSCRIPTIONS_PER_GROUP_MAX} are taken",
+            )

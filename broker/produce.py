@@ -1,0 +1,98 @@
+"""PRODUCE (9001): the fast path. A producer of ours sends finished records, and the leader fills in
+only what depends on their place in the log. One request is one entry, whatever queues it touches.
+"""
+
+from __future__ import annotations
+
+from broker import limits
+from broker.append import Stored
+from broker.core import Core
+from broker.dedup import dedup_key
+from broker.drafts import BatchDraft
+from broker.refusal import Refused
+from broker.topics import UNSENDABLE
+from dledger.errors import RecordError
+from dledger.net import Connection
+from dledger.remoting.bodies import TopicConfig
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    ProduceHeader,
+    ProduceResponseHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.record import Record, RecordBatch
+
+
+class ProduceHandler:
+    """Answers PRODUCE."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def produce(self, request: Command, connection: Connection) -> None:
+        """Append the batch; the answer follows when it can be pulled."""
+        core = self._core
+        header = decode_header(ProduceHeader, request)
+        if header.topic in UNSENDABLE:
+            raise Refused(
+                ResponseCode.NO_PERMISSION, f"the topic {header.topic!r} belongs to the broker"
+            )
+        batch = self._parse(request, header)
+        topic = core.definitions.topic_for_send(header.topic, None)
+        _check_queues(header, topic)
+        draft = BatchDraft(batch, header.topic, header.runs, core.assignments, core.store_host)
+        unique_key = batch.first_unique_key
+        key = dedup_key(header.topic.encode(), unique_key.encode()) if unique_key else None
+
+        def done(outcome: Stored | Refused) -> None:
+            if isinstance(outcome, Refused):
+                core.replies.refuse(request, connection, outcome)
+                return
+            if not outcome.duplicate:
+                core.rates.put_messages.total += batch.count
+                core.rates.put_bytes.total += draft.size
+            answer = ProduceResponseHeader(
+                position=outcome.positions[0],
+                offsets=list(outcome.offsets),
+                store_timestamp=outcome.store_timestamp_ms,
+                duplicate=outcome.duplicate,
+            )
+            core.replies.send(request, connection, request.reply(ext=encode_header(answer)))
+
+        core.appender.append(draft, key, done)
+
+    def _parse(self, request: Command, header: ProduceHeader) -> RecordBatch:
+        records = sum(count for _, count in header.runs)
+        if records > limits.MESSAGES_PER_BATCH_MAX:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a batch of {records} messages; at most {limits.MESSAGES_PER_BATCH_MAX} are taken",
+            )
+        try:
+            batch = RecordBatch.parse(request.payload, header.topic.encode(), header.runs)
+        except RecordError as error:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+        _check_bodies(batch, self._core.config.max_message_size)
+        return batch
+
+
+def _check_queues(header: ProduceHeader, topic: TopicConfig) -> None:
+    for queue_id, _ in header.runs:
+        if not 0 <= queue_id < topic.write_queue_nums:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"queue {queue_id} of {header.topic!r} does not exist: it has "
+                f"{topic.write_queue_nums}",
+            )
+
+
+def _check_bodies(batch: RecordBatch, bytes_max: int) -> None:
+    for start in batch.starts[batch.sizes > bytes_max].tolist():
+        body_bytes = len(Record(memoryview(batch.buffer)[start:]).body)
+        if body_bytes > bytes_max:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a message body of {body_bytes} bytes is above maxMessageSize {bytes_max}",
+            )

@@ -1,0 +1,156 @@
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): raw records of the log, with long polling.
+
+Checks, codes and the meaning of `sys_flag` are the reference's (PullMessageProcessor). Stock
+consumers name no size and ask for 32 messages; ours ask for up to `PULL_BYTES_MAX`.
+"""
+
+from __future__ import annotations
+
+from broker import limits
+from broker.core import Core
+from broker.filters import TagFilter, filter_of, parse_subscription
+from broker.held_pulls import HeldPull, HeldPulls
+from broker.membership import Membership
+from broker.offset_commits import OffsetCommits
+from broker.queue_reading import Found, read_queue
+from broker.refusal import Refused
+from broker.topics import PERM_READ
+from dledger.net import Connection
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Buffer, Command
+from dledger.remoting.headers import (
+    PullMessageHeader,
+    PullMessageResponseHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.headers.consume import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+
+
+class PullHandler:
+    """Answers pulls."""
+
+    def __init__(
+        self, core: Core, membership: Membership, commits: OffsetCommits, held: HeldPulls
+    ) -> None:
+        self._core = core
+        self._membership = membership
+        self._commits = commits
+        self._held = held
+
+    def pull(self, request: Command, connection: Connection) -> Command | None:
+        """Answer at once, or hold the pull until there is a message for it."""
+        header = decode_header(PullMessageHeader, request)
+        tag_filter = self._check(header)
+        if header.sys_flag & PULL_COMMIT_OFFSET:
+            self._commits.gather(
+                header.consumer_group, header.topic, header.queue_id, header.commit_offset
+            )
+        found = self._find(header, tag_filter)
+        hold_s = min(header.suspend_timeout_millis / 1000, limits.PULL_HOLD_S_MAX)
+        if (
+            found.code == ResponseCode.PULL_NOT_FOUND
+            and header.sys_flag & PULL_SUSPEND
+            and hold_s > 0
+            and self._hold(request, connection, header, tag_filter, hold_s)
+        ):
+            return None
+        return self._answer(request, found)
+
+    def _hold(
+        self,
+        request: Command,
+        connection: Connection,
+        header: PullMessageHeader,
+        tag_filter: TagFilter,
+        hold_s: float,
+    ) -> bool:
+        core = self._core
+
+        def again() -> None:
+            try:
+                core.role.check_serving()
+                self._core.definitions.topic(header.topic)
+                response = self._answer(request, self._find(header, tag_filter))
+            except Refused as refused:
+                response = core.replies.refusal(request, connection, refused)
+            core.replies.send(request, connection, response)
+
+        return self._held.hold(
+            HeldPull(
+                connection_id=connection.id,
+                topic=header.topic,
+                queue_id=header.queue_id,
+                until_s=core.clock_s() + hold_s,
+                tag_filter=tag_filter,
+                again=again,
+            )
+        )
+
+    def _check(self, header: PullMessageHeader) -> TagFilter:
+        """Refuse what the reference refuses; the filter of the subscription."""
+        core = self._core
+        group = core.machine.groups.get(header.consumer_group)
+        if group is None:
+            core.definitions.ensure_group(header.consumer_group)
+        elif not group.consume_enable:
+            raise Refused(
+                ResponseCode.NO_PERMISSION, f"the group {header.consumer_group!r} is disabled"
+            )
+        topic = core.definitions.topic(header.topic)
+        if not topic.perm & PERM_READ:
+            raise Refused(ResponseCode.NO_PERMISSION, f"the topic {header.topic!r} is not readable")
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"queue {header.queue_id} of {header.topic!r} does not exist: it has "
+                f"{topic.read_queue_nums}",
+            )
+        if header.sys_flag & PULL_SUBSCRIPTION:
+            return parse_subscription(header.subscription, header.expression_type)
+        return self._subscribed(header)
+
+    def _subscribed(self, header: PullMessageHeader) -> TagFilter:
+        """The filter that the group's heartbeats brought."""
+        group = self._membership.consumers(header.consumer_group)
+        subscription = group.subscriptions.get(header.topic) if group is not None else None
+        if subscription is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the group {header.consumer_group!r} does not subscribe to {header.topic!r} "
+                "here (as yet): send a heartbeat first",
+            )
+        if subscription.sub_version < header.sub_version:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST,
+                f"the subscription of {header.consumer_group!r} to {header.topic!r} here is "
+                "older than the pull's: send a heartbeat first",
+            )
+        return filter_of(subscription)
+
+    def _find(self, header: PullMessageHeader, tag_filter: TagFilter) -> Found:
+        wanted_bytes = header.max_msg_bytes or 0
+        bytes_max = wanted_bytes if wanted_bytes > 0 else limits.PULL_BYTES_DEFAULT
+        return read_queue(
+            self._core.machine.queues.get(header.topic, header.queue_id),
+            header.queue_offset,
+            messages_max=min(max(header.max_msg_nums, 1), limits.PULL_MESSAGES_MAX),
+            bytes_max=min(bytes_max, limits.PULL_BYTES_MAX),
+            tag_filter=tag_filter,
+        )
+
+    def _answer(self, request: Command, found: Found) -> Command:
+        rates = self._core.rates
+        rates.got_messages.total += found.messages
+        (rates.pulls_found if found.messages else rates.pulls_missed).total += 1
+        view = self._core.log.view
+        body: tuple[Buffer, ...] = tuple(view(position, size) for position, size in found.pieces)
+        if len(body) > limits.PULL_PIECES_MAX:
+            body = (b"".join(body),)
+        header = PullMessageResponseHeader(
+            suggest_which_broker_id=0,
+            next_begin_offset=found.next_offset,
+            min_offset=found.min_offset,
+            max_offset=found.max_offset,
+        )
+        return request.reply(found.code, encode_header(header), body, found.remark)

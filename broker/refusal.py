@@ -1,0 +1,23 @@
+"""A request that is answered with an error code: the one way in which handlers say no."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dledger.errors import BadInput
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import ExtValue
+
+
+class Refused(BadInput):
+    """Answer `code` with the message as remark, and `ext` beside it."""
+
+    def __init__(self, code: int, remark: str, ext: Mapping[str, ExtValue] | None = None) -> None:
+        super().__init__(remark)
+        self.code = code
+        self.ext = ext or {}
+
+
+def busy(reason: str) -> Refused:
+    """The refusal at a bound. Not SYSTEM_BUSY: older stock producers do not retry that."""
+    return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"{reason}; try again later")

@@ -1,0 +1,150 @@
+"""Registration with the name servers: who this replica is, whether it leads, which topics it has.
+
+Each name server is served by a task of its own, so one that hangs does not keep the others waiting.
+A replica registers over one lasting connection, since a name server takes its end for the
+replica's: at the start, when the role or a topic changes, and every `REGISTER_INTERVAL_S`. Between
+registrations it sends a heartbeat; a name server that does not know the replica (any more) says
+so, and is told everything again.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from broker import limits
+from broker.core import Core
+from dledger.errors import DledgerError
+from dledger.net import Peer, connect_peer
+from dledger.observe import get_logger
+from dledger.remoting.bodies import RegisterBrokerBody, encode_body
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    BrokerHeartbeatHeader,
+    Header,
+    RegisterBrokerHeader,
+    UnregisterBrokerHeader,
+    encode_header,
+)
+
+_log = get_logger(__name__)
+
+
+class Registration:
+    """Keeps all name servers informed until it is cancelled."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._changed = trio.Event()
+        self._stopping = False
+        self._stopped = trio.Event()
+        self.address = core.role.addresses[core.role.node_id]
+
+    def changed(self) -> None:
+        """The role or a topic changed: register again, now."""
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def run(self) -> None:
+        """Serve every name server of the config."""
+        async with trio.open_nursery() as nursery:
+            for host, port in self._core.config.name_servers():
+                nursery.start_soon(self._serve, host, port)
+        self._stopped.set()
+
+    def stop(self) -> None:
+        """Say goodbye to every name server; `run` then ends."""
+        self._stopping = True
+        self.changed()
+
+    async def stopped(self) -> None:
+        """Wait until all name servers know, or are not there to be told."""
+        await self._stopped.wait()
+
+    async def _serve(self, host: str, port: int) -> None:
+        pause_s = limits.RECONNECT_S_MIN
+        while not self._stopping:
+            try:
+                async with connect_peer(host, port, limits.REGISTER_TIMEOUT_S) as peer:
+                    pause_s = limits.RECONNECT_S_MIN
+                    await self._keep_registered(peer)
+            except DledgerError as error:
+                _log.warning("name server lost", namesrv=f"{host}:{port}", reason=str(error))
+                with trio.move_on_after(pause_s):
+                    await self._changed.wait()
+                pause_s = min(2 * pause_s, limits.RECONNECT_S_MAX)
+
+    async def _keep_registered(self, peer: Peer) -> None:
+        interval_s = self._core.config.register_broker_heartbeat_millis / 1000
+        registered_s = -limits.REGISTER_INTERVAL_S
+        changed = self._changed
+        while not self._stopping:
+            now_s = self._core.clock_s()
+            due = now_s - registered_s >= limits.REGISTER_INTERVAL_S
+            if changed is not self._changed or due:
+                changed = self._changed
+                await self._register(peer)
+                registered_s = now_s
+            elif not await self._heartbeat(peer):
+                registered_s = -limits.REGISTER_INTERVAL_S
+                continue
+            with trio.move_on_after(interval_s):
+                await changed.wait()
+        await self._request(peer, RequestCode.UNREGISTER_BROKER, self._unregister_header())
+
+    async def _register(self, peer: Peer) -> None:
+        core, role = self._core, self._core.role
+        header = RegisterBrokerHeader(
+            broker_name=core.config.broker_name,
+            broker_addr=self.address,
+            cluster_name=core.config.broker_cluster_name,
+            ha_server_addr=self.address,
+            broker_id=role.broker_id,
+            heartbeat_timeout_millis=int(limits.HEARTBEAT_TIMEOUT_S * 1000),
+            term=role.term,
+            node_id=role.node_id,
+        )
+        body = encode_body(RegisterBrokerBody(core.topic_table()))
+        response = await self._request(peer, RequestCode.REGISTER_BROKER, header, body)
+        if response.code == ResponseCode.SUCCESS:
+            _log.info(
+                "registered", namesrv=peer.address, broker_id=header.broker_id, term=header.term
+            )
+        else:
+            _log.warning(
+                "registration refused",
+                namesrv=peer.address,
+                broker_id=header.broker_id,
+                term=header.term,
+                reason=response.remark,
+            )
+
+    async def _heartbeat(self, peer: Peer) -> bool:
+        """Whether the name server still knows this replica."""
+        core = self._core
+        header = BrokerHeartbeatHeader(
+            cluster_name=core.config.broker_cluster_name,
+            broker_addr=self.address,
+            broker_name=core.config.broker_name,
+            broker_id=core.role.broker_id,
+            epoch=core.role.term,
+            max_offset=core.log.status.end_position,
+            heartbeat_timeout_mills=int(limits.HEARTBEAT_TIMEOUT_S * 1000),
+        )
+        response = await self._request(peer, RequestCode.BROKER_HEARTBEAT, header)
+        return response.code == ResponseCode.SUCCESS
+
+    def _unregister_header(self) -> UnregisterBrokerHeader:
+        core = self._core
+        return UnregisterBrokerHeader(
+            broker_name=core.config.broker_name,
+            broker_addr=self.address,
+            cluster_name=core.config.broker_cluster_name,
+            broker_id=core.role.broker_id,
+        )
+
+    @staticmethod
+    async def _request(peer: Peer, code: int, header: Header, body: bytes = b"") -> Command:
+        return await peer.request(
+            Command(code, encode_header(header), body), limits.REGISTER_TIMEOUT_S
+        )

@@ -1,0 +1,73 @@
+"""Whether this replica leads its group, and who does. Pure.
+
+A replica serves from the moment it leads and has applied its own no-op: it then knows everything
+that any earlier leader acknowledged. Followers refuse with SERVICE_NOT_AVAILABLE, which makes stock
+producers try elsewhere; for our client the ext field `leaderAddr` says where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.refusal import Refused
+from dledger.errors import AppendError, Busy, NotLeader, TooLarge
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import ExtValue
+
+
+class Role:
+    """`addresses`: node id -> "host:port" of its port for clients."""
+
+    def __init__(self, node_id: str, addresses: Mapping[str, str]) -> None:
+        self.node_id = node_id
+        self.addresses = dict(addresses)
+        self.serving = False
+        self.term = 0
+        self.leader_id: str | None = None
+
+    @property
+    def leader_address(self) -> str | None:
+        """ "host:port" of the leader's port for clients, if known."""
+        return self.addresses.get(self.leader_id) if self.leader_id is not None else None
+
+    @property
+    def broker_id(self) -> int:
+        """The id to register with name servers: 0 for the leader, else the node's number + 1."""
+        return 0 if self.serving else sorted(self.addresses).index(self.node_id) + 1
+
+    def leading(self, term: int) -> None:
+        """This replica serves from now on."""
+        self.serving, self.term, self.leader_id = True, term, self.node_id
+
+    def following(self, leader: str | None, term: int) -> None:
+        """Another replica leads, or none as yet."""
+        self.serving, self.term, self.leader_id = False, term, leader
+
+    def check_serving(self) -> None:
+        """Refuse unless this replica serves."""
+        if not self.serving:
+            raise self.not_leader()
+
+    def not_leader(self) -> Refused:
+        """The refusal of a replica that does not serve."""
+        address = self.leader_address if self.leader_id != self.node_id else None
+        ext = {"leaderAddr": address} if address is not None else {}
+        return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "not the leader", ext)
+
+    def refusal_of(self, error: AppendError) -> Refused:
+        """The answer to a request whose append failed.
+
+        All transient failures are SERVICE_NOT_AVAILABLE, which stock producers retry elsewhere
+        (older ones do not retry SYSTEM_BUSY). The ext field `outcome` says "unknown" where the
+        append may yet come to be; `retryAfterMillis` is a hint.
+        """
+        if isinstance(error, NotLeader):
+            return self.not_leader()
+        if isinstance(error, TooLarge):
+            return Refused(ResponseCode.MESSAGE_ILLEGAL, str(error))
+        ext: dict[str, ExtValue] = {}
+        if isinstance(error, Busy):
+            ext["retryAfterMillis"] = str(max(1, round(error.retry_after_s * 1000)))
+        if not error.definite:
+            ext["outcome"] = "unknown"
+        return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error), ext)

@@ -1,0 +1,233 @@
+"""Sends of stock clients: SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320).
+
+The broker makes the records. The steps and error codes are the reference's (SendMessageProcessor);
+the few differences: a message whose unique key was stored a short while ago is answered with the
+first copy's offsets, and delayed and transactional messages are refused, because storing them at
+once would show them too early.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from broker import limits
+from broker.append import Stored
+from broker.core import Core
+from broker.dedup import dedup_key
+from broker.drafts import NewRecord, RecordsDraft
+from broker.refusal import Refused
+from broker.retries import retry_destination
+from broker.topics import UNSENDABLE
+from dledger.limits import PROPERTIES_BYTES_MAX
+from dledger.net import Connection
+from dledger.remoting import message as names
+from dledger.remoting.bodies import TopicConfig
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Buffer, Command, ExtValue
+from dledger.remoting.headers import (
+    SendMessageHeader,
+    SendMessageResponseHeader,
+    SendMessageV2Header,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.record import TRANSACTION_BITS
+
+_REGION: dict[str, ExtValue] = {names.MSG_REGION: "DefaultRegion", names.TRACE_ON: "true"}
+
+
+class SendHandler:
+    """Answers the three codes."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def send(self, request: Command, connection: Connection) -> None:
+        """Append one message."""
+        header = _header(request)
+        properties = self._properties(header.properties or "")
+        self._refuse_what_must_wait(header, properties)
+        topic, queue_id = self._destination(header)
+        record = self._record(header, request.payload, properties.encode(), connection)
+        unique_key = properties.partition(_UNIQ_KEY)[2].partition("\x02")[0]
+        key = None
+        if unique_key and not record.reconsume_times:
+            key = dedup_key(topic.encode(), unique_key.encode())
+        self._append([record], topic, queue_id, key, self._answer(request, connection, None))
+
+    def send_batch(self, request: Command, connection: Connection) -> None:
+        """Append several messages to one queue, with consecutive offsets."""
+        header = _header(request)
+        if header.topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't go to a retry topic")
+        topic, queue_id = self._destination(header)
+        common = names.properties_decode((header.properties or "").encode())
+        batch_key = common.pop(names.UNIQ_KEY, None)
+        records, first_key = [], None
+        for item in names.batch_decode(request.payload):
+            own = names.properties_decode(item.properties)
+            own.setdefault(names.UNIQ_KEY, _new_unique_key())
+            first_key = first_key or own[names.UNIQ_KEY]
+            properties = self._properties(names.properties_encode(common | own).decode())
+            self._refuse_what_must_wait(header, properties)
+            records.append(self._record(header, item.body, properties.encode(), connection))
+        if not 0 < len(records) <= limits.MESSAGES_PER_BATCH_MAX:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a batch of {len(records)} messages; 1 to {limits.MESSAGES_PER_BATCH_MAX} fit",
+            )
+        key = dedup_key(topic.encode(), first_key.encode()) if first_key else None
+        self._append(records, topic, queue_id, key, self._answer(request, connection, batch_key))
+
+    def _append(
+        self,
+        records: Sequence[NewRecord],
+        topic: str,
+        queue_id: int,
+        key: bytes | None,
+        done: Callable[[Stored | Refused], None],
+    ) -> None:
+        core = self._core
+        draft = RecordsDraft(records, topic, queue_id, core.assignments, core.store_host)
+        core.appender.append(draft, key, done)
+
+    def _answer(
+        self, request: Command, connection: Connection, batch_key: str | None
+    ) -> Callable[[Stored | Refused], None]:
+        core = self._core
+
+        def done(outcome: Stored | Refused) -> None:
+            if isinstance(outcome, Refused):
+                core.replies.refuse(request, connection, outcome)
+                return
+            if not outcome.duplicate:
+                core.rates.put_messages.total += len(outcome.positions)
+                core.rates.put_bytes.total += len(request.payload)
+            queue_id, queue_offset = outcome.offsets[0]
+            answer = SendMessageResponseHeader(
+                msg_id=",".join(
+                    names.offset_message_id(core.store_host, position)
+                    for position in outcome.positions
+                ),
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+                batch_uniq_id=batch_key,
+            )
+            response = request.reply(ext=encode_header(answer) | _REGION)
+            core.replies.send(request, connection, response)
+
+        return done
+
+    def _destination(self, header: SendMessageHeader) -> tuple[str, int]:
+        """The topic and queue that the message goes to; the topic is made if it may be."""
+        if header.topic in UNSENDABLE:
+            raise Refused(
+                ResponseCode.NO_PERMISSION, f"the topic {header.topic!r} belongs to the broker"
+            )
+        name = header.topic
+        if name.startswith(names.RETRY_PREFIX):
+            name = self._retry_destination(header)
+        topic = self._core.definitions.topic_for_send(name, header.default_topic_queue_nums)
+        if name != header.topic:
+            return name, 0
+        return name, _queue(topic, header.queue_id)
+
+    def _retry_destination(self, header: SendMessageHeader) -> str:
+        """A consumer sends a message back by itself: after too many tries, to the dead letters."""
+        name = header.topic.removeprefix(names.RETRY_PREFIX)
+        group = self._core.machine.groups.get(name)
+        if group is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the group {name!r} does not exist"
+            )
+        times = header.reconsume_times or 0
+        return retry_destination(group, times, header.max_reconsume_times)
+
+    def _record(
+        self, header: SendMessageHeader, body: Buffer, properties: bytes, connection: Connection
+    ) -> NewRecord:
+        size_max = self._core.config.max_message_size
+        if len(body) > size_max or len(properties) > PROPERTIES_BYTES_MAX:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a body of {len(body)} bytes with {len(properties)} bytes of properties; at most "
+                f"{size_max} (maxMessageSize) and {PROPERTIES_BYTES_MAX} are taken",
+            )
+        return NewRecord(
+            body=body,
+            properties=properties,
+            born_timestamp_ms=header.born_timestamp,
+            born_host=born_host(connection),
+            flag=header.flag,
+            sys_flag=header.sys_flag,
+            reconsume_times=header.reconsume_times or 0,
+        )
+
+    def _properties(self, properties: str) -> str:
+        """The properties as stored: with unique key and cluster, without what is not kept."""
+        if properties and not properties.endswith("\x02"):
+            properties += "\x02"
+        marked = "\x02" + properties
+        if any(f"\x02{name}\x01" in marked for name in (names.WAIT, names.POP_CK, names.CLUSTER)):
+            kept = names.properties_decode(properties.encode())
+            for name in (names.WAIT, names.POP_CK, names.CLUSTER):
+                kept.pop(name, None)
+            properties = names.properties_encode(kept).decode()
+            marked = "\x02" + properties
+        if "\x02" + _UNIQ_KEY not in marked:
+            properties += f"{_UNIQ_KEY}{_new_unique_key()}\x02"
+        return f"{properties}{names.CLUSTER}\x01{self._core.config.broker_cluster_name}\x02"
+
+    @staticmethod
+    def _refuse_what_must_wait(header: SendMessageHeader, properties: str) -> None:
+        if header.sys_flag & TRANSACTION_BITS or f"{names.TRAN_MSG}\x01true" in properties:
+            raise Refused(
+                ResponseCode.NO_PERMISSION, "this broker does not take transactional messages"
+            )
+        marked = "\x02" + properties
+        if not header.topic.startswith(names.RETRY_PREFIX) and any(
+            f"\x02{name}\x01" in marked
+            for name in (
+                names.DELAY,
+                names.TIMER_DELAY_SEC,
+                names.TIMER_DELAY_MS,
+                names.TIMER_DELIVER_MS,
+            )
+        ):
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL, "this broker does not take delayed messages"
+            )
+
+
+_UNIQ_KEY = names.UNIQ_KEY + "\x01"
+
+
+def born_host(connection: Connection) -> bytes:
+    """The client's address and port as records hold them."""
+    return _host_bytes(*connection.peer)
+
+
+_host_bytes = lru_cache(maxsize=4096)(names.host_bytes)
+
+
+def _header(request: Command) -> SendMessageHeader:
+    if request.code == RequestCode.SEND_MESSAGE:
+        return decode_header(SendMessageHeader, request)
+    return decode_header(SendMessageV2Header, request).to_v1()
+
+
+def _queue(topic: TopicConfig, queue_id: int) -> int:
+    queues = max(topic.read_queue_nums, topic.write_queue_nums)
+    if queue_id >= queues:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"queue {queue_id} of {topic.topic_name!r} does not exist: it has {queues}",
+        )
+    return queue_id if queue_id >= 0 else random.randrange(topic.write_queue_nums)
+
+
+def _new_unique_key() -> str:
+    return uuid.uuid4().hex.upper()

@@ -1,0 +1,160 @@
+"""Topics: their configs, and the rules by which one comes to be. Part of the replicated state.
+
+A topic is made by an operator, or by the first send to it if `TBW102` (the default topic, which
+lends its queue count) has the inherit permission. Retry and dead-letter topics of a group are made
+by the broker. Rules and error codes: RocketMQ's TopicValidator and TopicConfigManager.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from broker import limits
+from broker.refusal import Refused
+from dledger.limits import TOPIC_BYTES_MAX
+from dledger.remoting.bodies import DataVersion, TopicConfig
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.message import DEFAULT_TOPIC, DLQ_PREFIX, RETRY_PREFIX
+
+PERM_INHERIT: Final = 1
+PERM_WRITE: Final = 2
+PERM_READ: Final = 4
+PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
+
+#: Topics that only the broker writes to; sends get NO_PERMISSION.
+UNSENDABLE: Final = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+_LEGAL: Final = re.compile(r"[A-Za-z0-9%|_-]+")
+
+
+def retry_topic(group: str) -> str:
+    """The topic that holds a group's messages to try again."""
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    """The topic that holds a group's messages that were tried too often."""
+    return DLQ_PREFIX + group
+
+
+def check_topic_name(topic: str) -> None:
+    """Refuse a name that no topic may have."""
+    if not topic or len(topic) > TOPIC_BYTES_MAX or not _LEGAL.fullmatch(topic):
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"the topic name {topic[:200]!r} is not 1 to {TOPIC_BYTES_MAX} of the characters "
+            "a-z A-Z 0-9 % | _ -",
+        )
+
+
+def check_group_name(group: str) -> None:
+    """Refuse a name that no group may have: its retry topic must have a legal name, too."""
+    if not group or len(group) > limits.GROUP_BYTES_MAX or not _LEGAL.fullmatch(group):
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"the group name {group[:300]!r} is not 1 to {limits.GROUP_BYTES_MAX} of the "
+            "characters a-z A-Z 0-9 % | _ -",
+        )
+
+
+def read_write(topic: str, queues: int) -> TopicConfig:
+    """An ordinary topic with as many read as write queues."""
+    return TopicConfig(
+        topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=PERM_READ_WRITE
+    )
+
+
+def default_topic(queues: int) -> TopicConfig:
+    """`TBW102`, from which a topic made by its first send takes its queue count."""
+    return TopicConfig(
+        topic_name=DEFAULT_TOPIC,
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        perm=PERM_READ_WRITE | PERM_INHERIT,
+    )
+
+
+def topic_for_first_send(
+    topic: str, default: TopicConfig | None, queues_wanted: int | None
+) -> TopicConfig:
+    """The config of a topic that a send names and nobody made. Refused if none may be made."""
+    if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        return read_write(topic, 1)
+    if default is None or not default.perm & PERM_INHERIT:
+        raise Refused(
+            ResponseCode.TOPIC_NOT_EXIST,
+            f"the topic {topic!r} does not exist and is not made by sending to it "
+            "(autoCreateTopicEnable is off): make it with `mqadmin updateTopic`",
+        )
+    queues = default.write_queue_nums
+    if queues_wanted is not None and queues_wanted > 0:
+        queues = min(queues_wanted, queues)
+    return msgspec.structs.replace(read_write(topic, queues), perm=default.perm & ~PERM_INHERIT)
+
+
+def check_config(config: TopicConfig) -> None:
+    """Refuse a config that an operator gave, naming the value."""
+    check_topic_name(config.topic_name)
+    if config.topic_name in UNSENDABLE:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR, f"the topic {config.topic_name!r} belongs to the broker"
+        )
+    for name, count in (
+        ("readQueueNums", config.read_queue_nums),
+        ("writeQueueNums", config.write_queue_nums),
+    ):
+        if not 0 < count <= limits.QUEUES_PER_TOPIC_MAX:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"{name} {count} is not within 1 to {limits.QUEUES_PER_TOPIC_MAX}",
+            )
+
+
+class Topics:
+    """All topic configs, with the version that name servers compare."""
+
+    def __init__(self) -> None:
+        self._configs: dict[str, TopicConfig] = {}
+        self.version = DataVersion(counter=0, timestamp=0)
+
+    def __len__(self) -> int:
+        return len(self._configs)
+
+    def __iter__(self) -> Iterator[TopicConfig]:
+        return iter(self._configs.values())
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """A topic's config, if it exists."""
+        return self._configs.get(topic)
+
+    def put(self, configs: Iterable[TopicConfig], now_ms: int) -> None:
+        """Make or change topics. Without a difference the version stays."""
+        changed = [config for config in configs if self.get(config.topic_name) != config]
+        self._configs.update((config.topic_name, config) for config in changed)
+        if changed:
+            self._changed(now_ms)
+
+    def delete(self, topic: str, now_ms: int) -> None:
+        """Remove a topic, if it exists."""
+        if self._configs.pop(topic, None) is not None:
+            self._changed(now_ms)
+
+    def restore(self, configs: Iterable[TopicConfig], version: DataVersion) -> None:
+        """Take over what a snapshot kept."""
+        self._configs = {config.topic_name: config for config in configs}
+        self.version = version
+
+    def _changed(self, now_ms: int) -> None:
+        self.version = DataVersion(counter=self.version.counter + 1, timestamp=now_ms)
