@@ -18,6 +18,11 @@ from dledger.remoting.message import KEYS, TAGS, UNIQ_KEY, host_bytes, propertie
 from dledger.remoting.record import encode_record
 
 
+# A generated key needs no checks, so all but the key itself is encoded once.
+_PLACE = "0"
+_KEY_BEFORE, _KEY_AFTER = properties_encode({UNIQ_KEY: _PLACE}).split(_PLACE.encode())
+
+
 @lru_cache(maxsize=4096)
 def topic_bytes(topic: str) -> bytes:
     """The topic as records hold it. Raises BadMessage if it can't be one."""
@@ -25,6 +30,15 @@ def topic_bytes(topic: str) -> bytes:
     if not 0 < len(encoded) <= TOPIC_BYTES_MAX:
         raise BadMessage(f"topic {topic!r} has {len(encoded)} bytes: 1 to {TOPIC_BYTES_MAX} may be")
     return encoded
+
+
+def _user_properties(message: Message) -> dict[str, str]:
+    properties = dict(message.properties or {})
+    if message.keys:
+        properties[KEYS] = message.keys
+    if message.tags:
+        properties[TAGS] = message.tags
+    return properties
 
 
 class Encoder:
@@ -48,19 +62,18 @@ class Encoder:
                 f"a body of {len(body)} bytes for topic {message.topic!r}: "
                 f"at most {MESSAGE_BODY_BYTES_MAX} are allowed"
             )
-        properties = {UNIQ_KEY: unique_key}
-        if message.keys:
-            properties[KEYS] = message.keys
-        if message.tags:
-            properties[TAGS] = message.tags
-        if message.properties:
-            properties.update(message.properties)
         try:
+            if message.unique_key:
+                properties = properties_encode({UNIQ_KEY: unique_key})
+            else:
+                properties = _KEY_BEFORE + unique_key.encode() + _KEY_AFTER
+            if message.keys or message.tags or message.properties:
+                properties += properties_encode(_user_properties(message))
             record = encode_record(
                 topic=topic_bytes(message.topic),
                 queue_id=queue_id,
                 body=body,
-                properties=properties_encode(properties),
+                properties=properties,
                 flag=message.flag,
                 born_timestamp_ms=now_ms,
                 born_host=self._born_host,
