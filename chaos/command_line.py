@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import trio
 
 from dledger.errors import DledgerError
+from dledger.observe import configure_logging
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FAILED = 2
@@ -20,6 +21,7 @@ FAILED = 2
 
 def run_command(work: Callable[[], Awaitable[int]]) -> int:
     """Do `work` and return its exit status; FAILED, with a message, if it raised a known error."""
+    configure_logging("console", "warning")
     try:
         return trio.run(_until_interrupted, work)
     except* DledgerError as group:

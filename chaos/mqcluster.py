@@ -185,14 +185,14 @@ async def _servers(cluster: Cluster, probe: Probe) -> list[ServerStatus]:
 
 
 def _table(servers: list[ServerStatus]) -> Table:
-    table = Table("server", "address", "role")
-    for name in ("term", "last", "committed", "applied", "end position", "pid"):
-        table.add_column(name, justify="right")
+    """One line a server; fits a terminal of 80 columns."""
+    table = Table("server", "address", "role", box=None, pad_edge=False)
+    for name in ("term", "last", "applied", "end", "pid"):
+        table.add_column(name, justify="right", no_wrap=True)
     for server in servers:
         numbers = (
             server.term,
             server.last_index,
-            server.commit_index,
             server.applied_index,
             server.end_position,
             server.pid,

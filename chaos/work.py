@@ -28,6 +28,7 @@ from client import Consumer, Message, PendingSend, Producer, ReceivedMessage
 from client import Rebalance as RebalanceNotice
 from dledger.checksum import crc32
 from dledger.errors import DledgerError, RecordError
+from dledger.observe import configure_logging
 
 PACE_S = 0.005
 
@@ -234,7 +235,8 @@ async def _work(task: Produce | Consume) -> None:
 
 
 def main() -> None:
-    """Do the task in the first argument."""
+    """Do the task in the first argument. Standard output is for progress alone."""
+    configure_logging("json", "info")
     task = msgspec.json.decode(sys.argv[1], type=Produce | Consume)
     trio.run(_work, task)
 
