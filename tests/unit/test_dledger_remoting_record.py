@@ -1,0 +1,297 @@
+"""Stored records: golden bytes, lazy reading, and whole batches checked and placed at once."""
+
+from __future__ import annotations
+
+import struct
+import time
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger.errors import RecordError
+from dledger.remoting.message import host_bytes, properties_encode
+from dledger.remoting.record import (
+    BORN_HOST_IPV6,
+    STORE_HOST_IPV6,
+    Record,
+    RecordBatch,
+    encode_record,
+    walk,
+)
+
+IPV4 = host_bytes("127.0.0.1", 1234)
+IPV6 = host_bytes("::1", 1234)
+STORE = host_bytes("127.0.0.1", 10911)
+
+GOLDEN = bytes.fromhex(
+    "00000066 daa320a7 3610a686 00000003 00000007"  # size, magic, body CRC, queue id, flag
+    "0000000000000005 0000000000001000 00000001"  # queue offset, physical offset, system flag
+    "0000018bcfe56800 7f000001000004d2"  # born timestamp, born host
+    "0000018bcfe56801 7f00000100002a9f"  # store timestamp, store host
+    "00000002 0000000000000009 00000005 68656c6c6f"  # reconsume, prepared, body
+    "01 54 0005 6101620263"  # topic, properties
+)
+
+
+def record(**changes: object) -> bytes:
+    values: dict[str, object] = {
+        "topic": b"T",
+        "queue_id": 0,
+        "body": b"hello",
+        "properties": b"",
+        "born_timestamp_ms": 1_700_000_000_000,
+        "born_host": IPV4,
+    }
+    return encode_record(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_a_record_is_encoded_to_the_golden_bytes() -> None:
+    """Field by field as the layout says; the CRC is zlib's, without its top bit."""
+    written = record(
+        queue_id=3,
+        flag=7,
+        queue_offset=5,
+        physical_offset=0x1000,
+        sys_flag=1,
+        store_timestamp_ms=1_700_000_000_001,
+        store_host=STORE,
+        reconsume_times=2,
+        prepared_offset=9,
+        properties=b"a\x01b\x02c",
+    )
+    assert written == GOLDEN
+
+
+def test_a_record_is_read_field_by_field() -> None:
+    """The golden bytes again, from the other side."""
+    read = Record(GOLDEN)
+    assert (read.size, read.queue_id, read.flag, read.queue_offset) == (0x66, 3, 7, 5)
+    assert (read.physical_offset, read.sys_flag) == (0x1000, 1)
+    assert (read.born_timestamp_ms, read.born_host) == (1_700_000_000_000, IPV4)
+    assert (read.store_timestamp_ms, read.store_host) == (1_700_000_000_001, STORE)
+    assert (read.reconsume_times, read.prepared_offset) == (2, 9)
+    assert (read.body, read.topic, read.properties) == (b"hello", "T", b"a\x01b\x02c")
+    assert read.body_crc == zlib.crc32(b"hello") & 0x7FFFFFFF
+    assert read.check()
+
+
+@given(
+    st.binary(max_size=100),
+    st.text("aZ-_%|9", min_size=1, max_size=127),
+    st.binary(max_size=100),
+    st.sampled_from([IPV4, IPV6]),
+    st.sampled_from([STORE, IPV6]),
+)
+def test_a_record_survives_with_every_kind_of_host(
+    body: bytes, topic: str, properties: bytes, born_host: bytes, store_host: bytes
+) -> None:
+    """IPv6 hosts move what follows them; the system flag says so."""
+    written = record(
+        body=body,
+        topic=topic.encode(),
+        properties=properties,
+        born_host=born_host,
+        store_host=store_host,
+        store_timestamp_ms=17,
+        reconsume_times=4,
+        prepared_offset=12,
+    )
+    read = Record(written)
+    assert read.size == len(written)
+    assert (read.body, read.topic, read.properties) == (body, topic, properties)
+    assert (read.born_host, read.store_host) == (born_host, store_host)
+    assert (read.store_timestamp_ms, read.reconsume_times, read.prepared_offset) == (17, 4, 12)
+    assert bool(read.sys_flag & BORN_HOST_IPV6) == (born_host is IPV6)
+    assert bool(read.sys_flag & STORE_HOST_IPV6) == (store_host is IPV6)
+    assert walk(written * 3) == [0, len(written), 2 * len(written)]
+
+
+@pytest.mark.parametrize(
+    "too_long", [{"topic": b""}, {"topic": b"x" * 128}, {"properties": b"x" * 32_768}]
+)
+def test_parts_that_do_not_fit_are_refused(too_long: dict[str, bytes]) -> None:
+    """A length that wraps would lose every record behind it."""
+    with pytest.raises(RecordError, match="allowed are"):
+        record(**too_long)
+
+
+def test_a_flipped_bit_in_the_body_is_found() -> None:
+    """What the audit relies on."""
+    damaged = bytearray(GOLDEN)
+    damaged[90] ^= 1
+    assert not Record(damaged).check()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (GOLDEN[:-1], "record 0 reaches beyond the 101 bytes"),
+        (GOLDEN + GOLDEN[:5], "record 0 reaches beyond"),
+        (GOLDEN + bytes(200), "record 1 at byte 102 has size 0 and magic 0x00000000"),
+        (struct.pack(">II", 2**32 - 1, 0xDAA320A7) + bytes(100), "record 0 reaches beyond"),
+    ],
+)
+def test_walking_stops_at_what_is_no_record(data: bytes, reason: str) -> None:
+    """The error says which record and where."""
+    with pytest.raises(RecordError, match=reason):
+        walk(data)
+
+
+def test_walking_nothing_finds_nothing() -> None:
+    """An empty pull is no error."""
+    assert walk(b"") == []
+
+
+RUNS = [(4, 2), (1, 1), (4, 1)]
+
+
+def batch_bytes(**changes: object) -> bytearray:
+    """Four records of different lengths and hosts, in RUNS."""
+    return bytearray(
+        b"".join(
+            record(queue_id=queue_id, body=bytes(10 * number), born_host=host, **changes)
+            for number, (queue_id, host) in enumerate([(4, IPV4), (4, IPV6), (1, IPV6), (4, IPV4)])
+        )
+    )
+
+
+def test_a_batch_is_placed_in_its_own_bytes() -> None:
+    """Queue offsets count up within a run, positions follow the bytes; nothing else changes."""
+    buffer = batch_bytes()
+    before = bytes(buffer)
+    batch = RecordBatch.parse(buffer, b"T", RUNS)
+    assert batch.count == 4
+    assert batch.sizes.tolist() == [Record(buffer[start:]).size for start in walk(buffer)]
+
+    batch.place(1_000_000, [70, 2**40, 90], 1_700_000_000_009, STORE)
+
+    records = [Record(memoryview(buffer)[start:]) for start in walk(buffer)]
+    assert [read.queue_offset for read in records] == [70, 71, 2**40, 90]
+    assert [read.physical_offset for read in records] == [1_000_000 + s for s in walk(buffer)]
+    assert {read.store_timestamp_ms for read in records} == {1_700_000_000_009}
+    assert {read.store_host for read in records} == {STORE}
+    assert all(read.check() for read in records)
+    batch.place(0, [0, 0, 0], 0, bytes(8))
+    for start, size in zip(batch.starts, batch.sizes, strict=True):
+        place_in_run = struct.pack(">q", 1) if start == batch.starts[1] else bytes(8)
+        expected = before[start : start + 20] + place_in_run + struct.pack(">q", start)
+        assert buffer[start : start + 36] == expected
+        assert buffer[start + 36 : start + size] == before[start + 36 : start + size]
+
+
+def test_a_batch_in_bytes_that_can_not_be_written_is_copied() -> None:
+    """A body received in one chunk with others is a view of the chunk, and read-only."""
+    received = bytes(batch_bytes())
+    batch = RecordBatch.parse(memoryview(received), b"T", RUNS)
+    batch.place(5, [0, 0, 0], 0, STORE)
+    assert Record(batch.buffer).physical_offset == 5
+    assert Record(received).physical_offset == 0
+
+
+def test_the_first_unique_key_names_the_batch() -> None:
+    """By it the broker knows a repeated request."""
+    properties = properties_encode({"TAGS": "t", "UNIQ_KEY": "0A"})
+    assert (
+        RecordBatch.parse(batch_bytes(properties=properties), b"T", RUNS).first_unique_key == "0A"
+    )
+    assert RecordBatch.parse(batch_bytes(), b"T", RUNS).first_unique_key is None
+
+
+def change(number: int, at: int, value: bytes) -> bytearray:
+    """The batch with `value` at byte `at` of record `number`."""
+    buffer = batch_bytes()
+    start = walk(buffer)[number] + at
+    buffer[start : start + len(value)] = value
+    return buffer
+
+
+@pytest.mark.parametrize(
+    ("buffer", "reason"),
+    [
+        (change(2, 4, b"\0"), "record 2 at byte .* magic 0x00a320a7"),
+        (change(1, 12, struct.pack(">i", 5)), "record 1: the queue id can't be 5"),
+        (change(1, 8, b"\x7f"), "record 1: the body CRC can't be"),
+        (change(3, 88, b"\x01"), "record 3: the body CRC can't be"),
+        (change(3, 39, b"\x04"), "record 3: the system flag can't be 4"),
+        (change(0, 39, b"\x20"), "record 0: the system flag can't be 32"),
+        (change(0, 39, b"\x10"), "record 0: the size can't be 92"),
+        (change(3, 84, struct.pack(">I", 31)), "record 3: the body length can't be 31"),
+        (change(3, 84, struct.pack(">I", 2**31)), "record 3: the body length can't be 2147483648"),
+        (change(3, 84, struct.pack(">I", 29)), "record 3: the topic"),
+        (change(0, 88, b"\x02"), "record 0: the topic, which is not b'T', of length can't be 2"),
+        (change(0, 89, b"U"), "record 0: the topic"),
+        (change(0, 90, b"\0\1"), "record 0: the properties length can't be 1"),
+    ],
+)
+def test_a_bad_record_is_refused_by_number_and_field(buffer: bytearray, reason: str) -> None:
+    """Nothing wrong enters the log, and the producer's author learns what is."""
+    with pytest.raises(RecordError, match=reason):
+        RecordBatch.parse(buffer, b"T", RUNS)
+
+
+@pytest.mark.parametrize(
+    "runs", [[], [(4, 4)], [(4, 2), (1, 1)], [(4, 2), (1, 1), (4, 2)], [(4, 4), (1, -1), (4, 1)]]
+)
+def test_runs_must_add_up_to_the_records(runs: list[tuple[int, int]]) -> None:
+    """Otherwise a record would get no offset, or one twice."""
+    with pytest.raises(RecordError):
+        RecordBatch.parse(batch_bytes(), b"T", runs)
+
+
+def test_an_empty_batch_is_refused() -> None:
+    """There is nothing to acknowledge."""
+    with pytest.raises(RecordError, match="runs of 0 records"):
+        RecordBatch.parse(b"", b"T", [])
+
+
+def test_another_topic_is_refused_also_when_longer_than_the_record() -> None:
+    """Lengths are compared before bytes."""
+    with pytest.raises(RecordError, match="record 0: the size"):
+        RecordBatch.parse(batch_bytes(), b"T" * 100, RUNS)
+
+
+@given(st.data())
+def test_a_damaged_batch_is_refused_or_unchanged_in_what_counts(data: st.DataObject) -> None:
+    """One byte replaced anywhere never crashes, and never passes with another body or topic."""
+    buffer = batch_bytes()
+    position = data.draw(st.integers(0, len(buffer) - 1))
+    buffer[position] = data.draw(st.integers(0, 255))
+    try:
+        batch = RecordBatch.parse(buffer, b"T", RUNS)
+    except RecordError:
+        return
+    records = [Record(memoryview(buffer)[start:]) for start in batch.starts.tolist()]
+    assert [bytes(read.body) for read in records] == [bytes(10 * n) for n in range(4)]
+    assert {read.topic for read in records} == {"T"}
+
+
+@given(st.binary(max_size=400), st.integers(0, 300))
+def test_random_bytes_are_refused(noise: bytes, cut: int) -> None:
+    """Behind a good record or alone, whole or cut."""
+    for data in (noise, GOLDEN[:cut] + noise):
+        if data in (b"", GOLDEN):
+            continue
+        with pytest.raises(RecordError):
+            RecordBatch.parse(data, b"T", [(3, 2)])
+
+
+def test_work_per_message_is_microseconds() -> None:
+    """Loose bounds, for a busy machine: they catch a lapse into code that runs per record."""
+    one = record(body=bytes(1024))
+    buffer = bytearray(one * 500)
+
+    def best_us(action: object, times: int) -> float:
+        best = float("inf")
+        for _ in range(5):
+            begun = time.perf_counter()
+            for _ in range(times):
+                action()  # type: ignore[operator]
+            best = min(best, (time.perf_counter() - begun) / times)
+        return best * 1e6
+
+    batch = RecordBatch.parse(buffer, b"T", [(0, 500)])
+    assert best_us(lambda: record(body=one), 300) < 15
+    assert best_us(lambda: RecordBatch.parse(buffer, b"T", [(0, 500)]), 5) < 3000
+    assert best_us(lambda: batch.place(0, [0], 0, STORE), 20) < 300
