@@ -73,7 +73,7 @@ class Session:
         try:
             if tasks is not None:
                 tasks.cancel_scope.cancel()
-                await tasks.__aexit__(exc_type, exc, traceback)
+                await tasks.__aexit__(None, None, None)
         finally:
             await self.pool.__aexit__(None, None, None)
         return None

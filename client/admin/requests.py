@@ -43,8 +43,9 @@ class AdminRequests:
         exc_type: type[BaseException] | None,
         exc: BaseException | None,
         traceback: TracebackType | None,
-    ) -> bool | None:
-        return await self._pool.__aexit__(exc_type, exc, traceback)
+    ) -> None:
+        # The block's own exception is not the pool's: it goes on as it is, in no ExceptionGroup.
+        await self._pool.__aexit__(None, None, None)
 
     async def ask(
         self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b""

@@ -6,8 +6,13 @@ offsets are exclusive. Fields are only added, never renamed: programs read them.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from client.models import ReceivedMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +118,46 @@ class BrokerRuntime:
     broker_name: str
     address: str
     figures: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageView:
+    """A message, ready to be shown. `body_base64` is there if the body is no UTF-8 text."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    position: int
+    message_id: str
+    keys: str
+    tags: str
+    properties: Mapping[str, str]
+    born_timestamp_ms: int
+    store_timestamp_ms: int
+    text: str
+    body_base64: str | None
+
+    @classmethod
+    def of(cls, message: ReceivedMessage) -> MessageView:
+        """The view of a message that was read."""
+        body = message.body
+        try:
+            text, encoded = body.decode(), None
+        except UnicodeDecodeError:
+            text, encoded = body.decode(errors="backslashreplace"), b64encode(body).decode()
+        return cls(
+            topic=message.topic,
+            broker_name=message.broker_name,
+            queue_id=message.queue_id,
+            queue_offset=message.queue_offset,
+            position=message.position,
+            message_id=message.message_id,
+            keys=message.keys,
+            tags=message.tags,
+            properties=message.properties,
+            born_timestamp_ms=message.born_timestamp_ms,
+            store_timestamp_ms=message.store_timestamp_ms,
+            text=text,
+            body_base64=encoded,
+        )

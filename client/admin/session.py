@@ -39,8 +39,8 @@ class AdminSession:
         exc_type: type[BaseException] | None,
         exc: BaseException | None,
         traceback: TracebackType | None,
-    ) -> bool | None:
-        return await self.requests.__aexit__(exc_type, exc, traceback)
+    ) -> None:
+        await self.requests.__aexit__(exc_type, exc, traceback)
 
     async def groups(
         self,

@@ -1,0 +1,75 @@
+"""What all commands share: options, one administration session, output, and errors in one line.
+
+Exit status: 0 done, 1 the cluster could not do it (or not in time), 2 the command line is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeVar
+
+import anyio
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from client.addresses import parse_addresses
+from client.admin import Admin
+from client.commands.output import Table, print_json, print_table
+from dledger.errors import BadInput, ConfigError
+
+_T = TypeVar("_T")
+
+Topic = Annotated[str, Parameter(name=["--topic", "-t"])]
+"""Name of the topic."""
+Cluster = Annotated[str | None, Parameter(name=["--cluster", "-c", "--clusterName"])]
+"""Name of the cluster."""
+QueueCount = Annotated[int, Parameter(validator=Number(gte=1))]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Common:
+    """Options of every command."""
+
+    namesrv: Annotated[
+        str,
+        Parameter(
+            name=["--namesrvAddr", "-n"],
+            env_var="NAMESRV_ADDR",
+            help="Name servers, host:port;host:port.",
+        ),
+    ] = "127.0.0.1:9876"
+    output: Annotated[
+        Literal["table", "json"],
+        Parameter(name=["--output", "-o"], help="table for people, json for programs."),
+    ] = "table"
+    timeout_s: Annotated[
+        float,
+        Parameter(name="--timeout", help="Seconds for each request.", validator=Number(gt=0)),
+    ] = 3.0
+
+    def __post_init__(self) -> None:
+        try:
+            parse_addresses(self.namesrv)
+        except BadInput as error:
+            raise ConfigError(f"-n (or NAMESRV_ADDR): {error}") from error
+
+    def ask(self, call: Callable[[Admin], Awaitable[_T]]) -> _T:
+        """The result of a call, from a session that lasts as long as the call."""
+
+        async def session() -> _T:
+            async with Admin(self.namesrv, timeout_s=self.timeout_s) as admin:
+                return await call(admin)
+
+        return anyio.run(session)
+
+    def show(self, command: str, result: object, table: Table) -> None:
+        """Print a result in the form that was asked for."""
+        if self.output == "json":
+            print_json(command, result)
+        else:
+            print_table(table)
+
+
+DEFAULTS = Common()

@@ -1,0 +1,167 @@
+"""sendMessage and consumeMessage."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import anyio
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from client.admin import Admin
+from client.admin.results import MessageView, QueueStatus
+from client.commands.common import DEFAULTS, Common, Topic
+from client.commands.output import Table, moment, one_line, plural
+from client.errors import NoRoute
+from client.models import Message, ReceivedMessage, SendResult
+from client.producer import Producer
+from dledger.errors import ConfigError
+
+GROUP = "TOOLS_PRODUCER"
+_EARLIEST = "earliest"
+
+BrokerName = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerName"])]
+QueueId = Annotated[
+    int | None, Parameter(name=["--queue", "-i", "--queueId", "--qid"], validator=Number(gte=0))
+]
+
+
+def send_message(
+    *,
+    topic: Topic,
+    body: Annotated[str, Parameter(name=["--body", "-p"], allow_leading_hyphen=True)],
+    keys: Annotated[str, Parameter(name=["--keys", "-k", "--key"])] = "",
+    tags: Annotated[str, Parameter(name=["--tags", "-c"])] = "",
+    broker: BrokerName = None,
+    queue: QueueId = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Send one message and show where it was stored.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    body
+        The message, as text.
+    keys
+        Keys to find it by, separated by blanks.
+    tags
+        Its tag.
+    broker
+        To a queue of this broker name.
+    queue
+        To this queue id.
+    """
+    message = Message(topic, body.encode(), keys=keys, tags=tags)
+    try:
+        result = anyio.run(_send, common, message, broker, queue)
+    except NoRoute:
+        # If no name server answers or no broker is there, this raises what says so.
+        common.ask(lambda admin: admin.cluster_list())
+        raise
+    shown = {
+        "topic": result.topic,
+        "broker_name": result.broker_name,
+        "queue_id": result.queue_id,
+        "queue_offset": result.queue_offset,
+        "message_id": result.message_id,
+        "offset_message_id": result.offset_message_id,
+    }
+    headers = ("BROKER", "QUEUE", "OFFSET", "MESSAGE ID", "OFFSET MESSAGE ID")
+    row = (
+        result.broker_name,
+        result.queue_id,
+        result.queue_offset,
+        result.message_id,
+        result.offset_message_id,
+    )
+    common.show("sendMessage", shown, Table(headers, [row]))
+
+
+async def _send(
+    common: Common, message: Message, broker: str | None, queue_id: int | None
+) -> SendResult:
+    async with Producer(common.namesrv, GROUP, timeout_s=common.timeout_s) as producer:
+        queues = [
+            queue
+            for queue in await producer.prepare(message.topic)
+            if broker in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
+        ]
+        if not queues:
+            wanted = f"broker {broker or 'any'}, queue {'any' if queue_id is None else queue_id}"
+            raise NoRoute(message.topic, "publish to", f"it has no writable queue on {wanted}")
+        chosen = queues[0] if broker is not None or queue_id is not None else None
+        return await producer.send(message, queue=chosen)
+
+
+def consume_message(
+    *,
+    topic: Topic,
+    broker: BrokerName = None,
+    queue: QueueId = None,
+    offset: str = _EARLIEST,
+    count: Annotated[int, Parameter(name=["--count", "-c"], validator=Number(gte=1))] = 128,
+    common: Common = DEFAULTS,
+) -> None:
+    """Print messages of a topic, queue by queue, without consuming them for any group.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    broker
+        Only from this broker name.
+    queue
+        Only from this queue id.
+    offset
+        Where to begin in each queue: earliest, a queue offset, or -N for the last N messages.
+    count
+        At most this many messages.
+    """
+    begin = parse_offset(offset)
+
+    async def read(admin: Admin) -> list[ReceivedMessage]:
+        found: list[ReceivedMessage] = []
+        for one in (await admin.topic_status(topic)).queues:
+            is_wanted = broker in (None, one.broker_name) and queue in (None, one.queue_id)
+            if is_wanted and len(found) < count:
+                start, left = first_offset(one, begin), count - len(found)
+                found += await admin.read_queue(topic, one.broker_name, one.queue_id, start, left)
+        return found
+
+    views = [MessageView.of(message) for message in common.ask(read)]
+    headers = ("BROKER", "QUEUE", "OFFSET", "STORED", "TAGS", "KEYS", "MESSAGE ID", "BODY")
+    rows = [
+        (
+            view.broker_name,
+            view.queue_id,
+            view.queue_offset,
+            moment(view.store_timestamp_ms),
+            one_line(view.tags),
+            one_line(view.keys),
+            view.message_id,
+            one_line(view.text),
+        )
+        for view in views
+    ]
+    common.show("consumeMessage", views, Table(headers, rows, [plural(len(rows), "message")]))
+
+
+def parse_offset(text: str) -> int | None:
+    """Where to begin in a queue: None for its first message, below 0 counted from its end."""
+    if text == _EARLIEST:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(
+            f"--offset is {text!r}; it must be {_EARLIEST}, a queue offset, or -N for the last N"
+        ) from None
+
+
+def first_offset(queue: QueueStatus, begin: int | None) -> int:
+    """The offset in this queue that `begin` stands for."""
+    if begin is None:
+        return queue.min_offset
+    return max(queue.min_offset, begin if begin >= 0 else queue.max_offset + begin)
