@@ -47,6 +47,9 @@ from dledger.log.recovery import WATERMARK_BYTES
 from dledger.log.segment import Segment, segment_path
 from dledger.remoting.command import Buffer
 
+RECENT_HEADERS = 8192
+"""Headers of the log's end that are kept decoded: each is looked at several times on its way."""
+
 
 @dataclass(frozen=True, slots=True)
 class SyncJob:
@@ -83,6 +86,7 @@ class SegmentedLog:
         self._segments = segments
         self._last = last
         self.durable_index = last.index if last else 0
+        self._recent: dict[int, Header] = {}
         self._staged: list[Buffer] = []
         self._staged_at = segments[-1].end if segments else 0
         self._written_index = self.durable_index
@@ -140,6 +144,9 @@ class SegmentedLog:
 
     def header(self, index: int) -> Header:
         """The header of an entry. Raises StorageError if it is not in the log."""
+        recent = self._recent.get(index)
+        if recent is not None:
+            return recent
         if index > self._written_index:
             self.write_out()
         return self._segment_of(index).header(index)
@@ -225,6 +232,8 @@ class SegmentedLog:
             self._staged_at = offset
         padding = padded(header.size) - header.size
         self._staged += (raw_header, body, bytes(padding)) if padding else (raw_header, body)
+        self._recent[header.index] = header
+        self._recent.pop(header.index - RECENT_HEADERS, None)
         segment.offsets.append(offset >> 3)
         segment.end = offset + padded(header.size)
         self._last = header
@@ -350,6 +359,7 @@ class SegmentedLog:
             segment = self._segments[-1]
             segment.cut(first_index - segment.first_index)
             self._last = self._segment_of_or_none(first_index - 1)
+            self._recent.clear()
             self._generation += 1
             self._written_index = self.last_index
             self.durable_index = min(self.durable_index, self.last_index)
