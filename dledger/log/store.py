@@ -153,6 +153,8 @@ class SegmentedLog:
 
     def entry(self, index: int) -> Entry:
         """An entry, its body not copied."""
+        if index > self._written_index:
+            self.write_out()
         header = self.header(index)
         body = self._segment_of(index).body(header)
         return Entry(header.index, header.term, header.kind, header.position, body)
