@@ -25,6 +25,7 @@ import structlog
 from anyio.lowlevel import checkpoint
 
 from client import limits
+from client.addresses import check_group
 from client.assignment import Assignment, ConsumeFrom
 from client.errors import ClientClosed, NotAssigned
 from client.models import Rebalance, ReceivedMessage
@@ -65,7 +66,7 @@ class Consumer:
     ) -> None:
         if not subscriptions:
             raise BadInput(f"consumer of group {group!r}: no subscription was given")
-        self.group = group
+        self.group = check_group(group)
         version_ms = int(time.time() * 1000)
         wanted = {RETRY_PREFIX + group: ALL, **subscriptions}
         self._subscriptions = {

@@ -73,11 +73,14 @@ class QueueFetcher:
             try:
                 await self._pull_once()
                 attempt = 0
-            except (RemotingError, ClientError, BadInput) as error:
+            except RemotingError as error:
                 attempt += 1
                 if attempt > 1:
                     self._warn(error)
                 await anyio.sleep(backoff_s(attempt))
+            except (ClientError, BadInput) as error:
+                self._warn(error)
+                await anyio.sleep(limits.REFUSED_RETRY_S)
 
     def interrupt(self) -> None:
         """Pull again at once: the position or the leader changed."""

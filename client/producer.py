@@ -23,6 +23,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from client import limits
+from client.addresses import check_group
 from client.batching import Accumulator, Budget
 from client.encoding import Encoder
 from client.errors import BadMessage, BufferFull, NoRoute, SendFailed
@@ -67,7 +68,7 @@ class Producer:
         pending_max: int = limits.PENDING_MESSAGES_MAX,
         pending_bytes_max: int = limits.PENDING_BYTES_MAX,
     ) -> None:
-        self.group = group
+        self.group = check_group(group)
         self._timeout_s = timeout_s
         self._linger_s = linger_s
         self._batch_bytes_max = min(batch_bytes_max, limits.BATCH_BYTES_MAX)

@@ -31,7 +31,7 @@ class GroupAdmin(TopicAdmin):
         names = [
             info.topic.removeprefix(RETRY_PREFIX)
             for info in await self.topic_list()
-            if info.topic.startswith(RETRY_PREFIX)
+            if info.kind == "retry"
         ]
         return await run_for_each(self._progress, names)
 

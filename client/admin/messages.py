@@ -1,10 +1,10 @@
-"""Reading messages without being a consumer: by queue and offset, without a trace."""
+"""Reading messages without being a consumer: by queue and offset, moving nobody's offsets."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from client.admin.session import AdminSession
+from client.admin.session import TOOLS_GROUP, AdminSession
 from client.errors import Refused
 from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -19,8 +19,6 @@ from dledger.remoting.headers.consume import PULL_SUBSCRIPTION
 if TYPE_CHECKING:
     from client.models import ReceivedMessage
 
-TOOLS_GROUP = "TOOLS_CONSUMER"
-"""The group name under which RocketMQ's tools read; it never commits anything."""
 PULL_RECORDS_MAX = 32
 _NOTHING_THERE = frozenset(
     {

@@ -13,6 +13,9 @@ from client.admin.requests import AdminRequests
 from client.errors import ClientError
 from dledger.remoting.bodies import BrokerData
 
+TOOLS_GROUP = "TOOLS_CONSUMER"
+"""The group name under which RocketMQ's tools read; it never commits anything."""
+
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 

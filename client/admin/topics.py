@@ -9,7 +9,7 @@ import anyio
 from client import limits
 from client.admin.requests import expect_success
 from client.admin.results import GroupRoute, QueueStatus, TopicInfo, TopicRoute, TopicStatus
-from client.admin.session import AdminSession, run_for_each
+from client.admin.session import TOOLS_GROUP, AdminSession, run_for_each
 from client.errors import NoRoute
 from dledger.remoting.bodies import (
     BrokerData,
@@ -192,6 +192,8 @@ class TopicAdmin(AdminSession):
 
 def topic_kind(topic: str) -> str:
     """What a topic is for: user, retry, dead-letter or system (RocketMQ's own names)."""
+    if topic == RETRY_PREFIX + TOOLS_GROUP:
+        return "system"
     if topic.startswith(RETRY_PREFIX):
         return "retry"
     if topic.startswith(DLQ_PREFIX):

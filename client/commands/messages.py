@@ -8,7 +8,7 @@ import anyio
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from client.admin import Admin
+from client.admin import Admin, UnknownTarget
 from client.admin.results import MessageView, QueueStatus
 from client.commands.common import DEFAULTS, Common, Topic
 from client.commands.output import Table, moment, one_line, plural
@@ -83,16 +83,17 @@ async def _send(
     common: Common, message: Message, broker: str | None, queue_id: int | None
 ) -> SendResult:
     async with Producer(common.namesrv, GROUP, timeout_s=common.timeout_s) as producer:
-        queues = [
-            queue
-            for queue in await producer.prepare(message.topic)
-            if broker in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
-        ]
-        if not queues:
-            wanted = f"broker {broker or 'any'}, queue {'any' if queue_id is None else queue_id}"
-            raise NoRoute(message.topic, "publish to", f"it has no writable queue on {wanted}")
-        chosen = queues[0] if broker is not None or queue_id is not None else None
-        return await producer.send(message, queue=chosen)
+        if broker is None and queue_id is None:
+            return await producer.send(message)
+        queues = await producer.prepare(message.topic)
+        for queue in queues:
+            if broker in (None, queue.broker_name) and queue_id in (None, queue.queue_id):
+                return await producer.send(message, queue=queue)
+    there = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in queues)
+    raise UnknownTarget(
+        f"topic {message.topic} has no queue {'' if queue_id is None else f'{queue_id} '}"
+        f"{f'on broker {broker} ' if broker else ''}to write to; it has {there}"
+    )
 
 
 def consume_message(

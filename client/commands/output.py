@@ -44,9 +44,11 @@ def print_table(table: Table) -> None:
             grid.add_column(header, justify="right" if is_number else "left", no_wrap=True)
         for row in table.rows:
             grid.add_row(*map(_shown, row))
-        console.print(grid)
-    for note in table.notes:
-        console.print(note, soft_wrap=True)
+        with console.capture() as capture:
+            console.print(grid)
+        # The last column is padded like the others; nobody wants the blanks in a pipe.
+        sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
+    sys.stdout.writelines(note + "\n" for note in table.notes)
 
 
 def print_json(command: str, result: object) -> None:
