@@ -95,7 +95,7 @@ class Appender:
     def _first_copy(self, position: int, size: int, count: int) -> Stored | Refused:
         index = index_records(self._log.view(position, size), position)
         stored = Stored(
-            positions=[int(at) for run in index.runs for at in run.units["position"]],
+            positions=[int(at) for run in index.runs for at in run.decoded()["position"]],
             offsets=[(run.queue_id, run.first_offset) for run in index.runs],
             store_timestamp_ms=index.store_timestamp_ms,
             duplicate=True,

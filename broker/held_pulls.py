@@ -54,7 +54,7 @@ class HeldPulls:
         for run in index.runs:
             held = self._held.get((index.topic, run.queue_id))
             if held:
-                codes = set(run.units["tags_code"].tolist())
+                codes = set(run.decoded()["tags_code"].tolist())
                 self._move(
                     [
                         pull

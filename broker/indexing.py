@@ -1,11 +1,12 @@
 """What a committed entry of messages adds to the consume queues: pure, from its bytes alone.
 
-An entry's body is message records back to back (reference: RocketMQ's stored message, see
-`dledger.remoting.record`), all of one topic and one store time, since one request makes one entry.
-Records of the same queue that stand next to each other form a run, with consecutive queue offsets.
+An entry's body is message records back to back (see `dledger.remoting.record`), all of one topic
+and one store time, since one request makes one entry. Records of the same queue that stand next to
+each other form a run, with consecutive queue offsets.
 
-This runs on every replica for every entry, so batches are taken apart by numpy: the fixed head of
-all records is gathered at once, and only the tags are looked at one by one.
+This runs on every replica for every entry. A batch is taken apart by numpy: the fixed fields of all
+records are read at once, and only the tags are looked for one by one. Most entries of stock
+producers hold one record, for which numpy's fixed cost is too much: they go by `Record`.
 """
 
 from __future__ import annotations
@@ -22,40 +23,45 @@ from broker.consume_queue import UNIT, Units
 from broker.dedup import dedup_key
 from dledger.errors import StorageError
 from dledger.remoting.message import TAGS, UNIQ_KEY, tags_code
-from dledger.remoting.record import walk
-
-#: The head of a record, up to the hosts, whose sizes depend on the sys flag.
-_HEAD: Final = np.dtype(
-    [
-        ("size", ">u4"),
-        ("magic", ">u4"),
-        ("body_crc", ">u4"),
-        ("queue_id", ">i4"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("physical_offset", ">i8"),
-        ("sys_flag", ">i4"),
-        ("born_timestamp", ">i8"),
-    ]
+from dledger.remoting.record import (
+    BORN_HOST_IPV6,
+    HOST_IPV4_BYTES,
+    HOST_IPV6_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    STORE_HOST_IPV6,
+    Record,
+    walk,
 )
-_BORN_HOST_IPV6: Final = 0x10
-_STORE_HOST_IPV6: Final = 0x20
-_IPV6_EXTRA_BYTES: Final = 12
-_BORN_HOST_AT: Final = 48
+
+_HEAD: Final = np.dtype(
+    {
+        "names": ["size", "queue_id", "queue_offset", "physical_offset", "sys_flag"],
+        "formats": [">u4", ">i4", ">i8", ">i8", ">i4"],
+        "offsets": [0, 12, 20, 28, 36],
+        "itemsize": 48,
+    }
+)
+_U32: Final = np.dtype(">u4")
 _BODY_LENGTH_AT: Final = 84
-_U32: Final = struct.Struct(">I")
-_I64: Final = struct.Struct(">q")
+_IPV6_EXTRA_BYTES: Final = HOST_IPV6_BYTES - HOST_IPV4_BYTES
+_UNIT: Final = struct.Struct(">QIqq")
 _TAGS: Final = TAGS.encode() + b"\x01"
 _UNIQ_KEY: Final = UNIQ_KEY.encode() + b"\x01"
-_END: Final = 0x02
+_VALUE_END: Final = 0x02
+
+assert _UNIT.size == UNIT.itemsize
 
 
 class Run(NamedTuple):
-    """Consecutive messages of one queue: where they begin in it, and their units."""
+    """Consecutive messages of one queue: where they begin in it, and their units as bytes."""
 
     queue_id: int
     first_offset: int
-    units: Units
+    units: bytes
+
+    def decoded(self) -> Units:
+        """The units as an array."""
+        return np.frombuffer(self.units, UNIT)
 
 
 class EntryIndex(NamedTuple):
@@ -70,97 +76,91 @@ class EntryIndex(NamedTuple):
 def index_records(body: memoryview, position: int) -> EntryIndex:
     """Take apart the records in `body`, whose first byte is at `position` of the log.
 
-    Raises StorageError if the records are none that a leader can have written.
+    Raises StorageError if they are none that a leader can have written, RecordError if they are
+    none at all.
     """
-    raw = np.frombuffer(body, np.uint8)
-    starts = np.array(walk(body), np.int64)
-    rows = np.lib.stride_tricks.sliding_window_view(raw, _HEAD.itemsize)[starts]
-    heads: Units = rows.view(_HEAD)[:, 0]
-    first = _Tail.of(body, 0, int(heads["sys_flag"][0]))
-    store_timestamp_ms = first.store_timestamp_ms
-
-    units = np.empty(len(starts), UNIT)
-    units["position"] = starts + position
-    units["size"] = heads["size"]
-    units["tags_code"] = _tags_codes(body, starts, heads, len(first.topic))
-    units["store_timestamp_ms"] = store_timestamp_ms
-    if not np.array_equal(heads["physical_offset"], units["position"].astype(np.int64)):
-        raise StorageError(f"the entry at {position} holds records of another position")
-
-    properties = bytes(body[first.properties_at : int(heads["size"][0])])
+    first = Record(body)
+    runs = [_only_run(first, position)] if first.size == len(body) else _runs(body, position, first)
+    topic = first.topic
     unique_key = None
     if first.reconsume_times == 0:
+        properties = bytes(first.properties)
         unique_key = _property(properties, _UNIQ_KEY, 0, len(properties))
     return EntryIndex(
-        topic=first.topic.decode(),
-        store_timestamp_ms=store_timestamp_ms,
-        dedup_key=dedup_key(first.topic, unique_key) if unique_key else None,
-        runs=_runs(heads["queue_id"], heads["queue_offset"], units),
+        topic=topic,
+        store_timestamp_ms=first.store_timestamp_ms,
+        dedup_key=dedup_key(topic.encode(), unique_key) if unique_key else None,
+        runs=runs,
     )
 
 
-class _Tail(NamedTuple):
-    """What stands behind the head of one record."""
-
-    store_timestamp_ms: int
-    reconsume_times: int
-    topic: bytes
-    properties_at: int
-
-    @classmethod
-    def of(cls, body: memoryview, start: int, sys_flag: int) -> _Tail:
-        born_extra = _IPV6_EXTRA_BYTES if sys_flag & _BORN_HOST_IPV6 else 0
-        extra = born_extra + (_IPV6_EXTRA_BYTES if sys_flag & _STORE_HOST_IPV6 else 0)
-        (length,) = _U32.unpack_from(body, start + _BODY_LENGTH_AT + extra)
-        topic_at = start + _BODY_LENGTH_AT + extra + 4 + length + 1
-        topic_end = topic_at + body[topic_at - 1]
-        return cls(
-            store_timestamp_ms=_I64.unpack_from(body, start + _BORN_HOST_AT + 8 + born_extra)[0],
-            reconsume_times=_U32.unpack_from(body, start + _BODY_LENGTH_AT - 12 + extra)[0],
-            topic=bytes(body[topic_at:topic_end]),
-            properties_at=topic_end + 2,
-        )
+def _only_run(record: Record, position: int) -> Run:
+    if record.physical_offset != position:
+        raise StorageError(f"the record at {position} says that it is at another position")
+    properties = bytes(record.properties)
+    code = _tags_code(_property(properties, _TAGS, 0, len(properties)))
+    unit = _UNIT.pack(position, record.size, code, record.store_timestamp_ms)
+    return Run(record.queue_id, record.queue_offset, unit)
 
 
-def _runs(queue_ids: Units, offsets: Units, units: Units) -> list[Run]:
-    breaks = np.flatnonzero(queue_ids[1:] != queue_ids[:-1]) + 1
-    runs = []
-    for part in np.split(np.arange(len(units)), breaks):
-        first, last = int(part[0]), int(part[-1])
-        first_offset = int(offsets[first])
-        if int(offsets[last]) - first_offset != last - first:
-            raise StorageError(f"records {first} to {last} do not have consecutive queue offsets")
-        runs.append(Run(int(queue_ids[first]), first_offset, units[first : last + 1]))
-    return runs
+def _runs(body: memoryview, position: int, first: Record) -> list[Run]:
+    starts = np.array(walk(body), np.int64)
+    heads: Units = np.ndarray(len(body) - _HEAD.itemsize, _HEAD, body, strides=(1,))[starts]
+    positions = starts + position
+    if not np.array_equal(heads["physical_offset"], positions):
+        raise StorageError(f"the entry at {position} holds records of another position")
+    units = np.empty(len(starts), UNIT)
+    units["position"] = positions
+    units["size"] = heads["size"]
+    units["tags_code"] = _tags_codes(body, starts, heads, len(first.topic))
+    units["store_timestamp_ms"] = first.store_timestamp_ms
+
+    queue_ids = heads["queue_id"]
+    offsets = heads["queue_offset"].astype(np.int64)
+    same_queue = queue_ids[1:] == queue_ids[:-1]
+    if not (offsets[1:] - offsets[:-1] == 1)[same_queue].all():
+        raise StorageError(f"the entry at {position} skips queue offsets")
+    begins = [0, *(np.flatnonzero(~same_queue) + 1).tolist()]
+    ends = [*begins[1:], len(starts)]
+    return [
+        Run(int(queue_ids[begin]), int(offsets[begin]), units[begin:end].tobytes())
+        for begin, end in zip(begins, ends, strict=True)
+    ]
 
 
 def _tags_codes(
     body: memoryview, starts: npt.NDArray[np.int64], heads: Units, topic_bytes: int
 ) -> list[int]:
-    raw = np.frombuffer(body, np.uint8)
     flags = heads["sys_flag"]
-    ipv6_hosts = ((flags & _BORN_HOST_IPV6) != 0).astype(np.int64)
-    ipv6_hosts += (flags & _STORE_HOST_IPV6) != 0
-    lengths_at = starts + _BODY_LENGTH_AT + _IPV6_EXTRA_BYTES * ipv6_hosts
-    lengths = np.lib.stride_tricks.sliding_window_view(raw, 4)[lengths_at].view(">u4")[:, 0]
-    begins = lengths_at + 4 + lengths + 1 + topic_bytes + 2
+    extra = np.where(flags & BORN_HOST_IPV6, _IPV6_EXTRA_BYTES, 0)
+    extra += np.where(flags & STORE_HOST_IPV6, _IPV6_EXTRA_BYTES, 0)
+    lengths: Units = np.ndarray(len(body) - 4, _U32, body, strides=(1,))
+    begins = starts + extra + lengths[starts + extra + _BODY_LENGTH_AT].astype(np.int64)
+    begins += RECORD_OVERHEAD_BYTES + topic_bytes
     ends = starts + heads["size"]
-    data = bytes(body)  # find() over one copy beats a slice for each record
-    return [
-        _tags_code(_property(data, _TAGS, begin, end))
-        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
-    ]
+    data = bytes(body)  # find() in one copy beats a slice for each record
+    find, codes = data.find, []
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        at = find(_TAGS, begin, end)
+        if at < 0:
+            codes.append(0)
+        elif at == begin or data[at - 1] == _VALUE_END:
+            value_end = find(b"\x02", at, end)
+            codes.append(_tags_code(data[at + len(_TAGS) : value_end if value_end > 0 else end]))
+        else:
+            codes.append(_tags_code(_property(data, _TAGS, begin, end)))
+    return codes
 
 
-def _property(data: bytes, key: bytes, begin: int, end: int) -> bytes | None:
-    """The value behind `key`, which ends in 0x01, in the properties string data[begin:end]."""
-    at = data.find(key, begin, end)
-    while at > begin and data[at - 1] != _END:  # the end of a longer key, or within a value
-        at = data.find(key, at + 1, end)
+def _property(data: bytes, name: bytes, begin: int, end: int) -> bytes | None:
+    """The value of a property in the properties string data[begin:end]; `name` ends in 0x01."""
+    at = data.find(name, begin, end)
+    while at > begin and data[at - 1] != _VALUE_END:  # the end of a longer name, or in a value
+        at = data.find(name, at + 1, end)
     if at < 0:
         return None
     value_end = data.find(b"\x02", at, end)
-    return data[at + len(key) : value_end if value_end >= 0 else end]
+    return data[at + len(name) : value_end if value_end >= 0 else end]
 
 
 @lru_cache(maxsize=1024)

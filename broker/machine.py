@@ -207,7 +207,7 @@ class Machine:
                     f"entry {entry.index} has a message for {index.topic} queue {run.queue_id} "
                     f"at offset {run.first_offset}, but the queue ends at {end}"
                 )
-            self.queues.append(index.topic, run.queue_id, run.units.tobytes(), entry.index)
+            self.queues.append(index.topic, run.queue_id, run.units, entry.index)
         if index.dedup_key is not None:
             self.dedup.add(index.dedup_key, FirstCopy(entry.body_position, len(entry.body)))
         self.clock_ms = max(self.clock_ms, index.store_timestamp_ms)
