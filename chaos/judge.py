@@ -14,6 +14,7 @@ import trio
 from chaos.processes import ClusterError, log_tail
 from chaos.report import read_verdict
 from chaos.verdict import Verdict
+from dledger.errors import BadInput
 
 HOLDS, VIOLATED = 0, 1
 
@@ -40,6 +41,9 @@ async def audit(history: Path, stores: list[Path], report: Path, log: Path) -> V
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-    if status not in {HOLDS, VIOLATED}:
-        raise ClusterError(f"the audit failed with status {status}.\n{log_tail(log, lines=30)}")
-    return read_verdict(report)
+    try:
+        if status not in {HOLDS, VIOLATED}:
+            raise BadInput(f"the audit ended with status {status}")
+        return read_verdict(report)
+    except BadInput as error:
+        raise ClusterError(f"{error}.\n{log_tail(log, lines=30)}") from error

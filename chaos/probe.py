@@ -117,7 +117,8 @@ class Probe:
             infos = [state.info for state in await self.group(broker)]
             return all(info is not None and info.applied_index >= wanted for info in infos)
 
-        await self._wait(broker, level, timeout_s, f"have applied all {wanted} entries")
+        what = f"have applied all {wanted} entries"
+        await self._wait(broker, level, timeout_s, what, may_be_down=0)
 
     async def _has_leader(self, broker: str) -> bool:
         return await self.leader(broker) is not None
@@ -137,10 +138,12 @@ class Probe:
         holds: Callable[[str], Awaitable[bool]],
         timeout_s: float,
         what: str,
+        may_be_down: int | None = None,
     ) -> None:
+        """`may_be_down`: how many nodes may be without a process; by default a minority."""
         with trio.move_on_after(timeout_s):
             while not await holds(broker):
-                self._refuse_if_dead(broker)
+                self._refuse_if_dead(broker, may_be_down)
                 await trio.sleep(PROBE_INTERVAL_S)
             return
         states = await self.group(broker)
@@ -151,13 +154,13 @@ class Probe:
             f"{log_tail(self._cluster.log(worst.node.name))}"
         )
 
-    def _refuse_if_dead(self, broker: str) -> None:
-        """A group without a majority of processes waits in vain: say so at once."""
+    def _refuse_if_dead(self, broker: str, may_be_down: int | None) -> None:
+        """Too few processes, and the wait is in vain: say so at once."""
         nodes = self._cluster.layout.group(broker)
         dead = [node for node in nodes if self._cluster.pid(node.name) is None]
         servers = [s for s in self._cluster.layout.namesrvs if self._cluster.pid(s.name) is None]
         names = [server.name for server in servers]
-        if 2 * len(dead) >= len(nodes):
+        if len(dead) > ((len(nodes) - 1) // 2 if may_be_down is None else may_be_down):
             names += [node.name for node in dead]
         if names:
             raise ClusterError(
