@@ -107,7 +107,11 @@ class QueueFetcher:
         command = Command(RequestCode.LITE_PULL_MESSAGE, encode_header(header))
         with anyio.CancelScope() as self._pulling:
             answer = await self.finder.ask(
-                progress.queue.broker_name, command, limits.PULL_TIMEOUT_S, progress.queue.topic
+                progress.queue.broker_name,
+                command,
+                limits.REQUEST_TIMEOUT_S,
+                progress.queue.topic,
+                held_s=limits.PULL_SUSPEND_S,
             )
             self._take(answer, epoch)
         self._pulling = None

@@ -58,19 +58,25 @@ class LeaderFinder:
             return found if found is not None else await self.find(broker_name, topic)
 
     async def ask(
-        self, broker_name: str, command: Command, timeout_s: float, topic: str | None = None
+        self,
+        broker_name: str,
+        command: Command,
+        timeout_s: float,
+        topic: str | None = None,
+        held_s: float = 0.0,
     ) -> Command:
         """The leader's answer to a request that may safely be repeated, whoever leads meanwhile.
 
-        The answer may have any code that another try would not change. Raises NoLeader, or the
-        RemotingError of the last try, if there is none within `timeout_s`.
+        The answer may have any code that another try would not change. Tries begin until
+        `timeout_s` is over; the server may hold each for `held_s` (long polling). Raises NoLeader,
+        or the RemotingError of the last try, if none was answered.
         """
         began_s = time.monotonic()
         deadline_s = began_s + timeout_s
         attempt = 0
         while True:
             attempt += 1
-            server, outcome = await self._ask_once(broker_name, command, deadline_s, topic)
+            server, outcome = await self._ask_once(broker_name, command, deadline_s, topic, held_s)
             if isinstance(outcome, Command) and outcome.code not in RETRIED_CODES:
                 return outcome
             verdict = judge(outcome, attempt=attempt, now_s=time.monotonic(), deadline_s=deadline_s)
@@ -85,7 +91,12 @@ class LeaderFinder:
             await anyio.sleep(verdict.delay_s)
 
     async def _ask_once(
-        self, broker_name: str, command: Command, deadline_s: float, topic: str | None
+        self,
+        broker_name: str,
+        command: Command,
+        deadline_s: float,
+        topic: str | None,
+        held_s: float,
     ) -> tuple[str, Command | RemotingError]:
         began_s = time.monotonic()
         leader = self.routes.leader(broker_name)
@@ -96,7 +107,7 @@ class LeaderFinder:
             waited_s = time.monotonic() - began_s
             raise NoLeader(broker_name, self.routes.members(broker_name), waited_s)
         try:
-            left_s = max(0.001, deadline_s - time.monotonic())
+            left_s = max(0.001, deadline_s - time.monotonic()) + held_s
             return leader, await self.pool.request(leader, replace(command), left_s)
         except RemotingError as error:
             return leader, error
