@@ -7,9 +7,14 @@ top, `server` accepts connections and runs a handler, and `peer` matches respons
 
 from __future__ import annotations
 
-from dledger.net.connection import Connection, Handler
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from dledger.net.peer import Peer, connect_peer
-from dledger.net.server import ServerLimits, serve_remoting
+
+if TYPE_CHECKING:
+    from dledger.net.connection import Connection, Handler
+    from dledger.net.server import ServerLimits, serve_remoting
 
 __all__ = [
     "Connection",
@@ -19,3 +24,13 @@ __all__ = [
     "connect_peer",
     "serve_remoting",
 ]
+
+_HOMES = {"connection": "Connection Handler", "server": "ServerLimits serve_remoting"}
+
+
+def __getattr__(name: str) -> object:
+    """Load the server's names when they are used: a client under asyncio needs no trio."""
+    for module, names in _HOMES.items():
+        if name in names.split():
+            return getattr(import_module(f"dledger.net.{module}"), name)
+    raise AttributeError(f"module 'dledger.net' has no attribute {name!r}")

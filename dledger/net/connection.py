@@ -103,8 +103,8 @@ class Connection:
 
     async def serve(self, handler: Handler) -> None:
         """Serve until either end closes; for the server. Raises nothing but cancellation."""
-        handler.connected(self)
         try:
+            handler.connected(self)
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._write_forever)

@@ -91,9 +91,9 @@ class Peer:
             return
         self._close_reason = reason
         self._scope.cancel()
-        lost = ConnectionLost(f"{self.address}: no answer before the connection broke: {reason}")
         in_flight, self._in_flight = self._in_flight, {}
         for on_response in in_flight.values():
+            lost = ConnectionLost(f"{self.address}: no answer before it broke: {reason}")
             self._answer(on_response, lost)
 
     async def request(self, command: Command, timeout_s: float) -> Command:
@@ -164,6 +164,9 @@ class Peer:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._write_forever)
                     await self._read_forever()
+        except Exception:
+            # A bug of ours; the connection's owner has others to look after.
+            log.exception("connection failed", peer=self.address)
         finally:
             self.close("the task that served it was cancelled")
             self._link.close()

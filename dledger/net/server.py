@@ -118,6 +118,9 @@ class _Server:
     async def _serve(self, connection: Connection) -> None:
         try:
             await connection.serve(self._handler)
+        except Exception:
+            # A bug, in `connected` or `disconnected` or here: the others are still served.
+            log.exception("connection failed", peer=connection.peer)
         finally:
             del self._progress[connection]
 

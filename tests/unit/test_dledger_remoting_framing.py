@@ -111,7 +111,7 @@ def test_frames_before_a_bad_one_are_still_delivered() -> None:
 
 
 def test_a_large_frame_in_small_chunks_is_not_copied_again_for_each() -> None:
-    """8 MiB in 1 KiB chunks takes some 30 ms; copying what is there each time, it would take 10 s."""
+    """8 MiB in 1 KiB chunks takes some 30 ms; with a copy for each chunk it would be 10 s."""
     stream = stream_of(bytes(8 * MIB))
     decoder = FrameDecoder()
     begun = time.perf_counter()

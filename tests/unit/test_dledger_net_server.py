@@ -1,0 +1,357 @@
+"""The server: who is answered how, what a connection may cost. Real sockets, virtual time."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import structlog
+import trio
+import trio.testing
+
+from dledger.errors import BadInput
+from dledger.net import Connection, ServerLimits, serve_remoting
+from dledger.remoting.codec import encode_frame
+from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
+from dledger.remoting.framing import FrameDecoder
+
+Answer = Command | Awaitable[Command | None] | None
+ECHO, LATER, REFUSE, CRASH, BY_HAND, NEVER, UNENCODABLE, CRASH_LATER = range(1, 9)
+
+
+class Handler:
+    """Answers each code in another way, and keeps a diary."""
+
+    def __init__(self) -> None:
+        self.connections: list[Connection] = []
+        self.gone: list[Connection] = []
+        self.requests: list[Command] = []
+        self.release = trio.Event()
+        self.running = 0
+        self.broken = False
+
+    def __call__(self, request: Command, connection: Connection) -> Answer:
+        self.requests.append(request)
+        answers: dict[int, Callable[[], Answer]] = {
+            ECHO: lambda: request.reply(0, body=request.body),
+            LATER: lambda: self.later(request),
+            REFUSE: lambda: self.fail(BadInput("the field 'topic' is empty")),
+            CRASH: lambda: self.fail(RuntimeError("a bug")),
+            BY_HAND: lambda: connection.send(request.reply(5)),
+            NEVER: lambda: None,
+            UNENCODABLE: lambda: request.reply(0, ext={"list": [1]}),
+            CRASH_LATER: self.crash_later,
+        }
+        return answers[request.code]()
+
+    def fail(self, error: Exception) -> Answer:
+        raise error
+
+    async def later(self, request: Command) -> Command:
+        self.running += 1
+        await self.release.wait()
+        return request.reply(0)
+
+    async def crash_later(self) -> Command:
+        raise RuntimeError("a bug")
+
+    def connected(self, connection: Connection) -> None:
+        self.connections.append(connection)
+        if self.broken:
+            raise RuntimeError("a bug")
+
+    def disconnected(self, connection: Connection) -> None:
+        self.gone.append(connection)
+
+
+class Client:
+    """The other end, by hand."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self.decoder = FrameDecoder()
+        self.received: list[Command] = []
+
+    async def send(self, *commands: Command) -> None:
+        await self.stream.send_all(b"".join(p for c in commands for p in encode_frame(c)))
+
+    async def receive(self) -> Command:
+        while not self.received:
+            data = await self.stream.receive_some()
+            assert data, "closed by the server"
+            self.decoder.feed(data)
+            self.received += self.decoder.frames()
+        return self.received.pop(0)
+
+    async def ask(self, code: int, **fields: object) -> Command:
+        await self.send(Command(code, **fields))  # type: ignore[arg-type]
+        return await self.receive()
+
+    async def until_closed(self) -> None:
+        """Return when the server has closed this connection, politely or by a reset."""
+        try:
+            while await self.stream.receive_some():
+                pass
+        except trio.BrokenResourceError:
+            pass
+
+
+class Server:
+    def __init__(self, handler: Handler, port: int) -> None:
+        self.handler = handler
+        self.port = port
+        self.clients: list[Client] = []
+
+    async def connect(self) -> Client:
+        self.clients.append(Client(await trio.open_tcp_stream("127.0.0.1", self.port)))
+        return self.clients[-1]
+
+
+@asynccontextmanager
+async def serving(**limits: float) -> AsyncIterator[Server]:
+    handler = Handler()
+    async with trio.open_nursery() as nursery:
+        port = await nursery.start(
+            lambda task_status: serve_remoting(
+                handler,
+                "127.0.0.1",
+                0,
+                limits=ServerLimits(**limits),  # type: ignore[arg-type]
+                task_status=task_status,
+            )
+        )
+        server = Server(handler, port)
+        yield server
+        for client in server.clients:
+            client.stream.socket.close()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("encoding", HeaderEncoding)
+async def test_a_request_is_answered_in_its_own_encoding(encoding: HeaderEncoding) -> None:
+    """Per frame, as the protocol says."""
+    async with serving() as server:
+        client = await server.connect()
+        answer = await client.ask(ECHO, body=b"hi", opaque=9, encoding=encoding)
+        assert (answer.code, answer.body, answer.opaque) == (0, b"hi", 9)
+        assert (answer.encoding, answer.is_response) == (encoding, True)
+
+
+async def test_answers_come_in_the_order_in_which_they_are_ready() -> None:
+    """A slow request holds up nobody; matching is by opaque."""
+    async with serving() as server:
+        client = await server.connect()
+        await client.send(Command(LATER, opaque=1), Command(ECHO, opaque=2))
+        assert (await client.receive()).opaque == 2
+        server.handler.release.set()
+        assert (await client.receive()).opaque == 1
+
+
+async def test_a_handler_may_answer_by_hand() -> None:
+    """Long polls and replicated appends do."""
+    async with serving() as server:
+        client = await server.connect()
+        assert (await client.ask(BY_HAND)).code == 5
+
+
+@pytest.mark.parametrize("code", [ECHO, LATER, REFUSE, CRASH, CRASH_LATER])
+async def test_a_one_way_request_is_never_answered(code: int) -> None:
+    """Whatever the handler returns or raises: stock clients would take it for another's answer."""
+    async with serving() as server:
+        server.handler.release.set()
+        client = await server.connect()
+        await client.send(Command(code, opaque=1, flag=FLAG_ONEWAY))
+        assert (await client.ask(ECHO, opaque=2)).opaque == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "remark"),
+    [
+        (REFUSE, "the field 'topic' is empty"),
+        (CRASH, "RuntimeError: a bug"),
+        (CRASH_LATER, "RuntimeError: a bug"),
+    ],
+)
+async def test_an_exception_is_answered_with_code_1_and_its_text(code: int, remark: str) -> None:
+    """And the connection serves on."""
+    async with serving() as server:
+        client = await server.connect()
+        with structlog.testing.capture_logs() as logs:
+            answer = await client.ask(code)
+        assert (answer.code, answer.remark) == (1, remark)
+        assert logs[0]["event"] == (
+            "request refused" if code == REFUSE else "request handler failed"
+        )
+        assert logs[0]["code"] == code
+        assert (await client.ask(ECHO)).code == 0
+
+
+async def test_an_answer_that_can_not_be_encoded_becomes_code_1() -> None:
+    """The client should not wait until its deadline for our bug."""
+    async with serving() as server:
+        client = await server.connect()
+        answer = await client.ask(UNENCODABLE, encoding=HeaderEncoding.JSON)
+        assert answer.code == 1
+        assert "'list'" in (answer.remark or "")
+
+
+async def test_a_notice_goes_out_one_way_in_the_encoding_that_the_client_uses() -> None:
+    """A stock client must be able to read it."""
+    async with serving() as server:
+        client = await server.connect()
+        await client.ask(ECHO, encoding=HeaderEncoding.ROCKETMQ)
+        server.handler.connections[0].send_oneway_request(Command(40, {"consumerGroup": "G"}))
+        notice = await client.receive()
+        assert (notice.code, notice.ext, notice.flag) == (40, {"consumerGroup": "G"}, FLAG_ONEWAY)
+        assert notice.encoding is HeaderEncoding.ROCKETMQ
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\x7f\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n", struct.pack(">II", 8, 9 << 24) + b"abcd"],
+)
+async def test_garbage_closes_its_own_connection_and_no_other(garbage: bytes) -> None:
+    """With the reason in the log."""
+    async with serving() as server:
+        good, bad = await server.connect(), await server.connect()
+        await good.ask(ECHO)
+        with structlog.testing.capture_logs() as logs:
+            await bad.stream.send_all(garbage)
+            await bad.until_closed()
+        (event,) = (log for log in logs if log["event"] == "connection closed")
+        assert "above" in event["reason"] or "encoding" in event["reason"]
+        assert (await good.ask(ECHO)).code == 0
+
+
+async def test_requests_before_the_garbage_are_answered() -> None:
+    """They were good."""
+    async with serving() as server:
+        client = await server.connect()
+        frames = b"".join(encode_frame(Command(ECHO, opaque=5)))
+        await client.stream.send_all(frames + b"\xff" * 8)
+        assert (await client.receive()).opaque == 5
+        await client.until_closed()
+
+
+async def test_a_client_that_does_not_read_is_closed_at_the_bound() -> None:
+    """Its answers would fill the memory."""
+    async with serving(send_buffer_bytes_max=1_000_000) as server:
+        client = await server.connect()
+        requests = [Command(ECHO, body=bytes(100_000)) for _ in range(1000)]
+        with structlog.testing.capture_logs() as logs, pytest.raises(trio.BrokenResourceError):
+            await client.send(*requests)
+        assert any("does not read" in log.get("reason", "") for log in logs)
+
+
+async def test_reading_pauses_while_too_many_requests_are_in_flight() -> None:
+    """A client can't start more tasks than the bound, and loses nothing."""
+    async with serving(requests_in_flight_per_connection_max=3) as server:
+        client = await server.connect()
+        await client.send(*(Command(LATER, opaque=n) for n in range(10)))
+        await client.send(Command(ECHO, opaque=99))
+        while server.handler.running < 3:
+            await trio.testing.wait_all_tasks_blocked()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert len(server.handler.requests) == 3
+        server.handler.release.set()
+        assert sorted([(await client.receive()).opaque for _ in range(11)]) == [*range(10), 99]
+
+
+async def pass_time(clock: trio.testing.MockClock, seconds: float) -> None:
+    """Let virtual time pass in steps that the server's sweeper sees."""
+    for _ in range(int(seconds * 2)):
+        clock.jump(0.5)
+        await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_a_frame_must_be_complete_in_time(mock_clock: trio.testing.MockClock) -> None:
+    """Who sends a byte now and then, for ever, is closed after 30 s; who talks is not."""
+    async with serving() as server:
+        slow, good = await server.connect(), await server.connect()
+        frame = b"".join(encode_frame(Command(ECHO, body=b"x" * 100)))
+        with structlog.testing.capture_logs() as logs:
+            for position in range(29):
+                await slow.stream.send_all(frame[position : position + 1])
+                await good.ask(ECHO)
+                await pass_time(mock_clock, 1)
+            assert not server.handler.gone
+            await pass_time(mock_clock, 3)
+            await slow.until_closed()
+        (event,) = (log for log in logs if log["event"] == "connection closed")
+        assert event["reason"] == "a frame is not complete after 30.0 s"
+        assert (await good.ask(ECHO)).code == 0
+
+
+async def test_a_silent_connection_is_closed_in_time(mock_clock: trio.testing.MockClock) -> None:
+    """After 120 s without a byte in either direction; whoever is talked to is not silent."""
+    async with serving() as server:
+        silent, busy, notified = [await server.connect() for _ in range(3)]
+        await busy.ask(ECHO)
+        await notified.ask(ECHO)
+        for _ in range(3):
+            await pass_time(mock_clock, 41)
+            await busy.ask(ECHO)
+            server.handler.connections[2].send_oneway_request(Command(40))
+        await silent.until_closed()
+        assert (await busy.ask(ECHO)).code == 0
+        assert (await notified.receive()).code == 40
+
+
+async def test_connections_above_the_bound_are_refused(mock_clock: trio.testing.MockClock) -> None:
+    """Those who are in stay; one log line a second tells how many were refused."""
+    async with serving(connections_max=2) as server:
+        first, second = await server.connect(), await server.connect()
+        await first.ask(ECHO)
+        await second.ask(ECHO)
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(5):
+                await (await server.connect()).until_closed()
+            await pass_time(mock_clock, 2)
+        refusals = [log for log in logs if log["event"] == "connections refused"]
+        assert sum(log["count"] for log in refusals) == 5
+        assert len(refusals) <= 2
+
+        await first.stream.aclose()
+        while not server.handler.gone:
+            await trio.testing.wait_all_tasks_blocked()
+        third = await server.connect()
+        assert (await third.ask(ECHO)).code == 0
+
+
+async def test_every_end_of_a_connection_is_told_once() -> None:
+    """Whoever closed it: client, server, or the server's stop."""
+    async with serving() as server:
+        handler = server.handler
+        clients = [await server.connect() for _ in range(3)]
+        for client in clients:
+            await client.ask(ECHO)
+        await clients[0].stream.aclose()
+        handler.connections[1].close("enough")
+        handler.connections[1].close("enough, again")
+        await clients[1].until_closed()
+        handler.connections[1].send(Command(ECHO))  # dropped
+    assert sorted(c.id for c in handler.gone) == sorted(c.id for c in handler.connections)
+    assert all(connection.closed for connection in handler.connections)
+
+
+async def test_a_bug_at_a_connections_start_or_end_is_not_the_servers_end() -> None:
+    """The others are served on."""
+    async with serving() as server:
+        good = await server.connect()
+        await good.ask(ECHO)
+        server.handler.broken = True
+        with structlog.testing.capture_logs() as logs:
+            await (await server.connect()).until_closed()
+        assert [log["event"] for log in logs] == ["connection failed"]
+        assert (await good.ask(ECHO)).code == 0
+
+
+async def test_a_taken_port_is_an_error_that_names_it() -> None:
+    """Before anything is served."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=str(port)):
+            await serve_remoting(Handler(), "127.0.0.1", port)
