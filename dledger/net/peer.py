@@ -37,6 +37,7 @@ OnRequest: TypeAlias = Callable[[Command], Command | None]
 
 CONNECT_TIMEOUT_S = 3.0
 _OPAQUE_MASK = 0x7FFF_FFFF
+_PORT_MAX = 65_535
 _BUSY_RETRY_S = 0.01
 
 log = get_logger(__name__)
@@ -245,11 +246,14 @@ async def connect_peer(
 
 async def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
     """Connect to the first address of `host` that answers."""
+    if not 0 < port <= _PORT_MAX:
+        # The resolver would wrap it around, to a port of somebody else's.
+        raise ConnectFailed(f"{host}:{port}: no such port, they go from 1 to {_PORT_MAX}")
     problem = f"no answer within {timeout_s} s"
     with anyio.move_on_after(timeout_s):
         try:
             addresses = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise ConnectFailed(f"{host}:{port}: the name can't be resolved: {error}") from error
         for family, kind, protocol, _name, address in addresses:
             connecting = socket.socket(family, kind, protocol)
