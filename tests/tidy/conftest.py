@@ -1,0 +1,66 @@
+"""The project's own sources, parsed, for the tests about its shape."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("dledger", "broker", "namesrv", "client", "chaos", "spark")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One module. `imports`: the full names that it imports, also inside functions."""
+
+    path: Path
+    name: str
+    text: str
+    tree: ast.Module
+    imports: frozenset[str]
+
+    @property
+    def package(self) -> str:
+        """The top-level package that it belongs to."""
+        return self.name.partition(".")[0]
+
+    def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+        """All functions and methods."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node
+
+
+def read(path: Path) -> Source:
+    """Parse one file below ROOT."""
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    imports: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            imports |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return Source(path, name, text, tree, frozenset(imports))
+
+
+def read_below(folders: tuple[str, ...]) -> list[Source]:
+    """Every module of some of the project's folders."""
+    return [read(path) for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+@pytest.fixture(scope="session")
+def modules() -> list[Source]:
+    """The modules of the six packages."""
+    return read_below(PACKAGES)
+
+
+@pytest.fixture(scope="session")
+def others() -> list[Source]:
+    """Everything else that is Python: tests, examples, benchmarks."""
+    return read_below(("tests", "examples", "benchmarks"))

@@ -1,0 +1,92 @@
+"""The house style, as far as a program can hold it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conftest import Source
+
+FUNCTION_LINES_MAX = 50
+"""Without signature and docstring: a function fits on a screen."""
+MODULE_LINES_MAX = 400
+THEORY_CHARACTERS_MIN = 40
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines from the first statement on: what one has to hold in mind."""
+    told = ast.get_docstring(function) is not None
+    statements = function.body[1:] if told else function.body
+    return (function.end_lineno or 0) - statements[0].lineno + 1 if statements else 0
+
+
+def test_functions_fit_on_a_screen(modules: list[Source]) -> None:
+    """A longer one has two jobs, or a table in it that wants a name."""
+    long = [
+        f"{module.name}.{function.name}: {body_lines(function)}"
+        for module in modules
+        for function in module.functions()
+        if body_lines(function) > FUNCTION_LINES_MAX
+    ]
+
+    assert not long, chr(10).join(long)
+
+
+def test_modules_are_short(modules: list[Source], others: list[Source]) -> None:
+    """A longer one is two rooms."""
+    long = [
+        f"{module.name}: {len(module.text.splitlines())}"
+        for module in [*modules, *others]
+        if len(module.text.splitlines()) > MODULE_LINES_MAX
+    ]
+
+    assert not long, chr(10).join(long)
+
+
+def test_modules_open_with_their_theory(modules: list[Source]) -> None:
+    """Each module's docstring says in a sentence or more what the module is about."""
+    silent = [
+        module.name
+        for module in modules
+        if len(ast.get_docstring(module.tree) or "") < THEORY_CHARACTERS_MIN
+        and not module.name.endswith("__main__")
+        and len(module.text.splitlines()) > 1
+    ]
+
+    assert not silent, chr(10).join(silent)
+
+
+def test_tests_say_what_they_show(others: list[Source]) -> None:
+    """Each test has a docstring: read in a row, they are the specification."""
+    silent = [
+        f"{module.name}.{function.name}"
+        for module in others
+        if module.name.startswith("tests.")
+        for function in module.functions()
+        if function.name.startswith("test_") and ast.get_docstring(function) is None
+    ]
+
+    assert not silent, chr(10).join(silent)
+
+
+def test_no_test_folder_hides_a_package(others: list[Source]) -> None:
+    """A folder tests/broker would stand in for the package broker."""
+    packages = {"dledger", "broker", "namesrv", "client", "chaos", "spark"}
+    folders = {part for module in others for part in module.name.split(".")[1:-1]}
+
+    assert folders & packages == set()
+
+
+def test_nothing_is_left_for_later(modules: list[Source]) -> None:
+    """No stubs and no marks: what is missing stands in an issue."""
+    marks = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
+    left = [
+        f"{module.name}:{number}"
+        for module in modules
+        for number, line in enumerate(module.text.splitlines(), 1)
+        if marks.search(line)
+    ]
+
+    assert not left, chr(10).join(left)
