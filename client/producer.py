@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -30,23 +29,13 @@ from client.errors import BadMessage, BufferFull, NoRoute, SendFailed
 from client.identity import UniqueKeys
 from client.models import Message, Selector, SendResult
 from client.pending import PendingSend
+from client.publishing import Publisher
 from client.sender import GroupSender
 from client.session import Session
 from client.signals import Broadcast
 from dledger.remoting.bodies import HeartbeatData, ProducerData
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
-from dledger.remoting.message import tags_code
-
-
-@dataclass(slots=True)
-class _Publisher:
-    """One topic's queues and the next one in turn."""
-
-    topic: str
-    queues: tuple[MessageQueue, ...]
-    by_place: dict[tuple[str, int], MessageQueue] = field(default_factory=dict)
-    turn: int = 0
 
 
 class Producer:
@@ -76,7 +65,7 @@ class Producer:
         self._session = Session(namesrv_addr)
         self._session.on_route_change.append(self._route_changed)
         self._encoder = Encoder(UniqueKeys(self._session.host), self._session.host)
-        self._publishers: dict[str, _Publisher] = {}
+        self._publishers: dict[str, Publisher] = {}
         self._senders: dict[str, GroupSender] = {}
         self._room = Broadcast()
         self._open = False
@@ -130,7 +119,6 @@ class Producer:
         self,
         message: Message,
         *,
-        queue: MessageQueue | None = None,
         queue_id: int | None = None,
         key: str | None = None,
         selector: Selector | None = None,
@@ -138,24 +126,23 @@ class Producer:
     ) -> SendResult:
         """Send one message and wait until it is stored on a majority; where it went.
 
-        `key` picks the queue by Java's hash, `selector` by a function, `queue` and `queue_id`
-        directly (`queue_id` among the topic's queues in order); otherwise queues take turns. Raises
-        NoRoute, BadMessage, SendFailed or SendUnknown.
+        `key` picks the queue by its hash, `selector` by a function, `queue_id` directly; otherwise
+        queues take turns. Raises NoRoute, BadMessage, BufferFull, SendFailed or SendUnknown.
         """
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        deadline_s = time.monotonic() + timeout_s
+        now_s = time.monotonic()
         if message.topic not in self._publishers or self._budget.full:
             await self._ready(message.topic, timeout_s)
-        chosen = self._choose(message, queue, queue_id, key, selector)
-        pending, _ = self._put(message, chosen, deadline_s)
-        self._senders[chosen.broker_name].pump()
+        chosen = self._publisher(message.topic).choose(message, queue_id, key, selector)
+        pending, sender = self._put(message, chosen, now_s, timeout_s)
+        if self._linger_s == 0.0:
+            sender.pump()
         return await pending.wait()
 
     async def send_soon(
         self,
         message: Message,
         *,
-        queue: MessageQueue | None = None,
         queue_id: int | None = None,
         key: str | None = None,
         selector: Selector | None = None,
@@ -163,12 +150,14 @@ class Producer:
     ) -> PendingSend:
         """Hand over one message, waiting for room if need be; its outcome is the result's."""
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        deadline_s = time.monotonic() + timeout_s
+        now_s = time.monotonic()
         if message.topic not in self._publishers or self._budget.full:
             await self._ready(message.topic, timeout_s)
-        chosen = self._choose(message, queue, queue_id, key, selector)
-        pending, first_of_batch = self._put(message, chosen, deadline_s)
-        if first_of_batch:
+        chosen = self._publisher(message.topic).choose(message, queue_id, key, selector)
+        pending, sender = self._put(message, chosen, now_s, timeout_s)
+        sender.wake()
+        if len(pending.batch.slots) == 1:
+            # A batch was begun: let the event loop have a turn, to send those that are full.
             await checkpoint()
         return pending
 
@@ -176,7 +165,6 @@ class Producer:
         self,
         message: Message,
         *,
-        queue: MessageQueue | None = None,
         queue_id: int | None = None,
         key: str | None = None,
         selector: Selector | None = None,
@@ -195,14 +183,15 @@ class Producer:
                 message.unique_key or "without a key yet",
             )
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        chosen = self._choose(message, queue, queue_id, key, selector)
-        return self._put(message, chosen, time.monotonic() + timeout_s)[0]
+        chosen = self._publisher(message.topic).choose(message, queue_id, key, selector)
+        pending, sender = self._put(message, chosen, time.monotonic(), timeout_s)
+        sender.wake()
+        return pending
 
     async def send_batch(
         self,
         messages: Sequence[Message],
         *,
-        queue: MessageQueue | None = None,
         queue_id: int | None = None,
         key: str | None = None,
         selector: Selector | None = None,
@@ -220,7 +209,7 @@ class Producer:
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         deadline_s = time.monotonic() + timeout_s
         await self._ready(topic, timeout_s)
-        chosen = self._choose(messages[0], queue, queue_id, key, selector)
+        chosen = self._publisher(topic).choose(messages[0], queue_id, key, selector)
         encoded = [self._encoder.encode(message, chosen.queue_id) for message in messages]
         records = [record for _, record in encoded]
         size_bytes = sum(map(len, records))
@@ -244,7 +233,7 @@ class Producer:
         """
         if self._budget.full:
             raise BufferFull("too much is pending", message.topic, "", message.unique_key)
-        chosen = self._choose(message, None, queue_id, key, None)
+        chosen = self._publisher(message.topic).choose(message, queue_id, key, None)
         unique_key, record = self._encoder.encode(message, chosen.queue_id)
         now_s = time.monotonic()
         slot = PendingSend(unique_key, now_s + self._timeout_s)
@@ -280,53 +269,22 @@ class Producer:
         if waiting.cancelled_caught:
             raise BufferFull(f"no room within {timeout_s:.2f} s", topic, "", "not sent")
 
-    def _choose(
-        self,
-        message: Message,
-        queue: MessageQueue | None,
-        queue_id: int | None,
-        key: str | None,
-        selector: Selector | None,
-    ) -> MessageQueue:
-        publisher = self._publishers.get(message.topic)
+    def _publisher(self, topic: str) -> Publisher:
+        publisher = self._publishers.get(topic)
         if publisher is None:
-            raise NoRoute(message.topic, "publish to", "not looked up: await prepare(topic) first")
-        queues = publisher.queues
-        if queue is not None:
-            return queue
-        if queue_id is not None:
-            return self._nth(publisher, queue_id)
-        if key is not None:
-            return queues[abs(tags_code(key)) % len(queues)]
-        if selector is not None:
-            return selector(queues, message)
-        for _ in queues:
-            publisher.turn += 1
-            chosen = queues[publisher.turn % len(queues)]
-            if self._session.routes.leader(chosen.broker_name) is not None:
-                break
-        return chosen
-
-    def _nth(self, publisher: _Publisher, queue_id: int) -> MessageQueue:
-        for queue in publisher.queues:
-            if queue.queue_id == queue_id:
-                return queue
-        raise BadMessage(
-            f"topic {publisher.topic!r} has no queue {queue_id}: it has {len(publisher.queues)}"
-        )
+            raise NoRoute(topic, "publish to", "not looked up: await prepare(topic) first")
+        return publisher
 
     def _put(
-        self, message: Message, queue: MessageQueue, deadline_s: float
-    ) -> tuple[PendingSend, bool]:
-        """Encode a message into a batch; also whether it is that batch's first."""
-        unique_key, record = self._encoder.encode(message, queue.queue_id)
-        pending = PendingSend(unique_key, deadline_s)
-        sender = self._sender(queue.broker_name)
-        batch = sender.accumulator.add(
-            pending, queue.topic, queue.queue_id, record, time.monotonic()
-        )
-        sender.wake()
-        return pending, len(batch.slots) == 1
+        self, message: Message, queue: MessageQueue, now_s: float, timeout_s: float
+    ) -> tuple[PendingSend, GroupSender]:
+        """Encode a message into a batch of the queue's broker group."""
+        queue_id = queue.queue_id
+        unique_key, record = self._encoder.encode(message, queue_id)
+        pending = PendingSend(unique_key, now_s + timeout_s)
+        sender = self._senders.get(queue.broker_name) or self._sender(queue.broker_name)
+        sender.accumulator.add(pending, queue.topic, queue_id, record, now_s)
+        return pending, sender
 
     def _sender(self, broker_name: str) -> GroupSender:
         sender = self._senders.get(broker_name)
@@ -344,8 +302,9 @@ class Producer:
             tasks.start_soon(sender.keep_leader)
         return sender
 
-    def _publish_to(self, topic: str, queues: tuple[MessageQueue, ...]) -> _Publisher:
-        publisher = self._publishers[topic] = _Publisher(topic, queues)
+    def _publish_to(self, topic: str, queues: tuple[MessageQueue, ...]) -> Publisher:
+        publisher = Publisher(topic, queues, self._session.routes.leader)
+        self._publishers[topic] = publisher
         return publisher
 
     def _route_changed(self, topic: str) -> None:

@@ -91,9 +91,11 @@ class GroupSender:
         attempt = 0
         while True:
             await self._need_leader.wait()
-            topic = next((batch.topic for batch in self.accumulator.batches()), None)
             began_s = time.monotonic()
-            leader = await self._finder.find(self._name, topic)
+            leader = self._routes.leader(self._name)
+            if leader is None or self._silent(began_s):
+                topic = next((batch.topic for batch in self.accumulator.batches()), None)
+                leader = await self._finder.find(self._name, topic)
             try:
                 await self._pool.connect(leader)
                 attempt = 0
@@ -112,14 +114,14 @@ class GroupSender:
             self._move_to(leader)
             self._wake.set()
 
-    def _sleep_s(self) -> float | None:
+    def _sleep_s(self) -> float:
         """How long nothing needs to happen unless somebody wakes us."""
         if self._parked:
             return limits.FIND_BACKOFF_MIN_S
         linger_s = self.accumulator.ready_in_s(time.monotonic())
         if linger_s is not None and self.accumulator.in_flight < self.accumulator.in_flight_max:
             return min(linger_s, limits.PRODUCER_TICK_S)
-        return None if self.accumulator.empty else limits.PRODUCER_TICK_S
+        return limits.PRODUCER_TICK_S
 
     def _try(self, batch: Batch, now_s: float) -> None:
         leader = self._routes.leader(self._name)
@@ -195,8 +197,12 @@ class GroupSender:
                 self._try(batch, now_s)
             else:
                 self._parked.append(batch)
-        if any(now_s - batch.sent_s > limits.SUSPECT_AFTER_S for batch in self._on_wire):
+        if self._silent(now_s):
             self._need_leader.set()
+
+    def _silent(self, now_s: float) -> bool:
+        """Whether a try is unanswered for so long that somebody else may lead by now."""
+        return any(now_s - batch.sent_s > limits.SUSPECT_AFTER_S for batch in self._on_wire)
 
     def _move_to(self, leader: str) -> None:
         """Send again, to the leader found, what another server has not answered yet."""

@@ -1,0 +1,65 @@
+"""Which of a topic's queues a message goes to. Pure.
+
+By hand (`queue_id`), by key (the same key always goes to the same queue, by Java's string hash as
+in RocketMQ's SelectMessageQueueByHash), by the caller's own function, or each queue in its turn;
+turns pass over broker groups without a known leader while another group has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from client.errors import BadMessage
+from client.models import Message, Selector
+from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.message import tags_code
+
+
+class Publisher:
+    """The writable queues of one topic, in RocketMQ's order, and whose turn it is.
+
+    `leads` gives a broker group's leader, or None.
+    """
+
+    def __init__(
+        self, topic: str, queues: tuple[MessageQueue, ...], leads: Callable[[str], str | None]
+    ) -> None:
+        self.topic = topic
+        self.queues = queues
+        self._leads = leads
+        self._turn = 0
+
+    def choose(
+        self,
+        message: Message,
+        queue_id: int | None,
+        key: str | None,
+        selector: Selector | None,
+    ) -> MessageQueue:
+        """The queue for `message`. Raises BadMessage if the caller's choice is not one of them."""
+        if key is not None:
+            return self.queues[abs(tags_code(key)) % len(self.queues)]
+        if queue_id is not None:
+            return self._numbered(queue_id)
+        if selector is not None:
+            return self._selected(selector, message)
+        for _ in self.queues:
+            self._turn += 1
+            queue = self.queues[self._turn % len(self.queues)]
+            if self._leads(queue.broker_name) is not None:
+                break
+        return queue
+
+    def _numbered(self, queue_id: int) -> MessageQueue:
+        for queue in self.queues:
+            if queue.queue_id == queue_id:
+                return queue
+        raise BadMessage(
+            f"topic {self.topic!r} has no queue {queue_id}: it has {len(self.queues)} to write to"
+        )
+
+    def _selected(self, selector: Selector, message: Message) -> MessageQueue:
+        queue = selector(self.queues, message)
+        if queue not in self.queues:
+            raise BadMessage(f"the selector chose {queue}, which is no queue of {self.topic!r}")
+        return queue
