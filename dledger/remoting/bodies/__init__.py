@@ -1,0 +1,95 @@
+"""The JSON bodies of requests and responses, as typed structs.
+
+RocketMQ writes two dialects of one document: the standard one, and a loose one that leaves
+numeric map keys unquoted and uses whole objects as map keys (`dledger.remoting.json_dialect`).
+Both are read; which one is written is the caller's choice, since only the loose form is proven
+with clients before 4.9.4. Members that a struct does not know are ignored, members that are
+missing get their defaults, as with the reference's decoder. Shapes: RocketMQ's classes of the
+same names.
+
+Families: `routes` (where topics are), `groups` (who consumes), `state` (how things stand).
+"""
+
+from __future__ import annotations
+
+from dledger.remoting.bodies.base import (
+    Body,
+    Dialect,
+    decode_body,
+    encode_body,
+)
+from dledger.remoting.bodies.groups import (
+    CheckClientConfigBody,
+    ConsumerData,
+    ConsumerIdList,
+    HeartbeatData,
+    LockBatchBody,
+    LockBatchResponseBody,
+    ProducerData,
+    SubscriptionData,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+)
+from dledger.remoting.bodies.routes import (
+    BrokerData,
+    BrokerMemberGroup,
+    BrokerMemberGroupBody,
+    ClusterInfo,
+    DataVersion,
+    KVTable,
+    QueueData,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigWrapper,
+    TopicList,
+    TopicRouteData,
+)
+from dledger.remoting.bodies.state import (
+    ClientConnection,
+    ConsumerConnection,
+    ConsumeStats,
+    GroupList,
+    OffsetWrapper,
+    ProducerConnection,
+    TopicOffset,
+    TopicStats,
+)
+from dledger.remoting.json_dialect import MessageQueue
+
+__all__ = [
+    "Body",
+    "BrokerData",
+    "BrokerMemberGroup",
+    "BrokerMemberGroupBody",
+    "CheckClientConfigBody",
+    "ClientConnection",
+    "ClusterInfo",
+    "ConsumeStats",
+    "ConsumerConnection",
+    "ConsumerData",
+    "ConsumerIdList",
+    "DataVersion",
+    "Dialect",
+    "GroupList",
+    "HeartbeatData",
+    "KVTable",
+    "LockBatchBody",
+    "LockBatchResponseBody",
+    "MessageQueue",
+    "OffsetWrapper",
+    "ProducerConnection",
+    "ProducerData",
+    "QueueData",
+    "RegisterBrokerBody",
+    "SubscriptionData",
+    "SubscriptionGroupConfig",
+    "SubscriptionGroupWrapper",
+    "TopicConfig",
+    "TopicConfigWrapper",
+    "TopicList",
+    "TopicOffset",
+    "TopicRouteData",
+    "TopicStats",
+    "decode_body",
+    "encode_body",
+]

@@ -1,0 +1,70 @@
+"""How a JSON body is written, in which dialect, and how it is read whatever the dialect."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from enum import Enum
+from typing import Any, TypeVar
+
+import msgspec
+
+from dledger.errors import BadInput
+from dledger.limits import MIB
+from dledger.remoting.command import Buffer
+from dledger.remoting.json_dialect import parse, write_loose, write_standard
+
+BodyT = TypeVar("BodyT")
+
+#: Bound of bodies that only our own reader can read, at some 0.6 s a MiB.
+LOOSE_BODY_BYTES_MAX = 2 * MIB
+
+
+class Dialect(Enum):
+    """How a body is written."""
+
+    STANDARD = "standard"
+    LOOSE = "loose"
+
+
+class Body(msgspec.Struct, rename="camel", omit_defaults=False):
+    """Base of the JSON bodies."""
+
+
+def encode_body(body: msgspec.Struct, dialect: Dialect = Dialect.STANDARD) -> bytes:
+    """Write `body`. Stock clients expect maps keyed by queues in the loose dialect."""
+    return write_loose(body) if dialect is Dialect.LOOSE else write_standard(body)
+
+
+def decode_body(body_type: type[BodyT], data: Buffer) -> BodyT:
+    """Read a body in either dialect.
+
+    Raises BadInput naming the member that is missing or of the wrong kind.
+    """
+    decoder = _standard_decoder(body_type)
+    if decoder is not None:
+        # Should this fail, the slow reader tells the loose dialect and null members from nonsense.
+        with suppress(msgspec.DecodeError, RecursionError):
+            return decoder.decode(data)
+    if len(data) > LOOSE_BODY_BYTES_MAX:
+        raise BadInput(
+            f"a {body_type.__name__} of {len(data)} bytes that is no standard JSON "
+            f"is above {LOOSE_BODY_BYTES_MAX}"
+        )
+    document = parse(data)
+    try:
+        return msgspec.convert(document, body_type, strict=False, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"the body is no {body_type.__name__}: {error}") from error
+
+
+_standard_decoders: dict[type, msgspec.json.Decoder[Any] | None] = {}
+
+
+def _standard_decoder(body_type: type[BodyT]) -> msgspec.json.Decoder[BodyT] | None:
+    """A fast decoder, or None for bodies with maps keyed by queues: those are no JSON."""
+    if body_type not in _standard_decoders:
+        try:
+            _standard_decoders[body_type] = msgspec.json.Decoder(body_type, strict=False)
+        except TypeError:
+            _standard_decoders[body_type] = None
+    return _standard_decoders[body_type]

@@ -1,0 +1,98 @@
+"""Who consumes what: heartbeats, subscriptions, queue locks, and the groups' settings."""
+
+# ruff: noqa: RUF012 -- msgspec gives every struct its own copy of a mutable default
+
+from __future__ import annotations
+
+import msgspec
+
+from dledger.remoting.bodies.base import Body
+from dledger.remoting.bodies.routes import DataVersion
+from dledger.remoting.json_dialect import MessageQueue
+
+
+class SubscriptionData(Body):
+    """What a consumer wants of one topic. `code_set` holds `message.tags_code` of every tag."""
+
+    topic: str
+    sub_string: str = "*"
+    tags_set: list[str] = []
+    code_set: list[int] = []
+    sub_version: int = 0
+    expression_type: str = "TAG"
+    class_filter_mode: bool = False
+
+
+class ProducerData(Body):
+    """A producer group that the client belongs to."""
+
+    group_name: str
+
+
+class ConsumerData(Body):
+    """A consumer group that the client belongs to. The three enums are RocketMQ's names."""
+
+    group_name: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    subscription_data_set: list[SubscriptionData] = []
+    unit_mode: bool = False
+
+
+class HeartbeatData(Body):
+    """HEART_BEAT: every group of one client."""
+
+    client_id: str = msgspec.field(name="clientID")
+    producer_data_set: list[ProducerData] = []
+    consumer_data_set: list[ConsumerData] = []
+
+
+class CheckClientConfigBody(Body):
+    """CHECK_CLIENT_CONFIG: would this subscription be accepted?"""
+
+    client_id: str
+    group: str
+    subscription_data: SubscriptionData
+    namespace: str | None = None
+
+
+class ConsumerIdList(Body):
+    """GET_CONSUMER_LIST_BY_GROUP."""
+
+    consumer_id_list: list[str] = []
+
+
+class LockBatchBody(Body):
+    """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: the queues that a client asks for or gives up."""
+
+    consumer_group: str
+    client_id: str
+    mq_set: list[MessageQueue] = []
+
+
+class LockBatchResponseBody(Body):
+    """LOCK_BATCH_MQ: the queues that are the client's now."""
+
+    lock_ok_mq_set: list[MessageQueue] = msgspec.field(name="lockOKMQSet", default_factory=list)
+
+
+class SubscriptionGroupConfig(Body):
+    """A consumer group as its broker knows it."""
+
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    retry_queue_nums: int = 1
+    retry_max_times: int = 16
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+
+
+class SubscriptionGroupWrapper(Body):
+    """GET_ALL_SUBSCRIPTIONGROUP_CONFIG."""
+
+    subscription_group_table: dict[str, SubscriptionGroupConfig] = {}
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)

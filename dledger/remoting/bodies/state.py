@@ -1,0 +1,69 @@
+"""How things stand, for the administration tools: offsets of queues and groups, connections."""
+
+# ruff: noqa: RUF012 -- msgspec gives every struct its own copy of a mutable default
+
+from __future__ import annotations
+
+from dledger.remoting.bodies.base import Body
+from dledger.remoting.bodies.groups import SubscriptionData
+from dledger.remoting.json_dialect import MessageQueue
+
+
+class TopicOffset(Body):
+    """How far one queue reaches: offsets from `min_offset` up to, without, `max_offset`; ms."""
+
+    min_offset: int = 0
+    max_offset: int = 0
+    last_update_timestamp: int = 0
+
+
+class TopicStats(Body):
+    """GET_TOPIC_STATS_INFO."""
+
+    offset_table: dict[MessageQueue, TopicOffset] = {}
+
+
+class OffsetWrapper(Body):
+    """How far a group is in one queue: `broker_offset` is the queue's maximum; ms."""
+
+    broker_offset: int = 0
+    consumer_offset: int = 0
+    last_timestamp: int = 0
+
+
+class ConsumeStats(Body):
+    """GET_CONSUME_STATS."""
+
+    offset_table: dict[MessageQueue, OffsetWrapper] = {}
+    consume_tps: float = 0.0
+
+
+class GroupList(Body):
+    """QUERY_TOPIC_CONSUME_BY_WHO."""
+
+    group_list: list[str] = []
+
+
+class ClientConnection(Body):
+    """One client of a group, as the broker sees it."""
+
+    client_id: str
+    client_addr: str
+    language: str = "PYTHON"
+    version: int = 0
+
+
+class ConsumerConnection(Body):
+    """GET_CONSUMER_CONNECTION_LIST."""
+
+    connection_set: list[ClientConnection] = []
+    subscription_table: dict[str, SubscriptionData] = {}
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+
+
+class ProducerConnection(Body):
+    """GET_PRODUCER_CONNECTION_LIST."""
+
+    connection_set: list[ClientConnection] = []
