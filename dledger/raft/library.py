@@ -21,7 +21,9 @@ differs from the one that this was written against. The private names and what t
 
 from __future__ import annotations
 
+import _socket
 import logging
+import socket
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 
@@ -47,6 +49,8 @@ COMMAND_OPAQUE = 0x10
 # The library warns of truncating applied entries whenever a message repeats entries that are held
 # already. Our journal keeps those, so the warning is about something that does not happen.
 logging.getLogger("pysyncobj.syncobj").disabled = True
+# pysyncobj/win_inet_pton.py replaces this with a version that works on Windows only.
+socket.inet_ntop = _socket.inet_ntop
 
 _create_journal = syncobj_module.createJournal
 

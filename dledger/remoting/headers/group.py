@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from dledger.remoting.headers.base import Header
 
 
 class UnregisterClientHeader(Header, frozen=True):
     """UNREGISTER_CLIENT (35): the client leaves the groups named."""
 
-    client_id: str
+    client_id: str = msgspec.field(name="clientID")
     producer_group: str | None = None
     consumer_group: str | None = None
 
