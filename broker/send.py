@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from broker import limits
@@ -73,7 +74,8 @@ class SendHandler:
             first_key = first_key or own[names.UNIQ_KEY]
             properties = self._properties(names.properties_encode(common | own).decode())
             self._refuse_what_must_wait(header, properties)
-            records.append(self._record(header, item.body, properties.encode(), connection))
+            record = self._record(header, item.body, properties.encode(), connection)
+            records.append(replace(record, flag=item.flag))
         if not 0 < len(records) <= limits.MESSAGES_PER_BATCH_MAX:
             raise Refused(
                 ResponseCode.MESSAGE_ILLEGAL,
