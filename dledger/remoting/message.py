@@ -7,7 +7,7 @@ RocketMQ's MessageDecoder, MessageConst, MessageClientIDSetter.
 
 from __future__ import annotations
 
-import socket
+import ipaddress
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -56,9 +56,10 @@ _VALUE_END = "\x02"
 
 _BATCH_FIXED = struct.Struct(">iiiii")
 _U16 = struct.Struct(">H")
-_OFFSET_ID_V4 = struct.Struct(">4siq")
-_OFFSET_ID_V6 = struct.Struct(">16siq")
-_IPV4_BYTES = 4
+_PORT_BYTES = 4
+_POSITION_BYTES = 8
+#: An IPv4 or IPv6 address, a port, a position.
+_OFFSET_ID_BYTES = (16, 28)
 
 
 def properties_encode(properties: Mapping[str, str]) -> bytes:
@@ -106,24 +107,25 @@ def tags_code(tag: str) -> int:
     return code - (1 << 32) if code & 0x8000_0000 else code
 
 
+@lru_cache(maxsize=4096)
 def host_bytes(host: str, port: int) -> bytes:
     """A host as records hold it: 4 or 16 address bytes, then the port in 4. Raises BadInput."""
     try:
-        address = socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
-    except OSError as error:
+        address = ipaddress.ip_address(host)
+    except ValueError as error:
         raise BadInput(f"{host!r} is no IP address") from error
-    return address + struct.pack(">I", port)
+    return address.packed + port.to_bytes(_PORT_BYTES, "big")
 
 
 def host_decode(data: Buffer) -> tuple[str, int]:
     """The inverse of `host_bytes`: (address, port)."""
-    family = socket.AF_INET if len(data) == _IPV4_BYTES + 4 else socket.AF_INET6
-    return socket.inet_ntop(family, bytes(data[:-4])), int.from_bytes(data[-4:], "big")
+    address = ipaddress.ip_address(bytes(data[:-_PORT_BYTES]))
+    return str(address), int.from_bytes(data[-_PORT_BYTES:], "big")
 
 
 def offset_message_id(store_host: bytes, position: int) -> str:
     """The id that names a stored record: upper-case hex of its store host and commit-log offset."""
-    return (store_host + position.to_bytes(8, "big")).hex().upper()
+    return (store_host + position.to_bytes(_POSITION_BYTES, "big")).hex().upper()
 
 
 def offset_message_id_decode(message_id: str) -> tuple[str, int, int]:
@@ -132,12 +134,10 @@ def offset_message_id_decode(message_id: str) -> tuple[str, int, int]:
         data = bytes.fromhex(message_id)
     except ValueError as error:
         raise BadInput(f"{message_id!r} is no offset message id: {error}") from error
-    layout = {16: _OFFSET_ID_V4, 28: _OFFSET_ID_V6}.get(len(data))
-    if layout is None:
+    if len(data) not in _OFFSET_ID_BYTES:
         raise BadInput(f"{message_id!r} is no offset message id: not 32 or 56 characters")
-    address, port, position = layout.unpack(data)
-    family = socket.AF_INET if len(address) == _IPV4_BYTES else socket.AF_INET6
-    return socket.inet_ntop(family, address), port, position
+    host, port = host_decode(data[:-_POSITION_BYTES])
+    return host, port, int.from_bytes(data[-_POSITION_BYTES:], "big")
 
 
 @dataclass(frozen=True, slots=True)
