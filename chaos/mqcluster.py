@@ -23,12 +23,15 @@ from chaos import layout
 from chaos.cluster import STATE_FILE, Cluster
 from chaos.command_line import run_command
 from chaos.probe import Probe
-from chaos.processes import free_ports
+from chaos.processes import free_ports, port_is_free
 from client.peers import PeerPool
 from dledger.errors import ConfigError
 
 Directory: TypeAlias = Annotated[Path, cyclopts.Parameter(name="--dir")]
 Output: TypeAlias = Annotated[Literal["table", "json"], cyclopts.Parameter(name=["--output", "-o"])]
+
+NAMESRV_PORT = 9876
+"""Where every RocketMQ client looks first: the first name server's port where it is free."""
 
 app = cyclopts.App(name="mqcluster", help="Run a cluster of real processes on this machine.")
 
@@ -133,7 +136,10 @@ def _open(directory: Path, nodes: int, groups: int, namesrvs: int) -> Cluster:
     """The cluster of the directory, which must then have these sizes, or a new one."""
     needed = layout.ports_needed(nodes, groups, namesrvs)
     if not (directory / STATE_FILE).exists():
-        return Cluster.create(directory, layout.plan(free_ports(needed), nodes, groups, namesrvs))
+        ports = free_ports(needed)
+        if port_is_free(NAMESRV_PORT):
+            ports[0] = NAMESRV_PORT
+        return Cluster.create(directory, layout.plan(ports, nodes, groups, namesrvs))
     cluster = Cluster.load(directory)
     brokers = cluster.layout.brokers
     has = (len(cluster.layout.nodes) // len(brokers), len(brokers), len(cluster.layout.namesrvs))
