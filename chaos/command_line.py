@@ -17,6 +17,7 @@ from dledger.observe import configure_logging
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FAILED = 2
+INTERRUPTED = 128
 
 
 def run_command(work: Callable[[], Awaitable[int]]) -> int:
@@ -31,13 +32,13 @@ def run_command(work: Callable[[], Awaitable[int]]) -> int:
 
 
 async def _until_interrupted(work: Callable[[], Awaitable[int]]) -> int:
-    """128 + the signal's number if one came. Further ones, during the clean-up, change nothing."""
+    """INTERRUPTED + the signal's number if one came. Further ones, during the clean-up, change nothing."""
     status = 0
 
     async def watch() -> None:
         nonlocal status
         async for number in signals:
-            status = status or 128 + number
+            status = status or INTERRUPTED + number
             nursery.cancel_scope.cancel()
 
     with trio.open_signal_receiver(*ENDING) as signals:
@@ -45,6 +46,9 @@ async def _until_interrupted(work: Callable[[], Awaitable[int]]) -> int:
             nursery.start_soon(watch)
             status = await work()
             nursery.cancel_scope.cancel()
+    if status > INTERRUPTED:
+        name = signal.Signals(status - INTERRUPTED).name
+        print(f"ended by {name}; all that was started is stopped", file=sys.stderr)
     return status
 
 

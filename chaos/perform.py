@@ -42,11 +42,11 @@ async def perform(order: Order, console: Console) -> Report:
     plan = order.scenario.plan(order.kills, random.Random(order.seed).uniform)
     load = Load(_lines(order), order.messages, order.rate_per_s)
     run = Run(order.directory, order.scenario.name, order.seed, plan, load)
-    order.report.mkdir(parents=True, exist_ok=True)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(show, run, console, lambda: run.phase)
         await run.execute()
         run.phase = "auditing the history and the replicas' files with Spark"
+        order.report.mkdir(parents=True, exist_ok=True)
         nodes = run.cluster.layout.group(BROKER)
         stores = [run.cluster.store(node) for node in nodes]
         verdict = await audit(run.history, stores, order.report, order.directory / "audit.log")
