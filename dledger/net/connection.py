@@ -3,7 +3,7 @@
 A handler is a plain callable. What it can answer at once it returns; what takes longer it returns
 as an awaitable, which runs in a task of the connection; and what it answers later by itself (a
 long poll, a replicated append) it answers with `Connection.send`, after returning None. All of it
-runs in one thread.
+runs in one thread, and a connection's tasks end with it.
 """
 
 from __future__ import annotations

@@ -115,7 +115,8 @@ def decode_frame(payload: memoryview) -> Command:
     if body_start > size:
         raise FrameError(f"a header of {header_bytes} bytes in a frame of {size} bytes")
     header = payload[_WORD_BYTES:body_start]
-    body = payload[body_start:]
+    # An empty view would keep alive all that arrived with the frame.
+    body: Buffer = payload[body_start:] if body_start < size else b""
     try:
         if encoding == _MSGPACK:
             return _decode_msgpack(header, body)
@@ -142,7 +143,7 @@ def _encode_msgpack(command: Command) -> bytes:
     )
 
 
-def _decode_msgpack(payload: memoryview, body: memoryview) -> Command:
+def _decode_msgpack(payload: memoryview, body: Buffer) -> Command:
     header = _msgpack_decoder.decode(payload)
     for name, value in header.ext.items():
         if type(value) not in _SCALARS:
@@ -184,7 +185,7 @@ def _encode_json(command: Command) -> bytes:
     )
 
 
-def _decode_json(payload: memoryview, body: memoryview) -> Command:
+def _decode_json(payload: memoryview, body: Buffer) -> Command:
     header = _json_decoder.decode(payload)
     ext: dict[str, ExtValue] = {}
     if header.ext_fields is not None:

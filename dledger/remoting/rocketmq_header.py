@@ -16,7 +16,7 @@ import struct
 from collections.abc import Mapping
 
 from dledger.errors import FrameError
-from dledger.remoting.command import Command, ExtValue, HeaderEncoding, Language
+from dledger.remoting.command import Buffer, Command, ExtValue, HeaderEncoding, Language
 
 _FIXED = struct.Struct(">hBHii")
 _U16 = struct.Struct(">H")
@@ -45,7 +45,7 @@ def encode(command: Command, ext: Mapping[str, str]) -> bytes:
     return b"".join((fixed, _I32.pack(len(remark)), remark, _I32.pack(len(entries)), entries))
 
 
-def decode(header: memoryview, body: memoryview) -> Command:
+def decode(header: memoryview, body: Buffer) -> Command:
     """Decode a header of exactly these bytes. Raises FrameError or UnicodeDecodeError."""
     if len(header) < _FIXED.size:
         raise FrameError(f"a ROCKETMQ header of {len(header)} bytes is too short")

@@ -240,6 +240,20 @@ def test_runs_must_add_up_to_the_records(runs: list[tuple[int, int]]) -> None:
         RecordBatch.parse(batch_bytes(), b"T", runs)
 
 
+@pytest.mark.parametrize("queue_id", [-1, 2**31, 2**64])
+def test_queue_ids_that_no_record_can_have_are_refused(queue_id: int) -> None:
+    """They come from the network, and numpy would raise something else."""
+    with pytest.raises(RecordError, match="queue ids"):
+        RecordBatch.parse(batch_bytes(), b"T", [(queue_id, 4)])
+
+
+@pytest.mark.parametrize("topic", [b"", b"T" * 128, b"T" * 300])
+def test_topics_that_no_record_can_have_are_refused(topic: bytes) -> None:
+    """A record holds the length in one byte."""
+    with pytest.raises(RecordError, match="topic of"):
+        RecordBatch.parse(batch_bytes(), topic, RUNS)
+
+
 def test_an_empty_batch_is_refused() -> None:
     """There is nothing to acknowledge."""
     with pytest.raises(RecordError, match="runs of 0 records"):

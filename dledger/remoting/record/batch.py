@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dledger.checksum import crc32
 from dledger.errors import BadInput, RecordError
-from dledger.limits import MESSAGE_BODY_BYTES_MAX, PROPERTIES_BYTES_MAX
+from dledger.limits import MESSAGE_BODY_BYTES_MAX, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
 from dledger.remoting.command import Buffer
 from dledger.remoting.message import UNIQ_KEY, properties_decode
 from dledger.remoting.record.layout import (
@@ -47,6 +47,8 @@ _Ints = npt.NDArray[np.int64]
 
 #: A producer compresses and says where it is; everything else is the broker's to set.
 _SYS_FLAGS_ALLOWED = COMPRESSED | MULTI_TAGS | BORN_HOST_IPV6 | COMPRESSION_TYPE
+
+_QUEUE_ID_MAX = 0x7FFF_FFFF
 
 _FRONT = np.dtype(
     {
@@ -124,11 +126,12 @@ class RecordBatch:
         if isinstance(buffer, bytes) or (isinstance(buffer, memoryview) and buffer.readonly):
             buffer = bytearray(buffer)
         starts = np.array(walk(buffer), np.int64)
-        run_counts = _run_counts(runs, len(starts))
         sizes = np.diff(starts, append=len(buffer))
+        _check_request(topic, runs, len(starts))
+        run_queue_ids, run_counts = np.array(runs, np.int64).T
 
         front = _overlay(buffer, _FRONT)[starts]
-        queue_ids = np.repeat(np.array([queue_id for queue_id, _ in runs], np.int64), run_counts)
+        queue_ids = np.repeat(run_queue_ids, run_counts)
         _require(front["queue_id"] == queue_ids, "queue id", front["queue_id"])
         _require(front["sys_flag"] & ~_SYS_FLAGS_ALLOWED == 0, "system flag", front["sys_flag"])
         extra = np.where(front["sys_flag"] & BORN_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
@@ -191,12 +194,16 @@ def _overlay(buffer: Buffer, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return np.ndarray((len(buffer) - layout.itemsize + 1,), layout, buffer, strides=(1,))
 
 
-def _run_counts(runs: Sequence[tuple[int, int]], count: int) -> _Ints:
-    """Records in each run. Raises RecordError unless they add up to `count`."""
+def _check_request(topic: bytes, runs: Sequence[tuple[int, int]], count: int) -> None:
+    """Raise RecordError for a topic or runs that no `count` records can have."""
+    if not 0 < len(topic) <= TOPIC_BYTES_MAX:
+        raise RecordError(f"a topic of {len(topic)} bytes; allowed are 1 to {TOPIC_BYTES_MAX}")
     counts = [run_count for _, run_count in runs]
     if not counts or min(counts) < 1 or sum(counts) != count:
         raise RecordError(f"runs of {sum(counts)} records in all, but the body holds {count}")
-    return np.array(counts, np.int64)
+    queue_ids = [queue_id for queue_id, _ in runs]
+    if min(queue_ids) < 0 or max(queue_ids) > _QUEUE_ID_MAX:
+        raise RecordError(f"queue ids from {min(queue_ids)} to {max(queue_ids)} in the runs")
 
 
 def _require(holds: npt.NDArray[np.bool_], field: str, values: npt.NDArray[np.integer]) -> None:
