@@ -32,7 +32,10 @@ def run_command(work: Callable[[], Awaitable[int]]) -> int:
 
 
 async def _until_interrupted(work: Callable[[], Awaitable[int]]) -> int:
-    """INTERRUPTED + the signal's number if one came. Further ones, during the clean-up, change nothing."""
+    """The work's status, or INTERRUPTED + the number of the signal that ended it.
+
+    Further signals, while the work cleans up, change nothing: it has bounds of its own.
+    """
     status = 0
 
     async def watch() -> None:
