@@ -124,6 +124,11 @@ class SegmentedLog:
         """The position behind the last entry."""
         return self._last.end if self._last else 0
 
+    @property
+    def entry_bytes_max(self) -> int:
+        """The largest entry, header and body: the general limit, or what a segment can hold."""
+        return min(limits.ENTRY_BYTES_MAX, self.segment_bytes - WATERMARK_BYTES)
+
     def position_for(self, size_bytes: int) -> int:
         """Where an entry of `size_bytes` (header and body) lands if it is the next one."""
         end = self.end_position
@@ -186,8 +191,8 @@ class SegmentedLog:
     def append(self, index: int, term: int, kind: int, body: Buffer | Draft) -> Header:
         """Stage a new entry of this node's own making. Raises TooLarge, Fenced."""
         size = HEADER_BYTES + body_size(body)
-        if size > limits.ENTRY_BYTES_MAX:
-            raise TooLarge(f"an entry of {size} bytes is above {limits.ENTRY_BYTES_MAX}")
+        if size > self.entry_bytes_max:
+            raise TooLarge(f"an entry of {size} bytes is above {self.entry_bytes_max}")
         position = self.position_for(size)
         content = place_body(body, position + HEADER_BYTES, index, term)
         raw = encode_header(

@@ -149,10 +149,10 @@ class RaftEngine:
         if self._standing is None or not self._standing.serving:
             raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
         size = body_size(body)
-        if size + HEADER_BYTES > limits.ENTRY_BYTES_MAX:
+        if size + HEADER_BYTES > self.log.entry_bytes_max:
             raise TooLarge(
                 f"an entry of {size + HEADER_BYTES} bytes is above the limit of "
-                f"{limits.ENTRY_BYTES_MAX}"
+                f"{self.log.entry_bytes_max}"
             )
         count = len(self._pending) + len(self._waiting)
         if count >= limits.APPENDS_PENDING_MAX:

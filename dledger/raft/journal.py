@@ -126,6 +126,23 @@ class LogJournal(Journal):  # type: ignore[misc]
         self.log = log
         self._hard_state = hard_state
         self._last: LibraryEntry | None = None
+        self.check_hard_state()
+
+    def check_hard_state(self) -> None:
+        """Raise CorruptLog if the saved term is older than the log's last entry.
+
+        A term is saved before its first entry is appended, so the `term` file was lost or an old
+        copy put back, and a vote may be forgotten: the node could vote twice in a term. The
+        library would take the log's term and go on.
+        """
+        saved, last = self._hard_state.state.term, self.log.last
+        if last is not None and last.term > saved:
+            raise CorruptLog(
+                f"{self.log.folder}: the saved term is {saved}, but the log has entries of term "
+                f"{last.term}: the file `term` was lost, or replaced by an older one. Starting "
+                "anyway could vote twice in a term. Remove this replica's folder and let it copy "
+                "from its peers."
+            )
 
     # -- reading ---------------------------------------------------------------------------
 
