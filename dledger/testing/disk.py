@@ -34,12 +34,15 @@ class SimulatedDisk(Disk):
         self._open: dict[int, _File] = {}
         self._next_descriptor = 1000
 
-    def lose_power(self, rng: random.Random) -> None:
-        """Forget unsynced writes, but for a random part of them, torn at random sectors."""
+    def lose_power(self, rng: random.Random, keep: float = 0.5) -> None:
+        """Forget unsynced writes, but for a random part of them, torn at random sectors.
+
+        `keep` is the probability that an unsynced write reached the disk, whole or in part.
+        """
         self._open.clear()
         for file in self._files.values():
             for offset, data in file.unsynced:
-                if rng.random() < 0.5:
+                if rng.random() >= keep:
                     continue
                 kept = data[: rng.randrange(len(data) + 1)] if rng.random() < 0.5 else data
                 end = offset + len(kept)

@@ -1,0 +1,263 @@
+"""One node under test, on virtual time, with peers that a test plays by hand.
+
+The node is a real :class:`~dledger.raft.engine.RaftEngine` over a real log on a simulated disk.
+Its links are :class:`Wire`: they keep what the node sends until the test takes it. What the peers
+say is put in by :meth:`ScriptedNode.receive`. Nothing happens by itself, neither syncs nor time, so
+a test can stop between any two steps. A :class:`Donor` makes the runs of entries that a leader
+would send; :func:`exchange` lets two scripted nodes talk to each other.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from dledger.errors import AppendError
+from dledger.log.entry import HEADER_BYTES, Entry, Kind
+from dledger.log.hard_state import HardStateFile
+from dledger.log.startup import open_log
+from dledger.log.store import SegmentedLog
+from dledger.raft.engine import Appended, RaftEngine
+from dledger.raft.library import Role, Timing, use_clock
+from dledger.raft.messages import PeerKind, PeerMessage, decode_message, encode_message
+from dledger.remoting.command import Buffer
+from dledger.testing.disk import SimulatedDisk
+
+FOLDER = Path("/log")
+SEGMENT_BYTES = 1 << 16
+_PATIENCE_S = 10.0
+
+
+class Wire:
+    """A link whose other end is the test."""
+
+    def __init__(self) -> None:
+        self.queued_bytes = 0
+        self.closed_because: str | None = None
+        self._sent: list[bytes] = []
+
+    def send(self, buffers: tuple[Buffer, ...]) -> None:
+        """Keep a frame until the test takes it."""
+        if self.closed_because is None:
+            self._sent.append(b"".join(buffers))
+
+    def close(self, reason: str) -> None:
+        """Note why the node closed the link."""
+        self.closed_because = self.closed_because or reason
+
+    def take(self) -> list[PeerMessage]:
+        """What was sent since the last call."""
+        sent, self._sent = self._sent, []
+        return [decode_message(memoryview(frame)) for frame in sent]
+
+
+class Recorder:
+    """A state machine that keeps what it is told."""
+
+    def __init__(self, applied_index: int = 0) -> None:
+        self.applied_index = applied_index
+        self.applied: list[tuple[int, bytes]] = []
+        self.serving = False
+
+    def apply(self, entry: Entry) -> object:
+        """Keep an entry's index and body."""
+        self.applied.append((entry.index, bytes(entry.body)))
+        return entry.index
+
+    def leading(self, term: int) -> None:
+        """Appends may begin."""
+        self.serving = True
+
+    def following(self, leader: str | None, term: int) -> None:
+        """No appends."""
+        self.serving = False
+
+
+class Donor:
+    """A log to take a leader's runs from. Entry 1 is the no-op that every group begins with."""
+
+    def __init__(self) -> None:
+        self.log = open_log(FOLDER, SEGMENT_BYTES, SimulatedDisk())[0]
+        self.log.append(1, 0, Kind.NOOP, b"")
+
+    def copy(self, log: SegmentedLog, last_index: int) -> None:
+        """Take another log's entries up to `last_index`, so that the two agree that far."""
+        for index in range(self.log.last_index + 1, last_index + 1):
+            raw, header = log.run_of(index, index), log.header(index)
+            self.log.append_copy(header, raw[:HEADER_BYTES], raw[HEADER_BYTES : header.size])
+
+    def add(self, term: int, count: int = 1, body: bytes = b"donated") -> int:
+        """Append `count` equal entries of a term; the last index."""
+        for _ in range(count):
+            self.log.append(self.log.last_index + 1, term, Kind.MESSAGES, body)
+        return self.log.last_index
+
+    def run(self, first_index: int, last_index: int) -> bytes:
+        """The raw entries between two indices."""
+        return bytes(self.log.run_of(first_index, last_index))
+
+    def term_at(self, index: int) -> int:
+        """The term of an entry."""
+        return self.log.header(index).term
+
+
+class ScriptedNode:
+    """The node under test, with a link to each peer."""
+
+    def __init__(
+        self,
+        peers: Sequence[str] = ("f", "g"),
+        *,
+        node_id: str = "n",
+        disk: SimulatedDisk | None = None,
+        now: float = 1000.0,
+        sync: bool = True,
+        segment_bytes: int = SEGMENT_BYTES,
+        log: SegmentedLog | None = None,
+        machine: Recorder | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.now = now
+        self.disk = disk or SimulatedDisk()
+        self.machine = machine or Recorder()
+        self.wires = {peer: Wire() for peer in peers}
+        self._segment_bytes = segment_bytes
+        self._sequence = 0
+        use_clock(self.clock)
+        self.log = log or open_log(FOLDER, segment_bytes, self.disk)[0]
+        self.engine = RaftEngine(
+            node_id,
+            list(peers),
+            self.log,
+            HardStateFile(FOLDER / "term", self.disk),
+            self.machine,
+            sync=sync,
+            timing=Timing(),
+            clock=self.clock,
+            rng=random.Random(1),
+        )
+        for peer, wire in self.wires.items():
+            self.engine.link_up(peer, wire)
+
+    def clock(self) -> float:
+        """The virtual time in seconds."""
+        return self.now
+
+    # -- time, disk, crashes ---------------------------------------------------------------
+
+    def step(self, *, sync: bool = True) -> None:
+        """Do all that can be done now, and sync the log unless told not to."""
+        use_clock(self.clock)
+        while self.engine.step():
+            pass
+        if sync:
+            self.sync()
+
+    def sync(self) -> None:
+        """Make the log durable and let the engine act on it."""
+        job = self.log.start_sync()
+        if job is not None:
+            job.run()
+            self.engine.synced(job)
+            while self.engine.step():
+                pass
+
+    def advance(self, seconds: float, *, sync: bool = True) -> None:
+        """Let time pass, stepping every 10 ms."""
+        for _ in range(round(seconds * 100)):
+            self.now += 0.01
+            self.step(sync=sync)
+
+    def restarted(self, *, power_lost: bool) -> ScriptedNode:
+        """The node that starts on this one's disk after its process or its machine died."""
+        if power_lost:
+            self.disk.lose_power(random.Random(0), keep=0.0)
+        else:
+            self.disk.stop_process()
+        return ScriptedNode(
+            list(self.wires),
+            node_id=self.node_id,
+            disk=self.disk,
+            now=self.now,
+            segment_bytes=self._segment_bytes,
+        )
+
+    # -- what peers say and hear -----------------------------------------------------------
+
+    def take(self, peer: str, kind: PeerKind | None = None) -> list[PeerMessage]:
+        """What was sent to a peer since the last call, of one kind or all."""
+        return [m for m in self.wires[peer].take() if kind is None or m.kind is kind]
+
+    def receive(
+        self, peer: str, kind: PeerKind, term: int, *fields: int, run: Buffer = b""
+    ) -> None:
+        """A message of a peer arrives on its live link."""
+        frame = b"".join(encode_message(kind, term, *fields, run=run))
+        self.engine.receive(peer, self.wires[peer], decode_message(memoryview(frame)))
+
+    def receive_append(
+        self, peer: str, term: int, donor: Donor, first: int, last: int, commit_index: int = 1
+    ) -> None:
+        """A leader sends the donor's entries from `first` to `last` (none if `last` < `first`)."""
+        self._sequence += 1
+        run = donor.run(first, last) if last >= first else b""
+        count = max(0, last - first + 1)
+        previous = first - 1, donor.term_at(first - 1)
+        fields = commit_index, *previous, self._sequence, count
+        self.receive(peer, PeerKind.APPEND, term, *fields, run=run)
+
+    def elect(self, *voters: str) -> int:
+        """Wait until this node asks, let the voters grant everything; the term that it leads."""
+        give_up_at = self.now + _PATIENCE_S
+        while self.engine.core.role is not Role.LEADER:
+            assert self.now < give_up_at, f"no election within {_PATIENCE_S} s"
+            self.advance(0.01)
+            for voter in voters:
+                for message in self.take(voter):
+                    if message.kind is PeerKind.PREVOTE:
+                        self.receive(voter, PeerKind.PREVOTED, message.term, True, message.term)
+                    elif message.kind is PeerKind.VOTE:
+                        self.receive(voter, PeerKind.VOTED, message.term)
+            self.step()
+        return self.engine.core.term
+
+    def serve(self, voter: str) -> int:
+        """Lead, with the no-op committed by `voter`, so that appends are taken; the term."""
+        term = self.elect(voter)
+        self.acknowledge(voter, self.log.last_index)
+        assert self.engine.standing.serving
+        self.take(voter)
+        return term
+
+    def acknowledge(self, peer: str, index: int) -> None:
+        """A peer says that it holds everything up to `index`, durable."""
+        self.receive(peer, PeerKind.ACK, self.engine.core.term, index + 1, False, True, 1 << 32)
+        self.step()
+
+    # -- appends ---------------------------------------------------------------------------
+
+    def append(self, body: bytes = b"body") -> list[Appended | AppendError]:
+        """Append an entry; the list gets its outcome. Raises AppendError if it is refused."""
+        outcome: list[Appended | AppendError] = []
+        self.engine.append(body, Kind.MESSAGES, outcome.append)
+        return outcome
+
+    @property
+    def terms(self) -> list[int]:
+        """The terms of the log's entries, in order."""
+        first, last = self.log.first_index, self.log.last_index
+        return [self.log.header(index).term for index in range(first, last + 1)]
+
+
+def exchange(first: ScriptedNode, second: ScriptedNode) -> int:
+    """Hand each node what the other sent to it since; how many messages that were."""
+    count = 0
+    for sender, receiver in ((first, second), (second, first)):
+        for message in sender.take(receiver.node_id):
+            receiver.receive(
+                sender.node_id, message.kind, message.term, *message.fields, run=message.run
+            )
+            count += 1
+        receiver.step()
+    return count
