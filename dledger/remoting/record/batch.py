@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -125,8 +126,8 @@ class RecordBatch:
         """
         if isinstance(buffer, bytes) or (isinstance(buffer, memoryview) and buffer.readonly):
             buffer = bytearray(buffer)
-        starts = np.array(walk(buffer), np.int64)
-        sizes = np.diff(starts, append=len(buffer))
+        bounds = np.array([*walk(buffer), len(buffer)], np.int64)
+        starts, sizes = bounds[:-1], bounds[1:] - bounds[:-1]
         _check_request(topic, runs, len(starts))
         run_queue_ids, run_counts = np.array(runs, np.int64).T
 
@@ -208,15 +209,20 @@ def _check_request(topic: bytes, runs: Sequence[tuple[int, int]], count: int) ->
 
 def _require(holds: npt.NDArray[np.bool_], field: str, values: npt.NDArray[np.integer]) -> None:
     """Raise RecordError for the first record for which `holds` is false."""
-    if not holds.all():
-        number = int(holds.argmin())
+    number = int(holds.argmin())
+    if not holds[number]:
         raise RecordError(f"record {number}: the {field} can't be {int(values[number])}")
+
+
+@lru_cache(maxsize=TOPIC_BYTES_MAX)
+def _tail(topic_bytes: int) -> np.dtype[np.void]:
+    """What lies between the body and the properties; the topic with its length byte."""
+    return np.dtype([("topic", f"V{1 + topic_bytes}"), ("properties_length", ">u2")])
 
 
 def _check_tails(buffer: Buffer, body_ends: _Ints, topic: bytes, properties_room: _Ints) -> None:
     """Check what lies behind the bodies: topic, and properties up to the record's end."""
-    tail = np.dtype([("topic", f"V{1 + len(topic)}"), ("properties_length", ">u2")])
-    tails = _overlay(buffer, tail)[body_ends]
+    tails = _overlay(buffer, _tail(len(topic)))[body_ends]
     same_topic = tails["topic"] == np.void(bytes((len(topic),)) + topic)
     _require(
         same_topic, f"topic, which is not {topic!r}, of length", _overlay(buffer, _U8)[body_ends]
