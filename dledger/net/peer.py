@@ -44,7 +44,7 @@ log = get_logger(__name__)
 
 
 class Peer:
-    """One connection to a server. Make it with `Peer.open` or `connect_peer`."""
+    """One connection to a server, for one thread. Make it with `Peer.open` or `connect_peer`."""
 
     def __init__(self, link: Link, address: str, on_request: OnRequest | None) -> None:
         #: "host:port" of the server.

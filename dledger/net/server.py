@@ -23,7 +23,6 @@ from dledger.observe import get_logger
 log = get_logger(__name__)
 
 _SWEEP_S = 1.0
-_BACKLOG = 1024
 #: Accepted in a row before the event loop gets its turn.
 _ACCEPTS_PER_TURN = 64
 #: How long accepting pauses when the machine has no descriptor or memory for another socket.
@@ -59,7 +58,9 @@ async def serve_remoting(
     address can't be listened on.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family, backlog=_BACKLOG) as listener:
+    with socket.create_server(
+        (host, port), family=family, backlog=bounds.CONNECTIONS_PENDING_MAX
+    ) as listener:
         listener.setblocking(False)
         server = _Server(handler, limits or ServerLimits())
         async with trio.open_nursery() as nursery:

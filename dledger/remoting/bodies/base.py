@@ -9,14 +9,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from dledger.errors import BadInput
-from dledger.limits import MIB
+from dledger.limits import LOOSE_BODY_BYTES_MAX
 from dledger.remoting.command import Buffer
 from dledger.remoting.json_dialect import parse, write_loose, write_standard
 
 BodyT = TypeVar("BodyT")
-
-#: Bound of bodies that only our own reader can read, at some 0.6 s a MiB.
-LOOSE_BODY_BYTES_MAX = 2 * MIB
 
 
 class Dialect(Enum):
