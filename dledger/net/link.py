@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 
 import anyio
@@ -39,7 +40,9 @@ class Link:
         frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
         connected.setblocking(False)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Some systems refuse options of a connection that is reset already; reading will tell.
+        with suppress(OSError):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connected
         self._decoder = FrameDecoder(frame_bytes_max)
         self._send_buffer_bytes_max = send_buffer_bytes_max
