@@ -60,13 +60,17 @@ class Process(msgspec.Struct, frozen=True):
 
 
 def _started_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat, proc(5); None for no process and for a zombie."""
+    """Field 22 of /proc/PID/stat, proc(5); None for no process and for a zombie.
+
+    A killed process that has a thread left, as in an fsync, still holds its ports and files.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
+        threads = sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
     except OSError:
         return None
     state, *fields = stat.rpartition(")")[2].split()
-    return None if state in {"Z", "X"} else int(fields[18])
+    return None if state == "X" or (state == "Z" and threads <= 1) else int(fields[18])
 
 
 def start(module: str, arguments: Sequence[str], log: Path) -> Process:
