@@ -8,7 +8,7 @@ group's committed offset; one that is lost has its progress committed first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -53,13 +53,17 @@ ConsumeFrom = Literal["first", "last"]
 
 @dataclass(slots=True, eq=False)
 class Assignment:
-    """The queues of one consumer. `on_arrival` and `on_rebalance` are called in the event loop."""
+    """The queues of one consumer. `on_arrival` and `on_rebalance` are called in the event loop.
+
+    `beat` makes the brokers know this member.
+    """
 
     session: Session
     tasks: TaskGroup
     group: str
     subscriptions: Mapping[str, SubscriptionData]
     consume_from: ConsumeFrom
+    beat: Callable[[], Awaitable[None]]
     on_arrival: Callable[[], None]
     on_rebalance: Callable[[Rebalance], None]
     fetchers: dict[MessageQueue, QueueFetcher] = field(default_factory=dict)
@@ -82,8 +86,13 @@ class Assignment:
             except (RemotingError, ClientError, BadInput) as error:
                 log.warning("rebalance failed", group=self.group, reason=str(error))
                 complete = False
-            attempt = 0 if complete else attempt + 1
-            await self._wake.wait(limits.REBALANCE_POLL_S if complete else backoff_s(attempt + 2))
+            if complete:
+                attempt = 0
+                await self._wake.wait(limits.REBALANCE_POLL_S)
+            else:
+                attempt += 1
+                await self.beat()
+                await self._wake.wait(min(attempt * backoff_s(attempt), limits.REBALANCE_RETRY_S))
 
     async def rebalance(self, cause: str) -> bool:
         """Compute this member's queues and take over the difference; whether it could be done."""
@@ -92,10 +101,11 @@ class Assignment:
         for topic in self.subscriptions:
             queues = await self.find_route(topic)
             members = await self._members(queues[0].broker_name, topic) if queues else ()
-            if queues and self.session.client_id not in members:
-                # The brokers do not know this member yet, or again: what it has stays for now.
+            if self.session.client_id not in members:
+                # No route, or the brokers do not know this member (yet, or again): what it has
+                # stays for now.
                 wanted.update(queue for queue in self.fetchers if queue.topic == topic)
-                complete = False
+                complete = complete and topic.startswith(RETRY_PREFIX)
                 continue
             wanted.update(allocate_averagely(self.session.client_id, members, queues))
         revoked = tuple(sorted(set(self.fetchers) - wanted))

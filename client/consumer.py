@@ -14,24 +14,21 @@ is lost, and a crash or a rebalance delivers again what was not committed, never
 
 from __future__ import annotations
 
-import inspect
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
 import anyio
 import structlog
-from anyio.lowlevel import checkpoint
 
 from client import limits
 from client.addresses import check_group
 from client.assignment import Assignment, ConsumeFrom
 from client.errors import ClientClosed, NotAssigned
+from client.handout import HandOut, Handler
 from client.models import Rebalance, ReceivedMessage
-from client.progress import QueueProgress
 from client.session import Session
-from client.signals import Broadcast
 from client.subscriptions import ALL, parse_subscription
 from dledger.errors import BadInput
 from dledger.remoting.bodies import ConsumerData, HeartbeatData
@@ -42,8 +39,6 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import RETRY_PREFIX
 
 log = structlog.get_logger("client.consumer")
-
-Handler = Callable[[ReceivedMessage], Awaitable[None] | None]
 
 
 class Consumer:
@@ -79,13 +74,7 @@ class Consumer:
         self._on_rebalance = on_rebalance
         self._session = Session(namesrv_addr, self._asked)
         self._assignment: Assignment | None = None
-        self._arrived = Broadcast()
-        self._turn = 0
-        self._current: QueueProgress | None = None
-        self._epoch = 0
-        self._messages: Iterator[ReceivedMessage] = iter(())
-        self._message: ReceivedMessage | None = None
-        self._polled: list[QueueProgress] = []
+        self._handout = HandOut(lambda: self._assigned().fetchers)
 
     @property
     def client_id(self) -> str:
@@ -106,7 +95,8 @@ class Consumer:
             group=self.group,
             subscriptions=self._subscriptions,
             consume_from=self._consume_from,
-            on_arrival=self._arrived.announce,
+            beat=self._beat,
+            on_arrival=self._handout.arrived.announce,
             on_rebalance=self._rebalanced,
         )
         self._session.on_route_change.append(self._route_changed)
@@ -133,55 +123,22 @@ class Consumer:
                 )
         finally:
             await self._session.__aexit__(exc_type, exc, traceback)
-            self._arrived.announce()
+            self._handout.arrived.announce()
         return None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        """The next message; asking for it says that the one before is processed."""
-        progress = self._current
-        if progress is not None:
-            if self._message is not None:
-                progress.processed(self._message, self._epoch)
-                self._message = None
-            if progress.epoch == self._epoch:
-                for message in self._messages:
-                    progress.handed(message)
-                    self._message = message
-                    return message
-            self._put_back(progress)
-        self._current = progress = await self._next_queue()
-        self._epoch = progress.epoch
-        self._messages = iter(self._take(progress, None))
-        self._message = next(self._messages)
-        progress.handed(self._message)
-        return self._message
+        """Wait for the next message; asking for it says that the one before is processed."""
+        return await self._handout.next_message()
 
     async def poll(self, max_messages: int = 1024, timeout_s: float = 1.0) -> list[ReceivedMessage]:
         """Up to `max_messages` messages, as soon as there are any; an empty list after `timeout_s`.
 
         Polling says that all messages of the poll before are processed.
         """
-        self._finish_current()
-        for progress in self._polled:
-            progress.process_handed()
-        self._polled = []
-        messages: list[ReceivedMessage] = []
-        await checkpoint()
-        with anyio.move_on_after(timeout_s):
-            while self._ready() is None:
-                await self._arrived.wait()
-        while len(messages) < max_messages:
-            ready = self._ready()
-            if ready is None:
-                break
-            taken = self._take(ready, max_messages - len(messages))
-            ready.handed(taken[-1])
-            self._polled.append(ready)
-            messages += taken
-        return messages
+        return await self._handout.poll(max_messages, timeout_s)
 
     async def run(self, handler: Handler, concurrency: int = 1) -> None:
         """Call `handler` with each message until cancelled; await it if it is asynchronous.
@@ -191,17 +148,14 @@ class Consumer:
         """
         async with anyio.create_task_group() as tasks:
             for _ in range(max(1, concurrency)):
-                tasks.start_soon(self._work, handler)
+                tasks.start_soon(self._handout.work, handler)
 
     async def commit(self, timeout_s: float = limits.REQUEST_TIMEOUT_S) -> dict[MessageQueue, int]:
         """Commit all messages handed out so far, the one in hand included; the new offsets.
 
         Queues whose leader could not be reached in time are left out (and logged).
         """
-        if self._current is not None and self._message is not None:
-            self._current.processed(self._message, self._epoch)
-        for progress in self._polled:
-            progress.process_handed()
+        self._handout.process_handed()
         return await self._assigned().commit(timeout_s)
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
@@ -213,8 +167,7 @@ class Consumer:
                 f"{len(self._assigned().fetchers)} queues; seek again when it is assigned"
             )
         fetcher.progress.seek(offset)
-        fetcher.room.announce()
-        fetcher.interrupt()
+        fetcher.restart()
 
     def lag(self) -> dict[MessageQueue, int]:
         """Messages not processed yet by queue, as of the last answer of each queue's broker."""
@@ -222,70 +175,6 @@ class Consumer:
             queue: max(0, fetcher.progress.max_offset - fetcher.progress.position)
             for queue, fetcher in self._assigned().fetchers.items()
         }
-
-    async def _work(self, handler: Handler) -> None:
-        """One worker of `run`: take a queue's messages, handle them in order, take the next."""
-        while True:
-            progress = await self._next_queue()
-            epoch = progress.epoch
-            try:
-                for message in self._take(progress, None):
-                    if progress.epoch != epoch:
-                        break
-                    progress.handed(message)
-                    result = handler(message)
-                    if inspect.isawaitable(result):
-                        await result
-                    progress.processed(message, epoch)
-            finally:
-                self._put_back(progress)
-            await checkpoint()
-
-    async def _next_queue(self) -> QueueProgress:
-        """Wait for a queue that has messages and that nobody works on, and claim it."""
-        await checkpoint()
-        while True:
-            progress = self._ready()
-            if progress is not None:
-                progress.busy = True
-                return progress
-            await self._arrived.wait()
-
-    def _ready(self) -> QueueProgress | None:
-        """The next queue in turn that has messages and that nobody works on."""
-        fetchers = [*self._assigned().fetchers.values()]
-        for step in range(len(fetchers)):
-            progress = fetchers[(self._turn + step) % len(fetchers)].progress
-            if progress.has_messages and not progress.busy:
-                self._turn = (self._turn + step + 1) % len(fetchers)
-                return progress
-        return None
-
-    def _take(self, progress: QueueProgress, messages_max: int | None) -> list[ReceivedMessage]:
-        messages = progress.hand_out(messages_max)
-        fetcher = self._assigned().fetchers.get(progress.queue)
-        if fetcher is not None:
-            fetcher.room.announce()
-        return messages
-
-    def _put_back(self, progress: QueueProgress) -> None:
-        """The queue is free again for whoever takes the next messages."""
-        progress.busy = False
-        if progress.has_messages:
-            self._arrived.announce()
-
-    def _finish_current(self) -> None:
-        """Leave off iterating: what was not seen of the chunk in hand is fetched again."""
-        progress, self._current = self._current, None
-        if progress is None:
-            return
-        if self._message is not None:
-            progress.processed(self._message, self._epoch)
-        unseen = next(self._messages, None)
-        self._messages, self._message = iter(()), None
-        if unseen is not None and progress.epoch == self._epoch:
-            self.seek(progress.queue, unseen.queue_offset)
-        self._put_back(progress)
 
     def _assigned(self) -> Assignment:
         if self._assignment is None:
@@ -299,7 +188,7 @@ class Consumer:
         assignment = self._assigned()
         for topic in self._subscriptions:
             await assignment.find_route(topic)
-        await self._session.beat(self._heartbeat())
+        await self._beat()
         self._session.tasks.start_soon(self._session.keep_beating, self._heartbeat)
         await assignment.keep_balanced()
 
@@ -336,6 +225,9 @@ class Consumer:
     def _rebalanced(self, event: Rebalance) -> None:
         if self._on_rebalance is not None:
             self._on_rebalance(event)
+
+    async def _beat(self) -> None:
+        await self._session.beat(self._heartbeat())
 
     def _heartbeat(self) -> HeartbeatData:
         return HeartbeatData(

@@ -82,8 +82,13 @@ class QueueFetcher:
                 self._warn(error)
                 await anyio.sleep(limits.REFUSED_RETRY_S)
 
+    def restart(self) -> None:
+        """The position was moved: pull from there, even if there was no room before."""
+        self.room.announce()
+        self.interrupt()
+
     def interrupt(self) -> None:
-        """Pull again at once: the position or the leader changed."""
+        """Pull again at once: the leader changed."""
         if self._pulling is not None:
             self._pulling.cancel()
 

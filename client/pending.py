@@ -11,7 +11,7 @@ from functools import partial
 
 import anyio
 
-from client.batching import Slot
+from client.batch import Slot
 from client.models import SendResult
 
 

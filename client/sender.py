@@ -20,7 +20,8 @@ from functools import partial
 import structlog
 
 from client import limits
-from client.batching import Accumulator, Ack, Batch
+from client.batch import Ack, Batch
+from client.batching import Accumulator
 from client.errors import SendFailed, SendUnknown
 from client.leaders import LeaderFinder
 from client.peers import PeerPool
@@ -232,5 +233,6 @@ class GroupSender:
             self._parked.remove(batch)
         self.accumulator.done(batch)
         batch.settle()
+        batch.release()
         self._on_room()
         self.pump()

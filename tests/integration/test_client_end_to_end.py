@@ -253,11 +253,11 @@ def test_members_share_the_queues_and_take_over(run: Run, namesrv_addr: str, top
                         seen_all.set()
 
         async with Producer(namesrv_addr, "PG") as producer, anyio.create_task_group() as tasks:
-            await producer.prepare(topic)
+            await producer.send(Message(topic, b"0"))
             tasks.start_soon(consume, 400)
             await anyio.sleep(0.5)
             tasks.start_soon(consume, None)
-            for number in range(800):
+            for number in range(1, 800):
                 await producer.send(Message(topic, b"%d" % number))
             await seen_all.wait()
             tasks.cancel_scope.cancel()

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pytest
-from client.batching import Accumulator, Ack, Batch, Budget, Slot
+from client.batch import Ack, Batch, Slot
+from client.batching import Accumulator, Budget
 from client.errors import SendFailed, SendUnknown
 
 
