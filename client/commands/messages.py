@@ -86,9 +86,13 @@ async def _send(
         if broker is None and queue_id is None:
             return await producer.send(message)
         queues = await producer.prepare(message.topic)
-        for queue in queues:
-            if broker in (None, queue.broker_name) and queue_id in (None, queue.queue_id):
-                return await producer.send(message, queue=queue)
+        wanted = [
+            queue
+            for queue in queues
+            if broker in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
+        ]
+        if wanted:
+            return await producer.send(message, selector=lambda _queues, _message: wanted[0])
     there = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in queues)
     raise UnknownTarget(
         f"topic {message.topic} has no queue {'' if queue_id is None else f'{queue_id} '}"
