@@ -57,7 +57,8 @@ def test_the_main_job_kills_the_leader_at_a_third_and_a_follower_at_two_thirds()
     assert [(step.when, step.action, step.target) for step in plan] == [
         (AtShare(1 / 3), Action.KILL, Target.LEADER),
         (AtShare(1 / 2), Action.RESTART, Target.KILLED),
-        (AtShare(2 / 3), Action.KILL, Target.FOLLOWER),
+        (AtShare(2 / 3), Action.HEAL, Target.GROUP),
+        (After(0.0), Action.KILL, Target.FOLLOWER),
         (AtShare(5 / 6), Action.RESTART, Target.KILLED),
         (AtShare(1.0), Action.HEAL, Target.GROUP),
     ]
