@@ -56,6 +56,7 @@ class MessageColumns:
             "replica": lambda rows: [segment.replica] * len(rows),
             "segment": lambda rows: [segment.position] * len(rows),
             "entry_index": lambda rows: [place.entry_index for place in rows.places],
+            "holders": lambda rows: [place.holders for place in rows.places],
             "term": lambda rows: [place.term for place in rows.places],
             "position": lambda rows: np.array(rows.starts, np.int64) + segment.position,
             "size": lambda rows: rows.sizes,

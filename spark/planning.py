@@ -35,25 +35,34 @@ class Replica:
 
 @dataclass(frozen=True)
 class SegmentPartition(InputPartition):
-    """One segment to read: the unit of parallelism."""
+    """One segment to read: the unit of parallelism.
+
+    `directories` are those of all replicas of the broker, by node id; `number` is this one's place.
+    """
 
     broker: str
     replica: str
-    directory: str
+    directories: tuple[str, ...]
+    number: int
     position: int
     segment_bytes: int
 
     @property
     def path(self) -> Path:
         """The segment's file."""
-        return segment_path(Path(self.directory) / "log", self.position)
+        return self.path_of(self.number)
 
     @property
     def previous_path(self) -> Path | None:
         """The file of the segment before; None at the start of the log."""
         if self.position == 0:
             return None
-        return segment_path(Path(self.directory) / "log", self.position - self.segment_bytes)
+        folder = Path(self.directories[self.number]) / "log"
+        return segment_path(folder, self.position - self.segment_bytes)
+
+    def path_of(self, number: int) -> Path:
+        """The file of the same segment on the broker's replica `number`."""
+        return segment_path(Path(self.directories[number]) / "log", self.position)
 
 
 def split_paths(value: str) -> list[str]:
@@ -87,13 +96,19 @@ def plan(replicas: Sequence[Replica]) -> list[SegmentPartition]:
     Segments of the same position stand together, so tasks that run at the same time read
     the replicas side by side.
     """
-    partitions = [
-        SegmentPartition(replica.broker, replica.node, replica.directory, position, step)
-        for replica in replicas
-        if replica.segments
-        for step in [replica.segment_bytes]
-        for position in range(replica.segments[0], replica.segments[-1] + 1, step)
-    ]
+    partitions = []
+    for broker in {replica.broker for replica in replicas}:
+        members = [replica for replica in replicas if replica.broker == broker]
+        directories = tuple(replica.directory for replica in members)
+        for number, replica in enumerate(members):
+            step = replica.segment_bytes
+            first, last = (
+                (replica.segments[0], replica.segments[-1]) if replica.segments else (0, -1)
+            )
+            partitions += [
+                SegmentPartition(broker, replica.node, directories, number, position, step)
+                for position in range(first, last + 1, step)
+            ]
     return sorted(partitions, key=lambda segment: (segment.broker, segment.position))
 
 

@@ -48,10 +48,11 @@ _UNIQUE_KEY: Final = re.compile(rb"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
 
 
 class Place(NamedTuple):
-    """Where a record's entry is: what each of its rows repeats."""
+    """What each row of one entry repeats: where the entry is, and the mask of its holders."""
 
     entry_index: int | None
     term: int | None
+    holders: int
 
 
 @dataclass(slots=True)

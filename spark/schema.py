@@ -49,12 +49,16 @@ _ENTRY: Final[dict[str, DataType]] = {
     "error": _TEXT,
 }
 
+#: `holders` is a mask of replicas: bit i is the broker's i-th by node id. Without the option
+#: `merge` it is the row's own replica; with it, a record whose entry several replicas hold byte for
+#: byte alike is one row, `holders` names them all, and `replica` is the first of them.
 #: `position` is where the record stands; `physical_offset` is where it says that it stands.
 #: `body_crc` is the stored field (31 bits), `content_crc` the CRC-32 of the body as the
 #: application sent it (null if compressed by a codec not known here, or with verify=none),
 #: `record_crc` that of the whole record.
 _MESSAGE: Final[dict[str, DataType]] = {
     **_ORIGIN,
+    "holders": _LONG,
     "entry_index": _LONG,
     "term": _LONG,
     "position": _LONG,

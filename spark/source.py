@@ -11,6 +11,7 @@
 | `level` | `messages`, `entries` | `messages` |
 | `columns` | names, separated by commas: only these are read | all but the large ones |
 | `verify` | `crc`: chain, entry and message CRCs; `none`: structure only | `crc` |
+| `merge` | `true`, `false`: messages that replicas hold alike come once | `false` |
 | `includeBody` | `true`, `false`: the column `body` | `false` |
 | `includeProperties` | `true`, `false`: the column `properties`, a map | `false` |
 
@@ -32,7 +33,7 @@ from spark.schema import MESSAGES, row_schema
 FORMAT = "dledger"
 #: Spark keeps option names in lower case.
 _OPTIONS = frozenset(
-    {"path", "paths", "level", "columns", "verify", "includebody", "includeproperties"}
+    {"path", "paths", "level", "columns", "verify", "merge", "includebody", "includeproperties"}
 )
 
 
@@ -67,7 +68,11 @@ class DledgerSource(DataSource):
         if verify not in {"crc", "none"}:
             raise ConfigError(f"option verify={verify!r}: it is 'crc' or 'none'")
         return SegmentReader(
-            find_replicas(directories), self._level, schema, verify=verify == "crc"
+            find_replicas(directories),
+            self._level,
+            schema,
+            verify=verify == "crc",
+            merge=self._flag("merge"),
         )
 
     @property

@@ -1,0 +1,114 @@
+"""`mqaudit`: proves from a history and the replicas' own files that nothing acknowledged was lost.
+
+::
+
+    mqaudit --history H --store n0/store --store n1/store --store n2/store [--report DIR]
+    spark-submit spark/mqaudit.py --history H --store ...
+
+Exit status: 0 if every property holds, 1 if one is violated, 2 if the input can't be judged. The
+stores must not be written to meanwhile. `--report` gets `verdict.json` and `report.html`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from pyspark.errors import PySparkException
+from rich.console import Console
+
+from dledger.errors import ConfigError
+from spark.history import read_history, read_meta
+from spark.judge.evidence import Evidence
+from spark.planning import find_replicas
+from spark.report import html_report, print_table
+from spark.session import open_session
+from spark.verdict import Verdict, judge
+
+EXIT_VIOLATED = 1
+EXIT_UNUSABLE = 2
+
+app = App(name="mqaudit", help=__doc__, help_format="plaintext", version_flags=[])
+
+
+@app.default
+def audit(
+    *,
+    history: Path,
+    store: Annotated[list[Path], Parameter(negative=())],
+    report: Path | None = None,
+    cores: int | None = None,
+) -> int:
+    """Judge a run by its history and its replicas' files.
+
+    Parameters
+    ----------
+    history:
+        The history: a JSON Lines file, or a directory of *.jsonl files.
+    store:
+        A replica's directory (the one with replica.json). Give it once for each replica.
+    report:
+        A directory for verdict.json and report.html; it is made if it is missing.
+    cores:
+        How many tasks run at a time; by default as many as there are processors.
+    """
+    console = Console()
+    progress = Console(stderr=True)
+    started = time.monotonic()
+
+    def say(step: str) -> None:
+        progress.print(f"[dim]{time.monotonic() - started:6.1f} s[/]  {step}", highlight=False)
+
+    try:
+        verdict = run_audit(history, store, say, cores=cores)
+    except (ConfigError, PySparkException, OSError) as error:
+        # Spark's messages go on with its query plan: the first line says what is wrong.
+        reason = str(error).strip().splitlines()[0]
+        progress.print(f"mqaudit: {reason}", style="red", highlight=False, markup=False)
+        return EXIT_UNUSABLE
+    say("done")
+    print_table(verdict, console)
+    if report is not None:
+        write_report(verdict, report)
+        console.print(f"report: {report / 'report.html'}", highlight=False)
+    return 0 if verdict.holds else EXIT_VIOLATED
+
+
+def run_audit(
+    history: Path,
+    stores: list[Path],
+    say: Callable[[str], None],
+    *,
+    cores: int | None = None,
+) -> Verdict:
+    """The verdict. Starts Spark, and stops it again. Raises ConfigError for unusable input."""
+    replicas = find_replicas([str(store) for store in stores])
+    say("starting Spark")
+    session = open_session("mqaudit", cores=cores)
+    try:
+        events = read_history(session, history)
+        evidence = Evidence(session, replicas, events, read_meta(session, history, events))
+        return judge(evidence, say)
+    finally:
+        session.stop()
+
+
+def write_report(verdict: Verdict, directory: Path) -> None:
+    """Write `verdict.json` and `report.html`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "verdict.json").write_text(json.dumps(verdict.as_json(), indent=2) + "\n")
+    (directory / "report.html").write_text(html_report(verdict))
+
+
+def main() -> None:
+    """The console command."""
+    sys.exit(app())
+
+
+if __name__ == "__main__":
+    main()
