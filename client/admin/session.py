@@ -52,7 +52,10 @@ class AdminSession:
         *,
         only_one_cluster: bool = False,
     ) -> list[BrokerData]:
-        """The broker groups of a cluster, of one name, or all. UnknownTarget if that are none."""
+        """The broker groups of a cluster, of one name or member's address, or all.
+
+        UnknownTarget if that are none.
+        """
         info = await self.requests.cluster_info()
         groups = [group for _, group in sorted(info.broker_addr_table.items())]
         clusters = sorted({group.cluster for group in groups})
@@ -66,7 +69,8 @@ class AdminSession:
         chosen = [
             group
             for group in groups
-            if cluster in (None, group.cluster) and broker in (None, group.broker_name)
+            if cluster in (None, group.cluster)
+            and broker in (None, group.broker_name, *group.broker_addrs.values())
         ]
         if not chosen:
             names = ", ".join(f"{group.cluster}/{group.broker_name}" for group in groups)

@@ -17,7 +17,7 @@ def update_topic(
     *,
     topic: Topic,
     cluster: Cluster = None,
-    broker: Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerName"])] = None,
+    broker: Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerAddr"])] = None,
     read_queues: Annotated[
         QueueCount, Parameter(name=["--read-queues", "-r", "--readQueueNums"])
     ] = 8,
@@ -37,7 +37,7 @@ def update_topic(
     cluster
         On every broker group of this cluster; may be left out if there is one cluster.
     broker
-        On this broker name only.
+        On this broker group only: its name, or the address of one of its members.
     read_queues
         Queues to read from, on each group.
     write_queues
