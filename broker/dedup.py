@@ -6,6 +6,9 @@ topic and the unique key (UNIQ_KEY) of the first record. Every replica remembers
 a leader looks here before it appends. What is remembered is only where the first copy lies: its
 queue offsets are read from there in the rare case that they are asked for.
 
+The window is a row of chunks, each a dict of `DEDUP_CHUNK_ENTRIES`. Chunks but the last don't
+change any more: they are encoded for snapshots once, and forgotten as a whole.
+
 A message that a consumer sends back keeps its unique key, and each further try is a new message:
 only first deliveries (reconsume times 0) are remembered.
 """
@@ -13,9 +16,11 @@ only first deliveries (reconsume times 0) are remembered.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
 
 from broker import limits
 
@@ -35,31 +40,59 @@ def dedup_key(topic: bytes, unique_key: bytes) -> bytes:
     return topic + b"\0" + hashlib.blake2b(unique_key, digest_size=32).digest()
 
 
-class DedupWindow:
-    """The last appends by key, the oldest forgotten beyond `entries_max`."""
+class _Chunk:
+    """Appends that follow one another in the log: key -> (position, size)."""
 
-    def __init__(self, entries_max: int = limits.DEDUP_ENTRIES_MAX) -> None:
-        self._entries_max = entries_max
-        self._copies: OrderedDict[bytes, FirstCopy] = OrderedDict()
+    __slots__ = ("copies", "encoded")
+
+    def __init__(self, copies: dict[bytes, tuple[int, int]]) -> None:
+        self.copies = copies
+        self.encoded: bytes | None = None
+
+
+_decoder: Final = msgspec.msgpack.Decoder(dict[bytes, tuple[int, int]])
+
+
+class DedupWindow:
+    """The last appends by key: at least `entries_max`, and less than one chunk more."""
+
+    def __init__(
+        self,
+        entries_max: int = limits.DEDUP_ENTRIES_MAX,
+        chunk_entries: int = limits.DEDUP_CHUNK_ENTRIES,
+    ) -> None:
+        self._chunk_entries = chunk_entries
+        self._chunks_max = entries_max // chunk_entries + 1
+        self._chunks = deque([_Chunk({})])
 
     def __len__(self) -> int:
-        return len(self._copies)
+        return sum(len(chunk.copies) for chunk in self._chunks)
 
     def get(self, key: bytes) -> FirstCopy | None:
         """The first copy of an append, if it is within the window."""
-        return self._copies.get(key)
+        for chunk in self._chunks:
+            copy = chunk.copies.get(key)
+            if copy is not None:
+                return FirstCopy(*copy)
+        return None
 
     def add(self, key: bytes, copy: FirstCopy) -> None:
         """Remember an append. The first copy of a key stays the first."""
-        if self._copies.setdefault(key, copy) is copy and len(self._copies) > self._entries_max:
-            self._copies.popitem(last=False)
+        if len(self._chunks[-1].copies) >= self._chunk_entries:
+            self._chunks.append(_Chunk({}))
+            if len(self._chunks) > self._chunks_max:
+                self._chunks.popleft()
+        self._chunks[-1].copies.setdefault(key, (copy.position, copy.size))
 
-    def items(self) -> Iterator[tuple[bytes, int, int]]:
-        """(key, position, size), the oldest first: what a snapshot keeps."""
-        return ((key, copy.position, copy.size) for key, copy in self._copies.items())
+    def dump(self) -> list[bytes]:
+        """What a snapshot keeps: the chunks, the oldest first."""
+        *full, last = self._chunks
+        for chunk in full:
+            if chunk.encoded is None:
+                chunk.encoded = msgspec.msgpack.encode(chunk.copies)
+        encoded = [chunk.encoded for chunk in full if chunk.encoded is not None]
+        return [*encoded, msgspec.msgpack.encode(last.copies)]
 
-    def restore(self, items: Iterable[tuple[bytes, int, int]]) -> None:
+    def restore(self, chunks: Sequence[bytes]) -> None:
         """Take over what a snapshot kept."""
-        self._copies.clear()
-        for key, position, size in items:
-            self._copies[key] = FirstCopy(position, size)
+        self._chunks = deque(_Chunk(_decoder.decode(chunk)) for chunk in chunks or [b"\x80"])

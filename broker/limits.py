@@ -17,6 +17,7 @@ GROUP_BYTES_MAX = TOPIC_BYTES_MAX - len("%RETRY%")
 CONSUMER_OFFSETS_MAX = 1_000_000
 DEDUP_ENTRIES_MAX = 131_072
 """Appends remembered to answer a repeat: 13 s of 10,000 single sends/s, minutes of batches."""
+DEDUP_CHUNK_ENTRIES = 4096
 DEDUP_KEY_BYTES_MAX = 512
 LOCK_S = 60.0
 """A queue lock that is not renewed ends (RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime)."""
@@ -72,4 +73,5 @@ REFUSAL_LOG_INTERVAL_S = 1.0
 REFUSAL_KINDS_MAX = 256
 
 assert PULL_BYTES_MAX + ENTRY_BYTES_MAX < FRAME_BYTES_MAX
+assert DEDUP_ENTRIES_MAX % DEDUP_CHUNK_ENTRIES == 0
 assert PULL_HOLD_S_MAX < 30.0

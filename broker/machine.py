@@ -66,7 +66,7 @@ class _State(msgspec.Struct):
     groups_version: DataVersion = msgspec.field(default_factory=DataVersion)
     offsets: list[tuple[str, str, int, int]] = []
     locks: list[LockRow] = []
-    dedup: list[tuple[bytes, int, int]] = []
+    dedup: list[bytes] = []
     queues: dict[str, tuple[int, dict[int, int]]] = {}
 
 
@@ -194,7 +194,7 @@ class Machine:
             groups_version=self.groups.version,
             offsets=self.offsets.dump(),
             locks=self.locks.dump(),
-            dedup=list(self.dedup.items()),
+            dedup=self.dedup.dump(),
             queues=self.queues.ends(),
         )
 

@@ -62,7 +62,7 @@ def state_of(machine: Machine) -> dict[str, object]:
         "groups": sorted(machine.groups, key=lambda group: group.group_name),
         "offsets": machine.offsets.dump(),
         "locks": sorted(machine.locks.dump()),
-        "dedup": list(machine.dedup.items()),
+        "dedup": machine.dedup.dump(),
         "queues": units,
     }
 

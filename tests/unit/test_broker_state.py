@@ -26,24 +26,43 @@ from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicC
 from dledger.remoting.codes import ResponseCode
 
 
-def test_the_dedup_window_forgets_the_oldest_and_keeps_the_first_copy() -> None:
-    """A later copy of a key neither replaces the first nor keeps it longer."""
-    window = DedupWindow(entries_max=3)
-    for number, key in enumerate([b"a", b"b", b"a", b"c", b"d"]):
-        window.add(key, FirstCopy(number, 10))
-    assert len(window) == 3
-    assert window.get(b"a") is None
-    assert window.get(b"b") == FirstCopy(1, 10)
+def remembered(window: DedupWindow, keys: range) -> list[int]:
+    return [key for key in keys if window.get(b"%d" % key) == FirstCopy(key * 100, 10)]
+
+
+def fill(window: DedupWindow, keys: range) -> None:
+    for key in keys:
+        window.add(b"%d" % key, FirstCopy(key * 100, 10))
+
+
+def test_the_dedup_window_forgets_the_oldest_a_chunk_at_a_time() -> None:
+    """It never holds fewer than it should, nor a whole chunk more."""
+    window = DedupWindow(entries_max=6, chunk_entries=3)
+    for count in range(1, 40):
+        fill(window, range(count - 1, count))
+        held = remembered(window, range(count))
+        assert held == list(range(count - len(held), count))
+        assert min(count, 6) <= len(held) == len(window) <= 9
+
+
+def test_the_first_copy_of_a_key_stays_the_first() -> None:
+    """Whatever comes later under the same key is not what was acknowledged first."""
+    window = DedupWindow(entries_max=6, chunk_entries=3)
+    for position in range(5):
+        window.add(b"a", FirstCopy(position, 10))
+        fill(window, range(position, position + 1))
+    assert window.get(b"a") == FirstCopy(0, 10)
 
 
 def test_the_dedup_window_survives_a_snapshot_in_order() -> None:
     """What is forgotten next must be the same on every replica."""
-    window, again = DedupWindow(entries_max=2), DedupWindow(entries_max=2)
-    window.add(b"a", FirstCopy(1, 2))
-    window.add(b"b", FirstCopy(3, 4))
-    again.restore(window.items())
-    again.add(b"c", FirstCopy(5, 6))
-    assert list(again.items()) == [(b"b", 3, 4), (b"c", 5, 6)]
+    window, again = (DedupWindow(entries_max=6, chunk_entries=3) for _ in range(2))
+    fill(window, range(8))
+    again.restore(window.dump())
+    for each in (window, again):
+        fill(each, range(8, 20))
+    assert again.dump() == window.dump()
+    assert remembered(again, range(20)) == remembered(window, range(20))
 
 
 def test_a_dedup_key_is_bounded_and_tells_topics_apart() -> None:
