@@ -64,8 +64,8 @@ async def served(
         yield broker, peer
 
 
-async def ask(peer: Peer, code: int, body: bytes = b"", **ext: ExtValue) -> Command:
-    return await peer.request(Command(code, ext, body), 5.0)
+async def ask(peer: Peer, code: int, content: bytes | None = None, /, **ext: ExtValue) -> Command:
+    return await peer.request(Command(code, ext, content or b""), 5.0)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -94,7 +94,7 @@ def produce_request(
 
 
 def send_request(
-    body: bytes = b"hello", code: int = RequestCode.SEND_MESSAGE_V2, **changed: ExtValue
+    body: bytes = b"hello", code: int = RequestCode.SEND_MESSAGE_V2, /, **changed: ExtValue
 ) -> Command:
     ext: dict[str, ExtValue] = dict(
         zip("abcdefghi", ("P", "Orders", "TBW102", "4", "1", "0", "5", "0", ""), strict=True)

@@ -41,7 +41,8 @@ runs = st.lists(
 
 def encode(runs: list[tuple[int, list[Message]]], reconsume_times: int = 0) -> memoryview:
     """An entry's body as a leader writes it: offsets of each queue go up from 1000 * queue id."""
-    out, ends = bytearray(), {}
+    out = bytearray()
+    ends: dict[int, int] = {}
     for queue_id, batch in runs:
         for message in batch:
             offset = ends.setdefault(queue_id, 1000 * queue_id)
