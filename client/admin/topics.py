@@ -58,8 +58,9 @@ class TopicAdmin(AdminSession):
     ) -> tuple[str, ...]:
         """Create or change a topic on every group of a cluster, or on one broker group.
 
-        `broker` is its name, or the address of any of its members. Without either, on the only cluster there is. Returns the broker names when every name
-        server shows the topic there, so that clients can use it at once.
+        `broker` is its name, or the address of any of its members. Without either, on the only
+        cluster there is. Returns the broker names when every name server shows the topic there,
+        so that clients can use it at once.
         """
         groups = await self.groups(cluster, broker, only_one_cluster=True)
         header = UpdateAndCreateTopicHeader(
