@@ -6,20 +6,22 @@
         result = producer.send(Message("Orders", b"hello"))
 
 Each object runs the asynchronous one in an event loop of its own, in one thread of its own that
-ends with its `with` block. Methods may be called from several threads.
+ends with its `with` block. Methods have the parameters, results and errors of the asynchronous
+ones; they may be called from several threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, ExitStack
-from functools import partial
+from contextlib import AbstractAsyncContextManager, ExitStack
+from functools import partial, wraps
 from types import TracebackType
-from typing import Self
+from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from client import admin as admins
 from client import consumer as consumers
 from client import limits
 from client import producer as producers
@@ -30,11 +32,16 @@ from client.pending import PendingSend
 from dledger.errors import DledgerError
 from dledger.remoting.json_dialect import MessageQueue
 
+ClientT_co = TypeVar("ClientT_co", bound=AbstractAsyncContextManager[object], covariant=True)
+P = ParamSpec("P")
+R = TypeVar("R")
 
-class _Face:
-    """What both faces share: a thread with an event loop for the time of the `with` block."""
 
-    def __init__(self) -> None:
+class Face(Generic[ClientT_co]):
+    """A thread with an event loop for the time of the `with` block, and the client in it."""
+
+    def __init__(self, client: ClientT_co) -> None:
+        self._client = client
         self._stack = ExitStack()
         self._running: BlockingPortal | None = None
 
@@ -44,12 +51,13 @@ class _Face:
             raise ClientClosed("this client is not open: use it inside `with`")
         return self._running
 
-    def _enter(self, client: Callable[[BlockingPortal], AbstractContextManager[object]]) -> None:
+    def __enter__(self) -> Self:
         with ExitStack() as stack:
             portal = stack.enter_context(start_blocking_portal("trio"))
-            stack.enter_context(client(portal))
+            stack.enter_context(portal.wrap_async_context_manager(self._client))
             self._running = portal
             self._stack = stack.pop_all()
+        return self
 
     def __exit__(
         self,
@@ -62,8 +70,20 @@ class _Face:
         return self._stack.__exit__(exc_type, exc, traceback)
 
 
-class Producer(_Face):
-    """`client.Producer`, blocking. See there for the parameters and for what is raised."""
+def blocking(
+    method: Callable[Concatenate[ClientT_co, P], Awaitable[R]],
+) -> Callable[Concatenate[Face[ClientT_co], P], R]:
+    """Make the method of a face that calls `method` of its client and waits for the result."""
+
+    @wraps(method)
+    def call(face: Face[ClientT_co], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return face._portal.call(partial(method, face._client, *args, **kwargs))
+
+    return call
+
+
+class Producer(Face[producers.Producer]):
+    """`client.Producer`, blocking."""
 
     def __init__(
         self,
@@ -73,34 +93,14 @@ class Producer(_Face):
         timeout_s: float = limits.SEND_TIMEOUT_S,
         linger_s: float = 0.0,
     ) -> None:
-        super().__init__()
-        self._async = producers.Producer(
-            namesrv_addr, group, timeout_s=timeout_s, linger_s=linger_s
+        super().__init__(
+            producers.Producer(namesrv_addr, group, timeout_s=timeout_s, linger_s=linger_s)
         )
 
-    def __enter__(self) -> Self:
-        self._enter(lambda portal: portal.wrap_async_context_manager(self._async))
-        return self
-
-    def send(
-        self,
-        message: Message,
-        *,
-        queue_id: int | None = None,
-        key: str | None = None,
-        selector: Selector | None = None,
-        timeout_s: float | None = None,
-    ) -> SendResult:
-        """Send one message and wait until it is stored; where it went."""
-        send = partial(
-            self._async.send,
-            message,
-            queue_id=queue_id,
-            key=key,
-            selector=selector,
-            timeout_s=timeout_s,
-        )
-        return self._portal.call(send)
+    prepare = blocking(producers.Producer.prepare)
+    send = blocking(producers.Producer.send)
+    send_batch = blocking(producers.Producer.send_batch)
+    flush = blocking(producers.Producer.flush)
 
     def send_soon(
         self,
@@ -116,7 +116,7 @@ class Producer(_Face):
         future.set_running_or_notify_cancel()
 
         async def hand_over() -> None:
-            pending = await self._async.send_soon(
+            pending = await self._client.send_soon(
                 message, queue_id=queue_id, key=key, selector=selector, timeout_s=timeout_s
             )
             pending.add_callback(partial(_settle, future))
@@ -124,38 +124,20 @@ class Producer(_Face):
         self._portal.call(hand_over)
         return future
 
-    def send_batch(
-        self,
-        messages: Sequence[Message],
-        *,
-        queue_id: int | None = None,
-        key: str | None = None,
-        timeout_s: float | None = None,
-    ) -> list[SendResult]:
-        """Send messages of one topic to one queue, stored all or none, next to each other."""
-        send = partial(
-            self._async.send_batch, messages, queue_id=queue_id, key=key, timeout_s=timeout_s
-        )
-        return self._portal.call(send)
-
     def send_oneway(
         self, message: Message, *, queue_id: int | None = None, key: str | None = None
     ) -> None:
         """Hand over a message that nobody acknowledges."""
 
         async def hand_over() -> None:
-            await self._async.prepare(message.topic)
-            self._async.send_oneway(message, queue_id=queue_id, key=key)
+            await self._client.prepare(message.topic)
+            self._client.send_oneway(message, queue_id=queue_id, key=key)
 
         self._portal.call(hand_over)
 
-    def flush(self) -> None:
-        """Wait until everything handed over so far is settled."""
-        self._portal.call(self._async.flush)
 
-
-class Consumer(_Face):
-    """`client.Consumer`, blocking. See there for the parameters and for what is raised."""
+class Consumer(Face[consumers.Consumer]):
+    """`client.Consumer`, blocking."""
 
     def __init__(
         self,
@@ -167,46 +149,58 @@ class Consumer(_Face):
         auto_commit: bool = True,
         on_rebalance: Callable[[Rebalance], None] | None = None,
     ) -> None:
-        super().__init__()
-        self._async = consumers.Consumer(
-            namesrv_addr,
-            group,
-            subscriptions,
-            consume_from=consume_from,
-            auto_commit=auto_commit,
-            on_rebalance=on_rebalance,
+        super().__init__(
+            consumers.Consumer(
+                namesrv_addr,
+                group,
+                subscriptions,
+                consume_from=consume_from,
+                auto_commit=auto_commit,
+                on_rebalance=on_rebalance,
+            )
         )
 
-    def __enter__(self) -> Self:
-        self._enter(lambda portal: portal.wrap_async_context_manager(self._async))
-        return self
+    poll = blocking(consumers.Consumer.poll)
+    commit = blocking(consumers.Consumer.commit)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """Messages without end; asking for one says that the one before is processed."""
         while True:
-            yield self._portal.call(self._async.__anext__)
-
-    def poll(self, max_messages: int = 1024, timeout_s: float = 1.0) -> list[ReceivedMessage]:
-        """Up to `max_messages` messages, as soon as there are any; an empty list after a while."""
-        return self._portal.call(self._async.poll, max_messages, timeout_s)
+            yield self._portal.call(self._client.__anext__)
 
     def run(self, handler: Callable[[ReceivedMessage], None]) -> None:
         """Call `handler` with each message, in this thread, until it raises."""
         for message in self:
             handler(message)
 
-    def commit(self, timeout_s: float = limits.REQUEST_TIMEOUT_S) -> dict[MessageQueue, int]:
-        """Commit all messages handed out so far; the new offsets by queue."""
-        return self._portal.call(self._async.commit, timeout_s)
-
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on reading `queue` at `offset`."""
-        self._portal.call(self._async.seek, queue, offset)
+        self._portal.call(self._client.seek, queue, offset)
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues that are this consumer's at the moment."""
-        return self._async.queues
+        return self._client.queues
+
+
+class Admin(Face[admins.Admin]):
+    """`client.Admin`, blocking."""
+
+    def __init__(
+        self, namesrv_addr: str = "127.0.0.1:9876", *, timeout_s: float = limits.REQUEST_TIMEOUT_S
+    ) -> None:
+        super().__init__(admins.Admin(namesrv_addr, timeout_s=timeout_s))
+
+    cluster_list = blocking(admins.Admin.cluster_list)
+    broker_status = blocking(admins.Admin.broker_status)
+    consumer_groups = blocking(admins.Admin.consumer_groups)
+    consumer_progress = blocking(admins.Admin.consumer_progress)
+    delete_topic = blocking(admins.Admin.delete_topic)
+    read_queue = blocking(admins.Admin.read_queue)
+    topic_list = blocking(admins.Admin.topic_list)
+    topic_route = blocking(admins.Admin.topic_route)
+    topic_status = blocking(admins.Admin.topic_status)
+    update_topic = blocking(admins.Admin.update_topic)
 
 
 def _settle(future: Future[SendResult], pending: PendingSend) -> None:

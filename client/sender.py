@@ -90,6 +90,7 @@ class GroupSender:
     async def keep_leader(self) -> None:
         """Look for the leader whenever a batch needs one, until cancelled."""
         attempt = 0
+        known: str | None = None
         while True:
             await self._need_leader.wait()
             began_s = time.monotonic()
@@ -106,12 +107,14 @@ class GroupSender:
                 await self._need_leader.wait(backoff_s(attempt))
                 self._need_leader.set()
                 continue
-            log.debug(
-                "leader found",
-                broker=self._name,
-                leader=leader,
-                seconds=round(time.monotonic() - began_s, 4),
-            )
+            if leader != known:
+                log.info(
+                    "leader found",
+                    broker=self._name,
+                    leader=leader,
+                    seconds=round(time.monotonic() - began_s, 4),
+                )
+            known = leader
             self._move_to(leader)
             self._wake.set()
 

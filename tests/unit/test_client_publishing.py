@@ -1,0 +1,74 @@
+"""Which queue a message goes to, and what a subscription matches."""
+
+from __future__ import annotations
+
+import pytest
+from client.addresses import check_group, parse_addresses
+from client.errors import BadMessage
+from client.models import Message
+from client.publishing import Publisher
+from client.subscriptions import parse_subscription
+from dledger.errors import BadInput
+from dledger.remoting.json_dialect import MessageQueue
+
+QUEUES = tuple(MessageQueue("T", broker, number) for broker in "ab" for number in range(2))
+MESSAGE = Message("T", b"")
+
+
+def publisher(leaderless: str = "") -> Publisher:
+    return Publisher("T", QUEUES, lambda broker: None if broker in leaderless else "h:1")
+
+
+def test_queues_take_turns() -> None:
+    """Without a wish, every queue gets its share."""
+    each = publisher()
+    chosen = [each.choose(MESSAGE, None, None, None) for _ in range(8)]
+    assert all(chosen.count(queue) == 2 for queue in QUEUES)
+
+
+def test_turns_pass_over_a_group_without_a_leader() -> None:
+    """While one group has no leader, the other takes all; with none, the message waits for one."""
+    each = publisher(leaderless="a")
+    chosen = {each.choose(MESSAGE, None, None, None).broker_name for _ in range(8)}
+    assert chosen == {"b"}
+    assert publisher(leaderless="ab").choose(MESSAGE, None, None, None) in QUEUES
+
+
+def test_a_key_picks_its_queue_as_java_would() -> None:
+    """Math.abs("order-17".hashCode()) % 4, whoever leads."""
+    code = 0
+    for character in "order-17":
+        code = (31 * code + ord(character)) & 0xFFFF_FFFF
+    code -= (code & 0x8000_0000) << 1
+    expected = QUEUES[abs(code) % 4]
+    assert expected == publisher(leaderless="ab").choose(MESSAGE, None, "order-17", None)
+
+
+def test_a_choice_outside_the_topic_is_refused() -> None:
+    """A number or a selector's queue that the topic does not have."""
+    with pytest.raises(BadMessage, match="no queue 9"):
+        publisher().choose(MESSAGE, 9, None, None)
+    with pytest.raises(BadMessage, match="no queue of 'T'"):
+        publisher().choose(MESSAGE, None, None, lambda _, __: MessageQueue("U", "a", 0))
+    chosen = publisher().choose(MESSAGE, None, None, lambda queues, _: queues[3])
+    assert QUEUES[3] == chosen
+
+
+def test_subscriptions_follow_rocketmqs_syntax() -> None:
+    """ "*" is everything; tags are separated by ||; an empty tag is a mistake."""
+    assert parse_subscription("T", "*", 1).tags_set == []
+    tags = parse_subscription("T", " A || B ", 1)
+    assert (tags.tags_set, tags.code_set) == (["A", "B"], [65, 66])
+    with pytest.raises(BadInput, match="TagA"):
+        parse_subscription("T", "A || ", 1)
+
+
+def test_addresses_and_groups_are_checked_before_use() -> None:
+    """Lists by semicolon, IPv6 in brackets; the error shows what was given and what is expected."""
+    assert parse_addresses("h:1; [::1]:2 ;") == ("h:1", "[::1]:2")
+    for bad in ("", "h", "h:port", ":1"):
+        with pytest.raises(BadInput, match="host:port"):
+            parse_addresses(bad)
+    assert check_group("CG_1") == "CG_1"
+    with pytest.raises(BadInput, match="'C G'"):
+        check_group("C G")
