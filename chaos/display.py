@@ -40,15 +40,16 @@ async def show(run: Run, console: Console, phase: Callable[[], str]) -> None:
 async def _print_lines(
     run: Run, console: Console, phase: Callable[[], str], started: float
 ) -> None:
-    shown, next_line = "", started
+    """A line when a phase or a fault begins, and every few seconds; counts only if they moved."""
+    shown, counted, faults, next_line = "", "", 0, started
     while True:
         now = trio.current_time()
-        if phase() != shown or now >= next_line:
-            shown, next_line = phase(), now + LINE_S
-            faults = f", {'; '.join(run.done)}" if run.done else ""
-            console.print(
-                f"{now - started:5.0f} s  {shown}: {_counts(run)}{faults}", soft_wrap=True
-            )
+        if phase() != shown or len(run.done) != faults or now >= next_line:
+            news = run.done[faults:] + ([_counts(run)] if _counts(run) != counted else [])
+            told = f": {'; '.join(news)}" if news else ""
+            console.print(f"{now - started:5.0f} s  {phase()}{told}", soft_wrap=True)
+            shown, counted, faults = phase(), _counts(run), len(run.done)
+            next_line = now + LINE_S
         await trio.sleep(REFRESH_S)
 
 
