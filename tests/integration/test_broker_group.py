@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from broker.testing.requests import ask, produce_request, pull_request, records
 from chaos.cluster import Cluster
 from chaos.layout import NodeLayout, plan, ports_needed
 from chaos.processes import free_ports
@@ -17,19 +18,13 @@ from dledger.net import Peer, connect_peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import (
-    ProduceHeader,
     ProduceResponseHeader,
-    PullMessageHeader,
     decode_header,
-    encode_header,
 )
-from dledger.remoting.message import host_bytes, properties_encode
-from dledger.remoting.record import Record, encode_record, walk
 
 pytestmark = pytest.mark.slow
 
 TIMEOUT_S = 30.0
-HOST = host_bytes("127.0.0.1", 1)
 
 
 @asynccontextmanager
@@ -61,53 +56,23 @@ async def leader_of(cluster: Cluster, *, but: str | None = None) -> NodeLayout:
             await trio.sleep(0.02)
 
 
-async def ask(peer: Peer, code: int, **ext: ExtValue) -> Command:
-    return await peer.request(Command(code, ext), 10.0)
-
-
-def batch(key: str, count: int = 8) -> Command:
-    body = b"".join(
-        encode_record(
-            topic=b"Orders",
-            queue_id=0,
-            body=f"{key} {number}".encode(),
-            properties=properties_encode({"UNIQ_KEY": f"{key}-{number}"}),
-            born_timestamp_ms=1,
-            born_host=HOST,
-        )
-        for number in range(count)
-    )
-    header = ProduceHeader(topic="Orders", producer_group="P", runs=[(0, count)])
-    return Command(RequestCode.PRODUCE, encode_header(header), body)
+def batch(key: str) -> Command:
+    """Eight messages for queue 0."""
+    return produce_request(key, runs=((0, 8),))
 
 
 async def drain(peer: Peer) -> list[tuple[int, int, bytes]]:
     """(queue offset, position, body) of every message of queue 0, in order."""
     rows: list[tuple[int, int, bytes]] = []
     while True:
-        header = PullMessageHeader(
-            consumer_group="C",
-            topic="Orders",
-            queue_id=0,
-            queue_offset=len(rows),
-            max_msg_nums=1000,
-            sys_flag=4,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            sub_version=0,
-            subscription="*",
-            max_msg_bytes=1 << 20,
-        )
-        response = await peer.request(
-            Command(RequestCode.PULL_MESSAGE, encode_header(header)), 10.0
-        )
+        request = pull_request(0, len(rows), maxMsgNums=1000, maxMsgBytes=1 << 20)
+        response = await peer.request(request, TIMEOUT_S)
         if response.code != ResponseCode.SUCCESS:
             return rows
-        body = memoryview(response.payload)
-        for start in walk(body):
-            record = Record(body[start:])
-            assert record.check()
-            rows.append((record.queue_offset, record.physical_offset, bytes(record.body)))
+        rows += [
+            (record.queue_offset, record.physical_offset, bytes(record.body))
+            for record in records(response)
+        ]
 
 
 async def test_a_new_leader_has_all_that_the_old_one_acknowledged(tmp_path: Path) -> None:
