@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import structlog
 import trio
 
 from dledger import limits
@@ -32,6 +31,7 @@ from dledger.log.entry import Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog, SyncJob
+from dledger.observe import get_logger
 from dledger.raft.engine import Appended, OnDone, RaftEngine, StateMachine
 from dledger.raft.library import Role, Timing, monotonic
 from dledger.raft.links import PeerNetwork, SocketLink
@@ -44,7 +44,7 @@ CHECKPOINT_PERIOD_S = 5.0
 ASYNC_SYNC_PERIOD_S = 0.5
 FORMAT_VERSION = 1
 
-log = structlog.get_logger("dledger.ledger")
+log = get_logger("dledger.ledger")
 
 
 @dataclass(frozen=True, slots=True)

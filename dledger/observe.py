@@ -51,7 +51,13 @@ def configure_logging(
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """Return the logger of a module; pass `__name__`. Also good before `configure_logging`."""
+    """Return the logger of a module; pass `__name__`. Also good before `configure_logging`.
+
+    A program that configures nothing gets warnings, on stderr: structlog's own default would print
+    everything to the program's standard output.
+    """
+    if not structlog.is_configured():
+        configure_logging("console", "warning")
     logger: FilteringBoundLogger = structlog.get_logger(logger_name=name)
     return logger
 

@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import msgpack
-import structlog
 import trio
 
 from dledger import limits
 from dledger.errors import FrameError
+from dledger.observe import get_logger
 from dledger.raft.messages import PREFIX, PeerMessage, decode_message, frame_length
 from dledger.remoting.command import Buffer
 
@@ -37,7 +37,7 @@ UNACKNOWLEDGED_TIMEOUT_MS = 5_000
 
 _RETRY = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR)
 
-log = structlog.get_logger("dledger.raft.links")
+log = get_logger("dledger.raft.links")
 
 
 class LinkOwner(Protocol):
