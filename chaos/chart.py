@@ -17,6 +17,7 @@ LABELS_TOP, PLOT_TOP, PLOT_HEIGHT = 14, 46, 250
 LANES_TOP = PLOT_TOP + PLOT_HEIGHT + 34
 LANE_HEIGHT, LANE_STEP = 20, 28
 TICKS_X, TICKS_Y = 10, 4
+GAP_WIDTH_MIN = 1.5
 LABEL_ROOM = 118
 """Labels of faults nearer to each other than this go to the second line."""
 
@@ -112,17 +113,17 @@ def _area(data: Series, scale: _Scale) -> str:
 
 
 def _gap(gap: Gap, scale: _Scale) -> str:
-    """The pause that the senders felt, as a band with its length; drawn 2 units wide if shorter."""
+    """The pause that the senders felt: its length beside the kill, and a band if one can see it."""
+    told = f"{gap.length_s * 1000:.0f} ms"
+    label = _text(scale.x(gap.kill.at_s) + 6, PLOT_TOP + 14, f"longest pause {told}", "tick")
     x = scale.x(gap.began_s)
-    width = max(2.0, scale.x(gap.began_s + gap.length_s) - x)
-    told = f"no send was acknowledged for {gap.length_s * 1000:.0f} ms after the kill"
-    band = (
+    width = scale.x(gap.began_s + gap.length_s) - x
+    if width < GAP_WIDTH_MIN:
+        return label
+    return label + (
         f'<rect class="gap" x="{x:.1f}" y="{PLOT_TOP}" width="{width:.1f}" height="{PLOT_HEIGHT}">'
-        f"<title>{told}</title></rect>"
+        f"<title>no send was acknowledged for {told}</title></rect>"
     )
-    label_x = max(x + width, scale.x(gap.kill.at_s)) + 6
-    label = f"paused {gap.length_s * 1000:.0f} ms"
-    return band + _text(label_x, PLOT_TOP + 14, label, "tick")
 
 
 def _lanes(found: Sequence[Span], nodes: Sequence[str], scale: _Scale) -> list[str]:

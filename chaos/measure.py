@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import attrgetter
 
 from chaos.history import Ack, Deliver, Event, Fail, Fault, Lead, Rebalance, Send
 
@@ -97,14 +98,14 @@ def timeline(events: Iterable[Event]) -> Timeline:
         delivered=moments(Deliver),
         rebalances=moments(Rebalance),
         failures=[e.error for e in by_kind.get(Fail, []) if isinstance(e, Fail)],
-        leads=sorted((Mark(seconds(e.t), "lead", e.node, e.term) for e in leads), key=_at),
-        faults=sorted((Mark(seconds(e.t), e.fault, e.node) for e in faults), key=_at),
+        leads=sorted(
+            (Mark(seconds(e.t), "lead", e.node, e.term) for e in leads), key=attrgetter("at_s")
+        ),
+        faults=sorted(
+            (Mark(seconds(e.t), e.fault, e.node) for e in faults), key=attrgetter("at_s")
+        ),
         end_s=seconds(max(ends, default=0)),
     )
-
-
-def _at(mark: Mark) -> float:
-    return mark.at_s
 
 
 def series(moments: Sequence[float], end_s: float, width_s: float) -> Series:
@@ -143,7 +144,7 @@ def _spans_of(node: str, found: Timeline) -> list[Span]:
     """A node leads from when it was seen to lead until another is, or until it is killed."""
     result: list[Span] = []
     state, since, term = "follower", 0.0, 0
-    for mark in sorted([*found.leads, *found.faults], key=_at):
+    for mark in sorted([*found.leads, *found.faults], key=attrgetter("at_s")):
         after, after_term = _state_after(state, term, mark, node)
         if (after, after_term) != (state, term):
             result.append(Span(node, state, since, mark.at_s, term))

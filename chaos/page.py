@@ -14,15 +14,23 @@ from chaos.verdict import Property, Report
 VIOLATIONS_SHOWN_MAX = 5
 
 
-def render(report: Report, rows: Sequence[tuple[str, str, bool]], chart: str) -> str:
-    """The page. `rows`: name, value, whether it is as it should be; `chart`: an <svg> element."""
+def render(
+    report: Report,
+    rows: Sequence[tuple[str, str, bool]],
+    chart: str,
+    events: Sequence[tuple[float, str]],
+) -> str:
+    """The page. `rows`: name, value, whether it is as it should be; `chart`: an <svg> element.
+
+    `events`: what happened, each with its moment in seconds.
+    """
     verdict = "Every property holds" if report.holds else "Not everything holds"
     worst = "no kill" if report.gap_worst_s is None else f"{report.gap_worst_s * 1000:.0f} ms"
     facts = [
         (f"{report.counts.acknowledged:,}", "sends acknowledged"),
         (f"{report.counts.lost:,}", "of them lost"),
         (f"{report.counts.duplicated:,}", "stored twice"),
-        (f"{report.exceptions:,}", "exceptions in the application"),
+        (f"{report.exceptions:,}", "exceptions to handle"),
         (worst, "longest pause in sending"),
     ]
     return _form("page.html").substitute(
@@ -37,6 +45,9 @@ def render(report: Report, rows: Sequence[tuple[str, str, bool]], chart: str) ->
         chart=chart,
         counts="".join(_row(*row) for row in rows),
         properties="".join(_property(each) for each in report.properties),
+        events="".join(
+            f"<tr><td>{at_s:.2f} s</td><td>{escape(told)}</td></tr>" for at_s, told in events
+        ),
         findings="".join(f'<p class="finding">{escape(text)}</p>' for text in report.findings),
         replay=escape(report.replay),
     )

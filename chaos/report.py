@@ -8,6 +8,7 @@ command that runs the same again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 
@@ -100,5 +101,23 @@ def write_report(directory: Path, report: Report, found: Timeline, nodes: Sequen
     """Write report.json and report.html."""
     data = msgspec.json.format(msgspec.json.encode(report), indent=2)
     (directory / "report.json").write_bytes(data)
-    page = render(report, rows(report), draw(found, nodes))
+    page = render(report, rows(report), draw(found, nodes), events(found))
     (directory / "report.html").write_text(page, encoding="utf-8")
+
+
+def events(found: Timeline) -> list[tuple[float, str]]:
+    """What happened, in order: kills, returns, and who led from when."""
+    told: list[tuple[float, str]] = []
+    killed_at_s: float | None = None
+    for mark in sorted([*found.leads, *found.faults], key=attrgetter("at_s")):
+        if mark.what == "lead":
+            after = (
+                "" if killed_at_s is None else f", {(mark.at_s - killed_at_s) * 1000:.0f} ms later"
+            )
+            told.append((mark.at_s, f"{mark.node} leads, term {mark.term}{after}"))
+        elif mark.what == "kill":
+            told.append((mark.at_s, f"{mark.node} is killed with SIGKILL"))
+        else:
+            told.append((mark.at_s, f"{mark.node} is started again"))
+        killed_at_s = mark.at_s if mark.what == "kill" else None
+    return told

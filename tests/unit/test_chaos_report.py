@@ -97,7 +97,7 @@ def test_the_chart_is_well_formed_and_shows_each_fault() -> None:
     labels = [text.text for text in chart.iter("text")]
     assert lines.count("fault kill") == lines.count("fault restart") == 1
     assert "kill n0 · 2.0 s" in labels
-    assert "paused 300 ms" in labels
+    assert "longest pause 300 ms" in labels
 
 
 def test_a_run_without_any_event_can_be_drawn() -> None:
