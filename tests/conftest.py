@@ -1,4 +1,4 @@
-"""What holds for every test: examples are searched without a clock, and failures can be replayed."""
+"""What holds for every test: examples are searched without a clock, failures can be replayed."""
 
 from __future__ import annotations
 
