@@ -1,4 +1,4 @@
-"""consumerProgress."""
+"""consumerProgress: how far each group has read."""
 
 from __future__ import annotations
 
