@@ -61,16 +61,20 @@ class Definitions:
 
     def topic_for_send(self, topic: str, queues_wanted: int | None) -> TopicConfig:
         """The topic of a send, made now if it may be. Refused with the send's error code."""
-        config = self._machine.topics.get(topic) or self._topics_coming.get(topic)
+        config = self._known(topic)
         if topic in self._topics_going:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"the topic {topic!r} is being deleted")
         if config is not None:
             return config
         check_topic_name(topic)
-        default = self._machine.topics.get(DEFAULT_TOPIC) if self._auto_create else None
+        default = self._known(DEFAULT_TOPIC) if self._auto_create else None
         config = topic_for_first_send(topic, default, queues_wanted)
         self.put_topic(config, lambda _: None)
         return config
+
+    def _known(self, topic: str) -> TopicConfig | None:
+        """A topic that exists, or will before anything that is appended from now on."""
+        return self._topics_coming.get(topic) or self._machine.topics.get(topic)
 
     def put_topic(
         self, config: TopicConfig, on_done: Callable[[Appended | AppendError], None]

@@ -56,6 +56,13 @@ async def leader_of(cluster: Cluster, *, but: str | None = None) -> NodeLayout:
             await trio.sleep(0.02)
 
 
+async def produce(peer: Peer, key: str) -> ProduceResponseHeader:
+    """Send a batch; where it went."""
+    response = await peer.request(batch(key), TIMEOUT_S)
+    assert response.code == ResponseCode.SUCCESS, (response.remark, response.ext)
+    return decode_header(ProduceResponseHeader, response)
+
+
 def batch(key: str) -> Command:
     """Eight messages for queue 0."""
     return produce_request(key, runs=((0, 8),))
@@ -80,10 +87,7 @@ async def test_a_new_leader_has_all_that_the_old_one_acknowledged(tmp_path: Path
     async with group(tmp_path) as cluster:
         first = await leader_of(cluster)
         async with connect_peer("127.0.0.1", first.port) as peer:
-            stored = [
-                decode_header(ProduceResponseHeader, await peer.request(batch(f"b{number}"), 10))
-                for number in range(20)
-            ]
+            stored = [await produce(peer, f"b{number}") for number in range(20)]
             key: dict[str, ExtValue] = {"consumerGroup": "C", "topic": "Orders", "queueId": 0}
             await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **key, commitOffset=33)
             before = await drain(peer)
@@ -92,12 +96,12 @@ async def test_a_new_leader_has_all_that_the_old_one_acknowledged(tmp_path: Path
         second = await leader_of(cluster, but=first.name)
         async with connect_peer("127.0.0.1", second.port) as peer:
             assert await drain(peer) == before
-            again = decode_header(ProduceResponseHeader, await peer.request(batch("b7"), 10))
+            again = await produce(peer, "b7")
             assert again.duplicate
             assert (again.position, again.offsets) == (stored[7].position, stored[7].offsets)
             committed = await ask(peer, RequestCode.QUERY_CONSUMER_OFFSET, **key)
             assert committed.ext["offset"] == 33
-            more = decode_header(ProduceResponseHeader, await peer.request(batch("new"), 10))
+            more = await produce(peer, "new")
             assert more.offsets == [(0, 160)]
 
 

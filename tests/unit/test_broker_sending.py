@@ -83,6 +83,23 @@ async def test_the_first_send_makes_the_topic_before_its_messages(tmp_path: Path
         assert topic.write_queue_nums == 8
 
 
+async def test_a_new_leader_takes_sends_before_its_default_topic_is_applied(
+    tmp_path: Path,
+) -> None:
+    """TBW102 comes before the send's topic in the log; no send is refused for being early."""
+    async with served(tmp_path, auto=False) as (broker, peer):
+        assert broker.machine.topics.get("TBW102") is None
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def produce() -> None:
+                response = await peer.request(produce_request("a"), 5)
+                assert response.code == Code.SUCCESS, response.remark
+
+            await trio.sleep(0.05)
+            broker.ledger.commit()
+
+
 async def test_a_repeated_batch_is_answered_with_the_first_copys_offsets(tmp_path: Path) -> None:
     """Also when the topic has moved on, and over another encoding of the same send."""
     async with served(tmp_path) as (broker, peer):
