@@ -59,15 +59,22 @@ class Accumulator:
     _lanes: dict[tuple[str, int], Lane] = field(default_factory=dict)
     _ready: deque[Lane] = field(default_factory=deque)
 
-    def add(self, slot: Slot, topic: str, queue_id: int, record: bytes, now_s: float) -> Batch:
-        """Take in one encoded record; the batch that it became part of.
+    def add(self, slot: Slot, topic: str, queue_id: int, record: bytes, now_s: float) -> None:
+        """Take in one encoded record.
 
         This runs once for each message, so it is written for speed.
         """
         lane = self._lanes.get((topic, queue_id % self.lanes_per_topic))
         if lane is None:
             lane = self._lane(topic, queue_id % self.lanes_per_topic)
-        return self._put(lane, slot, queue_id, record, now_s)
+        self._put(lane, slot, queue_id, record, now_s)
+
+    def add_alone(self, slot: Slot, topic: str, queue_id: int, record: bytes, now_s: float) -> None:
+        """Take in a record that becomes a batch by itself."""
+        lane = self._lane(topic, queue_id % self.lanes_per_topic)
+        self._open(lane, now_s).append(slot, queue_id, record)
+        self.budget.take(1, len(record))
+        self._close(lane)
 
     def add_oneway(
         self, slot: Slot, topic: str, queue_id: int, record: bytes, now_s: float
@@ -166,7 +173,7 @@ class Accumulator:
         ]
         return max(0.0, min(lingering)) if lingering else None
 
-    def _put(self, lane: Lane, slot: Slot, queue_id: int, record: bytes, now_s: float) -> Batch:
+    def _put(self, lane: Lane, slot: Slot, queue_id: int, record: bytes, now_s: float) -> None:
         size_bytes = len(record)
         batch = lane.open
         if (
@@ -179,7 +186,6 @@ class Accumulator:
         budget = self.budget
         budget.messages += 1
         budget.size_bytes += size_bytes
-        return batch
 
     def _lane(self, topic: str, number: int) -> Lane:
         lane = self._lanes.get((topic, number))
@@ -187,9 +193,13 @@ class Accumulator:
             lane = self._lanes[topic, number] = Lane(topic)
         return lane
 
-    def _open(self, lane: Lane, now_s: float) -> Batch:
+    def _close(self, lane: Lane) -> None:
         if lane.open is not None:
             lane.full.append(lane.open)
+            lane.open = None
+
+    def _open(self, lane: Lane, now_s: float) -> Batch:
+        self._close(lane)
         lane.open = Batch(lane.topic, self.broker_name, lane, now_s, lane.oneway)
         if lane.in_flight is None:
             self._queue(lane)

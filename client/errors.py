@@ -16,8 +16,8 @@
         +-- ClientClosed         used outside its `async with` block
 
 `definite` says whether the operation certainly had no effect. A message that failed definitely may
-be sent again without risk of a second copy; one of unknown outcome may be sent again with the same
-`unique_key`, which the brokers recognise for a while.
+be sent again without risk of a second copy. One of unknown outcome may be stored: sending it again
+is recognised by the brokers, for a while, only if it went alone both times (`send(alone=True)`).
 """
 
 from __future__ import annotations

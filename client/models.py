@@ -28,8 +28,8 @@ _ZLIB_TYPES = (0x000, 0x300)
 class Message:
     """A message to send. `keys` (blank-separated) are indexed, `tags` is one tag to filter by.
 
-    `unique_key` names the message for ever; the producer makes one unless it is set here. Sending
-    a message again with the same key, topic and queue as the first of its batch is recognised.
+    `unique_key` names the message for ever; the producer makes one unless it is set here. Never
+    give two different messages the same one: brokers know repeated batches by their first key.
     """
 
     topic: str

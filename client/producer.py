@@ -123,19 +123,22 @@ class Producer:
         key: str | None = None,
         selector: Selector | None = None,
         timeout_s: float | None = None,
+        alone: bool = False,
     ) -> SendResult:
         """Send one message and wait until it is stored on a majority; where it went.
 
         `key` picks the queue by its hash, `selector` by a function, `queue_id` directly; otherwise
-        queues take turns. Raises NoRoute, BadMessage, BufferFull, SendFailed or SendUnknown.
+        queues take turns. A message sent `alone`, with its own `unique_key` and the same queue, may
+        be sent again after SendUnknown without a second copy. Raises NoRoute, BadMessage,
+        BufferFull, SendFailed or SendUnknown.
         """
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         now_s = time.monotonic()
         if message.topic not in self._publishers or self._budget.full:
             await self._ready(message.topic, timeout_s)
         chosen = self._publisher(message.topic).choose(message, queue_id, key, selector)
-        pending, sender = self._put(message, chosen, now_s, timeout_s)
-        if self._linger_s == 0.0:
+        pending, sender = self._put(message, chosen, now_s, timeout_s, alone)
+        if self._linger_s == 0.0 or alone:
             sender.pump()
         return await pending.wait()
 
@@ -276,14 +279,20 @@ class Producer:
         return publisher
 
     def _put(
-        self, message: Message, queue: MessageQueue, now_s: float, timeout_s: float
+        self,
+        message: Message,
+        queue: MessageQueue,
+        now_s: float,
+        timeout_s: float,
+        alone: bool = False,
     ) -> tuple[PendingSend, GroupSender]:
         """Encode a message into a batch of the queue's broker group."""
         queue_id = queue.queue_id
         unique_key, record = self._encoder.encode(message, queue_id)
         pending = PendingSend(unique_key, now_s + timeout_s)
         sender = self._senders.get(queue.broker_name) or self._sender(queue.broker_name)
-        sender.accumulator.add(pending, queue.topic, queue_id, record, now_s)
+        add = sender.accumulator.add_alone if alone else sender.accumulator.add
+        add(pending, queue.topic, queue_id, record, now_s)
         return pending, sender
 
     def _sender(self, broker_name: str) -> GroupSender:

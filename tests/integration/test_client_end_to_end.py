@@ -153,8 +153,8 @@ def test_a_repeated_unique_key_is_stored_once(run: Run, namesrv_addr: str, topic
     async def main() -> None:
         async with Producer(namesrv_addr, "PG") as producer:
             message = Message(topic, b"once", unique_key=f"{topic}-0001")
-            first = await producer.send(message, queue_id=3)
-            second = await producer.send(message, queue_id=3)
+            first = await producer.send(message, queue_id=3, alone=True)
+            second = await producer.send(message, queue_id=3, alone=True)
             assert place(first) == place(second)
 
     run(main)

@@ -117,6 +117,20 @@ def test_records_added_together_stay_together() -> None:
     assert b"".join(record(number) for number in range(3)) == take(accumulator).freeze()
 
 
+def test_a_message_alone_is_a_batch_by_itself() -> None:
+    """Neither the messages before it nor those after it share its batch."""
+    accumulator = Accumulator("b")
+    add(accumulator, 1)
+    accumulator.add_alone(Slot("mine", 3.0), "T", 0, record(2), 0.0)
+    add(accumulator, 3)
+    bodies = []
+    while (batch := accumulator.take(0.0)) is not None:
+        bodies.append(batch.freeze())
+        accumulator.done(batch)
+    assert [record(1), record(2), record(3)] == bodies
+    assert accumulator.budget.messages == 0
+
+
 def test_the_budget_returns_to_zero() -> None:
     """Whatever is taken in is given back, by acknowledgement or by expiry."""
     budget = Budget(messages_max=4)
