@@ -13,7 +13,7 @@ from chaos.display import print_report, show
 from chaos.history import read_history
 from chaos.judge import audit
 from chaos.measure import timeline
-from chaos.report import make_report, write_report
+from chaos.report import AUDIT_FOLDER, make_report, write_report
 from chaos.run import BROKER, Load, Run
 from chaos.scenarios import Scenario, library_lines
 from chaos.verdict import Report
@@ -46,10 +46,11 @@ async def perform(order: Order, console: Console) -> Report:
         nursery.start_soon(show, run, console, lambda: run.phase)
         await run.execute()
         run.phase = "auditing the history and the replicas' files with Spark"
-        order.report.mkdir(parents=True, exist_ok=True)
+        audited = order.report / AUDIT_FOLDER
+        audited.mkdir(parents=True, exist_ok=True)
         nodes = run.cluster.layout.group(BROKER)
         stores = [run.cluster.store(node) for node in nodes]
-        verdict = await audit(run.history, stores, order.report, order.directory / "audit.log")
+        verdict = await audit(run.history, stores, audited, order.directory / "audit.log")
         nursery.cancel_scope.cancel()
     found = timeline(read_history(run.history))
     name = order.scenario.name

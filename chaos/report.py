@@ -1,6 +1,6 @@
 """What a run comes to: the audit's verdict and the measured times, for a person and for a program.
 
-`verdict.json` is the audit's own file; `report.json` and `report.html` add what only the harness
+`audit/verdict.json` is the audit's own file; `report.json` and `report.html` add what only the harness
 knows: the timeline, the gaps at each kill, the exceptions that reached the application, and the
 command that runs the same again.
 """
@@ -20,6 +20,8 @@ from chaos.page import render
 from chaos.verdict import GapFound, Report, Verdict
 from dledger.errors import BadInput
 
+AUDIT_FOLDER = "audit"
+"""Below the report's own folder: the audit's verdict.json and page."""
 GAP_MEDIAN_S_MAX = 0.6
 GAP_WORST_S_MAX = 1.5
 
