@@ -22,13 +22,20 @@ _MAGIC: Final = b"DLCK"
 
 
 class SealedSegment(msgspec.Struct, frozen=True, array_like=True):
-    """A sealed segment: `end` is the offset in the file behind its last entry."""
+    """A sealed segment. `last_offset` is where its last entry starts in the file, `end` where it
+    ends.
+
+    A summary may be stale: written before the segment's tail was cut and replaced. So it counts
+    only if the entry at `last_offset` still is the one that it names; by its chain CRC, all before
+    it are then the same, too.
+    """
 
     base_position: int
     first_index: int
     last_index: int
     last_term: int
     last_chain_crc: int
+    last_offset: int
     end: int
 
 

@@ -75,6 +75,8 @@ class HardStateFile:
             )
         self._sequence, self.state = max(good, key=lambda slot: slot[0], default=(0, HardState()))
         self._descriptor = disk.open(path)
+        # A killed process may have left a slot that can be read but is not durable yet.
+        disk.sync_data(self._descriptor)
 
     def save(self, state: HardState) -> None:
         """Make `state` durable. Raises OSError; the node must then take no further part."""

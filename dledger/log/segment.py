@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dledger.log.checkpoint import SealedSegment
 from dledger.log.disk import Disk
-from dledger.log.entry import HEADER_BYTES, Header, decode_header
+from dledger.log.entry import HEADER_BYTES, MAGIC, Header, decode_header, padded
 from dledger.log.recovery import WATERMARK_BYTES, Scan, encode_watermark, entry_offsets
 from dledger.remoting.command import Buffer
 
@@ -70,6 +70,7 @@ class Segment:
                 last_index=last_index,
                 last_term=last.term,
                 last_chain_crc=last.chain_crc,
+                last_offset=self.offset_of(last_index),
                 end=self.end,
             )
         return self._summary
@@ -77,6 +78,19 @@ class Segment:
     def offset_of(self, index: int) -> int:
         """The offset of an entry in the file."""
         return self.offsets[index - self.first_index] << 3
+
+    def last_of(self, summary: SealedSegment) -> Header | None:
+        """The last entry's header, if it still is the one that a summary names."""
+        if not 0 <= summary.last_offset <= self.capacity_bytes - HEADER_BYTES:
+            return None
+        header = decode_header(self.raw, summary.last_offset)
+        same = (
+            header.magic == MAGIC
+            and header.index == summary.last_index
+            and header.chain_crc == summary.last_chain_crc
+            and summary.last_offset + padded(header.size) == summary.end
+        )
+        return header if same else None
 
     def header(self, index: int) -> Header:
         """An entry's header."""
@@ -91,10 +105,13 @@ class Segment:
         """Write bytes; they are durable after the next :meth:`sync`."""
         self._disk.write(self._descriptor, buffers, offset)
 
-    def sync(self, durable_index: int) -> None:
-        """Make all that was written durable; note that `durable_index` already was."""
+    def mark(self, durable_index: int) -> None:
+        """Write down that everything up to `durable_index` is durable."""
         watermark_at = self.size_bytes - WATERMARK_BYTES
         self._disk.write(self._descriptor, [encode_watermark(durable_index)], watermark_at)
+
+    def sync(self) -> None:
+        """Make all that was written durable."""
         self._disk.sync_data(self._descriptor)
 
     def cut(self, count: int) -> None:

@@ -14,10 +14,14 @@ from pathlib import Path
 from dledger.errors import CorruptLog, StorageError
 from dledger.log.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
 from dledger.log.disk import Disk
-from dledger.log.entry import MAGIC, Header, decode_header
+from dledger.log.entry import Header, decode_header
 from dledger.log.recovery import decode_watermark, first_valid_after, scan_segment
 from dledger.log.segment import Segment, segment_path
 from dledger.log.store import SegmentedLog
+
+_ADVICE = (
+    "Restore the file from a peer, or remove this replica's folder so that it copies everything."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,11 @@ def _segment_bases(folder: Path, names: list[str], segment_bytes: int, disk: Dis
                 "the file was shortened; let this replica copy it from a peer"
             )
         bases.append(int(path.stem))
-    for base, following in pairwise(bases):
-        if following != base + segment_bytes:
-            raise CorruptLog(
-                f"{folder}: the segment between positions {base} and {following} is missing"
-            )
     return bases
+
+
+def _was_written_to(segment: Segment) -> bool:
+    return decode_header(segment.raw).magic != 0 or decode_watermark(segment.raw) > 0
 
 
 class _Opening:
@@ -73,6 +76,8 @@ class _Opening:
         self.segment_bytes = segment_bytes
         self.disk = disk
         self.known = known
+        #: Everything up to here was durable once: a log that ends before it has lost something.
+        self.durable_index = 0
         self.sealed = {summary.base_position: summary for summary in known.sealed}
         self.segments: list[Segment] = []
         self.last: Header | None = None
@@ -83,23 +88,29 @@ class _Opening:
         self.torn_because: str | None = None
 
     def run(self, bases: list[int]) -> tuple[SegmentedLog, Recovery]:
-        opened = [self._open_segment(base) for base in bases]
-        durable_index = max((decode_watermark(segment.raw) for segment in opened), default=0)
+        opened = self._without_a_hole([self._open_segment(base) for base in bases])
+        watermarks = [decode_watermark(segment.raw) for segment in opened]
+        self.durable_index = max(self.known.commit_index, *watermarks, 0)
         for at, segment in enumerate(opened):
             summary = self.sealed.get(segment.base_position)
-            if summary is not None and at + 1 < len(opened) and self._fits(summary):
-                self._take_summary(segment, summary)
+            if summary is not None and at + 1 < len(opened) and self._take(segment, summary):
                 continue
-            if not self._read(segment, durable_index):
+            if not self._read(segment):
                 self._drop(opened[at:] if not segment.offsets else opened[at + 1 :])
                 break
+        last_index = self.last.index if self.last else 0
+        if last_index < self.durable_index:
+            raise CorruptLog(
+                f"{self.folder}: the log ends at index {last_index}, although it was durable up "
+                f"to {self.durable_index}. Nothing was cut. {_ADVICE}"
+            )
         log = SegmentedLog(
             self.folder,
             self.segment_bytes,
             self.disk,
             self.segments,
             self.last,
-            min(self.known.commit_index, self.last.index if self.last else 0),
+            min(self.known.commit_index, last_index),
         )
         return log, Recovery(self.entries_checked, self.torn_bytes, self.torn_because)
 
@@ -107,17 +118,33 @@ class _Opening:
         descriptor = self.disk.open(segment_path(self.folder, base))
         return Segment(self.disk, descriptor, base, 0, self.segment_bytes)
 
-    def _fits(self, summary: SealedSegment) -> bool:
-        return self.next_index is None or summary.first_index == self.next_index
+    def _without_a_hole(self, opened: list[Segment]) -> list[Segment]:
+        """Segments that follow each other. A crash may leave a prepared one behind a removed one:
+        it was never written to, and goes. Any other hole is a loss."""
+        for at, (segment, following) in enumerate(pairwise(opened), 1):
+            if following.base_position == segment.base_position + self.segment_bytes:
+                continue
+            if any(map(_was_written_to, opened[at:])):
+                raise CorruptLog(
+                    f"{self.folder}: a segment between positions {segment.base_position} and "
+                    f"{following.base_position} is missing. {_ADVICE}"
+                )
+            self._drop(opened[at:])
+            return opened[:at]
+        return opened
 
-    def _take_summary(self, segment: Segment, summary: SealedSegment) -> None:
+    def _take(self, segment: Segment, summary: SealedSegment) -> bool:
+        """Take a summary for a segment, if it holds for what is there; else it must be read."""
+        last = segment.last_of(summary)
+        if last is None or self.next_index not in (None, summary.first_index):
+            return False
         segment.first_index = summary.first_index
         segment.adopt_summary(summary)
         self.segments.append(segment)
-        self.last = segment.header(summary.last_index)
-        self.next_index, self.chain_crc = summary.last_index + 1, summary.last_chain_crc
+        self.last, self.next_index, self.chain_crc = last, last.index + 1, last.chain_crc
+        return True
 
-    def _read(self, segment: Segment, durable_index: int) -> bool:
+    def _read(self, segment: Segment) -> bool:
         """Check a segment; whether the next one may follow."""
         if not self.segments and segment.base_position > 0:
             # The first entry's chain continues a value that went with the log's head.
@@ -128,56 +155,44 @@ class _Opening:
         scan = scan_segment(segment.raw, segment.base_position, self.next_index, self.chain_crc)
         self.entries_checked += len(scan.offsets)
         if scan.fault is not None:
-            self._judge_fault(segment, scan.end, scan.fault, scan.last, durable_index)
+            self._judge_fault(segment, scan.end, scan.fault, scan.last)
+        # What a killed process wrote can be read, but a power loss could still take it: only now
+        # may this node vouch for it.
+        segment.sync()
         if scan.last is not None and scan.first_index is not None:
             segment.first_index = scan.first_index
             segment.adopt_scan(scan)
             self.segments.append(segment)
             self.last, self.chain_crc = scan.last, scan.last.chain_crc
             self.next_index = scan.last.index + 1
-        elif self.next_index is not None and self.next_index <= durable_index:
-            raise CorruptLog(
-                f"{segment_path(self.folder, segment.base_position)}: holds no entries, but "
-                f"index {self.next_index} was durable here. Restore it from a peer."
-            )
         return scan.fault is None and scan.last is not None
 
-    def _judge_fault(
-        self, segment: Segment, end: int, fault: str, last: Header | None, durable_index: int
-    ) -> None:
+    def _judge_fault(self, segment: Segment, end: int, fault: str, last: Header | None) -> None:
         """Cut a torn tail; raise CorruptLog where acknowledged entries may be affected."""
         bad_index = last.index + 1 if last else (self.next_index or 1)
-        path = segment_path(self.folder, segment.base_position)
-        following = first_valid_after(segment.raw, end, segment.base_position)
-        if bad_index <= max(durable_index, self.known.commit_index):
+        if bad_index <= self.durable_index:
+            following = first_valid_after(segment.raw, end, segment.base_position)
             after = (
                 f"; entries that can be read follow from offset {following}" if following else ""
             )
             raise CorruptLog(
-                f"{path}: entry {bad_index} at offset {end} is damaged ({fault}), although it was "
-                f"durable (up to index {durable_index}){after}. Nothing was cut. Restore the file "
-                "from a peer, or remove this replica's folder so that it copies everything."
+                f"{segment_path(self.folder, segment.base_position)}: entry {bad_index} at offset "
+                f"{end} is damaged ({fault}), although it was durable (up to index "
+                f"{self.durable_index}){after}. Nothing was cut. {_ADVICE}"
             )
         self.torn_because = fault
         self.torn_bytes = self._wipe(segment, end)
 
     def _wipe(self, segment: Segment, end: int) -> int:
-        """Overwrite a torn tail with zeros, durably; its length up to the last non-zero byte."""
+        """Overwrite a torn tail with zeros; its length up to the last non-zero byte."""
         content = bytes(segment.raw[end : segment.capacity_bytes]).rstrip(b"\0")
         if content:
             segment.write(end, [bytes(len(content))])
-            segment.sync(0)
         return len(content)
 
     def _drop(self, unread: list[Segment]) -> None:
-        """Remove the segments behind the end of the log: they hold nothing that was durable."""
+        """Remove the segments behind the end of the log, the last one first."""
         for segment in reversed(unread):
-            if decode_header(segment.raw).magic == MAGIC and self.torn_because is None:
-                raise CorruptLog(
-                    f"{segment_path(self.folder, segment.base_position)}: holds entries, but the "
-                    "log ends before it"
-                )
             self.disk.remove(segment_path(self.folder, segment.base_position))
-            segment.close()
-        if unread:
             self.disk.sync_folder(self.folder)
+            segment.close()

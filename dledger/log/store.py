@@ -56,14 +56,13 @@ class SyncJob:
     """One sync: everything up to `target_index` will be durable when `run` has returned."""
 
     segments: tuple[Segment, ...]
-    durable_index: int
     target_index: int
     generation: int
 
     def run(self) -> None:
         """Sync the files. May run in a thread; raises OSError."""
         for segment in self.segments:
-            segment.sync(self.durable_index)
+            segment.sync()
 
 
 class SegmentedLog:
@@ -321,12 +320,19 @@ class SegmentedLog:
     # -- durability ------------------------------------------------------------------------
 
     def start_sync(self) -> SyncJob | None:
-        """What has to be synced now; None if everything is durable."""
+        """What has to be synced now; None if everything is durable. Raises Fenced."""
         self.write_out()
         if not self._dirty:
             return None
         self._syncing, self._dirty = tuple(self._dirty), []
-        return SyncJob(self._syncing, self.durable_index, self.last_index, self._generation)
+        try:
+            # Written here and not beside the sync, in its thread: a cut may come in between, and
+            # a watermark from before it would vouch for entries that are gone.
+            for segment in self._syncing:
+                segment.mark(self.durable_index)
+        except OSError as error:
+            self._fence("writing a watermark", error)
+        return SyncJob(self._syncing, self.last_index, self._generation)
 
     def finish_sync(self, job: SyncJob, error: OSError | None = None) -> None:
         """Note that a sync has ended. Raises Fenced if it failed."""
@@ -357,28 +363,42 @@ class SegmentedLog:
                 f"up to {self.commit_index}: refused"
             )
         self.write_out()
+        self._generation += 1
+        self.durable_index = min(self.durable_index, first_index - 1)
         try:
-            while self._segments[-1].first_index >= first_index and len(self._segments) > 1:
-                segment = self._segments.pop()
-                self._disk.remove(segment_path(self.folder, segment.base_position))
-                self._retired.append(segment)
-                self._disk.sync_folder(self.folder)
-            segment = self._segments[-1]
-            segment.cut(first_index - segment.first_index)
-            self._last = self._segment_of_or_none(first_index - 1)
-            self._recent.clear()
-            self._generation += 1
-            self._written_index = self.last_index
-            self.durable_index = min(self.durable_index, self.last_index)
-            segment.sync(self.durable_index)
+            self._cut_files(first_index)
         except OSError as error:
             self._fence("cutting a conflicting tail", error)
-        if self._spare is not None:
-            self._discard(self._spare)
-            self._spare = None
         # A sync under way no longer counts, so what it covers has to be synced again.
         unsynced = {*self._dirty, *self._syncing, self._segments[-1]}
         self._dirty = [segment for segment in self._segments if segment in unsynced]
+
+    def _cut_files(self, first_index: int) -> None:
+        """Cut in an order that a crash may interrupt anywhere.
+
+        No file may be missing between others, so the last goes first. And no watermark may vouch
+        for an entry that is gone, or a restart would take the cut for a loss: they are lowered
+        before anything is removed.
+        """
+        if self._spare is not None:
+            self._discard(self._spare)
+            self._spare = None
+            self._disk.sync_folder(self.folder)
+        at = bisect_right(self._segments, first_index, key=lambda segment: segment.first_index)
+        for segment in self._segments[max(0, at - 1) :]:
+            segment.mark(self.durable_index)
+            segment.sync()
+        while self._segments[-1].first_index >= first_index and len(self._segments) > 1:
+            segment = self._segments.pop()
+            self._disk.remove(segment_path(self.folder, segment.base_position))
+            self._retired.append(segment)
+            self._disk.sync_folder(self.folder)
+        segment = self._segments[-1]
+        segment.cut(first_index - segment.first_index)
+        self._last = self._segment_of_or_none(first_index - 1)
+        self._recent.clear()
+        self._written_index = self.last_index
+        segment.sync()
 
     def _segment_of_or_none(self, index: int) -> Header | None:
         at = bisect_right(self._segments, index, key=lambda segment: segment.first_index)

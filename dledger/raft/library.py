@@ -31,10 +31,11 @@ import pysyncobj.syncobj as syncobj_module
 from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.journal import Journal
 from pysyncobj.monotonic import monotonic
-from pysyncobj.node import Node
+from pysyncobj.node import Node as LibraryNode
 from pysyncobj.transport import Transport
 
 from dledger import limits
+from dledger.checksum import crc32
 from dledger.errors import StorageError
 
 __all__ = ["Core", "Journal", "Node", "Role", "Timing", "Transport", "monotonic"]
@@ -61,6 +62,16 @@ def _pass_our_journal(journal: object) -> object:
 
 # The constructor reads term, vote and commit index from its journal, so ours must be there by then.
 syncobj_module.createJournal = _pass_our_journal
+
+
+class Node(LibraryNode):  # type: ignore[misc]
+    """A node by its id. The hash is the same in every process, whatever PYTHONHASHSEED is.
+
+    The library iterates over sets of nodes, and a simulated run must be the same every time.
+    """
+
+    def __hash__(self) -> int:
+        return crc32(str(self.id).encode())
 
 
 class Role(IntEnum):

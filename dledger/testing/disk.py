@@ -1,9 +1,15 @@
-"""A disk in memory that forgets what was not synced, and tears what was being written."""
+"""A disk in memory that does what disks do at the worst moment.
+
+It forgets what was not synced, tears what was being written, loses names whose folder was not
+synced, fails a sync once, dies in the middle of an operation, and flips bits, when it is told to.
+"""
 
 from __future__ import annotations
 
+import errno
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,55 +20,115 @@ SECTOR_BYTES = 512
 """A sector is written whole or not at all; anything longer may be torn between sectors."""
 
 
+class Crashed(BaseException):
+    """The node died in the middle of a file operation. No part of the node may catch it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    number: int
+    offset: int
+    data: bytes
+
+    def sectors(self) -> Iterator[tuple[int, bytes]]:
+        """The parts of this write that reach the disk whole or not at all."""
+        start, end = self.offset, self.offset + len(self.data)
+        while start < end:
+            stop = min(end, start - start % SECTOR_BYTES + SECTOR_BYTES)
+            yield start, self.data[start - self.offset : stop - self.offset]
+            start = stop
+
+
 @dataclass(slots=True)
 class _File:
     """`content` is what the processes see; `durable` what a power loss leaves."""
 
     content: bytearray
     durable: bytearray
-    unsynced: list[tuple[int, bytes]] = field(default_factory=list)
+    unsynced: list[_Write] = field(default_factory=list)
 
 
 class SimulatedDisk(Disk):
-    """One node's disk. :meth:`lose_power` keeps what was synced, and some of the rest.
+    """One node's disk.
 
-    Names are durable at once here; what a crash does to bytes is what this disk is about.
+    `crash_in`: the node dies in the operation after so many more. `fail_in`: the sync after so
+    many more fails, and the disk forgets what that sync should have made durable, as Linux does.
     """
 
     def __init__(self) -> None:
-        self._files: dict[Path, _File] = {}
+        self.crash_in: int | None = None
+        self.fail_in: int | None = None
+        self.failed = False
+        self.writes = 0
+        self._horizon: int | None = None
+        self._names: dict[Path, _File] = {}
+        self._durable_names: dict[Path, _File] = {}
         self._open: dict[int, _File] = {}
         self._next_descriptor = 1000
 
-    def lose_power(self, rng: random.Random, keep: float = 0.5) -> None:
-        """Forget unsynced writes, but for a random part of them, torn at random sectors.
+    # -- what happens to it ----------------------------------------------------------------
 
-        `keep` is the probability that an unsynced write reached the disk, whole or in part.
+    def lose_power(self, rng: random.Random, keep: float = 0.5) -> None:
+        """Forget what was not synced: writes, and names of files.
+
+        `keep` is the probability that an unsynced write, or a part of it, or an unsynced change
+        of a name, reached the disk all the same.
         """
-        self._open.clear()
-        for file in self._files.values():
-            for offset, data in file.unsynced:
-                if rng.random() >= keep:
-                    continue
-                kept = data[: rng.randrange(len(data) + 1)] if rng.random() < 0.5 else data
-                end = offset + len(kept)
-                if end // SECTOR_BYTES != offset // SECTOR_BYTES and len(kept) < len(data):
-                    end -= end % SECTOR_BYTES
-                file.durable[offset:end] = kept[: end - offset]
+        for path in sorted({*self._names, *self._durable_names}):
+            visible, durable = self._names.get(path), self._durable_names.get(path)
+            survivor = visible if visible is durable or rng.random() < keep else durable
+            if survivor is None:
+                self._durable_names.pop(path, None)
+            else:
+                self._durable_names[path] = survivor
+        for file in self._durable_names.values():
+            for write in file.unsynced:
+                torn = rng.random() < 0.3
+                whole = rng.random() < keep
+                for offset, data in write.sectors():
+                    if (rng.random() < keep) if torn else whole:
+                        file.durable[offset : offset + len(data)] = data
             file.content = bytearray(file.durable)
             file.unsynced.clear()
+        self._names = dict(self._durable_names)
+        self._restart()
 
     def stop_process(self) -> None:
         """The process died, the machine did not: everything written is still there."""
-        self._open.clear()
-        for file in self._files.values():
+        for file in self._names.values():
             file.content = bytearray(file.content)
+        self._restart()
+
+    def _restart(self) -> None:
+        self._open.clear()
+        self.crash_in = self.fail_in = self._horizon = None
+        self.failed = False
 
     def flip_bit(self, path: Path, offset: int, bit: int) -> None:
         """Damage one bit, as a rotting disk does."""
-        file = self._files[path]
+        file = self._names[path]
         file.content[offset] ^= 1 << bit
         file.durable[offset] ^= 1 << bit
+
+    def durable_bytes(self, path: Path, offset: int, size_bytes: int) -> bytes:
+        """What a power loss now would certainly leave of a part of a file; empty without it."""
+        file = self._durable_names.get(path)
+        return b"" if file is None else bytes(file.durable[offset : offset + size_bytes])
+
+    @contextmanager
+    def syncing_from(self, writes: int) -> Iterator[None]:
+        """Syncs in here began when `writes` writes had been made: they cover no later ones."""
+        self._horizon = writes
+        try:
+            yield
+        finally:
+            self._horizon = None
+
+    def _operation(self) -> None:
+        if self.crash_in is not None:
+            self.crash_in -= 1
+            if self.crash_in < 0:
+                raise Crashed
 
     # -- Disk ------------------------------------------------------------------------------
 
@@ -71,17 +137,17 @@ class SimulatedDisk(Disk):
 
     def names(self, folder: Path) -> list[str]:
         """The names of a folder's files, sorted."""
-        return sorted(path.name for path in self._files if path.parent == folder)
+        return sorted(path.name for path in self._names if path.parent == folder)
 
     def size(self, path: Path) -> int | None:
         """A file's length in bytes; None if it does not exist."""
-        file = self._files.get(path)
+        file = self._names.get(path)
         return None if file is None else len(file.content)
 
     def open(self, path: Path) -> int:
         """A descriptor of an existing file."""
         self._next_descriptor += 1
-        self._open[self._next_descriptor] = self._files[path]
+        self._open[self._next_descriptor] = self._names[path]
         return self._next_descriptor
 
     def close(self, descriptor: int) -> None:
@@ -89,40 +155,68 @@ class SimulatedDisk(Disk):
         self._open.pop(descriptor, None)
 
     def create(self, path: Path, size_bytes: int) -> int:
-        """A new file of zeros, durable."""
-        self._files[path] = _File(bytearray(size_bytes), bytearray(size_bytes))
+        """A new file of zeros, durable under its name."""
+        self._operation()
+        self._names[path] = _File(bytearray(size_bytes), bytearray(size_bytes))
+        self.sync_folder(path.parent)
         return self.open(path)
 
     def write(self, descriptor: int, buffers: Sequence[Buffer], offset: int) -> None:
         """Write all the buffers, one after another, from `offset`."""
         file, data = self._open[descriptor], b"".join(buffers)
+        self.writes += 1
         file.content[offset : offset + len(data)] = data
-        file.unsynced.append((offset, data))
+        file.unsynced.append(_Write(self.writes, offset, data))
+        self._operation()
 
     def sync_data(self, descriptor: int) -> None:
         """Make what was written durable."""
+        self._operation()
         file = self._open.get(descriptor)
-        if file is not None:
-            for offset, data in file.unsynced:
-                file.durable[offset : offset + len(data)] = data
-            file.unsynced.clear()
+        if file is None:
+            return
+        failing = self._fails_now()
+        horizon = self.writes if self._horizon is None else self._horizon
+        for write in file.unsynced:
+            if write.number <= horizon and not failing:
+                file.durable[write.offset : write.offset + len(write.data)] = write.data
+        file.unsynced = [write for write in file.unsynced if write.number > horizon]
+        if failing:
+            self.failed = True
+            raise OSError(errno.EIO, "input/output error, as told")
+
+    def _fails_now(self) -> bool:
+        if self.fail_in is None:
+            return False
+        self.fail_in -= 1
+        return self.fail_in < 0
 
     def sync_folder(self, path: Path) -> None:
-        """Names are durable already."""
+        """Make the names in a folder durable."""
+        self._operation()
+        for name in [name for name in self._durable_names if name.parent == path]:
+            if name not in self._names:
+                del self._durable_names[name]
+        for name, file in self._names.items():
+            if name.parent == path:
+                self._durable_names[name] = file
 
     def map(self, descriptor: int, size_bytes: int) -> memoryview:
         """A view of the file's content."""
         return memoryview(self._open[descriptor].content)[:size_bytes].toreadonly()
 
     def replace(self, path: Path, content: bytes) -> None:
-        """Give a file new content, durable."""
-        self._files[path] = _File(bytearray(content), bytearray(content))
+        """Give a file new content: after a crash it has the old or the new one."""
+        self._operation()
+        self._names[path] = _File(bytearray(content), bytearray(content))
+        self.sync_folder(path.parent)
 
     def read(self, path: Path) -> bytes:
         """The whole of a file; empty if it does not exist."""
-        file = self._files.get(path)
+        file = self._names.get(path)
         return b"" if file is None else bytes(file.content)
 
     def remove(self, path: Path) -> None:
-        """Remove a file, durably."""
-        self._files.pop(path, None)
+        """Remove a file; durable once the folder is synced."""
+        self._operation()
+        self._names.pop(path, None)

@@ -37,6 +37,7 @@ class PlantedBug:
     holes: tuple[int, ...]
     plant: Callable[[], Planted]
     unsafe: bool = True
+    nodes: int = 3
 
 
 def _acknowledge_before_sync() -> Planted:

@@ -449,24 +449,34 @@ def test_hole_07_a_vote_file_that_is_older_than_the_log_stops_the_node() -> None
 
 
 def test_hole_08_a_commit_index_beyond_the_logs_end_commits_nothing_new() -> None:
-    """The checkpoint says 29 are committed, a power loss left 10: what is appended from index 11
-    on still needs a majority."""
+    """The state machine's snapshot goes up to 29, a power loss left 10 entries: what is appended
+    from index 11 on still needs a majority."""
 
     def committed_without_acknowledgements() -> bool:
         donor = Donor()
         donor.add(1, 9)
-        node = follower(donor, 10)
-        node.disk.replace(FOLDER / "checkpoint", encode_checkpoint(Checkpoint(commit_index=29)))
-        again = node.restarted(power_lost=False)
-        again.elect("f")
-        return again.engine.core.commit_index > 10
+        disk = follower(donor, 10).disk
+        node = ScriptedNode(disk=disk, machine=Recorder(applied_index=29))
+        node.elect("f")
+        return node.engine.core.commit_index > 10
 
     assert not committed_without_acknowledgements()
     with (
         plant("trust a commit index beyond the log"),
-        pytest.raises(StorageError, match="index 11 is outside of the log"),
+        pytest.raises(StorageError, match="index 30 is outside of the log"),
     ):
         committed_without_acknowledgements()
+
+
+def test_hole_08_a_log_that_ends_before_what_was_committed_stops_the_node() -> None:
+    """The checkpoint's commit index was durable when it was written: a log that ends before it
+    has lost entries that others rely on."""
+    donor = Donor()
+    donor.add(1, 9)
+    node = follower(donor, 10)
+    node.disk.replace(FOLDER / "checkpoint", encode_checkpoint(Checkpoint(commit_index=29)))
+    with pytest.raises(CorruptLog, match="ends at index 10, although it was durable up to 29"):
+        node.restarted(power_lost=False)
 
 
 # -- 9 and 10: long logs, large entries ----------------------------------------------------

@@ -1,0 +1,77 @@
+"""What may go wrong in one simulated run, and how often: drawn from the run's seed.
+
+Runs that mix all faults evenly all look alike, and some bugs need one fault to be frequent while
+others are absent. So each run has its own weather: about half of the faults are switched off, the
+others come between a quarter and four times as often as usual. Probabilities are for one step of
+simulated time, about 5 ms, unless the name says otherwise.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """The odds of one run."""
+
+    # The network.
+    cut: float
+    stall: float
+    partition: float
+    slow: float
+    # Nodes: `power` of the crashes are power losses, the others kill the process.
+    crash: float
+    crash_in_an_operation: float
+    crash_after_commit: float
+    crash_while_electing: float
+    blackout: float
+    power: float
+    quick_restart: float
+    pause: float
+    # Disks.
+    slow_sync: float
+    slow_sync_s: float
+    sync_error: float
+    bit_flip: float
+    # The client and the settings.
+    append: float
+    burst_max: int
+    body_bytes: tuple[int, ...]
+    batch_bytes: int
+    segment_bytes: int
+    clock_drift: float
+
+
+def draw_weather(rng: random.Random) -> Weather:
+    """A run's weather."""
+
+    def odds(usual: float, share: float = 0.5) -> float:
+        return usual * 4 ** rng.uniform(-1, 1) if rng.random() < share else 0.0
+
+    burst_max = rng.choice((1, 6, 6, 30))
+    return Weather(
+        cut=odds(0.004),
+        stall=odds(0.008, 0.7),
+        partition=odds(0.003),
+        slow=odds(0.015),
+        crash=odds(0.003, 0.7),
+        crash_in_an_operation=odds(0.002),
+        crash_after_commit=odds(0.01),
+        crash_while_electing=odds(0.05),
+        blackout=odds(0.0005),
+        power=rng.choice((0.0, 0.5, 0.9)),
+        quick_restart=rng.choice((0.0, 0.3, 0.9)),
+        pause=odds(0.002),
+        slow_sync=odds(0.03),
+        slow_sync_s=rng.choice((0.05, 0.3, 2.0)),
+        sync_error=odds(0.0004, 0.3),
+        bit_flip=odds(0.3, 0.2),
+        append=rng.choice((0.02, 0.1, 0.3)),
+        burst_max=burst_max,
+        body_bytes=rng.choice(((0,), (0, 40, 400), (100,), (0, 1500))),
+        batch_bytes=rng.choice((1, 300, 4000, 1 << 20)),
+        segment_bytes=rng.choice((1 << 12, 1 << 14)),
+        clock_drift=rng.choice((0.0, 0.05, 0.2)),
+    )
