@@ -20,12 +20,13 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from rich.console import Console
 
 from dledger.errors import ConfigError
 from spark.history import read_history, read_meta
 from spark.judge.evidence import Evidence
-from spark.planning import find_replicas
+from spark.planning import Replica, find_replicas
 from spark.report import html_report, print_table
 from spark.session import open_session
 from spark.verdict import Verdict, judge
@@ -91,11 +92,21 @@ def run_audit(
     say("starting Spark")
     session = open_session("mqaudit", cores=cores)
     try:
-        events = read_history(session, history)
-        evidence = Evidence(session, replicas, events, read_meta(session, history, events))
-        return judge(evidence, say)
+        return judge_run(session, history, replicas, say)
     finally:
         session.stop()
+
+
+def judge_run(
+    session: SparkSession, history: Path, replicas: list[Replica], say: Callable[[str], None]
+) -> Verdict:
+    """The verdict, with a session that is there already. Raises ConfigError for unusable input."""
+    events = read_history(session, history)
+    evidence = Evidence(session, replicas, events, read_meta(session, history, events))
+    try:
+        return judge(evidence, say)
+    finally:
+        evidence.close()
 
 
 def write_report(verdict: Verdict, directory: Path) -> None:

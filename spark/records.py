@@ -38,7 +38,11 @@ _CODECS_ZLIB: Final = (0x000, 0x300)
 
 _HEAD: Final = struct.Struct(">III16xQI")  # size, magic, body CRC, physical offset, system flag
 _U32: Final = struct.Struct(">I")
+_U64: Final = struct.Struct(">Q")
 _U16: Final = struct.Struct(">H")
+_MAGIC_AS_STORED: Final = MAGIC.to_bytes(4, "big")
+_MAGIC_AT: Final = 4
+_PHYSICAL_OFFSET_AT: Final = 28
 #: Fixed bytes of a record with two IPv4 hosts, up to and including the body length.
 FIXED_BYTES: Final = 88
 _IPV6_EXTRA_BYTES: Final = HOST_IPV6_BYTES - HOST_IPV4_BYTES
@@ -101,14 +105,27 @@ class RecordWalk:
         self._topics: dict[bytes, str] = {}
 
     def walk(self, rows: RecordColumns, place: Place, start: int, end: int) -> None:
-        """Append a row for each record from `start` to `end`, and one for a rest that is none."""
+        """Append a row for each record from `start` to `end`, and one for what lies between."""
         at = start
         while at < end:
             size = self._append(rows, place, at, end)
             if size == 0:
-                rows.add_damage(place, at, end - at, "no message record can be read here")
-                return
+                size = self._bytes_to_next_record(at, end)
+                rows.add_damage(place, at, size, "no message record can be read here")
             at += size
+
+    def _bytes_to_next_record(self, start: int, end: int) -> int:
+        """How far the next record is: a magic, in a record that says its own position."""
+        rest = bytes(self._raw[start:end])
+        found = rest.find(_MAGIC_AS_STORED, _MAGIC_AT + 1)
+        while found >= 0:
+            at = start + found - _MAGIC_AT
+            if end - at >= FIXED_BYTES:
+                (physical_offset,) = _U64.unpack_from(self._raw, at + _PHYSICAL_OFFSET_AT)
+                if physical_offset == self._base_position + at:
+                    return at - start
+            found = rest.find(_MAGIC_AS_STORED, found + 1)
+        return end - start
 
     def _append(self, rows: RecordColumns, place: Place, at: int, end: int) -> int:
         """One record's row. Returns its size, or 0 if there is no well-formed record."""

@@ -1,0 +1,299 @@
+"""Plants faults in copies of replicas and histories, to prove that the judges see them.
+
+Works on the directories of real brokers as well as on synthetic ones: a fault is planted by
+reading a replica's log, changing it, and writing it again. There are two kinds of liars:
+
+- A lying disk changes bytes and leaves the CRCs as they were (`recompute=False`): any reader that
+  checks CRCs sees it.
+- A lying broker writes a consistent log of something else (`recompute=True`): records, positions
+  and every CRC of the chain are made anew. Only the other replicas and the clients' history tell.
+
+Never plant in the only copy of something.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from dledger.checksum import crc32
+from dledger.errors import ConfigError
+from dledger.log.entry import HEADER_BYTES, Kind
+from dledger.log.segment import segment_path
+from dledger.remoting.record import CRC_MASK
+from spark.entries import scan_entries
+from spark.planning import Replica, find_replicas
+from spark.records import FIXED_BYTES, Place, RecordColumns, RecordWalk
+from spark.synthetic import LogWriter
+
+_CRC_AT: Final = 8
+_QUEUE_AT: Final = 12
+_QUEUE_OFFSET_AT: Final = 20
+_POSITION_AT: Final = 28
+_FLIPPED_BIT: Final = 0x10
+
+
+@dataclass(frozen=True)
+class StoredMessage:
+    """A message record in a replica's log: where it stands and all of its bytes."""
+
+    message_id: str | None
+    topic: str | None
+    position: int
+    body_at: int
+    body_bytes: int
+    raw: bytes
+
+    @property
+    def queue_id(self) -> int:
+        """The queue that the record names."""
+        return int.from_bytes(self.raw[_QUEUE_AT : _QUEUE_AT + 4], "big")
+
+    @property
+    def queue_offset(self) -> int:
+        """The offset in its queue that the record names."""
+        return int.from_bytes(self.raw[_QUEUE_OFFSET_AT : _QUEUE_OFFSET_AT + 8], "big")
+
+    def moved_to(self, queue_id: int, queue_offset: int) -> StoredMessage:
+        """The same message under another place in a queue."""
+        raw = _patched(self.raw, _QUEUE_AT, queue_id.to_bytes(4, "big"))
+        raw = _patched(raw, _QUEUE_OFFSET_AT, queue_offset.to_bytes(8, "big"))
+        return replace(self, raw=raw)
+
+    def with_id(self, message_id: str) -> StoredMessage:
+        """The same record under another id of the same length."""
+        assert self.message_id is not None
+        raw = self.raw.replace(self.message_id.encode(), message_id.encode())
+        return replace(self, message_id=message_id, raw=raw)
+
+    def with_flipped_body(self, *, crc: bool) -> StoredMessage:
+        """The same record with one bit of its body changed, and its CRC too if `crc`."""
+        middle = self.body_at + self.body_bytes // 2
+        raw = _patched(self.raw, middle, bytes([self.raw[middle] ^ _FLIPPED_BIT]))
+        if crc:
+            body = raw[self.body_at : self.body_at + self.body_bytes]
+            raw = _patched(raw, _CRC_AT, (crc32(body) & CRC_MASK).to_bytes(4, "big"))
+        return replace(self, raw=raw)
+
+
+@dataclass(frozen=True)
+class StoredEntry:
+    """An entry of a replica's log. `messages` for kind MESSAGES, else `body`."""
+
+    index: int
+    term: int
+    kind: int
+    position: int
+    body: bytes
+    messages: tuple[StoredMessage, ...]
+
+
+#: What becomes of one message of a log: the messages that take its place.
+Edit = Callable[[StoredMessage], Sequence[StoredMessage]]
+
+
+def read_log(replica: Replica) -> list[StoredEntry]:
+    """All entries of a sound log, in memory."""
+    entries = []
+    for base in replica.segments:
+        with segment_path(Path(replica.directory) / "log", base).open("rb") as file:
+            raw = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+        for found in scan_entries(raw, base, replica.segment_bytes, None, verify=False):
+            if found.header is not None:
+                start, end = found.offset + HEADER_BYTES, found.offset + found.size
+                header = found.header
+                messages = _messages(raw, base, start, end) if header.kind == Kind.MESSAGES else ()
+                entries.append(
+                    StoredEntry(
+                        header.index,
+                        header.term,
+                        header.kind,
+                        header.position,
+                        bytes(raw[start:end]),
+                        messages,
+                    )
+                )
+    return entries
+
+
+def find_message(replica: Replica, message_id: str) -> StoredMessage:
+    """The first record of that id. Raises ConfigError if there is none."""
+    for entry in read_log(replica):
+        for message in entry.messages:
+            if message.message_id == message_id:
+                return message
+    raise ConfigError(f"{replica.directory} has no message {message_id}")
+
+
+def patch(replica: Replica, position: int, data: bytes) -> None:
+    """Overwrite bytes of the log, as a bad disk would: no CRC changes."""
+    base = position // replica.segment_bytes * replica.segment_bytes
+    with segment_path(Path(replica.directory) / "log", base).open("r+b") as file:
+        file.seek(position - base)
+        file.write(data)
+
+
+def rewrite(replica: Replica, edit: Edit, *, append: Sequence[StoredMessage] = ()) -> None:
+    """Write the whole log again, consistent in itself, with every message replaced by `edit`'s.
+
+    Positions of what follows a change of size move, as they must. `append` becomes one more entry.
+    """
+    entries = read_log(replica)
+    for path in (Path(replica.directory) / "log").glob("*.seg"):
+        path.unlink()
+    log = LogWriter(Path(replica.directory), replica.segment_bytes)
+    for entry in entries:
+        messages = [message for old in entry.messages for message in edit(old)]
+        if entry.messages and not messages:
+            log.append(Kind.NOOP, b"", entry.term)
+        elif entry.messages:
+            log.append(entry.kind, _placed(log, messages), entry.term)
+        else:
+            log.append(entry.kind, entry.body, entry.term)
+    if append:
+        log.append(Kind.MESSAGES, _placed(log, append), entries[-1].term)
+    log.close()
+
+
+def flip(replica: Replica, message_id: str, *, recompute: bool) -> None:
+    """Change one bit of a message's body."""
+    if recompute:
+        rewrite(
+            replica,
+            lambda m: [m.with_flipped_body(crc=True) if m.message_id == message_id else m],
+        )
+        return
+    message = find_message(replica, message_id)
+    patch(replica, message.position, message.with_flipped_body(crc=False).raw)
+
+
+def remove(replica: Replica, message_id: str, *, recompute: bool) -> None:
+    """Take a message out: cut it from the log, or leave zeros where it was."""
+    if recompute:
+        rewrite(replica, lambda m: [] if m.message_id == message_id else [m])
+        return
+    message = find_message(replica, message_id)
+    patch(replica, message.position, bytes(len(message.raw)))
+
+
+def replace_message(replica: Replica, message_id: str, other_id: str, *, recompute: bool) -> None:
+    """Put a message that nobody sent in the place of one."""
+    if recompute:
+        rewrite(replica, lambda m: [m.with_id(other_id) if m.message_id == message_id else m])
+        return
+    message = find_message(replica, message_id)
+    patch(replica, message.position, message.with_id(other_id).raw)
+
+
+def swap(replica: Replica, first_id: str, second_id: str, *, recompute: bool) -> None:
+    """Let two messages trade places; records of unequal size need `recompute`."""
+    first, second = find_message(replica, first_id), find_message(replica, second_id)
+    if recompute:
+        trade = {
+            first_id: second.moved_to(first.queue_id, first.queue_offset),
+            second_id: first.moved_to(second.queue_id, second.queue_offset),
+        }
+        rewrite(replica, lambda m: [trade.get(m.message_id or "", m)])
+        return
+    if len(first.raw) != len(second.raw):
+        raise ConfigError(f"{first_id} and {second_id} have records of different sizes")
+    patch(replica, first.position, second.raw)
+    patch(replica, second.position, first.raw)
+
+
+def duplicate(replica: Replica, message_id: str) -> None:
+    """Append a second copy of a message, at the end of its queue."""
+    message = find_message(replica, message_id)
+    end = _queue_end(replica, message)
+    rewrite(replica, _unchanged, append=[message.moved_to(message.queue_id, end)])
+
+
+def phantom(replica: Replica, message_id: str, other_id: str) -> None:
+    """Append a message that nobody sent, made like `message_id`."""
+    message = find_message(replica, message_id).with_id(other_id)
+    end = _queue_end(replica, message)
+    rewrite(replica, _unchanged, append=[message.moved_to(message.queue_id, end)])
+
+
+def truncate(replica: Replica, entries: int, *, shorten: bool) -> None:
+    """Lose the last entries, the first of them in the middle.
+
+    With `shorten` the file ends there; without, zeros follow, as after a torn write.
+    """
+    first = read_log(replica)[-entries]
+    middle = first.position + HEADER_BYTES + len(first.body) // 2
+    base = middle // replica.segment_bytes * replica.segment_bytes
+    folder = Path(replica.directory) / "log"
+    for later in replica.segments:
+        if later > base:
+            segment_path(folder, later).unlink()
+    with segment_path(folder, base).open("r+b") as file:
+        file.truncate(middle - base)
+        if not shorten:
+            file.truncate(replica.segment_bytes)
+
+
+def forge_ack(history: Path, message_id: str) -> None:
+    """Let the history have an acknowledgement, and its send, that never happened."""
+    path = max(history.glob("*.jsonl"), key=lambda file: file.stat().st_size)
+    lines = [json.loads(line) for path in history.glob("*.jsonl") for line in path.open()]
+    sent = next(line for line in lines if line["kind"] == "send")
+    acks = [line for line in lines if line["kind"] == "ack"]
+    last = max(acks, key=lambda line: int(line["position"]))
+    top = max(a["offset"] for a in acks if a["queue_id"] == last["queue_id"])
+    size = 1 + last["position"]
+    with path.open("a") as file:
+        file.write(json.dumps({**sent, "id": message_id}) + "\n")
+        file.write(
+            json.dumps({**last, "id": message_id, "offset": top + 1, "position": size}) + "\n"
+        )
+
+
+def replicas_of(stores: Iterable[Path]) -> list[Replica]:
+    """The replicas in these directories."""
+    return find_replicas([str(store) for store in stores])
+
+
+def _unchanged(message: StoredMessage) -> Sequence[StoredMessage]:
+    return [message]
+
+
+def _messages(raw: memoryview, base: int, start: int, end: int) -> tuple[StoredMessage, ...]:
+    rows = RecordColumns()
+    RecordWalk(raw, base, verify=False).walk(rows, Place(None, None, 0), start, end)
+    return tuple(
+        StoredMessage(key, topic, base + at, body[0] - at, body[1], bytes(raw[at : at + size]))
+        for key, topic, at, size, body in zip(
+            rows.unique_keys, rows.topics, rows.starts, rows.sizes, rows.bodies, strict=True
+        )
+    )
+
+
+def _placed(log: LogWriter, messages: Sequence[StoredMessage]) -> bytes:
+    """The records as the body of the next entry: each says where it stands."""
+    position = log.body_position(sum(len(message.raw) for message in messages))
+    placed = []
+    for message in messages:
+        placed.append(_patched(message.raw, _POSITION_AT, position.to_bytes(8, "big")))
+        position += len(message.raw)
+    return b"".join(placed)
+
+
+def _queue_end(replica: Replica, like: StoredMessage) -> int:
+    """The first free offset of the queue that `like` is in."""
+    return 1 + max(
+        message.queue_offset
+        for entry in read_log(replica)
+        for message in entry.messages
+        if (message.topic, message.queue_id) == (like.topic, like.queue_id)
+    )
+
+
+def _patched(raw: bytes, at: int, data: bytes) -> bytes:
+    assert at + len(data) <= len(raw)
+    assert len(raw) >= FIXED_BYTES
+    return raw[:at] + data + raw[at + len(data) :]
