@@ -85,8 +85,8 @@ def control(asked: int, answered: int) -> Iterator[Control]:
 
 
 @asynccontextmanager
-async def running_cluster(flush: Flush, nodes: int = 3) -> AsyncIterator[str]:
-    """A name server and a broker group on free ports, in a temporary folder; its name servers."""
+async def running_cluster(flush: Flush, nodes: int = 3) -> AsyncIterator[Cluster]:
+    """A name server and a broker group on free ports, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="dledger-benchmark-") as folder:
         layout = plan(free_ports(ports_needed(nodes, 1, 1)), nodes, 1, 1, flush)
         cluster = Cluster.create(Path(folder) / "cluster", layout)
@@ -94,9 +94,28 @@ async def running_cluster(flush: Flush, nodes: int = 3) -> AsyncIterator[str]:
         try:
             async with PeerPool() as pool:
                 await Probe(cluster, pool).wait_until_serving()
-            yield layout.namesrv_addr
+            yield cluster
         finally:
             cluster.kill_all()
+
+
+def cpu_seconds(cluster: Cluster) -> dict[str, float]:
+    """CPU time so far of this process ("client") and each server: other load leaves it be."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    pids = {name: cluster.pid(name) for name in cluster.names} | {"client": os.getpid()}
+    seconds = {}
+    for name, pid in pids.items():
+        # utime and stime, the 14th and 15th field; the second, the name, may hold blanks.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        seconds[name] = (int(fields[11]) + int(fields[12])) / ticks
+    return seconds
+
+
+def cpu_us_per_message(
+    before: dict[str, float], after: dict[str, float], messages: int
+) -> dict[str, float]:
+    """What each process spent on a message, in microseconds of one core."""
+    return {name: round(1e6 * (after[name] - before[name]) / messages, 2) for name in before}
 
 
 def spread(values: list[float], digits: int = 0) -> dict[str, float]:

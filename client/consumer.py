@@ -26,7 +26,7 @@ from client import limits
 from client.addresses import check_group
 from client.assignment import Assignment, ConsumeFrom
 from client.errors import ClientClosed, NotAssigned
-from client.handout import HandOut, Handler
+from client.handout import Handler, HandOut
 from client.models import Rebalance, ReceivedMessage
 from client.session import Session
 from client.subscriptions import ALL, parse_subscription

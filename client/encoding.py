@@ -17,7 +17,6 @@ from dledger.limits import MESSAGE_BODY_BYTES_MAX, TOPIC_BYTES_MAX
 from dledger.remoting.message import KEYS, TAGS, UNIQ_KEY, host_bytes, properties_encode
 from dledger.remoting.record import encode_record
 
-
 # A generated key needs no checks, so all but the key itself is encoded once.
 _PLACE = "0"
 _KEY_BEFORE, _KEY_AFTER = properties_encode({UNIQ_KEY: _PLACE}).split(_PLACE.encode())

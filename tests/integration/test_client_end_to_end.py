@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import anyio
-
+import anyio.lowlevel
 import pytest
+
 from chaos.cluster import Cluster
 from chaos.layout import plan, ports_needed
 from chaos.probe import Probe
@@ -28,7 +29,6 @@ from client import (
     blocking,
 )
 from client.peers import PeerPool
-import anyio.lowlevel
 
 pytestmark = pytest.mark.slow
 

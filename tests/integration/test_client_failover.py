@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import pytest
 import trio
 
-import pytest
 from chaos.cluster import Cluster
 from chaos.layout import plan, ports_needed
 from chaos.probe import Probe

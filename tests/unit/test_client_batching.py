@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import pytest
 from client.batch import Ack, Batch, Slot
 from client.batching import Accumulator, Budget
 from client.errors import SendFailed, SendUnknown

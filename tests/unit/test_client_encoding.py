@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 
 import pytest
+
 from client.encoding import Encoder
 from client.errors import BadMessage
 from client.identity import UniqueKeys

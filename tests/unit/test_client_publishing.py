@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from client.addresses import check_group, parse_addresses
 from client.errors import BadMessage
 from client.models import Message

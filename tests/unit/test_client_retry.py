@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from client.retry import Next, backoff_s, judge
 from dledger.errors import Busy, ConnectFailed, ConnectionLost, RemotingError, RequestTimeout
 from dledger.remoting.codes import ResponseCode

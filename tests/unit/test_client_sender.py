@@ -9,9 +9,9 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import pytest
 import trio
 
-import pytest
 from client.batching import Accumulator
 from client.errors import SendFailed, SendUnknown
 from client.leaders import LeaderFinder
