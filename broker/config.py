@@ -35,6 +35,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     d_leger_group: str = ""
     d_leger_peers: str = ""
     d_leger_self_id: str = "n0"
+    d_leger_secret: str = ""
     group_client_addrs: str = ""
     log_format: Literal["json", "console"] = "json"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -75,6 +76,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
             directory=Path(self.store_path_root_dir),
             flush="sync" if self.flush_disk_type == "SYNC_FLUSH" else "async",
             segment_bytes=self.mapped_file_size_commit_log,
+            secret=self.d_leger_secret.encode(),
         )
 
     def check(self) -> None:

@@ -70,7 +70,7 @@ class AppendError(DledgerError):
 
 
 class NotLeader(AppendError):
-    """Definitely not appended: this node does not lead. `leader` is the node id to ask, if known."""
+    """Definitely not appended: this node does not lead. `leader` is the node to ask, if known."""
 
     def __init__(self, leader: str | None) -> None:
         super().__init__(f"this node does not lead; the leader is {leader or 'not known'}")

@@ -7,11 +7,10 @@ task tree, so appends, callbacks and the state machine never meet in two threads
 
 from __future__ import annotations
 
-import json
 import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -24,7 +23,6 @@ from dledger.errors import (
     ConfigError,
     DledgerError,
     OutcomeUnknown,
-    StorageError,
 )
 from dledger.log.disk import Disk
 from dledger.log.entry import Draft, Entry, Kind
@@ -37,12 +35,12 @@ from dledger.raft.library import Role, Timing, monotonic
 from dledger.raft.links import PeerNetwork, SocketLink
 from dledger.raft.messages import PeerMessage
 from dledger.remoting.command import Buffer
+from dledger.replica import hold_replica
 
 IDLE_STEP_S = 0.02
 STALL_S = 0.05
 CHECKPOINT_PERIOD_S = 5.0
 ASYNC_SYNC_PERIOD_S = 0.5
-FORMAT_VERSION = 1
 
 log = get_logger("dledger.ledger")
 
@@ -297,11 +295,25 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
     """
     if config.node_id not in config.peers:
         raise ConfigError(f"node_id {config.node_id!r} is not among the peers {[*config.peers]}")
-    config.directory.mkdir(parents=True, exist_ok=True)
-    _check_identity(config)
+    folder, segment_bytes = config.directory, config.segment_bytes
+    with ExitStack() as stack:
+        stack.enter_context(hold_replica(folder, config.group, config.node_id, segment_bytes))
+        listener = stack.enter_context(_listen(*config.peers[config.node_id]))
+        store = _recover(config)
+        hard_state = stack.enter_context(closing(HardStateFile(folder / "log" / "term", Disk())))
+        ledger = Ledger(config, store, hard_state, machine)
+        stack.callback(ledger._close)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ledger._run, listener)
+            try:
+                yield ledger
+            finally:
+                nursery.cancel_scope.cancel()
+
+
+def _recover(config: LedgerConfig) -> SegmentedLog:
     started_at = monotonic()
     store, recovery = open_log(config.directory / "log", config.segment_bytes)
-    hard_state = HardStateFile(config.directory / "log" / "term", Disk())
     log.info(
         "recovered",
         node=config.node_id,
@@ -312,44 +324,7 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
         torn_because=recovery.torn_because,
         seconds=round(monotonic() - started_at, 3),
     )
-    listener = _listen(*config.peers[config.node_id])
-    ledger = Ledger(config, store, hard_state, machine)
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(ledger._run, listener)
-            try:
-                yield ledger
-            finally:
-                nursery.cancel_scope.cancel()
-    finally:
-        listener.close()
-        ledger._close()
-        hard_state.close()
-
-
-def _check_identity(config: LedgerConfig) -> None:
-    """A replica's folder belongs to one node of one group, for ever."""
-    path = config.directory / "replica.json"
-    identity = {
-        "format": FORMAT_VERSION,
-        "broker_name": config.group,
-        "node_id": config.node_id,
-        "segment_bytes": config.segment_bytes,
-    }
-    disk = Disk()
-    raw = disk.read(path)
-    if not raw:
-        disk.replace(path, json.dumps(identity).encode())
-        return
-    try:
-        held = json.loads(raw)
-    except ValueError as error:
-        raise StorageError(f"{path}: not readable as JSON ({error})") from error
-    if held != identity:
-        raise StorageError(
-            f"{path}: this folder is of {held}, but the config says {identity}. Point the node "
-            "at its own folder, or at an empty one so that it copies from its peers."
-        )
+    return store
 
 
 def _listen(host: str, port: int) -> socket.socket:
