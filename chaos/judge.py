@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from chaos.verdict import Verdict
 from dledger.errors import BadInput
 
 HOLDS, VIOLATED = 0, 1
+JVM_END_S = 5.0
+"""Spark's JVM ends a moment after the Python that started it; it removes its files then."""
 
 
 async def audit(history: Path, stores: list[Path], report: Path, log: Path) -> Verdict:
@@ -24,6 +27,8 @@ async def audit(history: Path, stores: list[Path], report: Path, log: Path) -> V
 
     Raises ClusterError if it gives no verdict. Cancelled, it is ended with all its children.
     """
+    temporary = log.with_name("audit-temporary")
+    temporary.mkdir()
     argv = [sys.executable, "-P", "-m", "spark.mqaudit", "--history", str(history)]
     for store in stores:
         argv += ["--store", str(store)]
@@ -34,16 +39,28 @@ async def audit(history: Path, stores: list[Path], report: Path, log: Path) -> V
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            env=os.environ | {"TMPDIR": str(temporary)},
             start_new_session=True,
         )
         try:
             status = await process.wait()
+            with trio.move_on_after(JVM_END_S):
+                await _until_gone(process.pid)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            shutil.rmtree(temporary, ignore_errors=True)
     try:
         if status not in {HOLDS, VIOLATED}:
             raise BadInput(f"the audit ended with status {status}")
         return read_verdict(report)
     except BadInput as error:
         raise ClusterError(f"{error}.\n{log_tail(log, lines=30)}") from error
+
+
+async def _until_gone(group: int) -> None:
+    """Wait until a process group has no process left."""
+    with suppress(ProcessLookupError):
+        while True:
+            os.killpg(group, 0)
+            await trio.sleep(0.05)

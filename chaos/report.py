@@ -1,8 +1,8 @@
 """What a run comes to: the audit's verdict and the measured times, for a person and for a program.
 
-`audit/verdict.json` is the audit's own file; `report.json` and `report.html` add what only the harness
-knows: the timeline, the gaps at each kill, the exceptions that reached the application, and the
-command that runs the same again.
+`audit/verdict.json` is the audit's own file; `report.json` and `report.html` add what only the
+harness knows: the timeline, the gaps at each kill, the exceptions that reached the application, and
+the command that runs the same again.
 """
 
 from __future__ import annotations
