@@ -207,7 +207,7 @@ class Ledger:
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(network.run, listener)
-            for loop in (self._step_loop, self._sync_loop, self._housekeeping):
+            for loop in (self._step_loop, self._tick_loop, self._sync_loop, self._housekeeping):
                 nursery.start_soon(self._fence_after, loop, nursery.cancel_scope)
 
     async def _fence_after(
@@ -227,8 +227,7 @@ class Ledger:
             if more:
                 await trio.lowlevel.checkpoint()
             else:
-                with trio.move_on_after(IDLE_STEP_S):
-                    await self._wake.wait()
+                await self._wake.wait()
             if monotonic() - stepped_at > STALL_S:
                 # The process stood still: read what the others said before judging them silent.
                 for _ in range(3):
@@ -244,6 +243,12 @@ class Ledger:
             if self._machine.applied_index != before:
                 self._applied.set()
                 self._applied = trio.Event()
+
+    async def _tick_loop(self) -> None:
+        """Step now and then although nothing happened: heartbeats, elections, check-quorum."""
+        while True:
+            await trio.sleep(IDLE_STEP_S)
+            self._wake.set()
 
     async def _sync_loop(self) -> None:
         """Group commit: one sync at a time, each covering all that was written before it."""
