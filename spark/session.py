@@ -80,7 +80,7 @@ def open_session(name: str, *, cores: int | None = None) -> SparkSession:
         "spark.driver.memory": f"{_driver_memory_bytes() // MIB}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config.as_uri()} "
         f"-Djava.io.tmpdir={tempfile.gettempdir()} "
-        "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:-DontCompileHugeMethods -XX:-UsePerfData -Djava.net.preferIPv4Stack=true",
+        "-XX:+UseParallelGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
