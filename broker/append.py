@@ -5,6 +5,9 @@ offsets. One that is on its way (a retry can overtake the answer to its first co
 another connection) waits for the same outcome as the first. Both looks happen on the leader, whose
 window is complete: it has applied all that was in the log before its term, and every append since
 is either applied or here.
+
+The key alone is not proof enough to say "stored": a producer that starts anew may put other
+messages behind a first one with a known key. A repeat must have the same bodies, or it is refused.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from broker.drafts import MessagesDraft
+from broker.drafts import MessagesDraft, stored_body_crcs
 from broker.indexing import index_records
 from broker.log import Log
 from broker.machine import Machine
@@ -44,7 +47,7 @@ class Appender:
         self._machine = machine
         self._log = log
         self._role = role
-        self._on_their_way: dict[bytes, list[tuple[int, Done]]] = {}
+        self._on_their_way: dict[bytes, list[tuple[list[int], Done]]] = {}
 
     def append(self, draft: MessagesDraft, key: bytes | None, on_done: Done) -> None:
         """Append a batch; `on_done` is called once, after it can be pulled, or with the refusal.
@@ -56,15 +59,15 @@ class Appender:
             return
         copy = self._machine.dedup.get(key)
         if copy is not None:
-            on_done(self._first_copy(copy.position, copy.size, len(draft.starts)))
+            on_done(self._first_copy(copy.position, copy.size, draft.body_crcs()))
             return
         waiting = self._on_their_way.get(key)
         if waiting is not None:
-            waiting.append((len(draft.starts), on_done))
+            waiting.append((draft.body_crcs(), on_done))
             return
         self._on_their_way[key] = []
         try:
-            self._submit(draft, lambda outcome: self._finish(key, outcome, on_done))
+            self._submit(draft, lambda outcome: self._finish(key, draft, outcome, on_done))
         except Refused:
             del self._on_their_way[key]
             raise
@@ -83,32 +86,36 @@ class Appender:
         except AppendError as error:
             raise self._role.refusal_of(error) from error
 
-    def _finish(self, key: bytes, outcome: Stored | Refused, on_done: Done) -> None:
+    def _finish(
+        self, key: bytes, draft: MessagesDraft, outcome: Stored | Refused, on_done: Done
+    ) -> None:
         waiting = self._on_their_way.pop(key)
         on_done(outcome)
-        for count, again in waiting:
-            if isinstance(outcome, Stored):
-                again(_same_batch(outcome._replace(duplicate=True), count))
-            else:
+        for body_crcs, again in waiting:
+            if isinstance(outcome, Refused):
                 again(outcome)
+            else:
+                repeat = outcome._replace(duplicate=True)
+                again(_same_batch(repeat, draft.body_crcs(), body_crcs))
 
-    def _first_copy(self, position: int, size: int, count: int) -> Stored | Refused:
-        index = index_records(self._log.view(position, size), position)
+    def _first_copy(self, position: int, size: int, body_crcs: list[int]) -> Stored | Refused:
+        records = self._log.view(position, size)
+        index = index_records(records, position)
         stored = Stored(
             positions=[int(at) for run in index.runs for at in run.decoded()["position"]],
             offsets=[(run.queue_id, run.first_offset) for run in index.runs],
             store_timestamp_ms=index.store_timestamp_ms,
             duplicate=True,
         )
-        return _same_batch(stored, count)
+        return _same_batch(stored, stored_body_crcs(records), body_crcs)
 
 
-def _same_batch(stored: Stored, count: int) -> Stored | Refused:
+def _same_batch(stored: Stored, held: list[int], asked: list[int]) -> Stored | Refused:
     """A repeat must be the same batch again, or its offsets would be those of other messages."""
-    if len(stored.positions) == count:
+    if held == asked:
         return stored
     return Refused(
         ResponseCode.MESSAGE_ILLEGAL,
-        f"a batch of {count} messages begins with the unique key of a stored batch of "
-        f"{len(stored.positions)}: retry a batch unchanged, or give its messages new keys",
+        f"a batch of {len(asked)} messages begins with the unique key of another batch, of "
+        f"{len(held)} messages: retry a batch unchanged, or give its messages new keys",
     )

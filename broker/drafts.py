@@ -15,10 +15,14 @@ from typing import Protocol
 from broker.assignments import Assignments
 from dledger.remoting.command import Buffer
 from dledger.remoting.record import (
+    CRC_MASK,
     HOST_IPV4_BYTES,
     RECORD_OVERHEAD_BYTES,
+    Record,
     RecordBatch,
+    crc32,
     encode_record,
+    walk,
 )
 
 
@@ -37,6 +41,9 @@ class MessagesDraft(Protocol):
     @property
     def starts(self) -> Sequence[int]:
         """Where each record begins, from the first one's beginning."""
+
+    def body_crcs(self) -> list[int]:
+        """The records' body CRCs, in order: what tells a repeat from another batch."""
 
     def place(self, body_position: int, index: int, term: int) -> Buffer:
         """The finished records."""
@@ -68,6 +75,10 @@ class BatchDraft:
         starts: list[int] = self._batch.starts.tolist()
         return starts
 
+    def body_crcs(self) -> list[int]:
+        """The records' body CRCs, in order."""
+        return stored_body_crcs(self._batch.buffer)
+
     def place(self, body_position: int, index: int, term: int) -> Buffer:
         """Fill in what depends on the place, in the records' own bytes."""
         take, topic = self._assignments.take, self._topic
@@ -78,6 +89,12 @@ class BatchDraft:
         self.store_timestamp_ms = self._assignments.now_ms()
         self._batch.place(body_position, firsts, self.store_timestamp_ms, self._store_host)
         return self._batch.buffer
+
+
+def stored_body_crcs(records: Buffer) -> list[int]:
+    """The body CRCs of records that lie back to back."""
+    view = memoryview(records)
+    return [Record(view[start:]).body_crc for start in walk(view)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +135,10 @@ class RecordsDraft:
             self.starts.append(self.size)
             self.size += fixed_bytes + len(record.born_host)
             self.size += len(record.body) + len(record.properties)
+
+    def body_crcs(self) -> list[int]:
+        """The records' body CRCs, in order, as the records will have them."""
+        return [crc32(record.body) & CRC_MASK for record in self._records]
 
     def place(self, body_position: int, index: int, term: int) -> Buffer:
         """Encode the records."""

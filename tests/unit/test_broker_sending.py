@@ -113,6 +113,27 @@ async def test_a_repeated_batch_is_answered_with_the_first_copys_offsets(tmp_pat
         assert other.code == Code.MESSAGE_ILLEGAL
 
 
+async def test_other_messages_behind_a_known_first_key_are_never_called_stored(
+    tmp_path: Path,
+) -> None:
+    """Same first key, same number of messages, other bodies: refused, stored or on its way."""
+    async with served(tmp_path, auto=False) as (broker, peer):
+        broker.ledger.commit()
+        codes: list[int] = []
+
+        async def produce(runs: tuple[tuple[int, int], ...]) -> None:
+            codes.append((await peer.request(produce_request("a", runs=runs), 5)).code)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(produce, ((0, 2), (3, 1)))
+            await trio.sleep(0.05)
+            nursery.start_soon(produce, ((0, 1), (3, 2)))
+            await trio.sleep(0.05)
+            broker.ledger.commit()
+        await produce(((0, 1), (3, 2)))
+        assert codes == [Code.SUCCESS, Code.MESSAGE_ILLEGAL, Code.MESSAGE_ILLEGAL]
+
+
 async def test_a_retry_that_overtakes_its_first_copy_waits_for_the_same_outcome(
     tmp_path: Path,
 ) -> None:
