@@ -26,8 +26,8 @@ class SealedSegment(msgspec.Struct, frozen=True, array_like=True):
     ends.
 
     A summary may be stale: written before the segment's tail was cut and replaced. So it counts
-    only if the entry at `last_offset` still is the one that it names; by its chain CRC, all before
-    it are then the same, too.
+    only if the entry at `last_offset` still is the one that it names, by whose chain CRC all
+    before it are the same too, and if none follows it.
     """
 
     base_position: int

@@ -80,17 +80,19 @@ class Segment:
         return self.offsets[index - self.first_index] << 3
 
     def last_of(self, summary: SealedSegment) -> Header | None:
-        """The last entry's header, if it still is the one that a summary names."""
+        """The last entry's header, if a summary still holds: the same entry, and none behind it."""
         if not 0 <= summary.last_offset <= self.capacity_bytes - HEADER_BYTES:
             return None
         header = decode_header(self.raw, summary.last_offset)
+        end = summary.last_offset + padded(header.size)
         same = (
             header.magic == MAGIC
             and header.index == summary.last_index
             and header.chain_crc == summary.last_chain_crc
-            and summary.last_offset + padded(header.size) == summary.end
+            and end == summary.end
         )
-        return header if same else None
+        last = end + HEADER_BYTES > self.capacity_bytes or decode_header(self.raw, end).magic == 0
+        return header if same and last else None
 
     def header(self, index: int) -> Header:
         """An entry's header."""

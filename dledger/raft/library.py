@@ -7,6 +7,7 @@ differs from the one that this was written against. The private names and what t
 `__raftState`                   follower 0, candidate 1, leader 2 (read)
 `__raftElectionDeadline`        when the library may start an election; pre-vote holds it (set)
 `__raftNextIndex`               per peer: the next index to send (set: it must not go back)
+`__raftMatchIndex`              per peer: what it is known to hold (read)
 `__raftLastApplied`             set to the commit index: we apply, the library does not
 `__raftCommitIndex`             the commit index (read)
 `__raftLeader`                  the leader's Node, or None (read)
@@ -192,6 +193,10 @@ class Core(SyncObj):  # type: ignore[misc]
     def next_index(self, node: Node) -> int:
         """The next index that will be sent to a peer."""
         return int(self._SyncObj__raftNextIndex.get(node, 0))
+
+    def match_index(self, node: Node) -> int:
+        """Up to where a peer is known to hold this leader's entries."""
+        return int(self._SyncObj__raftMatchIndex.get(node, 0))
 
     def set_next_index(self, node: Node, index: int) -> None:
         """Say what to send to a peer next."""

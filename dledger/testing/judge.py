@@ -5,6 +5,9 @@
 - leader append-only: a leader removes nothing of its own log;
 - log matching: equal index and term, equal log up to there (the chain CRC tells);
 - leader completeness: a new leader holds whatever earlier terms committed;
+- no promise is taken back: a node never removes a committed entry, and a restart finds whatever
+  it had called durable of them;
+- a leader's idea of a follower is true: what it counts for it is on that follower's disk;
 - state machine safety: one entry per index, for ever, on all nodes;
 - durability: at the moment when an entry is first known to be committed, it is on the disks of a
   majority, where a power loss can't take it;
@@ -16,7 +19,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dledger.checksum import crc32
@@ -35,7 +38,7 @@ SERVES_ALONE_S = 2.0
 _KIND_OFFSET = PREFIX.size + 1
 
 
-class Violation(AssertionError):  # noqa: N818 - the field's word for it
+class Violation(AssertionError):
     """An invariant does not hold; the text says which, where and when."""
 
 
@@ -47,6 +50,8 @@ class Seen:
     term: int = 0
     last_index: int = 0
     commit_index: int = 0
+    matched_index: int = 0
+    match: dict[str, int] = field(default_factory=dict)
     led_since: float = 0.0
 
 
@@ -82,6 +87,7 @@ class Judge:
         self._offers: dict[bytes, Offer] = {}
         self._refused: set[bytes] = set()
         self._seen: dict[str, Seen] = {}
+        self._promised = dict.fromkeys(disks, 0)
 
     # -- votes -----------------------------------------------------------------------------
 
@@ -98,9 +104,24 @@ class Judge:
 
     # -- nodes, after every step -----------------------------------------------------------
 
-    def started(self, node_id: str) -> None:
-        """A node starts anew: what is known of its last life no longer binds it."""
+    def started(self, node_id: str, log: SegmentedLog) -> None:
+        """A node starts anew: it must hold the committed entries that were durable there."""
         self._seen[node_id] = Seen()
+        promised = self._promised[node_id]
+        if promised and not self._holds(log, promised):
+            raise self.violation(
+                f"{node_id} starts without committed entry {promised}, which was durable there"
+            )
+
+    def _holds(self, log: SegmentedLog, index: int) -> bool:
+        """Whether a log has the committed entry of that index, and so all before it."""
+        if not log.first_index <= index <= log.last_index:
+            return False
+        return log.header(index).chain_crc == self.committed[index][1]
+
+    def dying(self, node_id: str, engine: RaftEngine) -> None:
+        """A node died within a step, its log half changed: others may know what it committed."""
+        self._check_commit(node_id, self._seen[node_id], engine)
 
     def died(self, node_id: str) -> None:
         """Nobody will answer the appends that were under way at a node."""
@@ -113,6 +134,7 @@ class Judge:
         seen, core, log = self._seen[node_id], engine.core, engine.log
         self._check_matching(node_id, seen, log)
         self._check_commit(node_id, seen, engine)
+        self._check_promises(node_id, seen, log)
         elected = core.role is Role.LEADER and (seen.role, seen.term) != (Role.LEADER, core.term)
         if elected:
             seen.led_since = now
@@ -126,6 +148,7 @@ class Judge:
                     f"{node_id} still serves in term {core.term}, "
                     f"{SERVES_ALONE_S} s after it last heard from a majority"
                 )
+        self._check_match(node_id, seen, engine)
         seen.role, seen.term, seen.last_index = core.role, core.term, log.last_index
         return elected
 
@@ -165,16 +188,44 @@ class Judge:
                 f"than the one of term {known[0]}"
             )
 
-    def _check_durable(self, node_id: str, log: SegmentedLog, index: int) -> None:
+    def _check_promises(self, node_id: str, seen: Seen, log: SegmentedLog) -> None:
+        if seen.matched_index and not self._holds(log, seen.matched_index):
+            raise self.violation(f"{node_id} removes committed entry {seen.matched_index}")
+        index = min(log.last_index, self.committed_end)
+        while index > max(seen.matched_index, 1) and not self._holds(log, index):
+            index -= 1
+        if index > max(seen.matched_index, 1):
+            seen.matched_index = index
+        promised = min(seen.matched_index, log.durable_index)
+        self._promised[node_id] = max(self._promised[node_id], promised)
+
+    def _check_match(self, node_id: str, seen: Seen, engine: RaftEngine) -> None:
+        """What a leader counts for a follower that knows of no later term is durable there."""
+        if engine.core.role is not Role.LEADER:
+            seen.match.clear()
+            return
+        for peer_id, peer in engine.transport.peers.items():
+            index = engine.core.match_index(peer.node)
+            if index == seen.match.get(peer_id, 0) or self._seen[peer_id].term > engine.core.term:
+                continue
+            seen.match[peer_id] = index
+            if index > 1 and not self._is_durable(peer_id, engine.log, index):
+                raise self.violation(
+                    f"leader {node_id} of term {engine.core.term} counts entry {index} for "
+                    f"{peer_id}, which does not hold it"
+                )
+
+    def _is_durable(self, holder: str, log: SegmentedLog, index: int) -> bool:
+        """Whether an entry of `log` is on the disk of `holder`, safe from a power loss."""
         header = log.header(index)
-        raw = bytes(log.view(header.position, header.size))
+        raw = log.view(header.position, header.size)
         offset = header.position % log.segment_bytes
         path = segment_path(self._folder, header.position - offset)
-        holders = [
-            holder
-            for holder, disk in self._disks.items()
-            if disk.durable_bytes(path, offset, len(raw)) == raw
-        ]
+        return self._disks[holder].durable_bytes(path, offset, header.size) == raw
+
+    def _check_durable(self, node_id: str, log: SegmentedLog, index: int) -> None:
+        header = log.header(index)
+        holders = [holder for holder in self._disks if self._is_durable(holder, log, index)]
         self.committed[index] = (header.term, header.chain_crc)
         if len(holders) < self._majority:
             raise self.violation(

@@ -1,10 +1,4 @@
-"""A whole group in one thread, on virtual time, under a seed.
-
-Each node is a real :class:`~dledger.raft.engine.RaftEngine` over a real log on a
-:class:`~dledger.testing.disk.SimulatedDisk`, stepped as the ledger's loops would. The seed draws
-the run's :class:`~dledger.testing.weather.Weather` and everything that happens; a
-:class:`~dledger.testing.judge.Judge` looks at every step. In the end all faults stop, and the
-group must heal: equal logs that hold every acknowledged append.
+"""The command that runs simulated seeds, and searches for those that catch a planted bug.
 
     python -m dledger.testing.simulation --seeds 0-2000 [--nodes 5] [--planted NAME]
 
@@ -13,470 +7,54 @@ prints the transcript of a seed that fails, and the command that replays it.
 
 from __future__ import annotations
 
-import random
 import sys
 import time
 from collections.abc import Iterable
-from pathlib import Path
-from unittest.mock import patch
 
 import cyclopts
 
-from dledger.errors import AppendError, CorruptLog, DledgerError
-from dledger.log.entry import Entry, Kind
-from dledger.log.hard_state import HardStateFile
-from dledger.log.recovery import decode_watermark
-from dledger.log.startup import open_log
-from dledger.log.store import SegmentedLog, SyncJob
-from dledger.raft import journal
-from dledger.raft.engine import Appended, RaftEngine
-from dledger.raft.library import Role, Timing, monotonic, use_clock
-from dledger.raft.messages import decode_message
-from dledger.testing.disk import Crashed, SimulatedDisk
-from dledger.testing.judge import Judge, Violation
-from dledger.testing.network import Network, SimulatedLink
+from dledger.testing.group import run_seed
+from dledger.testing.judge import Violation
 from dledger.testing.planted import PLANTED, plant
-from dledger.testing.weather import Weather, draw_weather
 
-FOLDER = Path("/log")
-HEAL_LIMIT_S = 30.0
-APPENDS_MAX = 1500
-TRANSCRIPT_LINES = 60
+DURATION_S = 8.0
 
-
-class Recorder:
-    """The state machine of a simulated node: the judge hears what it applies."""
-
-    def __init__(self, node_id: str, simulation: Simulation, applied_index: int) -> None:
-        self.applied_index = applied_index
-        self._node_id = node_id
-        self._simulation = simulation
-
-    def apply(self, entry: Entry) -> object:
-        """Report an entry."""
-        node = self._simulation.nodes[self._node_id]
-        self._simulation.judge.on_apply(self._node_id, node.engine, entry)
-        return entry.index
-
-    def leading(self, term: int) -> None:
-        """Report a leader that serves."""
-        self._simulation.note(f"{self._node_id} serves in term {term}")
-        self._simulation.judge.on_leading(self._node_id, term, self.applied_index)
-
-    def following(self, leader: str | None, term: int) -> None:
-        """Note who is followed."""
-        self._simulation.note(f"{self._node_id} follows {leader} in term {term}")
-
-
-class SimulatedNode:
-    """A node that is up, and what the threads of its ledger are doing."""
-
-    def __init__(self, node_id: str, simulation: Simulation, applied_index: int) -> None:
-        self.node_id = node_id
-        self.disk = simulation.disks[node_id]
-        self.simulation = simulation
-        self.peer_ids = [other for other in simulation.node_ids if other != node_id]
-        self.paused_until = 0.0
-        self.fenced = False
-        self.heard_at = dict.fromkeys(self.peer_ids, 0.0)
-        self._rate = 1 + simulation.rng.uniform(-1, 1) * simulation.weather.clock_drift
-        self._sync: tuple[float, int, SyncJob] | None = None
-        self._prepared: tuple[float, tuple[int, int]] | None = None
-        self._checkpoint: tuple[float, bytes] | None = None
-        use_clock(self.clock)
-        self.log: SegmentedLog = open_log(FOLDER, simulation.weather.segment_bytes, self.disk)[0]
-        self.engine = RaftEngine(
-            node_id,
-            self.peer_ids,
-            self.log,
-            HardStateFile(FOLDER / "term", self.disk),
-            Recorder(node_id, simulation, applied_index),
-            sync=True,
-            timing=Timing(),
-            clock=self.clock,
-            rng=random.Random(simulation.rng.random()),
-        )
-
-    def clock(self) -> float:
-        """This node's own time, in seconds."""
-        return self.simulation.network.now * self._rate
-
-    def step(self) -> None:
-        """Receive what is due, step, and let the threads go on, as the ledger does."""
-        use_clock(self.clock)
-        try:
-            for link, frame in self.simulation.network.due(self.node_id, self.peer_ids):
-                self.heard_at[link.sender] = self.clock()
-                self.engine.receive(link.sender, link.other, decode_message(memoryview(frame)))
-            self._end_sync()
-            while self.engine.step():
-                pass
-            self._begin_sync()
-            self._keep_house()
-        except (DledgerError, OSError) as error:
-            if not self.disk.failed:
-                raise
-            self.simulation.note(f"{self.node_id} is fenced: {error}")
-            self.fenced = True
-            self.engine.fence(error)
-
-    def _begin_sync(self) -> None:
-        if self._sync is None:
-            job = self.log.start_sync()
-            if job is not None:
-                simulation = self.simulation
-                done_at = simulation.network.now + simulation.sync_time_s()
-                self._sync = done_at, self.disk.writes, job
-
-    def _end_sync(self) -> None:
-        if self._sync is None or self._sync[0] > self.simulation.network.now:
-            return
-        (_, writes, job), self._sync = self._sync, None
-        error: OSError | None = None
-        try:
-            with self.disk.syncing_from(writes):
-                job.run()
-        except OSError as caught:
-            error = caught
-        self.engine.synced(job, error)
-
-    def _keep_house(self) -> None:
-        """Segments are prepared and checkpoints written in threads, which take their time."""
-        now, rng = self.simulation.network.now, self.simulation.rng
-        if self._prepared is not None and self._prepared[0] <= now:
-            self.log.adopt_segment(self._prepared[1])
-            self._prepared = None
-        elif self._prepared is None and self.log.wants_segment:
-            self._prepared = now + rng.uniform(0, 0.2), self.log.prepare_segment()
-        if self._checkpoint is not None and self._checkpoint[0] <= now:
-            self.log.save_checkpoint(self._checkpoint[1])
-            self._checkpoint = None
-        elif self._checkpoint is None and rng.random() < 0.01:
-            self._checkpoint = now + rng.uniform(0, 0.1), self.log.checkpoint()
-
-
-class Simulation:
-    """A group, what happens to it, and its judge."""
-
-    def __init__(self, seed: int, size: int = 3) -> None:
-        self.seed = seed
-        self.rng = random.Random(f"{seed}/{size}")
-        self.weather: Weather = draw_weather(self.rng)
-        random.seed(seed)  # the library draws its timeouts from the module's generator
-        self.network = Network(self.rng)
-        self.network.on_down = self._link_down
-        self.node_ids = [f"n{at}" for at in range(size)]
-        self.disks = {node_id: SimulatedDisk() for node_id in self.node_ids}
-        self.judge = Judge(FOLDER, self.disks, self.violation)
-        self.network.on_send = self.judge.on_send
-        self.nodes: dict[str, SimulatedNode] = {}
-        self.down_until: dict[str, float] = {}
-        self.transcript: list[str] = []
-        self.elections = 0
-        self._sent = 0
-        self._snapshots = dict.fromkeys(self.node_ids, 0)
-        for node_id in self.node_ids:
-            self.start(node_id)
-        self._reconnect(probability=1.0)
-
-    def note(self, text: str) -> None:
-        """A line of the transcript."""
-        self.transcript.append(f"{self.network.now - 1000:9.4f}  {text}")
-
-    def violation(self, text: str) -> Violation:
-        """The exception for a broken invariant."""
-        self.note(text)
-        return Violation(f"seed {self.seed}, at {self.network.now - 1000:.4f} s: {text}")
-
-    def sync_time_s(self) -> float:
-        """How long a sync takes: mostly quick, sometimes not."""
-        if self.rng.random() < self.weather.slow_sync:
-            return self.rng.uniform(0, self.weather.slow_sync_s)
-        return self.rng.choice((0.0005, 0.002, 0.01))
-
-    # -- nodes that come and go ------------------------------------------------------------
-
-    def start(self, node_id: str) -> None:
-        """Start a node on what its disk holds."""
-        if self.rng.random() < self.weather.bit_flip:
-            self._start_with_a_flipped_bit(node_id)
-        self.judge.started(node_id)
-        self.nodes[node_id] = SimulatedNode(node_id, self, self._snapshots[node_id])
-        self.note(f"{node_id} starts, log ends at {self.nodes[node_id].log.last_index}")
-
-    def _start_with_a_flipped_bit(self, node_id: str) -> None:
-        """Damage an entry that was durable for sure: the node must refuse to start. Then mend."""
-        disk, segment_bytes = self.disks[node_id], self.weather.segment_bytes
-        try:
-            log = open_log(FOLDER, segment_bytes, disk)[0]
-        except CorruptLog as error:
-            raise self.violation(f"{node_id} refuses to start: {error}") from error
-        bases = range(0, log.end_position, segment_bytes)
-        paths = [FOLDER / f"{base:020d}.seg" for base in bases]
-        watermark = max((decode_watermark(memoryview(disk.read(p))) for p in paths), default=0)
-        if watermark < 1:
-            return
-        header = log.header(self.rng.randint(1, watermark))
-        disk.remove(FOLDER / "checkpoint")
-        place = header.position + self.rng.randrange(header.size)
-        damage = paths[place // segment_bytes], place % segment_bytes, self.rng.randrange(8)
-        disk.flip_bit(*damage)
-        self.note(f"a bit of entry {header.index} of {node_id} flips")
-        try:
-            open_log(FOLDER, segment_bytes, disk)
-        except CorruptLog:
-            disk.flip_bit(*damage)
-            return
-        raise self.violation(f"{node_id} starts with a damaged entry {header.index}")
-
-    def crash(self, node_id: str, *, power: bool) -> None:
-        """Kill a node's process, or cut its machine's power."""
-        self.note(f"{node_id} {'loses power' if power else 'is killed'}")
-        for other in self.node_ids:
-            if (node_id, other) in self.network.links:
-                self.network.cut(node_id, other)
-        node = self.nodes.pop(node_id)
-        self.judge.died(node_id)
-        if self.rng.random() < 0.3:
-            self._snapshots[node_id] = node.engine.machine.applied_index
-        disk = self.disks[node_id]
-        if power or disk.failed:
-            disk.lose_power(self.rng)
-        else:
-            disk.stop_process()
-        quick = self.rng.random() < self.weather.quick_restart
-        wait_s = self.rng.uniform(0, 0.05) if quick else self.rng.uniform(0.05, 3.0)
-        self.down_until[node_id] = self.network.now + wait_s
-
-    def _crash_somehow(self, node_id: str) -> None:
-        self.crash(node_id, power=self.rng.random() < self.weather.power)
-
-    def _link_down(self, link: SimulatedLink) -> None:
-        node = self.nodes.get(link.receiver)
-        if node is not None:
-            use_clock(node.clock)
-            node.engine.link_down(link.sender, link.other)
-
-    def _reconnect(self, probability: float) -> None:
-        for first in self.node_ids:
-            for second in self.node_ids:
-                up = first in self.nodes and second in self.nodes
-                if first < second and up and (first, second) not in self.network.links:
-                    if self.nodes[first].fenced or self.nodes[second].fenced:
-                        continue
-                    if self.rng.random() >= probability:
-                        continue
-                    there, back = self.network.connect(first, second)
-                    self.nodes[first].engine.link_up(second, there)
-                    self.nodes[second].engine.link_up(first, back)
-
-    # -- faults ----------------------------------------------------------------------------
-
-    def _inject(self) -> None:
-        weather, rng, network = self.weather, self.rng, self.network
-        first, second = rng.sample(self.node_ids, 2)
-        if rng.random() < weather.cut and (first, second) in network.links:
-            self.note(f"the link {first}-{second} is cut")
-            network.cut(first, second)
-        if rng.random() < weather.stall:
-            until = network.now + rng.uniform(0.1, 3.0)
-            network.stalled_until[first, second] = until
-            self.note(f"{second} hears nothing from {first} until {until - 1000:.3f}")
-        if rng.random() < weather.partition:
-            self._partition()
-        if rng.random() < weather.slow:
-            network.slow[first, second] = rng.choice((0.001, 0.02, 0.05, 0.2))
-        if rng.random() < weather.blackout:
-            for node_id in sorted(self.nodes):
-                self.crash(node_id, power=True)
-        if not self.nodes:
-            return
-        victim = self.nodes[rng.choice(sorted(self.nodes))]
-        if rng.random() < weather.pause:
-            victim.paused_until = network.now + rng.uniform(0.1, 2.0)
-            self.note(f"{victim.node_id} pauses until {victim.paused_until - 1000:.3f}")
-        if rng.random() < weather.crash_in_an_operation:
-            victim.disk.crash_in = rng.randrange(30)
-        if rng.random() < weather.sync_error:
-            victim.disk.fail_in = rng.randrange(5)
-        if rng.random() < weather.crash or (victim.fenced and rng.random() < 0.02):
-            self._crash_somehow(victim.node_id)
-
-    def _partition(self) -> None:
-        """Cut the group in two for a while; neither side hears the other."""
-        rng, network = self.rng, self.network
-        side = set(rng.sample(self.node_ids, rng.randint(1, len(self.node_ids) - 1)))
-        until = network.now + rng.uniform(0.3, 3.0)
-        self.note(f"{', '.join(sorted(side))} cut off until {until - 1000:.3f}")
-        for near in sorted(side):
-            for far in self.node_ids:
-                if far not in side:
-                    network.stalled_until[near, far] = until
-                    network.stalled_until[far, near] = until
-
-    def _append_some(self, node: SimulatedNode) -> None:
-        if self._sent >= APPENDS_MAX:
-            return
-        for _ in range(self.rng.randint(1, self.weather.burst_max)):
-            self._sent += 1
-            body = b"%d:" % self._sent + b"x" * self.rng.choice(self.weather.body_bytes)
-
-            def on_done(outcome: Appended | AppendError, body: bytes = body) -> None:
-                self.judge.answered(body, outcome)
-
-            try:
-                node.engine.append(body, Kind.MESSAGES, on_done)
-            except AppendError:
-                return
-            self.judge.offered(node.node_id, body)
-
-    # -- time ------------------------------------------------------------------------------
-
-    def run(self, duration_s: float, *, faults: bool) -> None:
-        """Let the group run for some virtual time."""
-        network, rng = self.network, self.rng
-        end = network.now + duration_s
-        while network.now < end:
-            network.now += rng.uniform(0.001, 0.01)
-            if faults:
-                self._inject()
-            for node_id, until in sorted(self.down_until.items()):
-                if until < network.now or not faults:
-                    self._restart(node_id)
-            self._reconnect(0.03 if faults else 1.0)
-            order = sorted(self.nodes)
-            rng.shuffle(order)
-            for node_id in order:
-                self._step(node_id, faults=faults)
-
-    def _restart(self, node_id: str) -> None:
-        del self.down_until[node_id]
-        try:
-            self.start(node_id)
-        except Crashed:
-            self.note(f"{node_id} dies while it starts")
-            self.disks[node_id].lose_power(self.rng)
-            self.down_until[node_id] = self.network.now
-
-    def _step(self, node_id: str, *, faults: bool) -> None:
-        node = self.nodes.get(node_id)
-        if node is None or node.fenced or (faults and node.paused_until > self.network.now):
-            return
-        weather, rng = self.weather, self.rng
-        if faults and node.engine.standing.serving and rng.random() < weather.append:
-            self._append_some(node)
-        core, committed, term = (
-            node.engine.core,
-            node.engine.core.commit_index,
-            node.engine.core.term,
-        )
-        try:
-            node.step()
-        except Crashed:
-            self._look(node)
-            self._crash_somehow(node_id)
-            return
-        self._look(node)
-        committing = core.role is Role.LEADER and core.commit_index > committed
-        odds = weather.crash_after_commit if committing else 0.0
-        odds = max(odds, weather.crash_while_electing if core.term > term else 0.0)
-        if faults and rng.random() < odds:
-            self._crash_somehow(node_id)
-
-    def _look(self, node: SimulatedNode) -> None:
-        heard_at = node.heard_at.values()
-        if self.judge.look(node.node_id, node.engine, node.clock(), heard_at):
-            self.elections += 1
-            self.note(f"{node.node_id} leads term {node.engine.core.term}")
-
-    def finish(self) -> float:
-        """Heal everything; all logs must become equal and hold what was acknowledged.
-
-        Returns how long it took, in virtual seconds.
-        """
-        self.network.stalled_until.clear()
-        self.network.slow.clear()
-        for disk in self.disks.values():
-            disk.crash_in = disk.fail_in = None
-        for node in [node for node in self.nodes.values() if node.fenced]:
-            self.crash(node.node_id, power=True)
-        healing_since = self.network.now
-        while True:
-            self.run(0.5, faults=False)
-            ends = {node.log.last_index for node in self.nodes.values()}
-            commits = {node.engine.core.commit_index for node in self.nodes.values()}
-            healed_s = self.network.now - healing_since
-            if ends == commits and len(ends) == 1:
-                break
-            if healed_s > HEAL_LIMIT_S:
-                raise self.violation(
-                    f"not healed after {healed_s:.0f} calm seconds: ends {ends}, commits {commits}"
-                )
-        self.judge.finish({node_id: node.log for node_id, node in self.nodes.items()})
-        return healed_s
-
-
-def run_seed(seed: int, size: int = 3, duration_s: float = 8.0) -> Simulation:
-    """One run: faults for `duration_s` of virtual time, then healing and the final checks.
-
-    Raises Violation, with the end of the transcript as a note; any other error of a node counts
-    as one too.
-    """
-    simulation = Simulation(seed, size)
-    try:
-        with patch.object(journal, "BATCH_BYTES", simulation.weather.batch_bytes):
-            simulation.run(duration_s, faults=True)
-            simulation.finish()
-    except Violation as violation:
-        violation.add_note("\n".join(simulation.transcript[-TRANSCRIPT_LINES:]))
-        raise
-    except (DledgerError, OSError, AssertionError, LookupError) as error:
-        broken = simulation.violation(f"{type(error).__name__}: {error}")
-        broken.add_note("\n".join(simulation.transcript[-TRANSCRIPT_LINES:]))
-        raise broken from error
-    finally:
-        use_clock(monotonic)
-    return simulation
-
-
-# -- the command -------------------------------------------------------------------------------
+app = cyclopts.App(name="simulation", help="Simulate replicated logs under faults, by seed.")
 
 
 def first_violation(
-    seeds: Iterable[int], size: int = 3, planted: str | None = None, duration_s: float = 8.0
+    seeds: Iterable[int], nodes: int = 3, planted: str | None = None, duration_s: float = DURATION_S
 ) -> tuple[int, Violation] | None:
     """The first of the seeds that breaks an invariant, and how."""
     for seed in seeds:
         try:
             if planted is None:
-                run_seed(seed, size, duration_s)
+                run_seed(seed, nodes, duration_s)
             else:
                 with plant(planted):
-                    run_seed(seed, size, duration_s)
+                    run_seed(seed, nodes, duration_s)
         except Violation as violation:
             return seed, violation
     return None
 
 
-app = cyclopts.App(name="simulation", help="Simulate replicated logs under faults, by seed.")
-
-
 @app.default
 def main(
-    *, seeds: str = "0-100", nodes: int = 3, seconds: float = 8.0, planted: str | None = None
+    *, seeds: str = "0-100", nodes: int = 3, seconds: float = DURATION_S, planted: str | None = None
 ) -> int:
     """Run seeds until one breaks an invariant; exit status 1 if one does.
 
     Parameters
     ----------
     seeds
-        One seed, or a range such as 0-2000, the end not included.
+        One seed, or a range such as 0-2000, its end not included.
     nodes
         The size of the group, 3 or 5.
     seconds
         Virtual seconds of faults in each run.
     planted
-        The name of a bug to plant, or "all": then exit status 1 means that one was not caught.
+        The name of a bug to plant, or "all" to search for a seed for each of them; then exit
+        status 1 means that one was not caught.
     """
     first, _, last = seeds.partition("-")
     wanted = range(int(first), int(last) if last else int(first) + 1)
@@ -499,13 +77,13 @@ def main(
     return 1
 
 
-def _search_for_all(seeds: range, seconds: float) -> int:
-    """For each planted bug, the first seed that catches it."""
+def _search_for_all(seeds: range, duration_s: float) -> int:
+    """For each planted bug, print the first seed that catches it."""
     missed = 0
     for bug in PLANTED:
         if not bug.unsafe:
             continue
-        found = first_violation(seeds, bug.nodes, bug.name, seconds)
+        found = first_violation(seeds, bug.nodes, bug.name, duration_s)
         missed += found is None
         seed = "not caught" if found is None else f"seed {found[0]}: {found[1]}"
         print(f"{bug.name} ({bug.nodes} nodes): {seed}", flush=True)

@@ -19,8 +19,11 @@ class Weather:
     # The network.
     cut: float
     stall: float
+    stall_s: float
     partition: float
     slow: float
+    latencies_s: tuple[float, ...]
+    reconnect: float
     # Nodes: `power` of the crashes are power losses, the others kill the process.
     crash: float
     crash_in_an_operation: float
@@ -54,17 +57,20 @@ def draw_weather(rng: random.Random) -> Weather:
     return Weather(
         cut=odds(0.004),
         stall=odds(0.008, 0.7),
+        stall_s=rng.choice((0.3, 1.0, 3.0)),
         partition=odds(0.003),
         slow=odds(0.015),
+        latencies_s=rng.choice(((0.001, 0.02, 0.05, 0.2), (0.001, 0.3), (0.001, 0.02, 1.0, 2.0))),
+        reconnect=rng.choice((0.03, 0.3, 1.0)),
         crash=odds(0.003, 0.7),
         crash_in_an_operation=odds(0.002),
         crash_after_commit=odds(0.01),
-        crash_while_electing=odds(0.05),
+        crash_while_electing=odds(0.1),
         blackout=odds(0.0005),
         power=rng.choice((0.0, 0.5, 0.9)),
         quick_restart=rng.choice((0.0, 0.3, 0.9)),
         pause=odds(0.002),
-        slow_sync=odds(0.03),
+        slow_sync=odds(0.03, 0.7),
         slow_sync_s=rng.choice((0.05, 0.3, 2.0)),
         sync_error=odds(0.0004, 0.3),
         bit_flip=odds(0.3, 0.2),

@@ -201,6 +201,24 @@ def test_a_checkpoint_that_is_older_than_a_cut_is_not_believed() -> None:
     assert [again.header(index).term for index in range(1, 45)] == [1] * 4 + [2] * 40
 
 
+def test_a_checkpoint_of_a_segment_that_has_grown_since_is_not_believed() -> None:
+    """An entry that did not fit in the rest of a segment was cut, and a smaller one did: the
+    segment's old last entry is still there, but no longer the last."""
+    disk = SimulatedDisk()
+    life = Life(disk)
+    life.append(9, 1)
+    life.log.append(10, 1, Kind.MESSAGES, bytes(1000))
+    life.append(3, 1)
+    life.sync()
+    stale = life.log.checkpoint()
+    life.cut(10)
+    life.append(20, 2)
+    life.sync()
+    life.log.save_checkpoint(stale)
+    again = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
+    assert [again.header(index).term for index in range(1, 30)] == [1] * 9 + [2] * 20
+
+
 def test_a_restart_walks_over_no_sealed_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Restart time must not grow with the log: of sealed segments only the last entry is looked
     at."""

@@ -1,0 +1,154 @@
+"""A node of a simulated group: a real engine and log, stepped as the ledger's loops would.
+
+What the ledger does in threads, syncs, preparing segments, writing checkpoints, takes simulated
+time here and ends in a later step.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Protocol
+
+from dledger.errors import DledgerError
+from dledger.log.entry import Entry
+from dledger.log.hard_state import HardStateFile
+from dledger.log.startup import open_log
+from dledger.log.store import SegmentedLog, SyncJob
+from dledger.raft.engine import RaftEngine
+from dledger.raft.library import Timing, use_clock
+from dledger.raft.messages import decode_message
+from dledger.testing.disk import SimulatedDisk
+from dledger.testing.judge import Judge
+from dledger.testing.network import Network
+from dledger.testing.weather import Weather
+
+FOLDER = Path("/log")
+
+
+class Group(Protocol):
+    """What a node needs of the simulation that it is part of."""
+
+    rng: random.Random
+    weather: Weather
+    network: Network
+    judge: Judge
+    node_ids: list[str]
+    disks: dict[str, SimulatedDisk]
+    nodes: dict[str, SimulatedNode]
+
+    def note(self, text: str) -> None:
+        """Write a line of the transcript."""
+
+    def sync_time_s(self) -> float:
+        """How long the next sync takes."""
+
+
+class Recorder:
+    """The state machine of a simulated node: the judge hears what it applies."""
+
+    def __init__(self, node_id: str, group: Group, applied_index: int) -> None:
+        self.applied_index = applied_index
+        self._node_id = node_id
+        self._group = group
+
+    def apply(self, entry: Entry) -> object:
+        """Report an entry."""
+        node = self._group.nodes[self._node_id]
+        self._group.judge.on_apply(self._node_id, node.engine, entry)
+        return entry.index
+
+    def leading(self, term: int) -> None:
+        """Report a leader that serves."""
+        self._group.note(f"{self._node_id} serves in term {term}")
+        self._group.judge.on_leading(self._node_id, term, self.applied_index)
+
+    def following(self, leader: str | None, term: int) -> None:
+        """Note who is followed."""
+        self._group.note(f"{self._node_id} follows {leader} in term {term}")
+
+
+class SimulatedNode:
+    """A node that is up, and what the threads of its ledger are doing."""
+
+    def __init__(self, node_id: str, group: Group, applied_index: int) -> None:
+        self.node_id = node_id
+        self.disk = group.disks[node_id]
+        self.group = group
+        self.peer_ids = [other for other in group.node_ids if other != node_id]
+        self.paused_until = 0.0
+        self.fenced = False
+        self.heard_at = dict.fromkeys(self.peer_ids, 0.0)
+        self._rate = 1 + group.rng.uniform(-1, 1) * group.weather.clock_drift
+        self._sync: tuple[float, int, SyncJob] | None = None
+        self._prepared: tuple[float, tuple[int, int]] | None = None
+        self._checkpoint: tuple[float, bytes] | None = None
+        use_clock(self.clock)
+        self.log: SegmentedLog = open_log(FOLDER, group.weather.segment_bytes, self.disk)[0]
+        self.engine = RaftEngine(
+            node_id,
+            self.peer_ids,
+            self.log,
+            HardStateFile(FOLDER / "term", self.disk),
+            Recorder(node_id, group, applied_index),
+            sync=True,
+            timing=Timing(),
+            clock=self.clock,
+            rng=random.Random(group.rng.random()),
+        )
+
+    def clock(self) -> float:
+        """This node's own time, in seconds."""
+        return self.group.network.now * self._rate
+
+    def step(self) -> None:
+        """Receive what is due, step, and let the threads go on, as the ledger does."""
+        use_clock(self.clock)
+        try:
+            for link, frame in self.group.network.due(self.node_id, self.peer_ids):
+                self.heard_at[link.sender] = self.clock()
+                self.engine.receive(link.sender, link.other, decode_message(memoryview(frame)))
+            self._end_sync()
+            while self.engine.step():
+                pass
+            self._begin_sync()
+            self._keep_house()
+        except (DledgerError, OSError) as error:
+            if not self.disk.failed:
+                raise
+            self.group.note(f"{self.node_id} is fenced: {error}")
+            self.fenced = True
+            self.engine.fence(error)
+
+    def _begin_sync(self) -> None:
+        if self._sync is None:
+            job = self.log.start_sync()
+            if job is not None:
+                done_at = self.group.network.now + self.group.sync_time_s()
+                self._sync = done_at, self.disk.writes, job
+
+    def _end_sync(self) -> None:
+        if self._sync is None or self._sync[0] > self.group.network.now:
+            return
+        (_, writes, job), self._sync = self._sync, None
+        error: OSError | None = None
+        try:
+            with self.disk.syncing_from(writes):
+                job.run()
+        except OSError as caught:
+            error = caught
+        self.engine.synced(job, error)
+
+    def _keep_house(self) -> None:
+        """Segments are prepared and checkpoints written in threads, which take their time."""
+        now, rng = self.group.network.now, self.group.rng
+        if self._prepared is not None and self._prepared[0] <= now:
+            self.log.adopt_segment(self._prepared[1])
+            self._prepared = None
+        elif self._prepared is None and self.log.wants_segment:
+            self._prepared = now + rng.uniform(0, 0.2), self.log.prepare_segment()
+        if self._checkpoint is not None and self._checkpoint[0] <= now:
+            self.log.save_checkpoint(self._checkpoint[1])
+            self._checkpoint = None
+        elif self._checkpoint is None and rng.random() < 0.01:
+            self._checkpoint = now + rng.uniform(0, 0.1), self.log.checkpoint()
