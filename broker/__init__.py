@@ -2,17 +2,13 @@
 
 General layout
 --------------
-The replicated state, a function of the log: ``machine`` applies entries to ``topics``,
-``subscriptions``, ``offsets``, ``locks``, ``dedup`` and ``consume_queue``. What an entry of
-messages adds: ``indexing``; what else an entry can say: ``control``. ``snapshot`` saves it.
+``state/``     what all replicas agree on, a function of the log
+``leader/``    what only the leader does: offsets, drafts, appends, definitions
+``requests/``  the handlers, a module a family of codes
+``broker``     a broker without its sockets: the handlers wired to a replica's state
+``app``        the process: ledger, listener, ``registration`` with the name servers, snapshots
+``testing/``   the real broker over a ledger in memory
 
-The leader's own: ``assignments`` hands out queue offsets and store times, ``drafts`` are batches
-waiting for their place, ``append`` puts each into the log once, ``definitions`` makes topics and
-groups, ``offset_commits`` gathers commits. ``role`` says whether this replica leads.
-
-Requests: ``dispatch`` finds the handler: ``produce`` and ``send`` (messages in), ``pull`` with
-``queue_reading``, ``filters`` and ``held_pulls`` (messages out), ``send_back``, ``lookups``,
-``clients`` with ``membership``, ``admin_topics``, ``admin_groups``, ``admin_broker``.
-
-The process: ``app``, ``broker`` (the wiring), ``registration``, ``config``, ``__main__``.
+``config`` and ``limits`` are the settings and the bounds, ``refusal`` what a client is told when
+something is not done.
 """

@@ -16,9 +16,9 @@ import trio
 from broker import limits
 from broker.broker import Broker
 from broker.config import BrokerConfig
-from broker.core import Core
-from broker.machine import Machine
 from broker.registration import Registration
+from broker.requests.core import Core
+from broker.state.machine import Machine
 from dledger.errors import Fenced
 from dledger.ledger import Ledger, open_ledger
 from dledger.net import serve_remoting

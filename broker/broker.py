@@ -12,28 +12,28 @@ from collections.abc import Callable
 import trio
 
 from broker import limits
-from broker.admin_broker import BrokerAdminHandler
-from broker.admin_groups import GroupAdminHandler
-from broker.admin_topics import TopicAdminHandler
-from broker.clients import ClientHandler
-from broker.core import Core
-from broker.dispatch import (
+from broker.leader.offset_commits import OffsetCommits
+from broker.refusal import Refused
+from broker.requests.admin_broker import BrokerAdminHandler
+from broker.requests.admin_groups import GroupAdminHandler
+from broker.requests.admin_topics import TopicAdminHandler
+from broker.requests.clients import ClientHandler
+from broker.requests.core import Core
+from broker.requests.dispatch import (
     Dispatcher,
     administered_by_leader,
     answered_by_leader,
     answered_everywhere,
 )
-from broker.held_pulls import HeldPulls
-from broker.indexing import EntryIndex
-from broker.lookups import LookupHandler
-from broker.membership import Membership
-from broker.offset_commits import OffsetCommits
-from broker.produce import ProduceHandler
-from broker.pull import PullHandler
-from broker.refusal import Refused
-from broker.send import SendHandler
-from broker.send_back import SendBackHandler
-from broker.topics import default_topic
+from broker.requests.held_pulls import HeldPulls
+from broker.requests.lookups import LookupHandler
+from broker.requests.membership import Membership
+from broker.requests.produce import ProduceHandler
+from broker.requests.pull import PullHandler
+from broker.requests.send import SendHandler
+from broker.requests.send_back import SendBackHandler
+from broker.state.indexing import EntryIndex
+from broker.state.topics import default_topic
 from dledger.net import Connection
 from dledger.observe import get_logger
 from dledger.remoting.message import DEFAULT_TOPIC

@@ -12,7 +12,7 @@ from __future__ import annotations
 import trio
 
 from broker import limits
-from broker.core import Core
+from broker.requests.core import Core
 from dledger.errors import DledgerError
 from dledger.net import Peer, connect_peer
 from dledger.observe import get_logger

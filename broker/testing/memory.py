@@ -16,8 +16,8 @@ import trio
 
 from broker.broker import Broker
 from broker.config import BrokerConfig
-from broker.core import Core
-from broker.machine import Machine
+from broker.requests.core import Core
+from broker.state.machine import Machine
 from dledger.net import serve_remoting
 from dledger.testing.local import LocalLedger
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from broker.config import BrokerConfig
-from broker.rates import Counter
-from broker.role import Role
+from broker.leader.role import Role
+from broker.requests.rates import Counter
 from dledger.config import load_config
 from dledger.errors import Busy, ConfigError, NotLeader, OutcomeUnknown, TooLarge
 from dledger.remoting.codes import ResponseCode

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from broker import limits
-from broker.consume_queue import (
+from broker.state.consume_queue import (
     UNIT,
     ConsumeQueue,
     ConsumeQueues,

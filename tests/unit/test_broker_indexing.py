@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.dedup import dedup_key
-from broker.indexing import EntryIndex, index_records
+from broker.state.dedup import dedup_key
+from broker.state.indexing import EntryIndex, index_records
 from dledger.errors import StorageError
 from dledger.remoting.message import host_bytes, properties_encode, tags_code
 from dledger.remoting.record import Record, encode_record, walk

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from broker import control
-from broker.assignments import Assignments
-from broker.drafts import NewRecord, RecordsDraft
-from broker.locks import QueueKey
-from broker.machine import Machine
-from broker.topics import read_write
+from broker.leader.assignments import Assignments
+from broker.leader.drafts import NewRecord, RecordsDraft
+from broker.state import control
+from broker.state.locks import QueueKey
+from broker.state.machine import Machine
+from broker.state.topics import read_write
 from dledger.errors import CorruptLog
 from dledger.log.entry import Entry, Kind
 from dledger.remoting.bodies import SubscriptionGroupConfig

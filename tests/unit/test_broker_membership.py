@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.membership import Client, Membership
 from broker.refusal import Refused
+from broker.requests.membership import Client, Membership
 from dledger.remoting.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 
 

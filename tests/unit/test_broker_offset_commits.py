@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.assignments import Assignments
-from broker.control import PutTopics, decode_control, encode_control
-from broker.definitions import Definitions
-from broker.machine import Machine
-from broker.offset_commits import OffsetCommits
+from broker.leader.assignments import Assignments
+from broker.leader.definitions import Definitions
+from broker.leader.offset_commits import OffsetCommits
+from broker.leader.role import Role
 from broker.refusal import Refused
-from broker.role import Role
-from broker.topics import read_write
+from broker.state.control import PutTopics, decode_control, encode_control
+from broker.state.machine import Machine
+from broker.state.topics import read_write
 from dledger.errors import AppendError, OutcomeUnknown
 from dledger.log.entry import Kind
 from dledger.testing.local import LocalLedger

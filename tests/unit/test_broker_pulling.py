@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from broker.consume_queue import UNIT, ConsumeQueue, FilePool
-from broker.filters import filter_of, parse_subscription
-from broker.held_pulls import HeldPull, HeldPulls
-from broker.indexing import EntryIndex, Run
-from broker.queue_reading import read_queue
 from broker.refusal import Refused
+from broker.requests.filters import filter_of, parse_subscription
+from broker.requests.held_pulls import HeldPull, HeldPulls
+from broker.requests.queue_reading import read_queue
+from broker.state.consume_queue import UNIT, ConsumeQueue, FilePool
+from broker.state.indexing import EntryIndex, Run
 from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import tags_code

@@ -10,10 +10,10 @@ from pathlib import Path
 import trio
 
 from broker.config import BrokerConfig
-from broker.core import Core
-from broker.machine import Machine
 from broker.registration import Registration
-from broker.topics import read_write
+from broker.requests.core import Core
+from broker.state.machine import Machine
+from broker.state.topics import read_write
 from dledger.net import Connection, serve_remoting
 from dledger.remoting.bodies import RegisterBrokerBody, decode_body
 from dledger.remoting.codes import RequestCode, ResponseCode

@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from broker import control
-from broker.dedup import DedupWindow, FirstCopy, dedup_key
-from broker.locks import QueueKey, QueueLocks
-from broker.offsets import ConsumerOffsets
 from broker.refusal import Refused
-from broker.retries import retry_destination
-from broker.subscriptions import SubscriptionGroups
-from broker.topics import (
+from broker.requests.retries import retry_destination
+from broker.state import control
+from broker.state.dedup import DedupWindow, FirstCopy, dedup_key
+from broker.state.locks import QueueKey, QueueLocks
+from broker.state.offsets import ConsumerOffsets
+from broker.state.subscriptions import SubscriptionGroups
+from broker.state.topics import (
     Topics,
     check_config,
     check_group_name,

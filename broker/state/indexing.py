@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from broker.consume_queue import UNIT, Units
-from broker.dedup import dedup_key
+from broker.state.consume_queue import UNIT, Units
+from broker.state.dedup import dedup_key
 from dledger.errors import StorageError
 from dledger.remoting.message import TAGS, UNIQ_KEY, tags_code
 from dledger.remoting.record import (

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker import limits
-from broker.filters import TagFilter
-from broker.indexing import EntryIndex
+from broker.requests.filters import TagFilter
+from broker.state.indexing import EntryIndex
 
 
 @dataclass(eq=False, slots=True)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker import limits
-from broker.assignments import Assignments
-from broker.control import Control, DeleteTopic, PutGroups, PutTopics, encode_control
-from broker.log import Log
-from broker.machine import Machine
+from broker.leader.assignments import Assignments
+from broker.leader.log import Log
+from broker.leader.role import Role
 from broker.refusal import Refused
-from broker.role import Role
-from broker.topics import (
+from broker.state.control import Control, DeleteTopic, PutGroups, PutTopics, encode_control
+from broker.state.machine import Machine
+from broker.state.topics import (
     check_group_name,
     check_topic_name,
     read_write,

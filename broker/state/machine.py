@@ -6,7 +6,7 @@ hold the same state.
 
 * MESSAGES: the records' places go into the consume queues, their first unique key into the dedup
   window. Only now can a message be pulled.
-* CONTROL: topics, groups, consumer offsets, queue locks (see `broker.control`).
+* CONTROL: topics, groups, consumer offsets, queue locks (see `broker.state.control`).
 
 The state in memory is saved as a snapshot now and then (`begin_snapshot`); consume queues are
 files of their own. The order of durability is: queue files synced, then the snapshot that claims
@@ -22,15 +22,15 @@ from typing import Final, Protocol
 
 import msgspec
 
-from broker import control
-from broker.consume_queue import ConsumeQueues, remove_directories, sync_files
-from broker.dedup import DedupWindow, FirstCopy
-from broker.indexing import EntryIndex, index_records
-from broker.locks import LockRow, QueueKey, QueueLocks
-from broker.offsets import ConsumerOffsets
-from broker.snapshot import read_snapshot, write_snapshot
-from broker.subscriptions import SubscriptionGroups
-from broker.topics import Topics
+from broker.state import control
+from broker.state.consume_queue import ConsumeQueues, remove_directories, sync_files
+from broker.state.dedup import DedupWindow, FirstCopy
+from broker.state.indexing import EntryIndex, index_records
+from broker.state.locks import LockRow, QueueKey, QueueLocks
+from broker.state.offsets import ConsumerOffsets
+from broker.state.snapshot import read_snapshot, write_snapshot
+from broker.state.subscriptions import SubscriptionGroups
+from broker.state.topics import Topics
 from dledger.errors import CorruptLog, StorageError
 from dledger.log.entry import Entry, Kind
 from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import trio
 
-from broker.control import Control
-from broker.definitions import Definitions
+from broker.leader.definitions import Definitions
+from broker.state.control import Control
 from dledger.errors import AppendError
 from dledger.raft.engine import Appended
 

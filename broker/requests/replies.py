@@ -16,7 +16,7 @@ from dledger.net import Connection
 from dledger.observe import get_logger
 from dledger.remoting.command import Command
 
-_log = get_logger("broker.replies")
+_log = get_logger("broker.requests.replies")
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from broker.core import Core
+from broker.requests.core import Core
 from dledger.net import Connection
 from dledger.remoting.bodies import KVTable, encode_body
 from dledger.remoting.codes import VERSION

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.machine import Machine
+from broker.state.machine import Machine
 
 
 class Assignments:

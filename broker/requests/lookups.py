@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.consume_queue import ConsumeQueue
-from broker.core import Core
-from broker.offset_commits import OffsetCommits
+from broker.leader.offset_commits import OffsetCommits
 from broker.refusal import Refused
-from broker.topics import check_group_name
+from broker.requests.core import Core
+from broker.state.consume_queue import ConsumeQueue
+from broker.state.topics import check_group_name
 from dledger.errors import AppendError, StorageError
 from dledger.net import Connection
 from dledger.remoting.codes import ResponseCode

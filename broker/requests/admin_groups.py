@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.admin_topics import dialect_for
-from broker.core import Core
-from broker.membership import Client, Membership
-from broker.outcome import Outcome
+from broker.leader.outcome import Outcome
 from broker.refusal import Refused
-from broker.topics import check_group_name
+from broker.requests.admin_topics import dialect_for
+from broker.requests.core import Core
+from broker.requests.membership import Client, Membership
+from broker.state.topics import check_group_name
 from dledger.net import Connection
 from dledger.remoting.bodies import (
     ClientConnection,

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from broker.drafts import MessagesDraft, stored_body_crcs
-from broker.indexing import index_records
-from broker.log import Log
-from broker.machine import Machine
+from broker.leader.drafts import MessagesDraft, stored_body_crcs
+from broker.leader.log import Log
+from broker.leader.role import Role
 from broker.refusal import Refused
-from broker.role import Role
+from broker.state.indexing import index_records
+from broker.state.machine import Machine
 from dledger.errors import AppendError
 from dledger.log.entry import Kind
 from dledger.raft.engine import Appended

@@ -5,12 +5,12 @@ only what depends on their place in the log. One request is one entry, whatever 
 from __future__ import annotations
 
 from broker import limits
-from broker.append import Stored
-from broker.core import Core
-from broker.dedup import dedup_key
-from broker.drafts import BatchDraft
+from broker.leader.append import Stored
+from broker.leader.drafts import BatchDraft
 from broker.refusal import Refused
-from broker.topics import UNSENDABLE
+from broker.requests.core import Core
+from broker.state.dedup import dedup_key
+from broker.state.topics import UNSENDABLE
 from dledger.errors import RecordError
 from dledger.net import Connection
 from dledger.remoting.bodies import TopicConfig

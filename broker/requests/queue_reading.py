@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from broker import limits
-from broker.consume_queue import ConsumeQueue, Units
-from broker.filters import TagFilter
+from broker.requests.filters import TagFilter
+from broker.state.consume_queue import ConsumeQueue, Units
 from dledger.remoting.codes import ResponseCode
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.core import Core
-from broker.outcome import Outcome
+from broker.leader.outcome import Outcome
 from broker.refusal import Refused
-from broker.topics import UNSENDABLE, check_config
+from broker.requests.core import Core
+from broker.state.topics import UNSENDABLE, check_config
 from dledger.net import Connection
 from dledger.remoting.bodies import (
     Dialect,

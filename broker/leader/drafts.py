@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker.assignments import Assignments
+from broker.leader.assignments import Assignments
 from dledger.remoting.command import Buffer
 from dledger.remoting.record import (
     CRC_MASK,

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from broker import limits
-from broker.control import CommitOffsets
-from broker.definitions import Definitions
-from broker.machine import Machine
+from broker.leader.definitions import Definitions
 from broker.refusal import Refused, busy
+from broker.state.control import CommitOffsets
+from broker.state.machine import Machine
 from dledger.errors import AppendError, NotLeader
 from dledger.raft.engine import Appended
 

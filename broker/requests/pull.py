@@ -7,14 +7,14 @@ consumers name no size and ask for 32 messages; ours ask for up to `PULL_BYTES_M
 from __future__ import annotations
 
 from broker import limits
-from broker.core import Core
-from broker.filters import TagFilter, filter_of, parse_subscription
-from broker.held_pulls import HeldPull, HeldPulls
-from broker.membership import Membership
-from broker.offset_commits import OffsetCommits
-from broker.queue_reading import Found, read_queue
+from broker.leader.offset_commits import OffsetCommits
 from broker.refusal import Refused
-from broker.topics import PERM_READ
+from broker.requests.core import Core
+from broker.requests.filters import TagFilter, filter_of, parse_subscription
+from broker.requests.held_pulls import HeldPull, HeldPulls
+from broker.requests.membership import Membership
+from broker.requests.queue_reading import Found, read_queue
+from broker.state.topics import PERM_READ
 from dledger.net import Connection
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Buffer, Command

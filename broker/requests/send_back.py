@@ -8,11 +8,11 @@ consumed at once: delayed delivery is not part of this broker yet.
 
 from __future__ import annotations
 
-from broker.append import Stored
-from broker.core import Core
-from broker.drafts import NewRecord, RecordsDraft
+from broker.leader.append import Stored
+from broker.leader.drafts import NewRecord, RecordsDraft
 from broker.refusal import Refused
-from broker.retries import retry_destination
+from broker.requests.core import Core
+from broker.requests.retries import retry_destination
 from dledger.errors import StorageError
 from dledger.net import Connection
 from dledger.remoting import message as names

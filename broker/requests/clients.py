@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.control import LockQueues, UnlockQueues
-from broker.core import Core
-from broker.filters import parse_subscription
-from broker.locks import QueueKey
-from broker.membership import Client, Membership
-from broker.outcome import changed
+from broker.leader.outcome import changed
 from broker.refusal import Refused
+from broker.requests.core import Core
+from broker.requests.filters import parse_subscription
+from broker.requests.membership import Client, Membership
+from broker.state.control import LockQueues, UnlockQueues
+from broker.state.locks import QueueKey
 from dledger.net import Connection
 from dledger.remoting.bodies import (
     CheckClientConfigBody,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker.append import Appender
-from broker.assignments import Assignments
 from broker.config import BrokerConfig
-from broker.definitions import Definitions
-from broker.log import Log
-from broker.machine import Machine
-from broker.rates import Rates
-from broker.replies import Replies
-from broker.role import Role
+from broker.leader.append import Appender
+from broker.leader.assignments import Assignments
+from broker.leader.definitions import Definitions
+from broker.leader.log import Log
+from broker.leader.role import Role
+from broker.requests.rates import Rates
+from broker.requests.replies import Replies
+from broker.state.machine import Machine
 from dledger.errors import StorageError
 from dledger.remoting.bodies import TopicConfigWrapper
 from dledger.remoting.message import DEFAULT_TOPIC, host_bytes

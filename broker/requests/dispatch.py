@@ -11,17 +11,17 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeAlias
 
-from broker.admin_broker import BrokerAdminHandler
-from broker.admin_groups import GroupAdminHandler
-from broker.admin_topics import TopicAdminHandler
-from broker.clients import ClientHandler
-from broker.core import Core
-from broker.lookups import LookupHandler
-from broker.produce import ProduceHandler
-from broker.pull import PullHandler
 from broker.refusal import Refused
-from broker.send import SendHandler
-from broker.send_back import SendBackHandler
+from broker.requests.admin_broker import BrokerAdminHandler
+from broker.requests.admin_groups import GroupAdminHandler
+from broker.requests.admin_topics import TopicAdminHandler
+from broker.requests.clients import ClientHandler
+from broker.requests.core import Core
+from broker.requests.lookups import LookupHandler
+from broker.requests.produce import ProduceHandler
+from broker.requests.pull import PullHandler
+from broker.requests.send import SendHandler
+from broker.requests.send_back import SendBackHandler
 from dledger.errors import AppendError
 from dledger.net import Connection
 from dledger.remoting.codes import RequestCode, ResponseCode

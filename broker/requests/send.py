@@ -15,13 +15,13 @@ from dataclasses import replace
 from functools import lru_cache
 
 from broker import limits
-from broker.append import Stored
-from broker.core import Core
-from broker.dedup import dedup_key
-from broker.drafts import NewRecord, RecordsDraft
+from broker.leader.append import Stored
+from broker.leader.drafts import NewRecord, RecordsDraft
 from broker.refusal import Refused
-from broker.retries import retry_destination
-from broker.topics import UNSENDABLE
+from broker.requests.core import Core
+from broker.requests.retries import retry_destination
+from broker.state.dedup import dedup_key
+from broker.state.topics import UNSENDABLE
 from dledger.limits import PROPERTIES_BYTES_MAX
 from dledger.net import Connection
 from dledger.remoting import message as names

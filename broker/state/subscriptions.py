@@ -1,7 +1,7 @@
 """Subscription groups: the configs of consumer groups. Part of the replicated state.
 
 A group is made by an operator or by its first consumer. Who is in a group at the moment is no part
-of it: see `broker.membership`.
+of it: see `broker.requests.membership`.
 """
 
 from __future__ import annotations

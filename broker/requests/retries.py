@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.topics import dead_letter_topic, retry_topic
+from broker.state.topics import dead_letter_topic, retry_topic
 from dledger.remoting.bodies import SubscriptionGroupConfig
 
 

@@ -1,0 +1,7 @@
+"""What clients ask, and what they are answered.
+
+`dispatch` finds the handler of a code. Messages in: `produce` and `send`, `send_back` with
+`retries`. Messages out: `pull` with `queue_reading`, `filters` and `held_pulls`, `lookups`. Who is
+there: `clients` with `membership`. Operators: `admin_topics`, `admin_groups`, `admin_broker`.
+`core` is what they all work with, `replies` and `rates` answer and count.
+"""
