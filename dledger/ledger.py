@@ -104,6 +104,7 @@ class Ledger:
             clock=monotonic,
             rng=random.Random(),
         )
+        store.on_cut = self._log_cut
         self._solo = len(config.peers) == 1
         self._wake = trio.Event()
         self._must_sync = trio.Event()
@@ -283,6 +284,16 @@ class Ledger:
                 content = self._log.checkpoint()
                 await trio.to_thread.run_sync(self._log.save_checkpoint, content)
                 checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
+
+    def _log_cut(self, first_index: int, last_index: int) -> None:
+        log.warning(
+            "log truncated",
+            node=self.config.node_id,
+            first_index=first_index,
+            last_index=last_index,
+            leader=self._engine.core.leader_id,
+            term=self._engine.core.term,
+        )
 
     def _close(self) -> None:
         self._closing = True

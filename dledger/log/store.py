@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -81,6 +82,8 @@ class SegmentedLog:
         self.segment_bytes = segment_bytes
         self.fenced: str | None = None
         self.commit_index = commit_index
+        #: Told the first and the last index of a tail that is about to be cut.
+        self.on_cut: Callable[[int, int], None] = lambda first, last: None
         self._disk = disk
         self._segments = segments
         self._last = last
@@ -362,6 +365,7 @@ class SegmentedLog:
                 f"cutting from index {first_index} would take back entries that are committed "
                 f"up to {self.commit_index}: refused"
             )
+        self.on_cut(first_index, self.last_index)
         self.write_out()
         self._generation += 1
         self.durable_index = min(self.durable_index, first_index - 1)
