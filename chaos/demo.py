@@ -76,11 +76,32 @@ async def _demo(source: Path | None, messages: int, seed: int, report: Path) -> 
             input=source,
             messages=messages,
         )
-        result = await perform(order, console)
+        console.print(
+            f"{messages:,} lines of {source or 'the Python library'} go through a group of "
+            f"three brokers; {MAIN_JOB.story}. Then Spark looks for what is missing.",
+            soft_wrap=True,
+        )
+        try:
+            result = await perform(order, console)
+        except Exception:
+            keep_evidence(order.directory, report)
+            raise
+        if not result.holds:
+            keep_evidence(order.directory, report)
     console.print(f"report: {report / 'report.html'}", soft_wrap=True)
     verdict = "every property holds" if result.holds else "NOT everything holds: see above"
     console.print(f"[bold {'green' if result.holds else 'red'}]{verdict}[/]")
     return 0 if result.holds else 1
+
+
+def keep_evidence(directory: Path, report: Path) -> None:
+    """A run that fails is worth looking into: its replicas, logs and history are kept."""
+    kept = report / "evidence"
+    shutil.rmtree(kept, ignore_errors=True)
+    report.mkdir(parents=True, exist_ok=True)
+    shutil.move(directory, kept)
+    directory.mkdir()
+    print(f"the replicas, logs and history are kept in {kept}", file=sys.stderr)
 
 
 def rate_for(messages: int) -> float:
