@@ -290,11 +290,14 @@ class Evidence:
 
     @cached_property
     def settled_end(self) -> dict[str, int]:
-        """For each broker: the position up to which its log can't change any more."""
+        """For each broker: the position up to which its log can't change any more.
+
+        Of a message with several copies only the first counts: the others may be in a tail.
+        """
         told = (
             self.digest.where("acks + deliveries > 0")
             .groupBy("broker_number")
-            .agg(F.max("position_max").alias("end"))
+            .agg(F.max("position_min").alias("end"))
             .collect()
         )
         ends = {

@@ -82,19 +82,25 @@ def _queue_names(evidence: Evidence, flagged: DataFrame) -> DataFrame:
 
 def _of_reads(evidence: Evidence) -> DataFrame:
     """First deliveries that come too early, because something before them had not come yet."""
-    firsts = (
-        evidence.events.where(F.col("kind") == DELIVER)
-        .groupBy("group", *_QUEUE, F.col("offset").alias("queue_offset"))
-        .agg(F.min("t").alias("t"))
+    delivered = evidence.events.where(F.col("kind") == DELIVER).select(
+        F.xxhash64("group", *_QUEUE).alias("reading"), F.col("offset").alias("queue_offset"), "t"
     )
-    lower = Window.partitionBy("group", *_QUEUE).orderBy("queue_offset")
+    firsts = delivered.groupBy("reading", "queue_offset").agg(F.min("t").alias("t"))
+    lower = Window.partitionBy("reading").orderBy("queue_offset")
     rows = firsts.withColumn(
         "latest_below", F.max("t").over(lower.rowsBetween(Window.unboundedPreceding, -1))
     ).withColumn("offset_below", F.lag("queue_offset").over(lower))
     early = F.col("latest_below") > F.col("t")
     skipped = F.col("queue_offset") - F.col("offset_below") > 1
+    flagged = evidence.kept(rows.where(early | skipped))
+    names = (
+        evidence.events.where(F.col("kind") == DELIVER)
+        .select(F.xxhash64("group", *_QUEUE).alias("reading"), "group", *_QUEUE)
+        .join(F.broadcast(flagged.select("reading").distinct()), "reading", "left_semi")
+        .dropDuplicates(["reading"])
+    )
     return violation(
-        rows.where(early | skipped),
+        flagged.join(names, "reading"),
         F.when(skipped, "skipped").otherwise("early"),
         F.when(
             skipped, text("group {group} was never given what is between {offset_below} and this")
