@@ -18,8 +18,8 @@ LANES_TOP = PLOT_TOP + PLOT_HEIGHT + 34
 LANE_HEIGHT, LANE_STEP = 20, 28
 TICKS_X, TICKS_Y = 10, 4
 GAP_WIDTH_MIN = 1.5
-LABEL_ROOM = 118
-"""Labels of faults nearer to each other than this go to the second line."""
+FAULTS_TOLD_MAX = 6
+LABEL_WIDTH, NAME_WIDTH = 125, 28
 
 
 class _Scale:
@@ -49,7 +49,7 @@ def draw(found: Timeline, nodes: Sequence[str]) -> str:
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" '
         'aria-label="Throughput, leaders and faults over time">',
         *_axes(scale, step, len(nodes)),
-        *(_gap(gap, scale) for gap in found.gaps()),
+        *_gaps(found.gaps(), scale),
         _area(acked, scale),
         _line(acked, scale, "acked", "acknowledged"),
         _line(delivered, scale, "consumed", "consumed"),
@@ -80,7 +80,7 @@ def _axes(scale: _Scale, step: float, lanes: int) -> list[str]:
             f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         )
         parts.append(_text(LEFT - 8, y + 4, f"{k * step:,.0f}", "tick end"))
-    parts.append(_text(LEFT, LABELS_TOP + 18, "messages/s", "tick"))
+    parts.append(_text(0, PLOT_TOP - 14, "messages/s", "tick"))
     seconds = nice_step(scale.end_s, TICKS_X)
     for k in range(int(scale.end_s / seconds) + 1):
         x = scale.x(k * seconds)
@@ -112,18 +112,21 @@ def _area(data: Series, scale: _Scale) -> str:
     return f'<path class="area" d="{_path(outline)}Z"/>'
 
 
-def _gap(gap: Gap, scale: _Scale) -> str:
-    """The pause that the senders felt: its length beside the kill, and a band if one can see it."""
-    told = f"{gap.length_s * 1000:.0f} ms"
-    label = _text(scale.x(gap.kill.at_s) + 6, PLOT_TOP + 14, f"longest pause {told}", "tick")
-    x = scale.x(gap.began_s)
-    width = scale.x(gap.began_s + gap.length_s) - x
-    if width < GAP_WIDTH_MIN:
-        return label
-    return label + (
-        f'<rect class="gap" x="{x:.1f}" y="{PLOT_TOP}" width="{width:.1f}" height="{PLOT_HEIGHT}">'
-        f"<title>no send was acknowledged for {told}</title></rect>"
-    )
+def _gaps(gaps: Sequence[Gap], scale: _Scale) -> list[str]:
+    """The pauses that the senders felt: each one's length beside its kill, a band if it shows."""
+    parts = []
+    for gap in gaps:
+        told = f"longest pause {gap.length_s * 1000:.0f} ms"
+        if len(gaps) <= FAULTS_TOLD_MAX:
+            parts.append(_text(scale.x(gap.kill.at_s) + 6, PLOT_TOP + 14, told, "tick"))
+        x = scale.x(gap.began_s)
+        width = scale.x(gap.began_s + gap.length_s) - x
+        if width >= GAP_WIDTH_MIN:
+            parts.append(
+                f'<rect class="gap" x="{x:.1f}" y="{PLOT_TOP}" width="{width:.1f}" '
+                f'height="{PLOT_HEIGHT}"><title>{told}</title></rect>'
+            )
+    return parts
 
 
 def _lanes(found: Sequence[Span], nodes: Sequence[str], scale: _Scale) -> list[str]:
@@ -146,21 +149,28 @@ def _lanes(found: Sequence[Span], nodes: Sequence[str], scale: _Scale) -> list[s
 
 
 def _faults(faults: Sequence[Mark], scale: _Scale, bottom: float) -> list[str]:
-    """A line down through everything for each fault; labels take turns on two lines if crowded."""
+    """A line down through everything for each fault, and a label where there is room for one.
+
+    A few faults are told in full, in two rows if need be; of many, the kills are named by node.
+    """
     parts = []
-    taken = [float("-inf"), float("-inf")]
+    few = len(faults) <= FAULTS_TOLD_MAX
+    rows = [float("-inf")] * (2 if few else 1)
     for fault in faults:
         x = scale.x(fault.at_s)
-        row = 0 if x - taken[0] > LABEL_ROOM else 1
-        taken[row] = x
-        label_y = LABELS_TOP + 14 * row
-        anchor, shift = ("end", -5) if x > WIDTH - RIGHT - LABEL_ROOM else ("", 5)
+        told = f"{fault.what} {fault.node} · {fault.at_s:.1f} s"
+        row = next((k for k, end in enumerate(rows) if x >= end), len(rows))
+        top = LABELS_TOP - 9 + 14 * row
         parts.append(
-            f'<line class="fault {fault.what}" x1="{x:.1f}" x2="{x:.1f}" '
-            f'y1="{label_y - 9}" y2="{bottom}"/>'
+            f'<line class="fault {fault.what}" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" '
+            f'y2="{bottom}"><title>{told}</title></line>'
         )
-        label = f"{fault.what} {fault.node} · {fault.at_s:.1f} s"
-        parts.append(_text(x + shift, label_y, label, f"label {fault.what} {anchor}"))
+        if row < len(rows) and (few or fault.what == "kill"):
+            rows[row] = x + (LABEL_WIDTH if few else NAME_WIDTH)
+            at_edge = few and x > WIDTH - RIGHT - LABEL_WIDTH
+            anchor, shift = ("end", -5) if at_edge else ("", 5)
+            text = told if few else fault.node
+            parts.append(_text(x + shift, top + 9, text, f"label {fault.what} {anchor}"))
     return parts
 
 
