@@ -16,7 +16,6 @@ from pathlib import Path
 import trio
 
 from client import Message, Producer
-from dledger.observe import configure_logging
 
 
 def mqcluster(*arguments: str) -> str:
@@ -44,7 +43,6 @@ async def send(namesrv: str, directory: str) -> None:
 
 def main() -> None:
     """Cluster up, send through a failover, cluster down."""
-    configure_logging(level="warning")
     with tempfile.TemporaryDirectory() as directory:
         cluster = str(Path(directory, "cluster"))
         before = json.loads(mqcluster("up", "--dir", cluster, "-o", "json"))

@@ -18,7 +18,6 @@ from pathlib import Path
 import trio
 
 from dledger import Entry, Kind, Ledger, LedgerConfig, open_ledger
-from dledger.observe import configure_logging
 
 SET = 100
 """A kind of entry of our own; kinds below 16 are the log's."""
@@ -59,7 +58,6 @@ async def leader_of(ledgers: list[Ledger]) -> Ledger:
 
 async def main() -> None:
     """Open three nodes, set some keys, and look at the result on each."""
-    configure_logging(level="warning")
     ports = free_ports(3)
     peers = {f"n{k}": ("127.0.0.1", port) for k, port in enumerate(ports)}
     with tempfile.TemporaryDirectory() as directory:

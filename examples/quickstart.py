@@ -12,12 +12,10 @@ import sys
 
 from client import Message
 from client.blocking import Consumer, Producer
-from dledger.observe import configure_logging
 
 
 def main() -> None:
     """Ten orders of three customers: those of one customer stay in order."""
-    configure_logging(level="warning")
     namesrv = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
 
     with Producer(namesrv, group="shop") as producer:
