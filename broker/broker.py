@@ -94,16 +94,19 @@ class Broker:
         core.assignments.reset()
         core.definitions.reset()
         self._log_role()
+        lacks_default = core.machine.topics.get(DEFAULT_TOPIC) is None
+        makes_default = core.config.auto_create_topic_enable and lacks_default
         try:
-            if core.config.auto_create_topic_enable and (
-                core.machine.topics.get(DEFAULT_TOPIC) is None
-            ):
+            if makes_default:
                 queues = core.config.default_topic_queue_nums
                 core.definitions.put_topic(default_topic(queues), lambda _: None)
             self._clients.led()
         except Refused as refused:
             _log.warning("topics not made", reason=str(refused))
-        self._on_change()
+        # A first leader is made known with its default topic: a route to it without one would tell
+        # producers that their topics can't be created.
+        if not makes_default:
+            self._on_change()
 
     def following(self, leader: str | None, term: int) -> None:
         """From now on this replica refuses."""
