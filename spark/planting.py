@@ -92,6 +92,7 @@ class StoredEntry:
     messages: tuple[StoredMessage, ...]
 
 
+Event = dict[str, object]
 #: What becomes of one message of a log: the messages that take its place.
 Edit = Callable[[StoredMessage], Sequence[StoredMessage]]
 
@@ -237,20 +238,36 @@ def truncate(replica: Replica, entries: int, *, shorten: bool) -> None:
             file.truncate(replica.segment_bytes)
 
 
-def forge_ack(history: Path, message_id: str) -> None:
-    """Let the history have an acknowledgement, and its send, that never happened."""
-    path = max(history.glob("*.jsonl"), key=lambda file: file.stat().st_size)
-    lines = [json.loads(line) for path in history.glob("*.jsonl") for line in path.open()]
-    sent = next(line for line in lines if line["kind"] == "send")
-    acks = [line for line in lines if line["kind"] == "ack"]
-    last = max(acks, key=lambda line: int(line["position"]))
-    top = max(a["offset"] for a in acks if a["queue_id"] == last["queue_id"])
-    size = 1 + last["position"]
-    with path.open("a") as file:
-        file.write(json.dumps({**sent, "id": message_id}) + "\n")
-        file.write(
-            json.dumps({**last, "id": message_id, "offset": top + 1, "position": size}) + "\n"
-        )
+def edit_history(history: Path, edit: Callable[[Event], Sequence[Event]]) -> None:
+    """Put what `edit` gives in the place of each event of a history directory."""
+    for path in history.glob("*.jsonl"):
+        events = [new for line in path.read_text().splitlines() for new in edit(json.loads(line))]
+        path.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+def forge_ack(history: Path, like_id: str, message_id: str) -> None:
+    """Let the history have a send and an acknowledgement that never happened.
+
+    They are like those of `like_id`, at the next free offset of its queue.
+    """
+    offsets: dict[object, int] = {}
+    forged: list[Event] = []
+
+    def note(event: Event) -> Sequence[Event]:
+        if event["kind"] == "ack":
+            queue = (event["topic"], event["queue_id"])
+            offsets[queue] = max(offsets.get(queue, 0), int(str(event["offset"])))
+        if event["kind"] in {"send", "ack"} and event["id"] == like_id:
+            forged.append({**event, "id": message_id})
+        return [event]
+
+    edit_history(history, note)
+    for event in forged:
+        if event["kind"] == "ack":
+            event["offset"] = 1 + offsets[event["topic"], event["queue_id"]]
+            event["position"] = 1 + int(str(event["position"]))
+    with (history / "forged.jsonl").open("w") as file:
+        file.writelines(json.dumps(event) + "\n" for event in forged)
 
 
 def replicas_of(stores: Iterable[Path]) -> list[Replica]:

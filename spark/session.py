@@ -71,7 +71,7 @@ def open_session(name: str, *, cores: int | None = None) -> SparkSession:
     # Spark would start `python3` of the PATH, which has other packages than this process.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        os.environ["JAVA_HOME"] = str(_prepare_java_home(home, find_java()))
+        os.environ["JAVA_HOME"] = str(prepare_java_home(home, find_java()))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     log_config = home / "log4j2.properties"
     _write(log_config, _LOG_CONFIG)
@@ -150,7 +150,7 @@ def _home() -> Path:
     return home
 
 
-def _prepare_java_home(home: Path, java: Path) -> Path:
+def prepare_java_home(home: Path, java: Path) -> Path:
     """A JAVA_HOME whose `java` starts `java` in the way that suits Spark."""
     launcher = home / "bin" / "java"
     if java.resolve() != launcher.resolve():
@@ -177,4 +177,4 @@ def _driver_memory_bytes() -> int:
 
 
 if __name__ == "__main__":
-    print(_prepare_java_home(_home(), find_java()))
+    print(prepare_java_home(_home(), find_java()))

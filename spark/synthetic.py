@@ -12,10 +12,9 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -234,15 +233,3 @@ class _Clients:
 
     def _note(self, event: dict[str, object]) -> None:
         self._files["harness"].write(json.dumps(event) + "\n")
-
-
-def read_events(history: Path) -> Iterator[tuple[Path, dict[str, object]]]:
-    """Every event of a small history, with the file that it is in."""
-    for path in sorted(history.glob("*.jsonl")) if history.is_dir() else [history]:
-        for line in path.read_text().splitlines():
-            yield path, json.loads(line)
-
-
-def write_event(file: TextIO, event: dict[str, object]) -> None:
-    """Append one event."""
-    file.write(json.dumps(event) + "\n")

@@ -9,6 +9,9 @@ is one of four faults, the worst first:
 - damaged: one has, but it fails its own CRC or contradicts its place;
 - altered: its body is whole, but not what was sent;
 - moved: it is at another place than was acknowledged.
+
+A message is judged by its own bytes. That the entry around it fails its CRC is for property 5 to
+say, or one flipped bit would condemn a whole batch.
 """
 
 from __future__ import annotations

@@ -95,7 +95,8 @@ class Evidence:
         Columns: source, t, client, id, broker, holders, topic, queue_id, queue_offset, position,
         crc (of the body as sent), definite, error.
         """
-        said = self.events.where(F.col("kind").isin(*_EVENTS)).select(
+        judged = F.col("topic").isNull() | F.col("topic").isin(*self.meta.topics)
+        said = self.events.where(F.col("kind").isin(*_EVENTS) & judged).select(
             F.col("kind").alias("source"),
             "t",
             "client",

@@ -82,7 +82,9 @@ def _queue_names(evidence: Evidence, flagged: DataFrame) -> DataFrame:
 
 def _of_reads(evidence: Evidence) -> DataFrame:
     """First deliveries that come too early, because something before them had not come yet."""
-    delivered = evidence.events.where(F.col("kind") == DELIVER).select(
+    delivered = evidence.events.where(
+        (F.col("kind") == DELIVER) & F.col("topic").isin(*evidence.meta.topics)
+    ).select(
         F.xxhash64("group", *_QUEUE).alias("reading"), F.col("offset").alias("queue_offset"), "t"
     )
     firsts = delivered.groupBy("reading", "queue_offset").agg(F.min("t").alias("t"))
