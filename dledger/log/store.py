@@ -66,6 +66,15 @@ class SyncJob:
             segment.sync()
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedSegment:
+    """A segment file made beforehand; `generation` counts the cuts before it was made."""
+
+    base_position: int
+    descriptor: int
+    generation: int
+
+
 class SegmentedLog:
     """A replica's log. Not safe for threads, but for :meth:`SyncJob.run` and `prepare_segment`."""
 
@@ -96,7 +105,7 @@ class SegmentedLog:
         self._syncing: tuple[Segment, ...] = ()
         self._retired: list[Segment] = []
         self._generation = 0
-        self._spare: tuple[int, int] | None = None
+        self._spare: PreparedSegment | None = None
         self._creating = Lock()
 
     # -- where things are ------------------------------------------------------------------
@@ -274,8 +283,8 @@ class SegmentedLog:
         base = header.position - header.position % self.segment_bytes
         path = segment_path(self.folder, base)
         try:
-            if self._spare is not None and self._spare[0] == base:
-                descriptor = self._spare[1]
+            if self._spare is not None and self._spare.base_position == base:
+                descriptor = self._spare.descriptor
             else:
                 descriptor = self._create(path)
         except OSError as error:
@@ -292,10 +301,12 @@ class SegmentedLog:
             return False
         return self._segments[-1].end * 2 > self.segment_bytes
 
-    def prepare_segment(self) -> tuple[int, int]:
+    def prepare_segment(self) -> PreparedSegment:
         """Create the next segment's file, durable. Slow, so it may run in a thread."""
+        generation = self._generation
         base = self._segments[-1].base_position + self.segment_bytes
-        return base, self._create(segment_path(self.folder, base))
+        descriptor = self._create(segment_path(self.folder, base))
+        return PreparedSegment(base, descriptor, generation)
 
     def _create(self, path: Path) -> int:
         # The log may need a segment while a thread is still preparing it: whoever comes second
@@ -307,18 +318,22 @@ class SegmentedLog:
                 else self._disk.create(path, self.segment_bytes)
             )
 
-    def adopt_segment(self, prepared: tuple[int, int]) -> None:
-        """Keep a prepared segment for when it is needed."""
-        if prepared[0] == self._segments[-1].base_position + self.segment_bytes:
+    def adopt_segment(self, prepared: PreparedSegment) -> None:
+        """Keep a prepared segment for when it is needed.
+
+        Not if the log was cut meanwhile: it may have used the file before, and the cut removed it.
+        What is written to a file without a name is gone after a restart.
+        """
+        next_base = self._segments[-1].base_position + self.segment_bytes
+        if prepared.base_position == next_base and prepared.generation == self._generation:
             self._spare = prepared
         else:
             self._discard(prepared)
 
-    def _discard(self, prepared: tuple[int, int]) -> None:
-        base, descriptor = prepared
-        self._disk.close(descriptor)
-        if base > self._segments[-1].base_position:
-            self._disk.remove(segment_path(self.folder, base))
+    def _discard(self, prepared: PreparedSegment) -> None:
+        self._disk.close(prepared.descriptor)
+        if prepared.base_position > self._segments[-1].base_position:
+            self._disk.remove(segment_path(self.folder, prepared.base_position))
 
     # -- durability ------------------------------------------------------------------------
 
@@ -434,4 +449,4 @@ class SegmentedLog:
         for segment in (*self._segments, *self._retired):
             segment.close()
         if self._spare is not None:
-            self._disk.close(self._spare[1])
+            self._disk.close(self._spare.descriptor)

@@ -10,6 +10,8 @@ group must heal: equal logs that hold every acknowledged append.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from functools import partial
 from unittest.mock import patch
 
 from dledger.errors import AppendError, CorruptLog, DledgerError
@@ -49,6 +51,7 @@ class Simulation:
         self.transcript: list[str] = []
         self.elections = 0
         self._sent = 0
+        self._later: list[tuple[float, Callable[[], None]]] = []
         self._snapshots = dict.fromkeys(self.node_ids, 0)
         for node_id in self.node_ids:
             self.start(node_id)
@@ -140,6 +143,8 @@ class Simulation:
                 if first < second and up and (first, second) not in self.network.links:
                     if self.nodes[first].fenced or self.nodes[second].fenced:
                         continue
+                    if self.network.is_stalled(first, second):
+                        continue
                     if self.rng.random() >= probability:
                         continue
                     there, back = self.network.connect(first, second)
@@ -159,36 +164,56 @@ class Simulation:
             network.stalled_until[first, second] = until
             self.note(f"{second} hears nothing from {first} until {until - 1000:.3f}")
         if rng.random() < weather.partition:
-            self._partition()
+            self._partition(first)
+        if rng.random() < weather.isolate_leader:
+            leaders = [
+                node_id for node_id, node in self.nodes.items() if node.engine.standing.serving
+            ]
+            if leaders:
+                self._partition(leaders[0])
         if rng.random() < weather.slow:
             network.slow[first, second] = rng.choice(weather.latencies_s)
+            if rng.random() < 0.5:
+                network.slow[second, first] = network.slow[first, second]
         if rng.random() < weather.blackout:
             for node_id in sorted(self.nodes):
                 self.crash(node_id, power=True)
-        if not self.nodes:
-            return
-        victim = self.nodes[rng.choice(sorted(self.nodes))]
+        if self.nodes:
+            self._inject_in(self.nodes[rng.choice(sorted(self.nodes))])
+
+    def _inject_in(self, victim: SimulatedNode) -> None:
+        weather, rng = self.weather, self.rng
         if rng.random() < weather.pause:
-            victim.paused_until = network.now + rng.uniform(0.1, 2.0)
+            victim.paused_until = self.network.now + rng.uniform(0.1, 2.0)
             self.note(f"{victim.node_id} pauses until {victim.paused_until - 1000:.3f}")
         if rng.random() < weather.crash_in_an_operation:
-            victim.disk.crash_in = rng.randrange(30)
+            self._arm(victim.node_id)
         if rng.random() < weather.sync_error:
             victim.disk.fail_in = rng.randrange(5)
         if rng.random() < weather.crash or (victim.fenced and rng.random() < 0.02):
             self._crash_somehow(victim.node_id)
 
-    def _partition(self) -> None:
-        """Cut the group in two for a while; neither side hears the other."""
+    def _partition(self, node_id: str) -> None:
+        """Cut a node and some others, fewer than half, off from the rest for a while."""
         rng, network = self.rng, self.network
-        side = set(rng.sample(self.node_ids, rng.randint(1, len(self.node_ids) - 1)))
+        others = [other for other in self.node_ids if other != node_id]
+        side = {node_id, *rng.sample(others, rng.randint(0, len(others) // 2 - 1))}
         until = network.now + rng.uniform(0.3, 3.0)
         self.note(f"{', '.join(sorted(side))} cut off until {until - 1000:.3f}")
+        breaks, dies = rng.random() < 0.5, rng.random() < self.weather.crash_while_electing
         for near in sorted(side):
             for far in self.node_ids:
                 if far not in side:
                     network.stalled_until[near, far] = until
                     network.stalled_until[far, near] = until
+                    if breaks:
+                        self._later.append((until, partial(network.cut, near, far)))
+        if dies:
+            self._later.append((until, partial(self._arm, node_id)))
+
+    def _arm(self, node_id: str) -> None:
+        """Let a node die in one of its next file operations."""
+        self.disks[node_id].crash_in = self.rng.randrange(15)
 
     def _append_some(self, node: SimulatedNode) -> None:
         if self._sent >= APPENDS_MAX:
@@ -216,6 +241,7 @@ class Simulation:
             network.now += rng.uniform(0.001, 0.01)
             if faults:
                 self._inject()
+                self._do_later()
             for node_id, until in sorted(self.down_until.items()):
                 if until < network.now or not faults:
                     self._restart(node_id)
@@ -224,6 +250,12 @@ class Simulation:
             rng.shuffle(order)
             for node_id in order:
                 self._step(node_id, faults=faults)
+
+    def _do_later(self) -> None:
+        due = [action for when, action in self._later if when <= self.network.now]
+        self._later = [held for held in self._later if held[0] > self.network.now]
+        for action in due:
+            action()
 
     def _restart(self, node_id: str) -> None:
         del self.down_until[node_id]
@@ -250,12 +282,17 @@ class Simulation:
             self._crash_somehow(node_id)
             return
         self._look(node)
+        if not faults:
+            return
         committing = core.role is Role.LEADER and core.commit_index > committed
-        odds = weather.crash_after_commit if committing else 0.0
-        if standing != (core.role, core.term):
-            odds = max(odds, weather.crash_while_electing)
-        if faults and rng.random() < odds:
+        electing = standing != (core.role, core.term)
+        if committing and rng.random() < weather.crash_after_commit:
             self._crash_somehow(node_id)
+        elif electing and rng.random() < weather.crash_while_electing:
+            if rng.random() < 0.5:
+                self._crash_somehow(node_id)
+            else:
+                self._arm(node_id)
 
     def _look(self, node: SimulatedNode) -> None:
         heard_at = node.heard_at.values()

@@ -7,7 +7,9 @@
 - leader completeness: a new leader holds whatever earlier terms committed;
 - no promise is taken back: a node never removes a committed entry, and a restart finds whatever
   it had called durable of them;
-- a leader's idea of a follower is true: what it counts for it is on that follower's disk;
+- a leader's idea of a follower is true: what it counts for it was acknowledged to it in this term,
+  and is on that follower's disk;
+- the commit rule: a leader commits by counting only up to an entry of its own term;
 - state machine safety: one entry per index, for ever, on all nodes;
 - durability: at the moment when an entry is first known to be committed, it is on the disks of a
   majority, where a power loss can't take it;
@@ -82,6 +84,7 @@ class Judge:
         self._disks = disks
         self._majority = len(disks) // 2 + 1
         self._votes: dict[tuple[int, str], str] = {}
+        self._acked: dict[tuple[str, str, int], int] = {}
         self._bodies: dict[int, int] = {}
         self._chains: dict[tuple[int, int], int] = {}
         self._offers: dict[bytes, Offer] = {}
@@ -89,18 +92,23 @@ class Judge:
         self._seen: dict[str, Seen] = {}
         self._promised = dict.fromkeys(disks, 0)
 
-    # -- votes -----------------------------------------------------------------------------
+    # -- the wire --------------------------------------------------------------------------
 
     def on_send(self, sender: str, receiver: str, frame: bytes) -> None:
-        """A frame leaves: a vote may be in it, or the vote that a candidate gives itself."""
+        """A frame leaves: an acknowledgement, a vote, or the one that a candidate gives itself."""
         kind = frame[_KIND_OFFSET]
-        if kind not in (PeerKind.VOTE, PeerKind.VOTED):
-            return
-        term = decode_message(memoryview(frame)).term
-        candidate = sender if kind == PeerKind.VOTE else receiver
-        first = self._votes.setdefault((term, sender), candidate)
-        if first != candidate:
-            raise self.violation(f"{sender} votes for {first} and {candidate} in term {term}")
+        if kind == PeerKind.ACK:
+            message = decode_message(memoryview(frame))
+            next_index, _, success, _ = message.fields
+            key = receiver, sender, message.term
+            if success:
+                self._acked[key] = max(self._acked.get(key, 0), next_index - 1)
+        elif kind in (PeerKind.VOTE, PeerKind.VOTED):
+            term = decode_message(memoryview(frame)).term
+            candidate = sender if kind == PeerKind.VOTE else receiver
+            first = self._votes.setdefault((term, sender), candidate)
+            if first != candidate:
+                raise self.violation(f"{sender} votes for {first} and {candidate} in term {term}")
 
     # -- nodes, after every step -----------------------------------------------------------
 
@@ -177,6 +185,11 @@ class Judge:
                     f"follower {node_id} takes {commit_index} for committed, the leaders "
                     f"{self.committed_end}"
                 )
+            if log.header(commit_index).term != engine.core.term:
+                raise self.violation(
+                    f"leader {node_id} of term {engine.core.term} commits up to entry "
+                    f"{commit_index}, which is of term {log.header(commit_index).term}"
+                )
             for index in range(self.committed_end + 1, commit_index + 1):
                 self._check_durable(node_id, log, index)
             self.committed_end = commit_index
@@ -209,6 +222,11 @@ class Judge:
             if index == seen.match.get(peer_id, 0) or self._seen[peer_id].term > engine.core.term:
                 continue
             seen.match[peer_id] = index
+            if index > self._acked.get((node_id, peer_id, engine.core.term), 0):
+                raise self.violation(
+                    f"leader {node_id} of term {engine.core.term} counts entry {index} for "
+                    f"{peer_id}, which has not acknowledged it in this term"
+                )
             if index > 1 and not self._is_durable(peer_id, engine.log, index):
                 raise self.violation(
                     f"leader {node_id} of term {engine.core.term} counts entry {index} for "
@@ -294,6 +312,8 @@ class Judge:
                 self._refused.add(body)
             return
         index = outcome.index
+        if index > self.committed_end:
+            raise self.violation(f"{offer.node_id} acknowledges entry {index}, not committed")
         if index in self.acknowledged:
             raise self.violation(f"two appends were acknowledged as entry {index}")
         if index <= offer.after_index:

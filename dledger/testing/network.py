@@ -81,6 +81,11 @@ class Network:
                 link.in_flight.clear()
                 self.on_down(link)
 
+    def is_stalled(self, first: str, second: str) -> bool:
+        """Whether either of two nodes does not hear the other, so that they can't connect."""
+        pairs = (first, second), (second, first)
+        return any(self.stalled_until.get(pair, 0.0) > self.now for pair in pairs)
+
     def due(self, receiver: str, senders: list[str]) -> list[tuple[SimulatedLink, bytes]]:
         """The frames that reach a node now, in order per link; late ones of old links first."""
         frames = []

@@ -14,7 +14,7 @@ from dledger.errors import DledgerError
 from dledger.log.entry import Entry
 from dledger.log.hard_state import HardStateFile
 from dledger.log.startup import open_log
-from dledger.log.store import SegmentedLog, SyncJob
+from dledger.log.store import PreparedSegment, SegmentedLog, SyncJob
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library import Timing, use_clock
 from dledger.raft.messages import decode_message
@@ -81,7 +81,7 @@ class SimulatedNode:
         self.heard_at = dict.fromkeys(self.peer_ids, 0.0)
         self._rate = 1 + group.rng.uniform(-1, 1) * group.weather.clock_drift
         self._sync: tuple[float, int, SyncJob] | None = None
-        self._prepared: tuple[float, tuple[int, int]] | None = None
+        self._prepared: tuple[float, PreparedSegment] | None = None
         self._checkpoint: tuple[float, bytes] | None = None
         use_clock(self.clock)
         self.log: SegmentedLog = open_log(FOLDER, group.weather.segment_bytes, self.disk)[0]

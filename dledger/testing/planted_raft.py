@@ -1,0 +1,300 @@
+"""Planted bugs of elections, replication and commits. See :mod:`dledger.testing.planted`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from unittest.mock import patch
+
+from dledger.log.entry import Header
+from dledger.log.hard_state import HardState, HardStateFile
+from dledger.log.store import SegmentedLog
+from dledger.raft import library
+from dledger.raft.election import ElectionGate
+from dledger.raft.engine import Appended, RaftEngine
+from dledger.raft.journal import Copy, LogJournal, Proposal
+from dledger.raft.library import Core, Node, Role
+from dledger.raft.messages import PeerKind, PeerMessage, encode_message
+from dledger.raft.transport import Peer, PeerTransport
+from dledger.remoting.command import Buffer
+
+Planted = AbstractContextManager[object]
+LibraryMessage = dict[str, int]
+
+
+@contextmanager
+def together(*patches: Planted) -> Iterator[None]:
+    """Several patches at once."""
+    with ExitStack() as stack:
+        for one in patches:
+            stack.enter_context(one)
+        yield
+
+
+# -- replication -------------------------------------------------------------------------------
+
+
+def send_again() -> Planted:
+    """An acknowledgement moves the next index back to itself."""
+    return patch.object(Core, "set_next_index", lambda self, node, index: None)
+
+
+def truncate_matching() -> Planted:
+    """Whatever follows the entry that a message builds on is cut."""
+
+    def delete(self: LogJournal, entryFrom: int) -> None:  # noqa: N803
+        first = self.log.first_index + entryFrom
+        if first <= self.log.last_index:
+            self.log.commit_index = min(self.log.commit_index, first - 1)
+            self.log.cut(first)
+
+    return patch.object(LogJournal, "deleteEntriesFrom", delete)
+
+
+def send_again_and_truncate() -> Planted:
+    """Both, as in the library: one crash of a leader is enough to lose what was committed."""
+    return together(send_again(), truncate_matching())
+
+
+def count_stale_acks() -> Planted:
+    """An acknowledgement counts whatever its term."""
+    original = PeerTransport.deliver_ack
+
+    def deliver(self: PeerTransport, peer: Peer, message: PeerMessage) -> None:
+        original(self, peer, replace(message, term=self.core.term))
+
+    return patch.object(PeerTransport, "deliver_ack", deliver)
+
+
+def trust_reset_hints() -> Planted:
+    """A rejection names the index that the library would, and none is ignored."""
+
+    def hold(self: PeerTransport, peer: Peer, term: int, message: LibraryMessage) -> None:
+        next_index, reset = message["next_node_idx"], message["reset"]
+        needs = next_index - 1 if message["success"] else 0
+        sequence = peer.received_sequence + (1 << 40)
+        frame = encode_message(PeerKind.ACK, term, next_index, reset, message["success"], sequence)
+        peer.held.append((needs, frame))
+
+    return patch.object(PeerTransport, "_hold_ack", hold)
+
+
+def keep_conflicting_entries() -> Planted:
+    """A follower keeps what it has, and appends the rest without looking at the chain."""
+
+    def append_copy(self: SegmentedLog, header: Header, raw_header: Buffer, body: Buffer) -> None:
+        self._stage(header, raw_header, body)
+
+    original = LogJournal._add_copy
+
+    def add(self: LogJournal, copy: Copy, index: int, term: int) -> None:
+        if index > self.log.last_index:
+            original(self, copy, index, term)
+
+    return together(
+        patch.object(SegmentedLog, "append_copy", append_copy),
+        patch.object(LogJournal, "_add_copy", add),
+    )
+
+
+# -- acknowledging and committing --------------------------------------------------------------
+
+
+def acknowledge_before_sync() -> Planted:
+    """A node vouches for what it has only written."""
+    return patch.object(PeerTransport, "vouched_index", property(lambda self: self._log.last_index))
+
+
+def count_own_copy_early() -> Planted:
+    """A leader counts itself although only the others' copies are durable."""
+    original = PeerTransport.deliver_ack
+
+    def deliver(self: PeerTransport, peer: Peer, message: PeerMessage) -> None:
+        with acknowledge_before_sync():
+            original(self, peer, message)
+
+    return patch.object(PeerTransport, "deliver_ack", deliver)
+
+
+def acknowledge_the_whole_log() -> Planted:
+    """A follower acknowledges all that it has, and not only what a message verified."""
+    original = PeerTransport._hold_ack
+
+    def hold(self: PeerTransport, peer: Peer, term: int, message: LibraryMessage) -> None:
+        if message["success"]:
+            end = max(message["next_node_idx"], self._log.last_index + 1)
+            message = {**message, "next_node_idx": end}
+        original(self, peer, term, message)
+
+    return patch.object(PeerTransport, "_hold_ack", hold)
+
+
+def take_commit_unclamped() -> Planted:
+    """A follower takes the leader's commit index for a log that may not be the leader's."""
+    receive = PeerTransport._onMessageReceived
+    deliver = PeerTransport.deliver_append
+    said: list[int] = [0]
+
+    def take(self: PeerTransport, node: Node, message: LibraryMessage) -> None:
+        if "commit_index" in message:
+            message["commit_index"] = said[0]
+        receive(self, node, message)
+
+    def deliver_append(self: PeerTransport, peer: Peer, message: PeerMessage) -> bool:
+        said[0] = message.fields[0]
+        return deliver(self, peer, message)
+
+    return together(
+        patch.object(PeerTransport, "_onMessageReceived", take),
+        patch.object(PeerTransport, "deliver_append", deliver_append),
+    )
+
+
+def trust_commit_beyond_log() -> Planted:
+    """What is known to be committed at the start may lie beyond the end of the log."""
+    return patch.object(LogJournal, "getRaftCommitIndex", lambda self: self.log.commit_index + 40)
+
+
+def commit_by_counting() -> Planted:
+    """A leader commits entries of earlier terms as soon as a majority holds them."""
+
+    original = Core.doTick
+
+    def tick(self: Core, seconds: float) -> None:
+        original(self, seconds)
+        if self.role is Role.LEADER:
+            held = sorted(
+                [*(self.match_index(node) for node in self.otherNodes), 1 << 62], reverse=True
+            )
+            index = held[len(held) // 2]
+            if index > self.commit_index:
+                self._SyncObj__raftCommitIndex = index
+                self._SyncObj__raftLog.setRaftCommitIndex(index)
+
+    return patch.object(Core, "doTick", tick)
+
+
+def serve_early() -> Planted:
+    """A new leader serves although what earlier terms left is not applied yet."""
+    return patch.object(Core, "noop_index", property(lambda self: 1))
+
+
+def answer_early() -> Planted:
+    """An append is acknowledged when it is in the leader's own log."""
+    original = RaftEngine._collect_placed
+
+    def collect(self: RaftEngine) -> None:
+        original(self)
+        pending, self._pending = self._pending, {}
+        for index, append in pending.items():
+            assert append.placed is not None
+            append.on_done(Appended(index, append.placed.term, append.placed.position, None))
+
+    return patch.object(RaftEngine, "_collect_placed", collect)
+
+
+def apply_early() -> Planted:
+    """A node applies what is in its log, committed or not."""
+    original = RaftEngine._apply_committed
+
+    def apply(self: RaftEngine) -> bool:
+        end = self.log.last_index
+        with patch.object(Core, "commit_index", property(lambda _: end)):
+            return original(self)
+
+    return patch.object(RaftEngine, "_apply_committed", apply)
+
+
+# -- terms, votes, leadership ------------------------------------------------------------------
+
+
+def forget_term_and_vote() -> Planted:
+    """Term and vote are kept in memory only."""
+
+    def save(self: HardStateFile, state: HardState) -> None:
+        self.state = state
+
+    return together(patch.object(HardStateFile, "save", save), accept_old_vote())
+
+
+def vote_again() -> Planted:
+    """A restart remembers the term, but not the vote."""
+    return patch.object(LogJournal, "getVotedForNodeId", lambda self: None)
+
+
+def accept_old_vote() -> Planted:
+    """A vote file older than the log goes unnoticed."""
+    return patch.object(LogJournal, "check_hard_state", lambda self: None)
+
+
+def count_a_vote_twice() -> Planted:
+    """One voter counts for two."""
+
+    def deliver(self: PeerTransport, peer: Peer, message: PeerMessage) -> None:
+        if message.term == self.core.term:
+            for _ in range(2):
+                self._onMessageReceived(peer.node, {"type": "response_vote", "term": message.term})
+
+    return patch.object(PeerTransport, "deliver_voted", deliver)
+
+
+def vote_for_a_shorter_log() -> Planted:
+    """Whoever asks gets the vote, also one that lacks what this node holds."""
+    deliver, answer = PeerTransport.deliver_vote, RaftEngine._answer_prevote
+    newest = (1 << 60, 1 << 60)
+
+    def deliver_vote(self: PeerTransport, peer: Peer, message: PeerMessage) -> None:
+        deliver(self, peer, replace(message, fields=newest))
+
+    def answer_prevote(self: RaftEngine, node_id: str, message: PeerMessage, now: float) -> None:
+        answer(self, node_id, replace(message, fields=newest), now)
+
+    return together(
+        patch.object(PeerTransport, "deliver_vote", deliver_vote),
+        patch.object(RaftEngine, "_answer_prevote", answer_prevote),
+    )
+
+
+def elect_without_asking() -> Planted:
+    """No pre-vote, no stickiness: harmless to safety, so only liveness can show it."""
+    return together(
+        patch.object(ElectionGate, "_won", lambda self: True),
+        patch.object(ElectionGate, "leader_alive", lambda self, now: False),
+    )
+
+
+def never_check_quorum() -> Planted:
+    """A leader that hears from nobody goes on leading."""
+    original = vars(library)["SyncObjConf"]
+
+    def conf(**options: object) -> object:
+        return original(**{**options, "leaderFallbackTimeout": 1e9})
+
+    return patch.object(library, "SyncObjConf", conf)
+
+
+# -- appends -----------------------------------------------------------------------------------
+
+
+def never_tell_of_lost_leadership() -> Planted:
+    """Whoever waits for an append of a deposed leader is forgotten."""
+    return patch.object(RaftEngine, "_role_changed", lambda self, old, new: None)
+
+
+def append_what_was_refused() -> Planted:
+    """What was refused when leadership was lost is appended when it is won again."""
+    original = RaftEngine._role_changed
+    refused: list[tuple[RaftEngine, Proposal]] = []
+
+    def changed(self: RaftEngine, old: int, new: int) -> None:
+        refused.extend((self, append) for append in self._waiting)
+        original(self, old, new)
+        if new == Role.LEADER:
+            for engine, append in refused:
+                if engine is self:
+                    append.cancelled = False
+                    self.core.propose(append)
+            refused[:] = [held for held in refused if held[0] is not self]
+
+    return patch.object(RaftEngine, "_role_changed", changed)

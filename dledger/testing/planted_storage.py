@@ -1,0 +1,107 @@
+"""Planted bugs of the log on disk. See :mod:`dledger.testing.planted`."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from unittest.mock import patch
+
+from dledger.log import entry, recovery, startup
+from dledger.log.checkpoint import SealedSegment
+from dledger.log.entry import Header, decode_header
+from dledger.log.segment import Segment
+from dledger.log.store import PreparedSegment, SegmentedLog, SyncJob
+from dledger.testing.disk import SimulatedDisk
+
+Planted = AbstractContextManager[object]
+
+
+def sync_nothing() -> Planted:
+    """A sync returns without having done anything."""
+    return patch.object(SyncJob, "run", lambda self: None)
+
+
+def call_a_failed_sync_good() -> Planted:
+    """An error of fdatasync is not looked at."""
+    original = SegmentedLog.finish_sync
+
+    def finish(self: SegmentedLog, job: SyncJob, error: OSError | None = None) -> None:
+        original(self, job, None)
+
+    return patch.object(SegmentedLog, "finish_sync", finish)
+
+
+def vouch_for_what_a_cut_replaced() -> Planted:
+    """A sync that began before a cut vouches for the entries that took the cut ones' places."""
+    original = SegmentedLog.finish_sync
+
+    def finish(self: SegmentedLog, job: SyncJob, error: OSError | None = None) -> None:
+        original(self, job, error)
+        self.durable_index = max(self.durable_index, min(job.target_index, self.last_index))
+
+    return patch.object(SegmentedLog, "finish_sync", finish)
+
+
+def vouch_for_unsynced_leftovers() -> Planted:
+    """What a killed process wrote and never synced is taken for durable when it is read."""
+    original = startup._Opening._read
+
+    def read(self: startup._Opening, segment: Segment) -> bool:
+        with patch.object(Segment, "sync", lambda self: None):
+            return original(self, segment)
+
+    return patch.object(startup._Opening, "_read", read)
+
+
+def forget_the_folder() -> Planted:
+    """New files are synced, the folder that names them is not."""
+    return patch.object(SimulatedDisk, "sync_folder", lambda self, path: None)
+
+
+def use_a_removed_segment() -> Planted:
+    """A segment that was being prepared while the log was cut is used, although the cut may have
+    removed its file."""
+    original = SegmentedLog.adopt_segment
+
+    def adopt(self: SegmentedLog, prepared: PreparedSegment) -> None:
+        original(self, replace(prepared, generation=self._generation))
+
+    return patch.object(SegmentedLog, "adopt_segment", adopt)
+
+
+def keep_the_watermark() -> Planted:
+    """A cut leaves a watermark that says of cut entries that they are durable."""
+    original = SegmentedLog._cut_files
+
+    def cut(self: SegmentedLog, first_index: int) -> None:
+        with patch.object(Segment, "mark", lambda self, durable_index: None):
+            original(self, first_index)
+
+    return patch.object(SegmentedLog, "_cut_files", cut)
+
+
+def believe_a_stale_checkpoint() -> Planted:
+    """A checkpoint's summary of a segment is taken without a look at the segment."""
+
+    def last_of(self: Segment, summary: SealedSegment) -> Header | None:
+        return decode_header(self.raw, summary.last_offset)
+
+    return patch.object(Segment, "last_of", last_of)
+
+
+def cut_what_was_durable() -> Planted:
+    """Recovery takes every damage for a torn tail."""
+    return patch.object(startup, "decode_watermark", lambda raw: 0)
+
+
+def skip_the_body_checksum() -> Planted:
+    """Recovery checks headers only."""
+    original = entry.fault_of
+
+    def fault_of(
+        header: Header, raw: memoryview, offset: int, previous: int, position: int
+    ) -> str | None:
+        fault = original(header, raw, offset, previous, position)
+        return None if fault is not None and fault.startswith("the body") else fault
+
+    return patch.object(recovery, "fault_of", fault_of)
