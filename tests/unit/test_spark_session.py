@@ -66,18 +66,22 @@ def test_the_message_says_what_was_found_and_what_to_do(
         session.find_java()
 
 
-def test_the_launcher_leaves_out_the_vector_module(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "opened"), [("17.0.1", True), ("25.0.2", False)])
+def test_the_launcher_leaves_out_what_java_can_not_serve(
+    version: str, opened: bool, tmp_path: Path
+) -> None:
     """All other arguments reach Java as they are, blanks included."""
-    java = fake_java(tmp_path / "real", "17.0.1")
+    java = fake_java(tmp_path / "real", version)
     home = tmp_path / "home"
     home.mkdir()
     session.prepare_java_home(home, java)
     launcher = home / "bin" / "java"
-    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "Main"]
+    removed = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", removed, "a b", "Main"]
     output = subprocess.run(
         [launcher, *arguments], capture_output=True, text=True, check=True
     ).stdout
-    assert output == "-Xmx1g a b Main\n"
+    assert output == f"-Xmx1g {removed + ' ' if opened else ''}a b Main\n"
     # A session inside a session finds the launcher itself as JAVA_HOME.
     session.prepare_java_home(home, launcher)
     assert str(java) in launcher.read_text()
