@@ -1,9 +1,20 @@
 """What tests of this package, and of what is built on it, share: verified stand-ins.
 
 ``local``       a ledger of one node in memory, committing when it is told to
-``disk``        a disk that forgets what was not synced, and tears what was being written
-``simulation``  a whole group on virtual time, under a seed, judged after every step
-``planted``     bugs to put back in: the simulation must catch each
+``disk``        a disk that forgets what was not synced, tears what was being written, and fails
+``scripted``    one node on virtual time, with peers that a test plays by hand
+
+A whole group under a seed (``simulation`` is the command):
+
+``group``       the simulation: nodes, time, what clients do
+``node``        a node of it, stepped as the ledger's loops would
+``network``     links that delay, stall and break
+``weather``     which faults a run has, and how often
+``faults``      the weather's odds turned into events
+``judge``       Raft's invariants, looked at after every step
+``client_history``  what clients were told, and whether it is true
+``planted``     bugs to put back in: the simulation must catch each (``planted_raft``,
+                ``planted_storage``)
 """
 
 from dledger.testing.local import LocalLedger

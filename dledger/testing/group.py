@@ -10,8 +10,6 @@ group must heal: equal logs that hold every acknowledged append.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from functools import partial
 from unittest.mock import patch
 
 from dledger.errors import AppendError, CorruptLog, DledgerError
@@ -21,8 +19,10 @@ from dledger.log.startup import open_log
 from dledger.raft import journal
 from dledger.raft.engine import Appended
 from dledger.raft.library import Role, monotonic, use_clock
+from dledger.testing.client_history import Violation
 from dledger.testing.disk import Crashed, SimulatedDisk
-from dledger.testing.judge import Judge, Violation
+from dledger.testing.faults import Faults
+from dledger.testing.judge import Judge
 from dledger.testing.network import Network, SimulatedLink
 from dledger.testing.node import FOLDER, SimulatedNode
 from dledger.testing.weather import Weather, draw_weather
@@ -51,7 +51,7 @@ class Simulation:
         self.transcript: list[str] = []
         self.elections = 0
         self._sent = 0
-        self._later: list[tuple[float, Callable[[], None]]] = []
+        self.faults = Faults(self)
         self._snapshots = dict.fromkeys(self.node_ids, 0)
         for node_id in self.node_ids:
             self.start(node_id)
@@ -66,8 +66,11 @@ class Simulation:
         self.note(text)
         return Violation(f"seed {self.seed}, at {self.network.now - 1000:.4f} s: {text}")
 
-    def sync_time_s(self) -> float:
-        """How long a sync takes: mostly quick, sometimes not."""
+    def sync_time_s(self, node_id: str) -> float:
+        """How long a node's next sync takes: mostly quick, sometimes not."""
+        stuck_s = self.faults.stuck_until.get(node_id, 0.0) - self.network.now
+        if stuck_s > 0:
+            return stuck_s
         if self.rng.random() < self.weather.slow_sync:
             return self.rng.uniform(0, self.weather.slow_sync_s)
         return self.rng.choice((0.0005, 0.002, 0.01))
@@ -127,7 +130,8 @@ class Simulation:
         wait_s = self.rng.uniform(0, 0.05) if quick else self.rng.uniform(0.05, 3.0)
         self.down_until[node_id] = self.network.now + wait_s
 
-    def _crash_somehow(self, node_id: str) -> None:
+    def crash_somehow(self, node_id: str) -> None:
+        """Kill the process or cut the power, as the weather has it."""
         self.crash(node_id, power=self.rng.random() < self.weather.power)
 
     def _link_down(self, link: SimulatedLink) -> None:
@@ -151,69 +155,7 @@ class Simulation:
                     self.nodes[first].engine.link_up(second, there)
                     self.nodes[second].engine.link_up(first, back)
 
-    # -- faults ----------------------------------------------------------------------------
-
-    def _inject(self) -> None:
-        weather, rng, network = self.weather, self.rng, self.network
-        first, second = rng.sample(self.node_ids, 2)
-        if rng.random() < weather.cut and (first, second) in network.links:
-            self.note(f"the link {first}-{second} is cut")
-            network.cut(first, second)
-        if rng.random() < weather.stall:
-            until = network.now + rng.uniform(0.1, 1.0) * weather.stall_s
-            network.stalled_until[first, second] = until
-            self.note(f"{second} hears nothing from {first} until {until - 1000:.3f}")
-        if rng.random() < weather.partition:
-            self._partition(first)
-        if rng.random() < weather.isolate_leader:
-            leaders = [
-                node_id for node_id, node in self.nodes.items() if node.engine.standing.serving
-            ]
-            if leaders:
-                self._partition(leaders[0])
-        if rng.random() < weather.slow:
-            network.slow[first, second] = rng.choice(weather.latencies_s)
-            if rng.random() < 0.5:
-                network.slow[second, first] = network.slow[first, second]
-        if rng.random() < weather.blackout:
-            for node_id in sorted(self.nodes):
-                self.crash(node_id, power=True)
-        if self.nodes:
-            self._inject_in(self.nodes[rng.choice(sorted(self.nodes))])
-
-    def _inject_in(self, victim: SimulatedNode) -> None:
-        weather, rng = self.weather, self.rng
-        if rng.random() < weather.pause:
-            victim.paused_until = self.network.now + rng.uniform(0.1, 2.0)
-            self.note(f"{victim.node_id} pauses until {victim.paused_until - 1000:.3f}")
-        if rng.random() < weather.crash_in_an_operation:
-            self._arm(victim.node_id)
-        if rng.random() < weather.sync_error:
-            victim.disk.fail_in = rng.randrange(5)
-        if rng.random() < weather.crash or (victim.fenced and rng.random() < 0.02):
-            self._crash_somehow(victim.node_id)
-
-    def _partition(self, node_id: str) -> None:
-        """Cut a node and some others, fewer than half, off from the rest for a while."""
-        rng, network = self.rng, self.network
-        others = [other for other in self.node_ids if other != node_id]
-        side = {node_id, *rng.sample(others, rng.randint(0, len(others) // 2 - 1))}
-        until = network.now + rng.uniform(0.3, 3.0)
-        self.note(f"{', '.join(sorted(side))} cut off until {until - 1000:.3f}")
-        breaks, dies = rng.random() < 0.5, rng.random() < self.weather.crash_while_electing
-        for near in sorted(side):
-            for far in self.node_ids:
-                if far not in side:
-                    network.stalled_until[near, far] = until
-                    network.stalled_until[far, near] = until
-                    if breaks:
-                        self._later.append((until, partial(network.cut, near, far)))
-        if dies:
-            self._later.append((until, partial(self._arm, node_id)))
-
-    def _arm(self, node_id: str) -> None:
-        """Let a node die in one of its next file operations."""
-        self.disks[node_id].crash_in = self.rng.randrange(15)
+    # -- the client ------------------------------------------------------------------------
 
     def _append_some(self, node: SimulatedNode) -> None:
         if self._sent >= APPENDS_MAX:
@@ -223,13 +165,13 @@ class Simulation:
             body = b"%d:" % self._sent + b"x" * self.rng.choice(self.weather.body_bytes)
 
             def on_done(outcome: Appended | AppendError, body: bytes = body) -> None:
-                self.judge.answered(body, outcome)
+                self.judge.client.answered(body, outcome, self.judge.committed_end)
 
             try:
                 node.engine.append(body, Kind.MESSAGES, on_done)
             except AppendError:
                 return
-            self.judge.offered(node.node_id, body)
+            self.judge.client.offered(node.node_id, body)
 
     # -- time ------------------------------------------------------------------------------
 
@@ -240,8 +182,7 @@ class Simulation:
         while network.now < end:
             network.now += rng.uniform(0.001, 0.01)
             if faults:
-                self._inject()
-                self._do_later()
+                self.faults.inject()
             for node_id, until in sorted(self.down_until.items()):
                 if until < network.now or not faults:
                     self._restart(node_id)
@@ -250,12 +191,6 @@ class Simulation:
             rng.shuffle(order)
             for node_id in order:
                 self._step(node_id, faults=faults)
-
-    def _do_later(self) -> None:
-        due = [action for when, action in self._later if when <= self.network.now]
-        self._later = [held for held in self._later if held[0] > self.network.now]
-        for action in due:
-            action()
 
     def _restart(self, node_id: str) -> None:
         del self.down_until[node_id]
@@ -279,7 +214,7 @@ class Simulation:
             node.step()
         except Crashed:
             self.judge.dying(node_id, node.engine)
-            self._crash_somehow(node_id)
+            self.crash_somehow(node_id)
             return
         self._look(node)
         if not faults:
@@ -287,12 +222,12 @@ class Simulation:
         committing = core.role is Role.LEADER and core.commit_index > committed
         electing = standing != (core.role, core.term)
         if committing and rng.random() < weather.crash_after_commit:
-            self._crash_somehow(node_id)
+            self.crash_somehow(node_id)
         elif electing and rng.random() < weather.crash_while_electing:
             if rng.random() < 0.5:
-                self._crash_somehow(node_id)
+                self.crash_somehow(node_id)
             else:
-                self._arm(node_id)
+                self.faults.arm(node_id)
 
     def _look(self, node: SimulatedNode) -> None:
         heard_at = node.heard_at.values()
@@ -323,7 +258,7 @@ class Simulation:
                 raise self.violation(
                     f"not healed after {healed_s:.0f} calm seconds: ends {ends}, commits {commits}"
                 )
-        self.judge.finish({node_id: node.log for node_id, node in self.nodes.items()})
+        self.judge.client.finish({node_id: node.log for node_id, node in self.nodes.items()})
         return healed_s
 
 

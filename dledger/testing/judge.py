@@ -7,15 +7,16 @@
 - leader completeness: a new leader holds whatever earlier terms committed;
 - no promise is taken back: a node never removes a committed entry, and a restart finds whatever
   it had called durable of them;
+- a follower acknowledges only what messages of that term have verified;
 - a leader's idea of a follower is true: what it counts for it was acknowledged to it in this term,
   and is on that follower's disk;
 - the commit rule: a leader commits by counting only up to an entry of its own term;
 - state machine safety: one entry per index, for ever, on all nodes;
 - durability: at the moment when an entry is first known to be committed, it is on the disks of a
   majority, where a power loss can't take it;
-- the client: one outcome per append, acknowledged entries keep their place and come in the order
-  in which they were asked for, refused ones never turn up, a leader serves only with everything
-  applied that was acknowledged before its term, and stops when it hears from no majority.
+- a leader that hears from no majority stops serving.
+
+What its clients are told is judged by :mod:`dledger.testing.client_history`.
 """
 
 from __future__ import annotations
@@ -25,23 +26,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dledger.checksum import crc32
-from dledger.errors import AppendError
 from dledger.log.entry import Entry
 from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
-from dledger.raft.engine import Appended, RaftEngine
+from dledger.raft.engine import RaftEngine
 from dledger.raft.library import Role
-from dledger.raft.messages import PREFIX, PeerKind, decode_message
+from dledger.raft.messages import PREFIX, PeerKind, PeerMessage, decode_message
+from dledger.testing.client_history import ClientHistory, Violation
 from dledger.testing.disk import SimulatedDisk
 
 SERVES_ALONE_S = 2.0
 """A leader that hears from no majority must have said so after this time, by its own clock."""
 
 _KIND_OFFSET = PREFIX.size + 1
-
-
-class Violation(AssertionError):
-    """An invariant does not hold; the text says which, where and when."""
 
 
 @dataclass(slots=True)
@@ -57,14 +54,6 @@ class Seen:
     led_since: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """An append that waits for its outcome: at which node, and what was acknowledged before."""
-
-    node_id: str
-    after_index: int
-
-
 class Judge:
     """Watches one run. Every method raises Violation when something is wrong."""
 
@@ -75,40 +64,52 @@ class Judge:
         violation: Callable[[str], Violation],
     ) -> None:
         self.violation = violation
+        self.client = ClientHistory(violation)
         self.leaders: dict[int, str] = {}
         self.committed: dict[int, tuple[int, int]] = {}
         self.committed_end = 1
-        self.acknowledged: dict[int, tuple[int, bytes]] = {}
-        self.acknowledged_end = 0
         self._folder = folder
         self._disks = disks
         self._majority = len(disks) // 2 + 1
         self._votes: dict[tuple[int, str], str] = {}
         self._acked: dict[tuple[str, str, int], int] = {}
+        self._verified: dict[tuple[str, str, int], int] = {}
         self._bodies: dict[int, int] = {}
         self._chains: dict[tuple[int, int], int] = {}
-        self._offers: dict[bytes, Offer] = {}
-        self._refused: set[bytes] = set()
         self._seen: dict[str, Seen] = {}
         self._promised = dict.fromkeys(disks, 0)
 
     # -- the wire --------------------------------------------------------------------------
 
     def on_send(self, sender: str, receiver: str, frame: bytes) -> None:
-        """A frame leaves: an acknowledgement, a vote, or the one that a candidate gives itself."""
+        """A frame leaves: it may hold an acknowledgement or a vote, a candidate's own for one."""
         kind = frame[_KIND_OFFSET]
+        if kind not in (PeerKind.ACK, PeerKind.VOTE, PeerKind.VOTED):
+            return
+        message = decode_message(memoryview(frame))
         if kind == PeerKind.ACK:
-            message = decode_message(memoryview(frame))
-            next_index, _, success, _ = message.fields
-            key = receiver, sender, message.term
-            if success:
-                self._acked[key] = max(self._acked.get(key, 0), next_index - 1)
-        elif kind in (PeerKind.VOTE, PeerKind.VOTED):
-            term = decode_message(memoryview(frame)).term
-            candidate = sender if kind == PeerKind.VOTE else receiver
-            first = self._votes.setdefault((term, sender), candidate)
-            if first != candidate:
-                raise self.violation(f"{sender} votes for {first} and {candidate} in term {term}")
+            index, success = message.fields[0] - 1, message.fields[2]
+            if success and index > self._verified.get((sender, receiver, message.term), 0):
+                raise self.violation(
+                    f"{sender} acknowledges entry {index} to {receiver}, whose messages of term "
+                    f"{message.term} did not verify it"
+                )
+            return
+        candidate = sender if kind == PeerKind.VOTE else receiver
+        first = self._votes.setdefault((message.term, sender), candidate)
+        if first != candidate:
+            raise self.violation(
+                f"{sender} votes for {first} and {candidate} in term {message.term}"
+            )
+
+    def on_receive(self, sender: str, receiver: str, message: PeerMessage) -> None:
+        """A frame arrives: it may hold entries or an acknowledgement."""
+        key = receiver, sender, message.term
+        if message.kind is PeerKind.ACK and message.fields[2]:
+            self._acked[key] = max(self._acked.get(key, 0), message.fields[0] - 1)
+        elif message.kind is PeerKind.APPEND:
+            _, previous_index, _, _, count = message.fields
+            self._verified[key] = max(self._verified.get(key, 0), previous_index + count)
 
     # -- nodes, after every step -----------------------------------------------------------
 
@@ -133,9 +134,7 @@ class Judge:
 
     def died(self, node_id: str) -> None:
         """Nobody will answer the appends that were under way at a node."""
-        self._offers = {
-            body: offer for body, offer in self._offers.items() if offer.node_id != node_id
-        }
+        self.client.died(node_id)
 
     def look(self, node_id: str, engine: RaftEngine, now: float, heard_at: Iterable[float]) -> bool:
         """Check a node; whether it has become leader. `heard_at`: when from each peer, its time."""
@@ -281,55 +280,4 @@ class Judge:
             raise self.violation(f"{node_id} applies entry {entry.index}, which is not committed")
         if self._bodies.setdefault(entry.index, crc32(body)) != crc32(body):
             raise self.violation(f"{node_id} applies another entry {entry.index} than others did")
-        if body in self._refused:
-            raise self.violation(
-                f"{node_id} applies entry {entry.index}, whose append was definitely refused"
-            )
-
-    def on_leading(self, node_id: str, term: int, applied_index: int) -> None:
-        """A node begins to serve: all that was acknowledged in earlier terms must be applied."""
-        for index in range(self.acknowledged_end, applied_index, -1):
-            acknowledged = self.acknowledged.get(index)
-            if acknowledged is not None and acknowledged[0] < term:
-                raise self.violation(
-                    f"{node_id} serves in term {term} with {applied_index} applied, but entry "
-                    f"{index} of term {acknowledged[0]} was acknowledged"
-                )
-
-    # -- the client ------------------------------------------------------------------------
-
-    def offered(self, node_id: str, body: bytes) -> None:
-        """A node has taken an append."""
-        self._offers[body] = Offer(node_id, self.acknowledged_end)
-
-    def answered(self, body: bytes, outcome: Appended | AppendError) -> None:
-        """A node tells what became of an append."""
-        offer = self._offers.pop(body, None)
-        if offer is None:
-            raise self.violation(f"append {body[:12]!r} was answered twice")
-        if isinstance(outcome, AppendError):
-            if outcome.definite:
-                self._refused.add(body)
-            return
-        index = outcome.index
-        if index > self.committed_end:
-            raise self.violation(f"{offer.node_id} acknowledges entry {index}, not committed")
-        if index in self.acknowledged:
-            raise self.violation(f"two appends were acknowledged as entry {index}")
-        if index <= offer.after_index:
-            raise self.violation(
-                f"{offer.node_id} acknowledges entry {index}, although entry {offer.after_index} "
-                "was acknowledged before it was asked for"
-            )
-        self.acknowledged[index] = (outcome.term, body)
-        self.acknowledged_end = max(self.acknowledged_end, index)
-
-    def finish(self, logs: Mapping[str, SegmentedLog]) -> None:
-        """All is healed: every log must hold what was acknowledged, every append be answered."""
-        for node_id, log in sorted(logs.items()):
-            for index, (term, body) in self.acknowledged.items():
-                entry = log.entry(index)
-                if entry.term != term or bytes(entry.body) != body:
-                    raise self.violation(f"{node_id} lost acknowledged entry {index}")
-        for body, offer in self._offers.items():
-            raise self.violation(f"{offer.node_id} never answered append {body[:12]!r}")
+        self.client.check_applied(node_id, entry.index, body)

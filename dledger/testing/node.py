@@ -40,8 +40,8 @@ class Group(Protocol):
     def note(self, text: str) -> None:
         """Write a line of the transcript."""
 
-    def sync_time_s(self) -> float:
-        """How long the next sync takes."""
+    def sync_time_s(self, node_id: str) -> float:
+        """How long a node's next sync takes."""
 
 
 class Recorder:
@@ -61,7 +61,7 @@ class Recorder:
     def leading(self, term: int) -> None:
         """Report a leader that serves."""
         self._group.note(f"{self._node_id} serves in term {term}")
-        self._group.judge.on_leading(self._node_id, term, self.applied_index)
+        self._group.judge.client.on_leading(self._node_id, term, self.applied_index)
 
     def following(self, leader: str | None, term: int) -> None:
         """Note who is followed."""
@@ -106,8 +106,10 @@ class SimulatedNode:
         use_clock(self.clock)
         try:
             for link, frame in self.group.network.due(self.node_id, self.peer_ids):
+                message = decode_message(memoryview(frame))
                 self.heard_at[link.sender] = self.clock()
-                self.engine.receive(link.sender, link.other, decode_message(memoryview(frame)))
+                self.group.judge.on_receive(link.sender, self.node_id, message)
+                self.engine.receive(link.sender, link.other, message)
             self._end_sync()
             while self.engine.step():
                 pass
@@ -124,7 +126,7 @@ class SimulatedNode:
         if self._sync is None:
             job = self.log.start_sync()
             if job is not None:
-                done_at = self.group.network.now + self.group.sync_time_s()
+                done_at = self.group.network.now + self.group.sync_time_s(self.node_id)
                 self._sync = done_at, self.disk.writes, job
 
     def _end_sync(self) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 import cyclopts
 
+from dledger.testing.client_history import Violation
 from dledger.testing.group import run_seed
-from dledger.testing.judge import Violation
 from dledger.testing.planted import PLANTED, plant
 
 DURATION_S = 8.0

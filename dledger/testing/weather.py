@@ -55,7 +55,7 @@ def draw_weather(rng: random.Random) -> Weather:
         return usual * 4 ** rng.uniform(-1, 1) if rng.random() < share else 0.0
 
     # In some runs leaders are cut off again and again, so that their logs part and are mended.
-    quarrel = 4.0 if rng.random() < 0.35 else 1.0
+    quarrel = 4.0 if rng.random() < 0.5 else 1.0
     burst_max = rng.choice((1, 6, 6, 30))
     return Weather(
         cut=odds(0.004 / quarrel),

@@ -1,0 +1,104 @@
+"""What the clients of a simulated group are told, and whether it is true.
+
+- every append has one outcome, unless its node dies;
+- what is acknowledged is committed, and keeps its place in every log for ever;
+- acknowledged entries come in the order in which they were asked for;
+- what was definitely refused never turns up;
+- a leader serves only with everything applied that was acknowledged before its term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from dledger.errors import AppendError
+from dledger.log.store import SegmentedLog
+from dledger.raft.engine import Appended
+
+
+class Violation(AssertionError):
+    """An invariant does not hold; the text says which, where and when."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An append that waits for its outcome: at which node, and what was acknowledged before."""
+
+    node_id: str
+    after_index: int
+
+
+class ClientHistory:
+    """All that one run's clients asked for and were told."""
+
+    def __init__(self, violation: Callable[[str], Violation]) -> None:
+        self.violation = violation
+        self._acknowledged: dict[int, tuple[int, bytes]] = {}
+        self._end = 0
+        self._offers: dict[bytes, Offer] = {}
+        self._refused: set[bytes] = set()
+
+    @property
+    def acknowledged(self) -> int:
+        """How many appends were acknowledged."""
+        return len(self._acknowledged)
+
+    def died(self, node_id: str) -> None:
+        """Nobody will answer the appends that were under way at a node."""
+        self._offers = {
+            body: offer for body, offer in self._offers.items() if offer.node_id != node_id
+        }
+
+    def check_applied(self, node_id: str, index: int, body: bytes) -> None:
+        """A node applies an entry."""
+        if body in self._refused:
+            raise self.violation(
+                f"{node_id} applies entry {index}, whose append was definitely refused"
+            )
+
+    def on_leading(self, node_id: str, term: int, applied_index: int) -> None:
+        """A node begins to serve: all that was acknowledged in earlier terms must be applied."""
+        for index in range(self._end, applied_index, -1):
+            acknowledged = self._acknowledged.get(index)
+            if acknowledged is not None and acknowledged[0] < term:
+                raise self.violation(
+                    f"{node_id} serves in term {term} with {applied_index} applied, but entry "
+                    f"{index} of term {acknowledged[0]} was acknowledged"
+                )
+
+    def offered(self, node_id: str, body: bytes) -> None:
+        """A node has taken an append."""
+        self._offers[body] = Offer(node_id, self._end)
+
+    def answered(self, body: bytes, outcome: Appended | AppendError, committed_index: int) -> None:
+        """A node tells what became of an append; `committed_index`: what is committed by now."""
+        offer = self._offers.pop(body, None)
+        if offer is None:
+            raise self.violation(f"append {body[:12]!r} was answered twice")
+        if isinstance(outcome, AppendError):
+            if outcome.definite:
+                self._refused.add(body)
+            return
+        index = outcome.index
+        if index > committed_index:
+            raise self.violation(f"{offer.node_id} acknowledges entry {index}, not committed")
+        if index in self._acknowledged:
+            raise self.violation(f"two appends were acknowledged as entry {index}")
+        if index <= offer.after_index:
+            raise self.violation(
+                f"{offer.node_id} acknowledges entry {index}, although entry {offer.after_index} "
+                "was acknowledged before it was asked for"
+            )
+        self._acknowledged[index] = (outcome.term, body)
+        self._end = max(self._end, index)
+
+    def finish(self, logs: Mapping[str, SegmentedLog]) -> None:
+        """All is healed: every log must hold what was acknowledged, every append be answered."""
+        for node_id, log in sorted(logs.items()):
+            for index, (term, body) in self._acknowledged.items():
+                entry = log.entry(index)
+                if entry.term != term or bytes(entry.body) != body:
+                    raise self.violation(f"{node_id} lost acknowledged entry {index}")
+        for body, offer in self._offers.items():
+            raise self.violation(f"{offer.node_id} never answered append {body[:12]!r}")
