@@ -26,6 +26,7 @@ from rich.console import Console
 from dledger.errors import ConfigError
 from spark.history import read_history, read_meta
 from spark.judge.evidence import Evidence
+from spark.judge.members import Members
 from spark.planning import Replica, find_replicas
 from spark.report import html_report, print_table
 from spark.session import open_session
@@ -106,7 +107,7 @@ def judge_run(
 ) -> Verdict:
     """The verdict, with a session that is there already. Raises ConfigError for unusable input."""
     events = read_history(session, history)
-    evidence = Evidence(session, replicas, events, read_meta(session, history, events))
+    evidence = Evidence(session, Members(replicas), events, read_meta(session, history, events))
     try:
         return judge(evidence, say)
     finally:

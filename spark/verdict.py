@@ -102,7 +102,7 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
     if totals["elsewhere"]:
         raise ConfigError(
             f"{totals['elsewhere']} messages were acknowledged or delivered by brokers of which no "
-            f"store is given; stores are given of {', '.join(evidence.brokers)}"
+            f"store is given; stores are given of {', '.join(evidence.members.brokers)}"
         )
     progress("comparing the replicas' entries")
     totals["entries"] = evidence.ledger.count()
@@ -125,11 +125,14 @@ def _totals(evidence: Evidence) -> dict[str, int]:
         "reads": F.sum(F.bit_count("holders") + F.col("deliveries")),
         "elsewhere": F.count_if(F.col("broker_number") < 0),
         "expected_copies": F.sum(
-            F.when(F.col("acks") > 0, evidence.of_broker(lambda name: len(evidence.members(name))))
+            F.when(
+                F.col("acks") > 0,
+                evidence.members.by_number(lambda name: len(evidence.members.of(name))),
+            )
         ),
     }
-    for replica in evidence.replicas:
-        number, bit = evidence.brokers.index(replica.broker), evidence.bit(replica)
+    for replica in evidence.members.replicas:
+        number, bit = evidence.members.brokers.index(replica.broker), evidence.members.bit(replica)
         held = (F.col("broker_number") == number) & (F.col("holders").bitwiseAND(bit) != 0)
         columns[f"{replica.broker}/{replica.node}"] = F.count_if(held)
     row = evidence.digest.agg(*[value.alias(name) for name, value in columns.items()]).first()
@@ -161,7 +164,7 @@ def _counts(evidence: Evidence, totals: dict[str, int], judgements: list[Judgeme
         "acknowledged": totals["acknowledged"],
         "stored": {
             f"{replica.broker}/{replica.node}": totals[f"{replica.broker}/{replica.node}"]
-            for replica in evidence.replicas
+            for replica in evidence.members.replicas
         },
         "consumed": totals["consumed"],
         "lost": _count_of(found[durability.NUMBER], {"lost", "damaged", "altered"}),
@@ -181,7 +184,7 @@ def _count_of(judgement: Judgement, kinds: Iterable[str]) -> int:
 def _notes(evidence: Evidence) -> list[str]:
     """What a reader of the verdict should know, though it is no violation."""
     notes = []
-    given = {(replica.broker, replica.node) for replica in evidence.replicas}
+    given = {(replica.broker, replica.node) for replica in evidence.members.replicas}
     for broker, nodes in evidence.meta.brokers.items():
         missing = [node for node in nodes if (broker, node) not in given]
         if missing:

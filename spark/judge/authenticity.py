@@ -13,7 +13,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from spark.judge.evidence import ACK, DELIVER, FAIL, SEND, Evidence
+from spark.judge.evidence import Evidence
+from spark.judge.testimony import ACK, DELIVER, FAIL, SEND
 from spark.judge.violations import text, together, violation
 
 NUMBER: Final = 2

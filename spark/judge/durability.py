@@ -22,7 +22,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from spark.judge.evidence import ACK, SEND, Evidence
+from spark.judge.evidence import Evidence
+from spark.judge.testimony import ACK, SEND
 from spark.judge.violations import text, violation
 
 NUMBER: Final = 1

@@ -1,44 +1,26 @@
-"""All that judges may look at, gathered in one pass over the history and the replicas.
+"""All that judges may look at, gathered once and kept.
 
-**Testimony** is one long table: everything that a source (a send, an acknowledgement, a failure, a
-delivery, a replica's file) says of a message. Replicas that hold an entry byte for byte alike
-speak with one voice: one row, with a mask of its holders. **Digest** is that table with one row a
-message: counts, and the smallest and largest of every value on which sources must agree. Where
-smallest and largest are equal all sources agree, so nearly all messages of a good run are done with
-there, by one shuffle of fixed-width values. The few others are *suspects*: only for them is the
-testimony read again, and judged exactly. A digest never acquits wrongly: whatever could be a
-violation of property 1, 2 or 9 differs in one of its values.
-
-**Ledger** has one row for each (broker, index) of the logs' entries, digested in the same way.
+The two large tables are the digest, one row a message (:mod:`spark.judge.testimony`), and the
+ledger, one row for each (broker, index) of the logs' entries. Everything else is made from the few
+rows of them on which sources disagree; in a good run there are none, and nothing more is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
 
-import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from dledger.errors import ConfigError
 from spark.history import Meta
-from spark.planning import PATH_SEPARATOR, Replica
+from spark.judge.members import Members
+from spark.judge.testimony import ACK, DELIVER, RECORD_COLUMNS, STORED, digest, queue_hash, testify
+from spark.planning import PATH_SEPARATOR
 from spark.schema import ENTRIES, MESSAGES
 from spark.source import FORMAT
-
-SEND, ACK, FAIL, DELIVER, STORED = "send", "ack", "fail", "deliver", "stored"
-#: Clients' events about one message; the others (leads, faults, ...) are no testimony.
-_EVENTS: Final = (SEND, ACK, FAIL, DELIVER)
-_RECORD_COLUMNS: Final = (
-    "broker,holders,position,size,topic,queue_id,queue_offset,unique_key,content_crc,error"
-)
-REPLICAS_MAX: Final = 62
-"""Replicas of one broker are bits of a signed 64-bit mask."""
 
 
 @dataclass
@@ -46,42 +28,16 @@ class Evidence:
     """The evidence of one audit. DataFrames are made when first asked for, and then kept."""
 
     session: SparkSession
-    replicas: list[Replica]
+    members: Members
     events: DataFrame
     meta: Meta
     _persisted: list[DataFrame] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        for broker in self.brokers:
-            count = len(self.members(broker))
-            if count > REPLICAS_MAX:
-                raise ConfigError(
-                    f"{broker} has {count} replicas: at most {REPLICAS_MAX} can be judged"
-                )
-
-    @property
-    def brokers(self) -> list[str]:
-        """The broker names, in order: their places are the broker numbers in the digest."""
-        return sorted({replica.broker for replica in self.replicas})
-
-    def members(self, broker: str) -> list[Replica]:
-        """The broker's replicas, by node id: their places are the bits in masks."""
-        return [replica for replica in self.replicas if replica.broker == broker]
-
-    def bit(self, replica: Replica) -> int:
-        """The replica's bit in masks."""
-        return 1 << self.members(replica.broker).index(replica)
-
-    def full_mask(self, broker: str) -> int:
-        """The bits of all replicas of a broker."""
-        return (1 << len(self.members(broker))) - 1
-
     @cached_property
     def records(self) -> DataFrame:
-        """Message records of the judged topics on all replicas, and damaged bytes (no topic)."""
-        source = self._source(MESSAGES).option("columns", _RECORD_COLUMNS)
-        rows = source.option("merge", "true").load()
-        return rows.where(F.col("topic").isNull() | F.col("topic").isin(*self.meta.topics))
+        """Message records on all replicas; those that replicas hold alike come once."""
+        source = self._source(MESSAGES).option("columns", RECORD_COLUMNS)
+        return source.option("merge", "true").load()
 
     @cached_property
     def entries(self) -> DataFrame:
@@ -90,76 +46,13 @@ class Evidence:
 
     @cached_property
     def testimony(self) -> DataFrame:
-        """What every source says of every message.
-
-        Columns: source, t, client, id, broker, holders, topic, queue_id, queue_offset, position,
-        crc (of the body as sent), definite, error.
-        """
-        judged = F.col("topic").isNull() | F.col("topic").isin(*self.meta.topics)
-        said = self.events.where(F.col("kind").isin(*_EVENTS) & judged).select(
-            F.col("kind").alias("source"),
-            "t",
-            "client",
-            "id",
-            "broker",
-            F.lit(0).cast("long").alias("holders"),
-            "topic",
-            "queue_id",
-            F.col("offset").alias("queue_offset"),
-            "position",
-            "crc",
-            "definite",
-            F.lit(None).cast("string").alias("error"),
-        )
-        # A record without a unique key was sent by no producer of ours: its place names it.
-        unnamed = F.concat(F.lit("no UNIQ_KEY, at "), F.col("position").cast("string"))
-        stored = self.records.where(F.col("topic").isNotNull()).select(
-            F.lit(STORED).alias("source"),
-            F.lit(None).cast("long").alias("t"),
-            F.lit(None).cast("string").alias("client"),
-            F.coalesce("unique_key", unnamed).alias("id"),
-            "broker",
-            "holders",
-            "topic",
-            "queue_id",
-            "queue_offset",
-            "position",
-            F.col("content_crc").alias("crc"),
-            F.lit(None).cast("boolean").alias("definite"),
-            "error",
-        )
-        return said.unionByName(stored)
+        """What every source says of every message (:mod:`spark.judge.testimony`)."""
+        return testify(self.events, self.records, self.meta.topics)
 
     @cached_property
     def digest(self) -> DataFrame:
-        """One row a message: id, how often each source names it, and the spread of its values."""
-        source, good = F.col("source"), F.col("error").isNull()
-        stored = (source == STORED) & good
-        placed = stored | source.isin(ACK, DELIVER)
-        slot = F.xxhash64("broker", "topic", "queue_id", "queue_offset")
-        crc = F.when(good, F.col("crc"))
-        position = F.when(good, F.col("position"))
-        rows = self.testimony.groupBy("id").agg(
-            F.count_if(source == SEND).alias("sends"),
-            F.min(F.when(source == SEND, F.col("t"))).alias("send_t"),
-            F.count_if(source == ACK).alias("acks"),
-            F.min(F.when(source == ACK, F.col("t"))).alias("ack_t"),
-            F.count_if((source == FAIL) & F.col("definite")).alias("refusals"),
-            F.count_if(source == DELIVER).alias("deliveries"),
-            F.count_if(stored).alias("versions"),
-            F.count_if(~good).alias("damaged"),
-            F.bit_or(F.when(stored, F.col("holders")).otherwise(0)).alias("holders"),
-            F.max(F.when(placed, self._broker_number)).alias("broker_number"),
-            F.max(F.when(placed, queue_hash())).alias("queue"),
-            F.min(F.when(placed, F.col("queue_offset"))).alias("queue_offset"),
-            F.min(F.when(placed, slot)).alias("slot_min"),
-            F.max(F.when(placed, slot)).alias("slot_max"),
-            F.min(position).alias("position_min"),
-            F.max(position).alias("position_max"),
-            F.min(crc).alias("crc_min"),
-            F.max(crc).alias("crc_max"),
-        )
-        return self._keep(rows.withColumn("suspect", self._is_suspect()))
+        """One row a message."""
+        return self._keep(digest(self.testimony, self.members))
 
     @cached_property
     def suspects(self) -> DataFrame:
@@ -183,14 +76,8 @@ class Evidence:
 
     @cached_property
     def members_table(self) -> DataFrame:
-        """Broker, replica, bit, everyone (the mask of all the broker's): one row a replica."""
-        rows = {
-            "broker": [replica.broker for replica in self.replicas],
-            "replica": [replica.node for replica in self.replicas],
-            "bit": [self.members(replica.broker).index(replica) for replica in self.replicas],
-            "everyone": [self.full_mask(replica.broker) for replica in self.replicas],
-        }
-        return self.session.createDataFrame(pa.table(rows))
+        """Broker, replica, bit, everyone: one row a replica."""
+        return self.members.table(self.session)
 
     @cached_property
     def slots(self) -> DataFrame:
@@ -202,7 +89,7 @@ class Evidence:
         settled = (F.col("acks") + F.col("deliveries") > 0) | self.is_settled(F.col("position_min"))
         agreed = (
             self.digest.where(~F.col("suspect") & F.col("queue").isNotNull())
-            .withColumn("broker", self.of_broker(str))
+            .withColumn("broker", self.members.by_number(str))
             .where(settled)
             .select(
                 "queue",
@@ -238,7 +125,7 @@ class Evidence:
         ).distinct()
         return (
             held.unionByName(
-                acked.drop("t", "client", "source", "holders", "definite"), allowMissingColumns=True
+                acked.drop("t", "source", "holders", "definite"), allowMissingColumns=True
             )
             .groupBy("broker", "id")
             .agg(
@@ -254,7 +141,7 @@ class Evidence:
 
     def testimony_of(self, ids: DataFrame) -> DataFrame:
         """All that is said of the messages whose ids these are."""
-        return self.testimony.join(F.broadcast(ids), "id", "left_semi")
+        return self.testimony.join(ids, "id", "left_semi")
 
     @cached_property
     def damage(self) -> DataFrame:
@@ -278,7 +165,9 @@ class Evidence:
             self.entries.where(F.col("index").isNotNull())
             .groupBy("broker", "index")
             .agg(
-                F.coalesce(F.bit_or(F.when(good, self._bit_column)), F.lit(0)).alias("holders"),
+                F.coalesce(F.bit_or(F.when(good, self.members.replica_bit)), F.lit(0)).alias(
+                    "holders"
+                ),
                 F.min("term").alias("term_min"),
                 F.max("term").alias("term_max"),
                 F.min(F.when(good, F.col("chain_crc"))).alias("chain_min"),
@@ -302,11 +191,13 @@ class Evidence:
             .collect()
         )
         ends = {
-            self.brokers[row.broker_number]: row.end + 1
+            self.members.brokers[row.broker_number]: row.end + 1
             for row in told
             if row.broker_number is not None and row.end is not None
         }
-        return {name: max(ends.get(name, 0), self._common_end(name)) for name in self.brokers}
+        return {
+            name: max(ends.get(name, 0), self._common_end(name)) for name in self.members.brokers
+        }
 
     def is_settled(self, position: Column | None = None) -> Column:
         """Whether `position` (default: the column of that name) of `broker` is settled."""
@@ -315,13 +206,6 @@ class Evidence:
         for name, value in self.settled_end.items():
             end = F.when(F.col("broker") == name, F.lit(value)).otherwise(end)
         return where < end
-
-    def of_broker(self, value: Callable[[str], str | int]) -> Column:
-        """What `value` gives for the name of a digest's broker."""
-        column = F.lit(None)
-        for number, name in enumerate(self.brokers):
-            column = F.when(F.col("broker_number") == number, F.lit(value(name))).otherwise(column)
-        return column
 
     def kept(self, rows: DataFrame) -> DataFrame:
         """`rows`, computed now and kept.
@@ -346,46 +230,10 @@ class Evidence:
             split = self.ledger.where(of_broker).agg(F.max("end").alias("at")).collect()[0].at
         return int(split or 0)
 
-    def _is_suspect(self) -> Column:
-        """Whether anything said of a message needs a closer look."""
-        full = self.of_broker(self.full_mask)
-        read = F.col("versions") + F.col("deliveries") > 0
-        return (
-            ((F.col("sends") == 0) & (read | (F.col("acks") > 0)))
-            | (F.col("damaged") > 0)
-            | (F.col("slot_min") != F.col("slot_max"))
-            | (F.col("position_min") != F.col("position_max"))
-            | (F.col("crc_min") != F.col("crc_max"))
-            | (F.col("versions") > 1)
-            | ((F.col("refusals") > 0) & (F.col("acks") == 0) & read)
-            | ((F.col("acks") + F.col("deliveries") > 0) & (F.col("holders") != full))
-        )
-
-    @property
-    def _bit_column(self) -> Column:
-        """The bit of the replica that a row is from."""
-        value = F.lit(0).cast("long")
-        for replica in self.replicas:
-            same = (F.col("broker") == replica.broker) & (F.col("replica") == replica.node)
-            value = F.when(same, F.lit(self.bit(replica)).cast("long")).otherwise(value)
-        return value
-
-    @property
-    def _broker_number(self) -> Column:
-        value = F.lit(-1)
-        for number, name in enumerate(self.brokers):
-            value = F.when(F.col("broker") == name, F.lit(number)).otherwise(value)
-        return value
-
     def _source(self, level: str) -> DataFrameReader:
-        paths = PATH_SEPARATOR.join(replica.directory for replica in self.replicas)
+        paths = PATH_SEPARATOR.join(replica.directory for replica in self.members.replicas)
         return self.session.read.format(FORMAT).option("path", paths).option("level", level)
 
     def _keep(self, rows: DataFrame) -> DataFrame:
         self._persisted.append(rows)
         return rows.persist(StorageLevel.MEMORY_AND_DISK)
-
-
-def queue_hash() -> Column:
-    """A queue (of a topic on a broker) as one number: cheap to group and to sort by."""
-    return F.xxhash64("broker", "topic", "queue_id")

@@ -11,7 +11,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from spark.judge.evidence import ACK, DELIVER, STORED, Evidence, queue_hash
+from spark.judge.evidence import Evidence
+from spark.judge.testimony import ACK, DELIVER, STORED, queue_hash
 from spark.judge.violations import violation
 
 NUMBER: Final = 3

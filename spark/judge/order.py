@@ -16,7 +16,8 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from spark.judge.evidence import DELIVER, STORED, Evidence, queue_hash
+from spark.judge.evidence import Evidence
+from spark.judge.testimony import DELIVER, STORED, queue_hash
 from spark.judge.violations import text, together, violation
 
 NUMBER: Final = 4
@@ -34,7 +35,7 @@ def _of_queues(evidence: Evidence) -> DataFrame:
     """Messages that are overtaken, out of log order, or preceded by a hole."""
     higher = Window.partitionBy("queue").orderBy(F.col("queue_offset").desc())
     later = higher.rowsBetween(Window.unboundedPreceding, -1)
-    from_start = all(replica.segments[:1] == (0,) for replica in evidence.replicas)
+    from_start = all(replica.segments[:1] == (0,) for replica in evidence.members.replicas)
     lower = F.lead("queue_offset").over(higher)
     below = F.coalesce(lower, F.lit(-1)) if from_start else lower
     rows = (

@@ -18,6 +18,7 @@ from spark import planting
 from spark.mqaudit import judge_run
 from spark.planning import Replica
 from spark.planting import Event
+from spark.rewriting import read_log
 from spark.session import open_session
 from spark.synthetic import LogWriter, Run, write_run
 from spark.verdict import Verdict
@@ -282,7 +283,7 @@ def test_what_can_not_be_concluded_is_no_violation(copy: Copy, session: SparkSes
         file.write('{"kind":"deliver","t":12')
     tails = {"n0": [(Kind.CONTROL, b"x", 2)], "n1": [(Kind.NOOP, b"", 3)], "n2": []}
     for replica in copy.replicas:
-        entries = planting.read_log(replica)
+        entries = read_log(replica)
         log = LogWriter(Path(replica.directory), replica.segment_bytes)
         for entry in entries:
             log.append(entry.kind, entry.body, entry.term)
