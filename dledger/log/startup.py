@@ -19,6 +19,7 @@ from dledger.log.recovery import decode_watermark, first_valid_after, scan_segme
 from dledger.log.segment import Segment, segment_path
 from dledger.log.store import SegmentedLog
 
+_WIPE_BYTES = 1 << 20
 _ADVICE = (
     "Restore the file from a peer, or remove this replica's folder so that it copies everything."
 )
@@ -98,6 +99,8 @@ class _Opening:
             if not self._read(segment):
                 self._drop(opened[at:] if not segment.offsets else opened[at + 1 :])
                 break
+        if self.segments:
+            self._wipe(self.segments[-1])
         last_index = self.last.index if self.last else 0
         if last_index < self.durable_index:
             raise CorruptLog(
@@ -181,14 +184,21 @@ class _Opening:
                 f"{self.durable_index}){after}. Nothing was cut. {_ADVICE}"
             )
         self.torn_because = fault
-        self.torn_bytes = self._wipe(segment, end)
 
-    def _wipe(self, segment: Segment, end: int) -> int:
-        """Overwrite a torn tail with zeros; its length up to the last non-zero byte."""
-        content = bytes(segment.raw[end : segment.capacity_bytes]).rstrip(b"\0")
-        if content:
-            segment.write(end, [bytes(len(content))])
-        return len(content)
+    def _wipe(self, segment: Segment) -> None:
+        """Overwrite with zeros whatever a crash left behind the last entry.
+
+        Not only where reading stopped: behind zeros, of a write that was lost, there may be parts
+        of one that was not. If a later entry ended just before them, they would look like damage.
+        """
+        for start in range(segment.end, segment.capacity_bytes, _WIPE_BYTES):
+            piece = bytes(segment.raw[start : min(start + _WIPE_BYTES, segment.capacity_bytes)])
+            if piece.count(0) != len(piece):
+                segment.write(start, [bytes(len(piece))])
+                self.torn_bytes = start + len(piece.rstrip(b"\0")) - segment.end
+                self.torn_because = self.torn_because or "a write before it was lost"
+        if self.torn_bytes:
+            segment.sync()
 
     def _drop(self, unread: list[Segment]) -> None:
         """Remove the segments behind the end of the log, the last one first."""

@@ -67,6 +67,7 @@ PLANTED = (
     PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark),
     PlantedBug("believe a stale checkpoint", (), storage.believe_a_stale_checkpoint),
     PlantedBug("cut what was durable", (), storage.cut_what_was_durable),
+    PlantedBug("leave what lies behind the log", (), storage.leave_what_lies_behind),
     PlantedBug("skip the body's checksum", (), storage.skip_the_body_checksum),
 )
 

@@ -94,6 +94,11 @@ def cut_what_was_durable() -> Planted:
     return patch.object(startup, "decode_watermark", lambda raw: 0)
 
 
+def leave_what_lies_behind() -> Planted:
+    """A start leaves the parts of writes that lie behind the end of the log."""
+    return patch.object(startup._Opening, "_wipe", lambda self, segment: None)
+
+
 def skip_the_body_checksum() -> Planted:
     """Recovery checks headers only."""
     original = entry.fault_of

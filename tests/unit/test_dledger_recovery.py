@@ -250,6 +250,30 @@ def test_a_restart_walks_over_no_sealed_segment(monkeypatch: pytest.MonkeyPatch)
     assert recovery.entries_checked < 12
 
 
+def test_what_lies_behind_a_lost_write_is_wiped() -> None:
+    """Of two unsynced writes the first was lost and the second was not. Entries written later end
+    right before what is left of it, and the next segment begins: that is no damage."""
+    disk = SimulatedDisk()
+    life = Life(disk)
+    life.append(2, 1)
+    life.sync()
+    at = life.log.end_position
+    life.log.append(3, 1, Kind.MESSAGES, bytes(700))
+    life.log.append(4, 1, Kind.MESSAGES, b"x" * 700)
+    life.log.write_out()
+    path = segment_path(FOLDER, 0)
+    raw = bytearray(disk.read(path))
+    raw[at : at + HEADER_BYTES + 700] = bytes(HEADER_BYTES + 700)
+    disk.replace(path, bytes(raw))
+    again = Life(disk)
+    assert again.log.last_index == 2
+    again.log.append(3, 2, Kind.MESSAGES, bytes(1100))
+    again.append(5, 2)
+    again.sync()
+    disk.stop_process()
+    assert Life(disk).log.last_index == 8
+
+
 def test_a_torn_tail_leaves_the_watermark() -> None:
     """After a torn tail was cut, damage to what was durable before is still not cut."""
     disk = SimulatedDisk()
