@@ -48,6 +48,15 @@ class Link(Protocol):
         """Close the connection; the transport is told by `link_down`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An acknowledgement that waits until everything up to `needed_index` is durable here."""
+
+    term: int
+    needed_index: int
+    frame: tuple[Buffer, ...]
+
+
 @dataclass(slots=True)
 class Peer:
     """What the transport knows of a peer."""
@@ -58,7 +67,7 @@ class Peer:
     sent_sequence: int = 0
     reset_sequence: int = 0
     received_sequence: int = 0
-    held: deque[tuple[int, tuple[Buffer, ...]]] = field(default_factory=deque)
+    held: deque[Held] = field(default_factory=deque)
     early_ack: PeerMessage | None = None
 
 
@@ -207,16 +216,20 @@ class PeerTransport(Transport):  # type: ignore[misc]
         frame = encode_message(
             PeerKind.ACK, term, next_index, reset, message["success"], peer.received_sequence
         )
-        peer.held.append((needs, frame))
+        peer.held.append(Held(term, needs, frame))
 
     def release_held(self) -> None:
-        """Send the acknowledgements whose entries this node can vouch for."""
-        vouched = self.vouched_index
+        """Send the acknowledgements whose entries this node can vouch for.
+
+        One of an older term is dropped: its entries may have been cut, so that it would wait for
+        others in their places, and hold back whatever comes after it.
+        """
+        vouched, term = self.vouched_index, self.core.term
         for peer in self.peers.values():
-            while peer.held and peer.held[0][0] <= vouched:
-                frame = peer.held.popleft()[1]
-                if peer.link is not None:
-                    peer.link.send(frame)
+            while peer.held and (peer.held[0].term < term or peer.held[0].needed_index <= vouched):
+                held = peer.held.popleft()
+                if peer.link is not None and held.term == term:
+                    peer.link.send(held.frame)
 
     # -- a peer's message arrives ----------------------------------------------------------
 

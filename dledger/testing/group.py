@@ -211,10 +211,13 @@ class Simulation:
         core = node.engine.core
         committed, standing = core.commit_index, (core.role, core.term)
         try:
-            node.step()
+            took_part = node.step()
         except Crashed:
             self.judge.dying(node_id, node.engine)
             self.crash_somehow(node_id)
+            return
+        if not took_part:
+            self.judge.dying(node_id, node.engine)
             return
         self._look(node)
         if not faults:

@@ -129,7 +129,9 @@ class Judge:
         return log.header(index).chain_crc == self.committed[index][1]
 
     def dying(self, node_id: str, engine: RaftEngine) -> None:
-        """A node died within a step, its log half changed: others may know what it committed."""
+        """A node died, or was fenced, within a step, its state half changed.
+
+        What it committed before, others may know."""
         self._check_commit(node_id, self._seen[node_id], engine)
 
     def died(self, node_id: str) -> None:

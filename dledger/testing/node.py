@@ -101,8 +101,11 @@ class SimulatedNode:
         """This node's own time, in seconds."""
         return self.group.network.now * self._rate
 
-    def step(self) -> None:
-        """Receive what is due, step, and let the threads go on, as the ledger does."""
+    def step(self) -> bool:
+        """Receive what is due, step, and let the threads go on, as the ledger does.
+
+        False if the disk has failed, so that the node takes no further part.
+        """
         use_clock(self.clock)
         try:
             for link, frame in self.group.network.due(self.node_id, self.peer_ids):
@@ -121,6 +124,7 @@ class SimulatedNode:
             self.group.note(f"{self.node_id} is fenced: {error}")
             self.fenced = True
             self.engine.fence(error)
+        return not self.fenced
 
     def _begin_sync(self) -> None:
         if self._sync is None:

@@ -16,7 +16,7 @@ from dledger.raft.engine import Appended, RaftEngine
 from dledger.raft.journal import Copy, LogJournal, Proposal
 from dledger.raft.library import Core, Node, Role
 from dledger.raft.messages import PeerKind, PeerMessage, encode_message
-from dledger.raft.transport import Peer, PeerTransport
+from dledger.raft.transport import Held, Peer, PeerTransport
 from dledger.remoting.command import Buffer
 
 Planted = AbstractContextManager[object]
@@ -75,7 +75,7 @@ def trust_reset_hints() -> Planted:
         needs = next_index - 1 if message["success"] else 0
         sequence = peer.received_sequence + (1 << 40)
         frame = encode_message(PeerKind.ACK, term, next_index, reset, message["success"], sequence)
-        peer.held.append((needs, frame))
+        peer.held.append(Held(term, needs, frame))
 
     return patch.object(PeerTransport, "_hold_ack", hold)
 
