@@ -53,11 +53,13 @@ class SimulatedDisk(Disk):
 
     `crash_in`: the node dies in the operation after so many more. `fail_in`: the sync after so
     many more fails, and the disk forgets what that sync should have made durable, as Linux does.
+    `full`: no file can be created. All three end with a restart; `failed` says that one happened.
     """
 
     def __init__(self) -> None:
         self.crash_in: int | None = None
         self.fail_in: int | None = None
+        self.full = False
         self.failed = False
         self.writes = 0
         self._horizon: int | None = None
@@ -102,7 +104,7 @@ class SimulatedDisk(Disk):
     def _restart(self) -> None:
         self._open.clear()
         self.crash_in = self.fail_in = self._horizon = None
-        self.failed = False
+        self.failed = self.full = False
 
     def flip_bit(self, path: Path, offset: int, bit: int) -> None:
         """Damage one bit, as a rotting disk does."""
@@ -157,6 +159,9 @@ class SimulatedDisk(Disk):
     def create(self, path: Path, size_bytes: int) -> int:
         """A new file of zeros, durable under its name."""
         self._operation()
+        if self.full:
+            self.failed = True
+            raise OSError(errno.ENOSPC, "no space left on device, as told")
         self._names[path] = _File(bytearray(size_bytes), bytearray(size_bytes))
         self.sync_folder(path.parent)
         return self.open(path)

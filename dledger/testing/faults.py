@@ -87,6 +87,8 @@ class Faults:
             self.arm(victim.node_id)
         if rng.random() < weather.sync_error:
             victim.disk.fail_in = rng.randrange(5)
+        if rng.random() < weather.full:
+            victim.disk.full = True
         if rng.random() < weather.crash or (victim.fenced and rng.random() < 0.02):
             self._group.crash_somehow(victim.node_id)
 

@@ -246,7 +246,7 @@ class Simulation:
         self.network.stalled_until.clear()
         self.network.slow.clear()
         for disk in self.disks.values():
-            disk.crash_in = disk.fail_in = None
+            disk.crash_in, disk.fail_in, disk.full = None, None, False
         for node in [node for node in self.nodes.values() if node.fenced]:
             self.crash(node.node_id, power=True)
         healing_since = self.network.now

@@ -38,6 +38,7 @@ class Weather:
     slow_sync: float
     slow_sync_s: float
     sync_error: float
+    full: float
     bit_flip: float
     # The client and the settings.
     append: float
@@ -77,6 +78,7 @@ def draw_weather(rng: random.Random) -> Weather:
         slow_sync=odds(0.01 * quarrel, 0.7),
         slow_sync_s=rng.choice((0.05, 0.5, 2.0)),
         sync_error=odds(0.0004, 0.3),
+        full=odds(0.0004, 0.3),
         bit_flip=odds(0.3, 0.2),
         append=rng.choice((0.02, 0.1, 0.3)),
         burst_max=burst_max,
