@@ -2,7 +2,8 @@
 
 JSON Lines, one event a line, in a file or in all `*.jsonl` files of a directory. `t` is the
 harness's monotonic clock in nanoseconds; `id` is a message's unique key. A line that can't be read,
-such as one torn by a kill, becomes a row without a kind: it is counted, not fatal.
+such as one torn by a kill, becomes a row without a kind, and is no evidence of anything. The run's
+description (`meta`) is the first line of its file.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import DataFrame, SparkSession
 
 from dledger.errors import ConfigError
+from spark.limits import META_BYTES_MAX
 
 SCHEMA = (
     "kind string, t long, client string, id string, topic string, broker string, queue_id int, "
@@ -42,7 +43,7 @@ class Meta:
 
 def read_history(session: SparkSession, path: Path) -> DataFrame:
     """All events. Raises ConfigError if there is no history at `path`."""
-    if not path.exists() or (path.is_dir() and not any(path.glob("*.jsonl"))):
+    if not path.exists() or not _files(path):
         raise ConfigError(f"{path}: no history there: a JSON Lines file, or a directory of *.jsonl")
     reader = session.read.schema(SCHEMA)
     if path.is_dir():
@@ -50,13 +51,9 @@ def read_history(session: SparkSession, path: Path) -> DataFrame:
     return reader.json(str(path))
 
 
-def read_meta(session: SparkSession, path: Path, events: DataFrame) -> Meta:
+def read_meta(path: Path, events: DataFrame) -> Meta:
     """The run's description; without one, topics are those that were sent to."""
-    reader = session.read
-    if path.is_dir():
-        reader = reader.option("pathGlobFilter", "*.jsonl")
-    lines = reader.text(str(path)).where(F.col("value").contains('"meta"')).collect()
-    metas = [meta for meta in map(_meta_of, lines) if meta]
+    metas = [meta for file in _files(path) if (meta := _meta_of(file))]
     topics = {str(meta["topic"]) for meta in metas if meta.get("topic")}
     if not topics:
         sent = events.where("kind = 'send'").select("topic").distinct()
@@ -71,12 +68,17 @@ def read_meta(session: SparkSession, path: Path, events: DataFrame) -> Meta:
     )
 
 
-def _meta_of(line: Row) -> dict[str, object]:
-    """The line's event if it is the description of a run; else nothing."""
-    try:
-        event = json.loads(line.value)
-    except ValueError:
-        return {}
+def _files(path: Path) -> list[Path]:
+    return sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+
+
+def _meta_of(file: Path) -> dict[str, object]:
+    """The description that a file starts with; nothing if it starts with another event."""
+    with file.open("rb") as lines:
+        try:
+            event = json.loads(lines.readline(META_BYTES_MAX))
+        except ValueError:
+            return {}
     return event if isinstance(event, dict) and event.get("kind") == "meta" else {}
 
 

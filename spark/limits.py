@@ -17,6 +17,9 @@ VIOLATIONS_SHOWN_MAX = 200
 IDS_NAMED_MAX = 20
 """Message ids that one violation of a whole entry names."""
 
+META_BYTES_MAX = 1024 * 1024
+"""The first line of a history file is read up to here, to see if it describes the run."""
+
 SHUFFLE_PARTITIONS = 4
 DRIVER_MEMORY_SHARE_MAX = 0.4
 """Of the machine's memory, for the one JVM that does all of the work."""

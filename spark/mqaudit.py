@@ -107,7 +107,7 @@ def judge_run(
 ) -> Verdict:
     """The verdict, with a session that is there already. Raises ConfigError for unusable input."""
     events = read_history(session, history)
-    evidence = Evidence(session, Members(replicas), events, read_meta(session, history, events))
+    evidence = Evidence(session, Members(replicas), events, read_meta(history, events))
     try:
         return judge(evidence, say)
     finally:

@@ -89,6 +89,8 @@ def open_session(name: str, *, cores: int | None = None) -> SparkSession:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config.as_uri()} "
         f'"-Djava.io.tmpdir={tempfile.gettempdir()}" '
         "-XX:+UseParallelGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true",
+        # Driver and executor are one process: a late heartbeat only says that the machine slept.
+        "spark.network.timeout": "24h",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),

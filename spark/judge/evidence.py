@@ -115,7 +115,7 @@ class Evidence:
 
     @cached_property
     def named(self) -> DataFrame:
-        """Messages that replicas do not all hold alike and whole: broker, id, position."""
+        """Messages that replicas do not all hold alike and whole: broker, id, position, unacked."""
         held = self.holdings.withColumn("acked", F.lit(None).cast("long"))
         acked = self.suspects.where(F.col("source") == ACK).withColumn("acked", F.col("position"))
         version = F.struct("topic", "queue_id", "queue_offset", "position", "crc", "error")
@@ -133,10 +133,11 @@ class Evidence:
                 F.count_distinct("replica").alias("replicas"),
                 F.max("error").alias("error"),
                 F.coalesce(F.min("acked"), F.min("position")).alias("position"),
+                F.min("acked").isNull().alias("unacked"),
             )
             .join(F.broadcast(members), "broker")
             .where("versions != 1 OR replicas < members OR error IS NOT NULL")
-            .select("broker", "id", "position")
+            .select("broker", "id", "position", "unacked")
         )
 
     def testimony_of(self, ids: DataFrame) -> DataFrame:

@@ -59,9 +59,9 @@ def equality_violations(evidence: Evidence) -> DataFrame:
     """Property 13: a row for each replica that differs from the others in the settled part."""
     differing = _deviations(evidence).where("(deviates OR absent) AND settled")
     what = F.when(F.col("absent"), "incomplete").otherwise("different")
-    found = F.when(
-        F.col("absent"), text("lacks entry {index} of term {term} or can't read it")
-    ).otherwise(text("entry {index} of term {term} is not the other replicas'"))
+    found = F.when(F.col("absent"), text("lacks entry {index} or can't read it")).otherwise(
+        text("entry {index} of term {term} is not the other replicas'")
+    )
     return violation(
         _with_messages(evidence, _first_of_each(differing)),
         what,
@@ -127,7 +127,8 @@ def _first_of_each(rows: DataFrame) -> DataFrame:
 
 
 def _following() -> Column:
-    return text(" (and {following} later entries); messages concerned: ")
+    more = F.when(F.col("following") > 0, text(" (and {following} later entries)"))
+    return F.concat(F.coalesce(more, F.lit("")), F.lit("; messages concerned: "))
 
 
 def _with_messages(evidence: Evidence, rows: DataFrame) -> DataFrame:
@@ -136,6 +137,7 @@ def _with_messages(evidence: Evidence, rows: DataFrame) -> DataFrame:
         F.col("broker").alias("message_broker"),
         F.col("id").alias("named_id"),
         F.col("position").alias("message_position"),
+        "unacked",
     )
     inside = (
         (F.col("broker") == F.col("message_broker"))
@@ -147,7 +149,10 @@ def _with_messages(evidence: Evidence, rows: DataFrame) -> DataFrame:
         F.slice(
             F.sort_array(
                 F.collect_set(
-                    F.when(F.col("named_id").isNotNull(), F.struct("message_position", "named_id"))
+                    F.when(
+                        F.col("named_id").isNotNull(),
+                        F.struct("message_position", "unacked", "named_id"),
+                    )
                 )
             ),
             1,
