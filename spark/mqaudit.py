@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -34,8 +35,14 @@ from spark.verdict import Verdict, judge
 
 EXIT_VIOLATED = 1
 EXIT_UNUSABLE = 2
+EXIT_INTERRUPTED = 130
 
-app = App(name="mqaudit", help=__doc__, help_format="plaintext", version_flags=[])
+app = App(
+    name="mqaudit",
+    help="Prove from a history and the replicas' own files that nothing acknowledged was lost. "
+    "Exit status: 0 if every property holds, 1 if one is violated, 2 if nothing can be judged.",
+    version_flags=[],
+)
 
 
 @app.default
@@ -122,8 +129,14 @@ def write_report(verdict: Verdict, directory: Path) -> None:
 
 
 def main() -> None:
-    """The console command."""
-    sys.exit(app())
+    """The console command. Python's own status for a bug is 1, which would say `violated`."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except Exception:
+        traceback.print_exc()
+        sys.exit(EXIT_UNUSABLE)
 
 
 if __name__ == "__main__":
