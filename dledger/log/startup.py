@@ -92,21 +92,24 @@ class _Opening:
         opened = self._without_a_hole([self._open_segment(base) for base in bases])
         watermarks = [decode_watermark(segment.raw) for segment in opened]
         self.durable_index = max(self.known.commit_index, *watermarks, 0)
+        unread: list[Segment] = []
         for at, segment in enumerate(opened):
             summary = self.sealed.get(segment.base_position)
             if summary is not None and at + 1 < len(opened) and self._take(segment, summary):
                 continue
             if not self._read(segment):
-                self._drop(opened[at:] if not segment.offsets else opened[at + 1 :])
+                unread = opened[at:] if not segment.offsets else opened[at + 1 :]
                 break
-        if self.segments:
-            self._wipe(self.segments[-1])
         last_index = self.last.index if self.last else 0
         if last_index < self.durable_index:
             raise CorruptLog(
                 f"{self.folder}: the log ends at index {last_index}, although it was durable up "
                 f"to {self.durable_index}. Nothing was cut. {_ADVICE}"
             )
+        # Only now: what a refusal leaves behind is evidence, and may be all that there is.
+        self._drop(unread)
+        if self.segments:
+            self._wipe(self.segments[-1])
         log = SegmentedLog(
             self.folder,
             self.segment_bytes,

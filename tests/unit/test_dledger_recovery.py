@@ -175,6 +175,26 @@ def test_zeros_where_a_durable_entry_was_stop_the_node() -> None:
     disk.replace(path, bytes(raw))
     with pytest.raises(CorruptLog, match="ends at index 3, although it was durable up to 8"):
         open_log(FOLDER, SEGMENT_BYTES, disk)
+    assert disk.read(path) == bytes(raw), "a start that refuses changes nothing"
+
+
+def test_a_start_that_refuses_removes_no_segment() -> None:
+    """The first entry of a segment is gone, and the segments behind it are all that is left of
+    what was durable: they stay for whoever repairs the log."""
+    disk = SimulatedDisk()
+    life = Life(disk)
+    life.append(40, 1)
+    life.sync()
+    life.append(1, 1)
+    life.sync()
+    paths = [FOLDER / name for name in disk.names(FOLDER) if name.endswith(".seg")]
+    raw = bytearray(disk.read(paths[1]))
+    raw[: HEADER_BYTES * 2] = bytes(HEADER_BYTES * 2)
+    disk.replace(paths[1], bytes(raw))
+    before = {path: disk.read(path) for path in paths}
+    with pytest.raises(CorruptLog, match="Nothing was cut"):
+        open_log(FOLDER, SEGMENT_BYTES, disk)
+    assert {path: disk.read(path) for path in paths} == before
 
 
 def test_what_a_killed_process_left_is_made_durable_before_it_is_vouched_for() -> None:
