@@ -8,6 +8,7 @@ differs from the one that this was written against. The private names and what t
 `__raftElectionDeadline`        when the library may start an election; pre-vote holds it (set)
 `__raftNextIndex`               per peer: the next index to send (set: it must not go back)
 `__raftMatchIndex`              per peer: what it is known to hold (read)
+`__lastResponseTime`            per peer: when it last answered, for check-quorum (set)
 `__raftLastApplied`             set to the commit index: we apply, the library does not
 `__raftCommitIndex`             the commit index (read)
 `__raftLeader`                  the leader's Node, or None (read)
@@ -71,8 +72,12 @@ class Node(LibraryNode):  # type: ignore[misc]
     The library iterates over sets of nodes, and a simulated run must be the same every time.
     """
 
+    def __init__(self, node_id: str) -> None:
+        super().__init__(node_id)
+        self._hash = crc32(node_id.encode())
+
     def __hash__(self) -> int:
-        return crc32(str(self.id).encode())
+        return self._hash
 
 
 class Role(IntEnum):
@@ -197,6 +202,19 @@ class Core(SyncObj):  # type: ignore[misc]
     def match_index(self, node: Node) -> int:
         """Up to where a peer is known to hold this leader's entries."""
         return int(self._SyncObj__raftMatchIndex.get(node, 0))
+
+    @property
+    def now(self) -> float:
+        """The library's clock, in seconds."""
+        return float(syncobj_module.monotonicTime())
+
+    def last_contact(self, node: Node) -> float:
+        """When a peer last answered this leader."""
+        return float(self._SyncObj__lastResponseTime.get(node, 0.0))
+
+    def set_last_contact(self, node: Node, when: float) -> None:
+        """Say when a peer last answered; check-quorum goes by it."""
+        self._SyncObj__lastResponseTime[node] = when
 
     def set_next_index(self, node: Node, index: int) -> None:
         """Say what to send to a peer next."""

@@ -68,7 +68,7 @@ class Peer:
     reset_sequence: int = 0
     received_sequence: int = 0
     held: deque[Held] = field(default_factory=deque)
-    early_ack: PeerMessage | None = None
+    early_ack: tuple[PeerMessage, float] | None = None
 
 
 @dataclass(slots=True)
@@ -264,8 +264,13 @@ class PeerTransport(Transport):  # type: ignore[misc]
         )
         return True
 
-    def deliver_ack(self, peer: Peer, message: PeerMessage) -> None:
-        """Hand an acknowledgement to the library, if it is of this term and this node can count."""
+    def deliver_ack(
+        self, peer: Peer, message: PeerMessage, received_at: float | None = None
+    ) -> None:
+        """Hand an acknowledgement to the library, if it is of this term and this node can count.
+
+        `received_at`: when it came, if it was kept until now.
+        """
         if message.term != self.core.term:
             if message.term > self.core.term:
                 self.step_down(peer, message.term)
@@ -282,7 +287,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
             peer.reset_sequence = peer.sent_sequence
             self.must_send = True
         elif next_index - 1 > self.vouched_index:
-            peer.early_ack = message
+            peer.early_ack = message, self.core.now if received_at is None else received_at
             return
         self._count_ack(peer, next_index, reset=bool(reset), success=bool(success))
 
@@ -301,11 +306,18 @@ class PeerTransport(Transport):  # type: ignore[misc]
             self.core.set_next_index(peer.node, before)
 
     def count_early_acks(self) -> None:
-        """This node's own copy became durable: acknowledgements that came earlier count now."""
+        """This node's own copy became durable: acknowledgements that came earlier count now.
+
+        As a sign of life they are as old as they are: a leader that was cut off while it waited
+        for its own disk must not take them for news.
+        """
         for peer in self.peers.values():
             early, peer.early_ack = peer.early_ack, None
             if early is not None:
-                self.deliver_ack(peer, early)
+                message, received_at = early
+                last_contact = self.core.last_contact(peer.node)
+                self.deliver_ack(peer, message, received_at)
+                self.core.set_last_contact(peer.node, max(last_contact, received_at))
 
     def deliver_vote(self, peer: Peer, message: PeerMessage) -> None:
         """A candidate asks for this node's vote."""

@@ -27,8 +27,9 @@ from dledger.testing.network import Network, SimulatedLink
 from dledger.testing.node import FOLDER, SimulatedNode
 from dledger.testing.weather import Weather, draw_weather
 
-HEAL_LIMIT_S = 30.0
-APPENDS_MAX = 1500
+HEAL_LIMIT_S = 15.0
+HEAL_FRAMES_MAX = 50_000
+"""More messages than this, when nobody appends any more, are messages that beget messages."""
 TRANSCRIPT_LINES = 60
 
 
@@ -50,6 +51,7 @@ class Simulation:
         self.down_until: dict[str, float] = {}
         self.transcript: list[str] = []
         self.elections = 0
+        self.healed_s = 0.0
         self._sent = 0
         self.faults = Faults(self)
         self._snapshots = dict.fromkeys(self.node_ids, 0)
@@ -158,7 +160,7 @@ class Simulation:
     # -- the client ------------------------------------------------------------------------
 
     def _append_some(self, node: SimulatedNode) -> None:
-        if self._sent >= APPENDS_MAX:
+        if self._sent >= self.weather.appends_max:
             return
         for _ in range(self.rng.randint(1, self.weather.burst_max)):
             self._sent += 1
@@ -249,7 +251,7 @@ class Simulation:
             disk.crash_in, disk.fail_in, disk.full = None, None, False
         for node in [node for node in self.nodes.values() if node.fenced]:
             self.crash(node.node_id, power=True)
-        healing_since = self.network.now
+        healing_since, frames = self.network.now, self.network.frames
         while True:
             self.run(0.5, faults=False)
             ends = {node.log.last_index for node in self.nodes.values()}
@@ -257,6 +259,8 @@ class Simulation:
             healed_s = self.network.now - healing_since
             if ends == commits and len(ends) == 1:
                 break
+            if self.network.frames - frames > HEAL_FRAMES_MAX:
+                raise self.violation("the group does not come to rest: messages beget messages")
             if healed_s > HEAL_LIMIT_S:
                 raise self.violation(
                     f"not healed after {healed_s:.0f} calm seconds: ends {ends}, commits {commits}"
@@ -275,7 +279,7 @@ def run_seed(seed: int, size: int = 3, duration_s: float = 8.0) -> Simulation:
     try:
         with patch.object(journal, "BATCH_BYTES", simulation.weather.batch_bytes):
             simulation.run(duration_s, faults=True)
-            simulation.finish()
+            simulation.healed_s = simulation.finish()
     except Violation as violation:
         violation.add_note("\n".join(simulation.transcript[-TRANSCRIPT_LINES:]))
         raise

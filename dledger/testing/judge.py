@@ -68,6 +68,7 @@ class Judge:
         self.leaders: dict[int, str] = {}
         self.committed: dict[int, tuple[int, int]] = {}
         self.committed_end = 1
+        self._committed_in: dict[int, int] = {}
         self._folder = folder
         self._disks = disks
         self._majority = len(disks) // 2 + 1
@@ -192,6 +193,7 @@ class Judge:
                     f"{commit_index}, which is of term {log.header(commit_index).term}"
                 )
             for index in range(self.committed_end + 1, commit_index + 1):
+                self._committed_in[index] = engine.core.term
                 self._check_durable(node_id, log, index)
             self.committed_end = commit_index
         header = log.header(commit_index)
@@ -260,9 +262,10 @@ class Judge:
         voters = [voter for (of, voter), who in self._votes.items() if (of, who) == (term, node_id)]
         if len(voters) < self._majority:
             raise self.violation(f"{node_id} leads term {term} with the votes of {voters} only")
-        # What a later term committed does not bind a leader of an earlier one.
+        # What was committed in a later term does not bind a leader of an earlier one, although
+        # the entry itself may be older than both.
         index = self.committed_end
-        while index > 1 and self.committed[index][0] >= term:
+        while index > 1 and self._committed_in[index] >= term:
             index -= 1
         if index > 1 and (
             index > log.last_index or log.header(index).chain_crc != self.committed[index][1]

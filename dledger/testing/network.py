@@ -34,6 +34,7 @@ class SimulatedLink:
         """Put a frame on the wire."""
         if self.alive:
             frame = b"".join(buffers)
+            self._network.frames += 1
             self._network.on_send(self.sender, self.receiver, frame)
             arrives = self._network.now + self._network.delay_s(self.sender, self.receiver)
             last = self.in_flight[-1][0] if self.in_flight else 0.0
@@ -50,6 +51,7 @@ class Network:
 
     rng: random.Random
     now: float = 1000.0
+    frames: int = 0
     slow: dict[tuple[str, str], float] = field(default_factory=dict)
     stalled_until: dict[tuple[str, str], float] = field(default_factory=dict)
     links: dict[tuple[str, str], SimulatedLink] = field(default_factory=dict)

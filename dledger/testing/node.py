@@ -152,7 +152,8 @@ class SimulatedNode:
             self.log.adopt_segment(self._prepared[1])
             self._prepared = None
         elif self._prepared is None and self.log.wants_segment:
-            self._prepared = now + rng.uniform(0, 0.2), self.log.prepare_segment()
+            wait_s = rng.uniform(0, rng.choice((0.05, 2.0)))
+            self._prepared = now + wait_s, self.log.prepare_segment()
         if self._checkpoint is not None and self._checkpoint[0] <= now:
             self.log.save_checkpoint(self._checkpoint[1])
             self._checkpoint = None

@@ -61,8 +61,10 @@ def count_stale_acks() -> Planted:
     """An acknowledgement counts whatever its term."""
     original = PeerTransport.deliver_ack
 
-    def deliver(self: PeerTransport, peer: Peer, message: PeerMessage) -> None:
-        original(self, peer, replace(message, term=self.core.term))
+    def deliver(
+        self: PeerTransport, peer: Peer, message: PeerMessage, received_at: float | None = None
+    ) -> None:
+        original(self, peer, replace(message, term=self.core.term), received_at)
 
     return patch.object(PeerTransport, "deliver_ack", deliver)
 
@@ -110,9 +112,11 @@ def count_own_copy_early() -> Planted:
     """A leader counts itself although only the others' copies are durable."""
     original = PeerTransport.deliver_ack
 
-    def deliver(self: PeerTransport, peer: Peer, message: PeerMessage) -> None:
+    def deliver(
+        self: PeerTransport, peer: Peer, message: PeerMessage, received_at: float | None = None
+    ) -> None:
         with acknowledge_before_sync():
-            original(self, peer, message)
+            original(self, peer, message, received_at)
 
     return patch.object(PeerTransport, "deliver_ack", deliver)
 

@@ -9,7 +9,7 @@ simulated time, about 5 ms, unless the name says otherwise.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class Weather:
     bit_flip: float
     # The client and the settings.
     append: float
+    appends_max: int
     burst_max: int
     body_bytes: tuple[int, ...]
     batch_bytes: int
@@ -55,19 +56,17 @@ def draw_weather(rng: random.Random) -> Weather:
     def odds(usual: float, share: float = 0.5) -> float:
         return usual * 4 ** rng.uniform(-1, 1) if rng.random() < share else 0.0
 
-    # In some runs leaders are cut off again and again, so that their logs part and are mended.
-    quarrel = 4.0 if rng.random() < 0.5 else 1.0
-    burst_max = rng.choice((1, 6, 6, 30))
-    return Weather(
-        cut=odds(0.004 / quarrel),
+    batch_bytes = rng.choice((1, 300, 4000, 1 << 20))
+    weather = Weather(
+        cut=odds(0.004),
         stall=odds(0.008, 0.7),
         stall_s=rng.choice((0.3, 1.0, 3.0)),
         partition=odds(0.003),
-        isolate_leader=odds(0.001 * quarrel, 0.6),
+        isolate_leader=odds(0.001),
         slow=odds(0.015),
         latencies_s=rng.choice(((0.001, 0.02, 0.05, 0.2), (0.001, 0.3), (0.001, 0.02, 1.0, 2.0))),
         reconnect=rng.choice((0.03, 0.3, 1.0)),
-        crash=odds(0.003 / quarrel, 0.7),
+        crash=odds(0.003, 0.7),
         crash_in_an_operation=odds(0.002),
         crash_after_commit=odds(0.01),
         crash_while_electing=odds(0.1),
@@ -75,15 +74,60 @@ def draw_weather(rng: random.Random) -> Weather:
         power=rng.choice((0.0, 0.5, 0.9)),
         quick_restart=rng.choice((0.0, 0.3, 0.9)),
         pause=odds(0.002),
-        slow_sync=odds(0.01 * quarrel, 0.7),
+        slow_sync=odds(0.02, 0.7),
         slow_sync_s=rng.choice((0.05, 0.5, 2.0)),
         sync_error=odds(0.0004, 0.3),
         full=odds(0.0004, 0.3),
         bit_flip=odds(0.3, 0.2),
         append=rng.choice((0.02, 0.1, 0.3)),
-        burst_max=burst_max,
+        # One entry a message makes many messages.
+        appends_max=300 if batch_bytes == 1 else 1500,
+        burst_max=rng.choice((1, 6, 6, 30)),
         body_bytes=rng.choice(((0,), (0, 40, 400), (100,), (0, 1500))),
-        batch_bytes=rng.choice((1, 300, 4000, 1 << 20)),
+        batch_bytes=batch_bytes,
         segment_bytes=rng.choice((1 << 12, 1 << 14)),
         clock_drift=rng.choice((0.0, 0.05, 0.2)),
+    )
+    roll = rng.random()
+    if roll < 0.35:
+        return _quarrel(weather, rng)
+    return _contest(weather, rng) if roll < 0.5 else weather
+
+
+def _quarrel(weather: Weather, rng: random.Random) -> Weather:
+    """Leaders are cut off again and again, and little else happens: logs part and are mended."""
+    return replace(
+        weather,
+        cut=0.0,
+        stall=weather.stall / 8,
+        partition=0.0,
+        isolate_leader=rng.choice((0.002, 0.005)),
+        crash=weather.crash / 8,
+        crash_while_electing=rng.choice((0.0, 0.3)),
+        blackout=0.0,
+        pause=0.0,
+        slow_sync=rng.choice((0.0, 0.005)),
+        slow_sync_s=2.0,
+        sync_error=0.0,
+        full=0.0,
+    )
+
+
+def _contest(weather: Weather, rng: random.Random) -> Weather:
+    """One election after the other, over slow links, and voters that die and come back at once."""
+    return replace(
+        weather,
+        stall=0.0,
+        partition=0.0,
+        slow=0.1,
+        latencies_s=(0.001, 0.02, 0.1),
+        reconnect=1.0,
+        crash=0.01,
+        crash_while_electing=0.5,
+        blackout=0.0,
+        power=rng.choice((0.0, 0.5)),
+        quick_restart=1.0,
+        pause=0.0,
+        sync_error=0.0,
+        full=0.0,
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import pytest
 
-from dledger.raft.library import monotonic, use_clock
+from dledger.raft.engine import Appended
+from dledger.raft.library import Core, Role, monotonic, use_clock
 from dledger.raft.messages import PeerKind
 from dledger.testing.scripted import Donor, ScriptedNode
 
@@ -36,3 +38,41 @@ def test_an_acknowledgement_of_an_older_term_holds_nothing_back() -> None:
     node.step()
     (answer,) = node.take("f", PeerKind.ACK)
     assert (answer.term, answer.fields[:3]) == (3, (3, False, True))
+
+
+def test_an_acknowledgement_that_waited_for_the_leaders_disk_is_no_news() -> None:
+    """The leader is cut off while its own sync takes 0.9 s. The acknowledgements from before
+    count for the commit then, but it still steps down a second after it last heard from anyone."""
+
+    def role_a_second_after_the_last_word() -> Role:
+        node = ScriptedNode()
+        node.serve("f")
+        outcome = node.append()
+        node.step(sync=False)
+        node.receive("f", PeerKind.ACK, node.engine.core.term, 4, False, True, 9)
+        node.advance(0.9, sync=False)
+        assert outcome == []
+        node.sync()
+        assert isinstance(outcome[0], Appended)
+        node.advance(0.2)
+        return node.engine.core.role
+
+    assert role_a_second_after_the_last_word() is Role.FOLLOWER
+    with patch.object(Core, "set_last_contact", lambda *_: None):
+        assert role_a_second_after_the_last_word() is Role.LEADER
+
+
+def test_a_leader_with_a_slow_disk_goes_on_leading() -> None:
+    """Every sync takes 0.6 s, the followers answer at once: contact is contact."""
+    node = ScriptedNode()
+    node.serve("f")
+    for _ in range(5):
+        outcome = node.append()
+        node.step(sync=False)
+        end = node.log.last_index + 1
+        for _ in range(6):
+            node.receive("f", PeerKind.ACK, node.engine.core.term, end, False, True, 9)
+            node.advance(0.1, sync=False)
+        node.sync()
+        assert isinstance(outcome[0], Appended)
+    assert node.engine.standing.serving
