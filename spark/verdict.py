@@ -119,14 +119,14 @@ def _totals(evidence: Evidence) -> dict[str, int]:
     """Everything that can be counted in the digest, in one job."""
     columns = {
         "messages": F.count("*"),
-        "sent": F.count_if(F.col("sends") > 0),
-        "acknowledged": F.count_if(F.col("acks") > 0),
-        "consumed": F.count_if(F.col("deliveries") > 0),
+        "sent": F.count("send_t"),
+        "acknowledged": F.count("ack_t"),
+        "consumed": F.count("read_t"),
         "reads": F.sum(F.bit_count("holders") + F.col("deliveries")),
         "elsewhere": F.count_if(F.col("broker_number") < 0),
         "expected_copies": F.sum(
             F.when(
-                F.col("acks") > 0,
+                F.col("ack_t").isNotNull(),
                 evidence.members.by_number(lambda name: len(evidence.members.of(name))),
             )
         ),
@@ -170,7 +170,7 @@ def _counts(evidence: Evidence, totals: dict[str, int], judgements: list[Judgeme
         "lost": _count_of(found[durability.NUMBER], {"lost", "damaged", "altered"}),
         "phantom": _count_of(found[authenticity.NUMBER], {"phantom", "refused"}),
         "duplicated": found[copies.NUMBER].count,
-        "reordered": _count_of(found[order.NUMBER], {"overtaken", "misplaced", "early", "skipped"}),
+        "reordered": _count_of(found[order.NUMBER], {"overtaken", "misplaced", "late", "skipped"}),
         "replicas_equal": found[replication.EQUALITY_NUMBER].holds,
     }
 

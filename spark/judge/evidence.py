@@ -84,9 +84,10 @@ class Evidence:
         """Which message has which place in a queue: one row for each (slot, message) named.
 
         Columns: queue (a hash), queue_offset, id, send_t, ack_t (if this slot was acknowledged),
-        position. What only an unsettled tail says is left out.
+        read_t (if it was delivered), position. What only an unsettled tail says is left out.
         """
-        settled = (F.col("acks") + F.col("deliveries") > 0) | self.is_settled(F.col("position_min"))
+        told = F.col("ack_t").isNotNull() | F.col("read_t").isNotNull()
+        settled = told | self.is_settled(F.col("position_min"))
         agreed = (
             self.digest.where(~F.col("suspect") & F.col("queue").isNotNull())
             .withColumn("broker", self.members.by_number(str))
@@ -97,6 +98,7 @@ class Evidence:
                 "id",
                 "send_t",
                 "ack_t",
+                "read_t",
                 F.col("position_min").alias("position"),
             )
         )
@@ -107,11 +109,21 @@ class Evidence:
             .groupBy(queue_hash().alias("queue"), "queue_offset", "id")
             .agg(
                 F.min(F.when(source == ACK, F.col("t"))).alias("ack_t"),
+                F.min(F.when(source == DELIVER, F.col("t"))).alias("read_t"),
                 F.min("position").alias("position"),
             )
             .join(self.digest.where("suspect").select("id", "send_t"), "id")
         )
-        return self._keep(agreed.unionByName(disputed))
+        return agreed.unionByName(disputed)
+
+    @cached_property
+    def one_group(self) -> bool:
+        """Whether all deliveries are those of one group, as in most runs."""
+        spread = self.digest.agg(
+            F.min("group_min").alias("least"), F.max("group_max").alias("most")
+        )
+        row = spread.collect()[0]
+        return bool(row.least == row.most)
 
     @cached_property
     def named(self) -> DataFrame:
@@ -125,7 +137,7 @@ class Evidence:
         ).distinct()
         return (
             held.unionByName(
-                acked.drop("t", "source", "holders", "definite"), allowMissingColumns=True
+                acked.drop("t", "source", "group", "holders", "definite"), allowMissingColumns=True
             )
             .groupBy("broker", "id")
             .agg(
@@ -186,7 +198,7 @@ class Evidence:
         Of a message with several copies only the first counts: the others may be in a tail.
         """
         told = (
-            self.digest.where("acks + deliveries > 0")
+            self.digest.where("ack_t IS NOT NULL OR read_t IS NOT NULL")
             .groupBy("broker_number")
             .agg(F.max("position_min").alias("end"))
             .collect()

@@ -33,14 +33,15 @@ RECORD_COLUMNS: Final = (
 def testify(events: DataFrame, records: DataFrame, topics: Sequence[str]) -> DataFrame:
     """What clients and replicas say of messages of these topics.
 
-    Columns: source, t, id, broker, holders, topic, queue_id, queue_offset, position, crc (of the
-    body as sent), definite, error.
+    Columns: source, t, id, group, broker, holders, topic, queue_id, queue_offset, position, crc (of
+    the body as sent), definite, error.
     """
     judged = F.col("topic").isNull() | F.col("topic").isin(*topics)
     said = events.where(F.col("kind").isin(*_EVENTS) & judged).select(
         F.col("kind").alias("source"),
         "t",
         "id",
+        "group",
         "broker",
         F.lit(0).cast("long").alias("holders"),
         "topic",
@@ -57,6 +58,7 @@ def testify(events: DataFrame, records: DataFrame, topics: Sequence[str]) -> Dat
         F.lit(STORED).alias("source"),
         F.lit(None).cast("long").alias("t"),
         F.coalesce("unique_key", unnamed).alias("id"),
+        F.lit(None).cast("string").alias("group"),
         "broker",
         "holders",
         "topic",
@@ -71,20 +73,25 @@ def testify(events: DataFrame, records: DataFrame, topics: Sequence[str]) -> Dat
 
 
 def digest(testimony: DataFrame, members: Members) -> DataFrame:
-    """One row a message: id, how often each source names it, the spread of its values, suspect."""
+    """One row a message: id, who says what of it, the spread of its values, whether it is suspect.
+
+    `send_t`, `ack_t`, `read_t` are the first such event's time; null if there is none.
+    """
     source, good = F.col("source"), F.col("error").isNull()
+    sent, acked, delivered = (source == SEND, source == ACK, source == DELIVER)
     stored = (source == STORED) & good
-    placed = stored | source.isin(ACK, DELIVER)
+    placed = stored | acked | delivered
     slot = F.xxhash64("broker", "topic", "queue_id", "queue_offset")
-    crc = F.when(good, F.col("crc"))
-    position = F.when(good, F.col("position"))
+    crc, position = F.when(good, F.col("crc")), F.when(good, F.col("position"))
+    group = F.when(delivered, F.xxhash64("group"))
     rows = testimony.groupBy("id").agg(
-        F.count_if(source == SEND).alias("sends"),
-        F.min(F.when(source == SEND, F.col("t"))).alias("send_t"),
-        F.count_if(source == ACK).alias("acks"),
-        F.min(F.when(source == ACK, F.col("t"))).alias("ack_t"),
+        F.min(F.when(sent, F.col("t"))).alias("send_t"),
+        F.min(F.when(acked, F.col("t"))).alias("ack_t"),
+        F.min(F.when(delivered, F.col("t"))).alias("read_t"),
+        F.min(group).alias("group_min"),
+        F.max(group).alias("group_max"),
+        F.count_if(delivered).alias("deliveries"),
         F.count_if((source == FAIL) & F.col("definite")).alias("refusals"),
-        F.count_if(source == DELIVER).alias("deliveries"),
         F.count_if(stored).alias("versions"),
         F.count_if(~good).alias("damaged"),
         F.bit_or(F.when(stored, F.col("holders")).otherwise(0)).alias("holders"),
@@ -98,7 +105,7 @@ def digest(testimony: DataFrame, members: Members) -> DataFrame:
         F.min(crc).alias("crc_min"),
         F.max(crc).alias("crc_max"),
     )
-    return rows.withColumn("suspect", _is_suspect(members))
+    return rows.withColumn("suspect", F.coalesce(_is_suspect(members), F.lit(False)))
 
 
 def queue_hash() -> Column:
@@ -109,14 +116,15 @@ def queue_hash() -> Column:
 def _is_suspect(members: Members) -> Column:
     """Whether anything said of a message needs a closer look."""
     full = members.by_number(members.full_mask)
-    read = F.col("versions") + F.col("deliveries") > 0
+    acked, delivered = F.col("ack_t").isNotNull(), F.col("read_t").isNotNull()
+    read = (F.col("versions") > 0) | delivered
     return (
-        ((F.col("sends") == 0) & (read | (F.col("acks") > 0)))
+        (F.col("send_t").isNull() & (read | acked))
         | (F.col("damaged") > 0)
         | (F.col("slot_min") != F.col("slot_max"))
         | (F.col("position_min") != F.col("position_max"))
         | (F.col("crc_min") != F.col("crc_max"))
         | (F.col("versions") > 1)
-        | ((F.col("refusals") > 0) & (F.col("acks") == 0) & read)
-        | ((F.col("acks") + F.col("deliveries") > 0) & (F.col("holders") != full))
+        | ((F.col("refusals") > 0) & ~acked & read)
+        | ((acked | delivered) & (F.col("holders") != full))
     )

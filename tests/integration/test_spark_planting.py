@@ -228,7 +228,7 @@ def test_a_history_that_clients_should_not_have_seen_is_found(
     copy: Copy, session: SparkSession
 ) -> None:
     """Reads of refused, unknown and skipped messages, and an offset that goes back in time."""
-    refused, skipped, early, overtaking = (RUN.message_id(n) for n in (40, 81, 121, 201))
+    refused, skipped, late, overtaking = (RUN.message_id(n) for n in (40, 81, 121, 201))
 
     def edit(event: Event) -> list[Event]:
         kind, message_id = event["kind"], event.get("id")
@@ -236,8 +236,8 @@ def test_a_history_that_clients_should_not_have_seen_is_found(
             return [{"kind": "fail", "t": event["t"], "id": refused, "definite": True}]
         if kind == "deliver" and message_id == skipped:
             return []
-        if kind == "deliver" and message_id == early:
-            return [{**event, "t": 5}]
+        if kind == "deliver" and message_id == late:
+            return [{**event, "t": 10**12}]
         if kind == "deliver" and message_id == RUN.message_id(0):
             return [event, {**event, "id": GHOST, "queue_id": 3, "offset": 100}]
         if kind == "send" and message_id == overtaking:
@@ -255,7 +255,7 @@ def test_a_history_that_clients_should_not_have_seen_is_found(
         4: {
             ("overtaken", overtaking, None),
             ("skipped", None, None),
-            ("early", None, None),
+            ("late", None, None),
             ("vanished", GHOST, None),
         },
     }
