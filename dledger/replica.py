@@ -7,9 +7,10 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from dledger.errors import StorageError
+from dledger.errors import ConfigError, StorageError
 from dledger.log.disk import Disk
 
 FORMAT_VERSION = 1
@@ -44,6 +45,58 @@ def hold_replica(folder: Path, group: str, node_id: str, segment_bytes: int) -> 
         yield
     finally:
         os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    """Whose folder it is, by its `replica.json`, and where its segments start, in order."""
+
+    group: str
+    node_id: str
+    segment_bytes: int
+    segments: tuple[int, ...]
+
+
+def describe_replica(folder: Path) -> ReplicaDescription:
+    """Read a replica's folder, of a running node or not; nothing is changed.
+
+    Raises ConfigError if it is none.
+    """
+    path = folder / "replica.json"
+    try:
+        fields = json.loads(path.read_bytes())
+        group, node_id = str(fields["broker_name"]), str(fields["node_id"])
+        segment_bytes = int(fields["segment_bytes"])
+    except (FileNotFoundError, NotADirectoryError):
+        raise ConfigError(f"{folder} is no replica's directory: it has no replica.json") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path}: not the description of a replica: {error!r}") from error
+    if segment_bytes <= 0:
+        raise ConfigError(f"{path}: segment_bytes is {segment_bytes}")
+    names = [path.stem for path in (folder / "log").glob("*.seg") if path.stem.isdecimal()]
+    segments = tuple(sorted(map(int, names)))
+    for position in segments:
+        if position % segment_bytes:
+            raise ConfigError(
+                f"{folder}: segment {position} does not start at a multiple of "
+                f"{segment_bytes} bytes, the segment size in replica.json"
+            )
+    return ReplicaDescription(group, node_id, segment_bytes, segments)
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process uses the folder at this moment, so that its files still change."""
+    try:
+        descriptor = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _check_identity(path: Path, identity: dict[str, object]) -> None:

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import InputPartition
 
 from dledger.errors import ConfigError
 from dledger.log.segment import segment_path
+from dledger.replica import describe_replica
 
 PATH_SEPARATOR = ";"
 
@@ -113,25 +114,5 @@ def plan(replicas: Sequence[Replica]) -> list[SegmentPartition]:
 
 
 def _open_replica(directory: Path) -> Replica:
-    description = directory / "replica.json"
-    try:
-        fields = json.loads(description.read_bytes())
-        broker, node = str(fields["broker_name"]), str(fields["node_id"])
-        segment_bytes = int(fields["segment_bytes"])
-    except FileNotFoundError:
-        raise ConfigError(
-            f"{directory} is no replica's directory: it has no replica.json"
-        ) from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{description}: not the description of a replica: {error!r}") from error
-    if segment_bytes <= 0:
-        raise ConfigError(f"{description}: segment_bytes is {segment_bytes}")
-    names = [path.stem for path in (directory / "log").glob("*.seg") if path.stem.isdecimal()]
-    segments = tuple(sorted(map(int, names)))
-    misplaced = [position for position in segments if position % segment_bytes]
-    if misplaced:
-        raise ConfigError(
-            f"{directory}: segment {misplaced[0]} does not start at a multiple of "
-            f"{segment_bytes} bytes, the segment size in replica.json"
-        )
-    return Replica(broker, node, str(directory), segment_bytes, segments)
+    found = describe_replica(directory)
+    return Replica(found.group, found.node_id, str(directory), found.segment_bytes, found.segments)

@@ -5,19 +5,17 @@ The file is mapped, not read: it is walked once, and only what the wanted column
 
 from __future__ import annotations
 
-import contextlib
-import mmap
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from dledger.log.disk import mapped
 from dledger.log.entry import HEADER_BYTES, Kind
+from dledger.log.scan import Found, last_chain_crc, scan_entries
 from spark.columns import MessageColumns
-from spark.entries import Found, last_chain_crc, scan_entries
 from spark.limits import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 from spark.planning import Replica, SegmentPartition, plan
 from spark.records import Place, RecordColumns, RecordWalk
@@ -49,7 +47,7 @@ class SegmentReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one segment."""
         assert isinstance(partition, SegmentPartition)
-        with _mapped(partition.path) as raw:
+        with mapped(partition.path) as raw:
             found = _found(partition, raw, verify=self._verify)
             if self._level == ENTRIES:
                 yield from entry_batches(found, partition, self._schema)
@@ -131,7 +129,7 @@ class Holders:
         self._others: dict[int, memoryview] = {}
         if merge:
             for number in range(len(segment.directories)):
-                with _mapped(segment.path_of(number)) as raw:
+                with mapped(segment.path_of(number)) as raw:
                     if raw is not None and number != segment.number:
                         self._others[number] = raw
 
@@ -147,20 +145,6 @@ class Holders:
         return mask
 
 
-@contextlib.contextmanager
-def _mapped(path: Path) -> Iterator[memoryview | None]:
-    """A file's bytes; None if there is no such file.
-
-    The mapping is left to the garbage collector, since numpy arrays may still look into it.
-    """
-    try:
-        with path.open("rb") as file:
-            size = path.stat().st_size
-            yield memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) if size else b"")
-    except FileNotFoundError:
-        yield None
-
-
 def _found(segment: SegmentPartition, raw: memoryview | None, *, verify: bool) -> Iterator[Found]:
     """What the segment holds; a missing one holds one damaged range."""
     if raw is None:
@@ -174,7 +158,7 @@ def _previous_chain_crc(segment: SegmentPartition) -> int | None:
     path = segment.previous_path
     if path is None:
         return 0
-    with _mapped(path) as raw:
+    with mapped(path) as raw:
         if raw is None:
             return None
         return last_chain_crc(raw, segment.position - segment.segment_bytes, segment.segment_bytes)

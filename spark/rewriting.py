@@ -13,9 +13,9 @@ from typing import Final
 
 from dledger.checksum import crc32
 from dledger.log.entry import HEADER_BYTES, Kind
+from dledger.log.scan import scan_entries
 from dledger.log.segment import segment_path
 from dledger.remoting.record import CRC_MASK
-from spark.entries import scan_entries
 from spark.planning import Replica
 from spark.records import FIXED_BYTES, Place, RecordColumns, RecordWalk
 from spark.synthetic import LogWriter

@@ -20,6 +20,7 @@ EXIT_USAGE = 2
 _COMMANDS = {
     "clusterList": ("brokers:cluster_list", "Show every broker, who leads, how busy it is."),
     "brokerStatus": ("brokers:broker_status", "Show the figures that brokers report."),
+    "verifyLog": ("replica:verify_log", "Check a replica's folder, without changing it."),
     "updateTopic": ("topics:update_topic", "Create a topic or change it."),
     "deleteTopic": ("topics:delete_topic", "Delete a topic and its messages."),
     "topicList": ("topics:topic_list", "List the topics."),

@@ -29,8 +29,26 @@ QueueCount = Annotated[int, Parameter(validator=Number(gte=1))]
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
-class Common:
-    """Options of every command."""
+class Output:
+    """How a command shows its result."""
+
+    output: Annotated[
+        Literal["table", "json"],
+        Parameter(name=["--output", "-o"], help="table for people, json for programs."),
+    ] = "table"
+
+    def show(self, command: str, result: object, table: Table) -> None:
+        """Print a result in the form that was asked for."""
+        if self.output == "json":
+            print_json(command, result)
+        else:
+            print_table(table)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Common(Output):
+    """Options of every command that asks a cluster."""
 
     namesrv: Annotated[
         str,
@@ -40,10 +58,6 @@ class Common:
             help="Name servers, host:port;host:port.",
         ),
     ] = "127.0.0.1:9876"
-    output: Annotated[
-        Literal["table", "json"],
-        Parameter(name=["--output", "-o"], help="table for people, json for programs."),
-    ] = "table"
     timeout_s: Annotated[
         float,
         Parameter(name="--timeout", help="Seconds for each request.", validator=Number(gt=0)),
@@ -64,12 +78,6 @@ class Common:
 
         return anyio.run(session)
 
-    def show(self, command: str, result: object, table: Table) -> None:
-        """Print a result in the form that was asked for."""
-        if self.output == "json":
-            print_json(command, result)
-        else:
-            print_table(table)
-
 
 DEFAULTS = Common()
+DEFAULT_OUTPUT = Output()

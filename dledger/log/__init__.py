@@ -8,6 +8,8 @@ General layout
 ``segment``     one file: preallocated, written by position, read through a mapping
 ``checkpoint``  what is known of sealed segments, so that a restart reads only the last ones
 ``hard_state``  term and vote, durable before any message that depends on them
+``scan``        reads a segment's bytes to the end, whatever is damaged on the way (pure)
+``verify``      checks a replica's folder without changing it
 ``store``       :class:`~dledger.log.store.SegmentedLog`: append, cut, read, sync, recover
 
 Positions are identical on every replica, byte for byte: where an entry lands depends only on the

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dledger.remoting.command import Buffer
@@ -116,3 +116,17 @@ class Disk:
         """Remove a file; durable once the folder is synced."""
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
+
+
+@contextlib.contextmanager
+def mapped(path: Path) -> Iterator[memoryview | None]:
+    """A file's bytes, for reading only; None if there is no such file.
+
+    The mapping is left to the garbage collector, since numpy arrays may still look into it.
+    """
+    try:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            yield memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) if size else b"")
+    except FileNotFoundError:
+        yield None

@@ -57,6 +57,13 @@ def decode_slot(raw: bytes) -> tuple[int, HardState] | None:
     return sequence, HardState(term, None if length == _NO_VOTE else vote[:length].decode())
 
 
+def read_slots(raw: bytes) -> list[tuple[int, HardState]]:
+    """The slots of a file that check, the older one first."""
+    slots = [raw[:_SLOT_BYTES], raw[_SLOT_BYTES : 2 * _SLOT_BYTES]]
+    good = [slot for slot in map(decode_slot, slots) if slot is not None]
+    return sorted(good, key=lambda slot: slot[0])
+
+
 class HardStateFile:
     """The file `term` of a replica's log folder."""
 
@@ -66,14 +73,13 @@ class HardStateFile:
         if not raw:
             disk.replace(path, bytes(2 * _SLOT_BYTES))
             raw = bytes(2 * _SLOT_BYTES)
-        slots = [raw[:_SLOT_BYTES], raw[_SLOT_BYTES : 2 * _SLOT_BYTES]]
-        good = [slot for slot in map(decode_slot, slots) if slot is not None]
+        good = read_slots(raw)
         if not good and any(raw):
             raise CorruptLog(
                 f"{path}: neither copy of term and vote can be read. Starting anyway could vote "
                 "twice in a term. Remove this replica's folder and let it copy from its peers."
             )
-        self._sequence, self.state = max(good, key=lambda slot: slot[0], default=(0, HardState()))
+        self._sequence, self.state = good[-1] if good else (0, HardState())
         self._descriptor = disk.open(path)
         # A killed process may have left a slot that can be read but is not durable yet.
         disk.sync_data(self._descriptor)
