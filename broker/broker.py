@@ -12,7 +12,9 @@ from collections.abc import Callable
 import trio
 
 from broker import limits
+from broker.leader.deliveries import Deliveries
 from broker.leader.offset_commits import OffsetCommits
+from broker.leader.outcome import Outcome
 from broker.refusal import Refused
 from broker.requests.admin_broker import BrokerAdminHandler
 from broker.requests.admin_groups import GroupAdminHandler
@@ -33,10 +35,11 @@ from broker.requests.pull import PullHandler
 from broker.requests.send import SendHandler
 from broker.requests.send_back import SendBackHandler
 from broker.state.indexing import EntryIndex
-from broker.state.topics import default_topic
+from broker.state.moves import SCHEDULE_TOPIC
+from broker.state.topics import system_topics
+from dledger.errors import AppendError
 from dledger.net import Connection
 from dledger.observe import get_logger
-from dledger.remoting.message import DEFAULT_TOPIC
 
 _log = get_logger(__name__)
 _HELD_SWEEP_S = 0.25
@@ -51,9 +54,18 @@ class Broker:
         self._pulls_due = trio.Event()
         self._commits_due = trio.Event()
         self._commits_at_s = float("inf")
+        self._deliveries_due = trio.Event()
         membership = Membership()
         self._held = HeldPulls(self._wake_pulls)
         self._commits = OffsetCommits(core.machine, core.definitions, self._wake_commits)
+        self._deliveries = Deliveries(
+            core.machine,
+            core.log,
+            core.definitions,
+            core.assignments,
+            core.levels,
+            core.store_host,
+        )
         self._clients = ClientHandler(core, membership)
         topics = TopicAdminHandler(core)
         self.handler = Dispatcher(
@@ -74,14 +86,22 @@ class Broker:
     async def run(self) -> None:
         """Run the loops until cancelled."""
         async with trio.open_nursery() as nursery:
-            for loop in (self._pull_loop, self._sweep_loop, self._commit_loop, self._scan_loop):
+            for loop in (
+                self._pull_loop,
+                self._sweep_loop,
+                self._commit_loop,
+                self._delivery_loop,
+                self._scan_loop,
+            ):
                 nursery.start_soon(loop)
 
     # -- what the machine tells (Watcher) ---------------------------------------------------
 
     def messages_arrived(self, index: EntryIndex) -> None:
-        """Pulls that wait for these messages are due."""
+        """Pulls that wait for these messages are due; delayed ones wait for their time."""
         self._held.arrived(index)
+        if index.topic == SCHEDULE_TOPIC:
+            self._deliveries_due.set()
 
     def topics_changed(self) -> None:
         """Name servers must know."""
@@ -94,18 +114,24 @@ class Broker:
         core.assignments.reset()
         core.definitions.reset()
         self._log_role()
-        lacks_default = core.machine.topics.get(DEFAULT_TOPIC) is None
-        makes_default = core.config.auto_create_topic_enable and lacks_default
+        self._deliveries_due.set()
+        default_queues = core.config.default_topic_queue_nums
+        lacking = [
+            topic
+            for topic in system_topics(
+                len(core.levels), default_queues if core.config.auto_create_topic_enable else None
+            )
+            if core.machine.topics.get(topic.topic_name) is None
+        ]
         try:
-            if makes_default:
-                queues = core.config.default_topic_queue_nums
-                core.definitions.put_topic(default_topic(queues), lambda _: None)
+            if lacking:
+                core.definitions.put_topics(lacking, lambda _: None)
             self._clients.led()
         except Refused as refused:
             _log.warning("topics not made", reason=str(refused))
         # A first leader is made known with its default topic: a route to it without one would tell
         # producers that their topics can't be created.
-        if not makes_default:
+        if not lacking:
             self._on_change()
 
     def following(self, leader: str | None, term: int) -> None:
@@ -171,6 +197,36 @@ class Broker:
             self._commits_at_s = float("inf")
             self._commits.flush()
             await trio.lowlevel.checkpoint()
+
+    async def _delivery_loop(self) -> None:
+        """Deliver what has waited for its delay, one entry after the other."""
+        while True:
+            wait_s = limits.DELIVERY_SLEEP_S_MAX
+            if self.core.role.serving:
+                if await self._deliver():
+                    continue
+                wait_ms = self._deliveries.wait_ms()
+                wait_s = wait_s if wait_ms is None else min(wait_s, wait_ms / 1000)
+            await trio.sleep(limits.DELIVERY_PAUSE_S)
+            with trio.move_on_after(max(0.0, wait_s - limits.DELIVERY_PAUSE_S)):
+                await self._deliveries_due.wait()
+            self._deliveries_due = trio.Event()
+
+    async def _deliver(self) -> bool:
+        """Deliver one entry's worth of messages; whether there were any, and it went well."""
+        dropped = self._deliveries.dropped
+        outcome = Outcome()
+        try:
+            if not self._deliveries.deliver(outcome.set):
+                return False
+            await outcome.wait()
+        except AppendError as error:
+            _log.info("delayed messages wait", reason=str(error))
+            return False
+        if self._deliveries.dropped > dropped:
+            count = self._deliveries.dropped - dropped
+            _log.warning("delayed messages dropped", count=count, reason="their topic is deleted")
+        return True
 
     async def _scan_loop(self) -> None:
         next_scan_s = self.core.clock_s() + limits.CLIENT_SCAN_S

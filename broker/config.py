@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from broker.leader.delays import DEFAULT_LEVELS, DelayLevels
 from dledger import limits as foundation
 from dledger.errors import ConfigError
 from dledger.ledger import LedgerConfig
@@ -32,6 +33,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     auto_create_topic_enable: bool = True
     default_topic_queue_nums: int = 8
     max_message_size: int = foundation.MESSAGE_BODY_BYTES_MAX
+    message_delay_level: str = DEFAULT_LEVELS
     d_leger_group: str = ""
     d_leger_peers: str = ""
     d_leger_self_id: str = "n0"
@@ -103,6 +105,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
         ):
             if not least <= value <= most:
                 raise ConfigError(f"{key} {value} is not within {least} to {most}")
+        DelayLevels.parse(self.message_delay_level)
         self.name_servers()
 
 

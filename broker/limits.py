@@ -37,6 +37,16 @@ SNAPSHOT_ENTRIES = 20_000
 # Sends.
 MESSAGES_PER_BATCH_MAX = 16_384
 
+# Delayed messages.
+DELAY_LEVELS_MAX = 64
+DELIVERY_MESSAGES_MAX = 1024
+DELIVERY_BYTES_MAX = MIB
+"""One entry delivers that much at most, or a single larger message."""
+DELIVERY_PAUSE_S = 0.01
+"""Between two deliveries when little is due: what becomes due meanwhile shares an entry."""
+DELIVERY_SLEEP_S_MAX = 0.25
+"""A wall clock that is set forward is noticed after that."""
+
 # Pulls. Stock clients ask for 32 messages and give no size.
 PULL_BYTES_DEFAULT = 256 * KIB
 PULL_BYTES_MAX = 6 * MIB

@@ -44,7 +44,7 @@ class Definitions:
         self._auto_create = auto_create
         self._topics_coming: dict[str, TopicConfig] = {}
         self._topics_going: set[str] = set()
-        self._groups_coming: set[str] = set()
+        self._groups_coming: dict[str, SubscriptionGroupConfig] = {}
 
     def reset(self) -> None:
         """Leadership begins: nothing is on its way."""
@@ -58,6 +58,10 @@ class Definitions:
         if config is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"the topic {topic!r} does not exist")
         return config
+
+    def lasting(self, topic: str) -> TopicConfig | None:
+        """A topic that what is appended now will find; None if there is none, or soon none."""
+        return None if topic in self._topics_going else self._known(topic)
 
     def topic_for_send(self, topic: str, queues_wanted: int | None) -> TopicConfig:
         """The topic of a send, made now if it may be. Refused with the send's error code."""
@@ -80,18 +84,26 @@ class Definitions:
         self, config: TopicConfig, on_done: Callable[[Appended | AppendError], None]
     ) -> None:
         """Make or change a topic."""
-        name = config.topic_name
-        if self._machine.topics.get(name) is None:
+        self.put_topics([config], on_done)
+
+    def put_topics(
+        self, configs: list[TopicConfig], on_done: Callable[[Appended | AppendError], None]
+    ) -> None:
+        """Make or change topics, all at once."""
+        new = sum(self._machine.topics.get(config.topic_name) is None for config in configs)
+        if new:
             count = len(self._machine.topics) + len(self._topics_coming)
             _check_count("topics", count, limits.TOPICS_MAX)
 
         def done(outcome: Appended | AppendError) -> None:
-            if self._topics_coming.get(name) is config:
-                del self._topics_coming[name]
+            for name, config in coming.items():
+                if self._topics_coming.get(name) is config:
+                    del self._topics_coming[name]
             on_done(outcome)
 
-        self._topics_coming[name] = config
-        self.change(PutTopics([config], self._assignments.now_ms()), done)
+        coming = {config.topic_name: config for config in configs}
+        self._topics_coming |= coming
+        self.change(PutTopics(configs, self._assignments.now_ms()), done)
 
     def delete_topic(self, topic: str, on_done: Callable[[Appended | AppendError], None]) -> None:
         """Delete a topic with all that belongs to it."""
@@ -103,6 +115,15 @@ class Definitions:
 
         self._topics_going.add(topic)
         self.change(DeleteTopic(topic, self._assignments.now_ms()), done)
+
+    def group(self, group: str) -> SubscriptionGroupConfig:
+        """A group that exists, or will before anything that is appended from now on."""
+        config = self._groups_coming.get(group) or self._machine.groups.get(group)
+        if config is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the group {group!r} does not exist"
+            )
+        return config
 
     def ensure_group(self, group: str) -> None:
         """Make a consumer group and its retry topic unless they exist; don't wait for it."""
@@ -123,10 +144,11 @@ class Definitions:
             _check_count("consumer groups", count, limits.GROUPS_MAX)
 
         def done(outcome: Appended | AppendError) -> None:
-            self._groups_coming.discard(name)
+            if self._groups_coming.get(name) is config:
+                del self._groups_coming[name]
             on_done(outcome)
 
-        self._groups_coming.add(name)
+        self._groups_coming[name] = config
         self.change(PutGroups([config], self._assignments.now_ms()), done)
 
     def change(self, control: Control, on_done: Callable[[Appended | AppendError], None]) -> None:

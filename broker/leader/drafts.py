@@ -109,6 +109,38 @@ class NewRecord:
     sys_flag: int = 0
     reconsume_times: int = 0
 
+    def size(self, topic: str, store_host: bytes) -> int:
+        """Bytes of the record in a topic."""
+        hosts_bytes = len(self.born_host) + len(store_host)
+        fixed_bytes = RECORD_OVERHEAD_BYTES - 2 * HOST_IPV4_BYTES + hosts_bytes
+        return fixed_bytes + len(topic.encode()) + len(self.body) + len(self.properties)
+
+    def encode(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        position: int,
+        store_timestamp_ms: int,
+        store_host: bytes,
+    ) -> bytes:
+        """The record, once its place is known."""
+        return encode_record(
+            topic=topic.encode(),
+            queue_id=queue_id,
+            body=self.body,
+            properties=self.properties,
+            flag=self.flag,
+            sys_flag=self.sys_flag,
+            born_timestamp_ms=self.born_timestamp_ms,
+            born_host=self.born_host,
+            reconsume_times=self.reconsume_times,
+            queue_offset=queue_offset,
+            physical_offset=position,
+            store_timestamp_ms=store_timestamp_ms,
+            store_host=store_host,
+        )
+
 
 class RecordsDraft:
     """Messages for one queue, encoded when their place is known."""
@@ -130,11 +162,9 @@ class RecordsDraft:
         self._store_host = store_host
         self.starts: list[int] = []
         self.size = 0
-        fixed_bytes = RECORD_OVERHEAD_BYTES - HOST_IPV4_BYTES + len(topic.encode())
         for record in records:
             self.starts.append(self.size)
-            self.size += fixed_bytes + len(record.born_host)
-            self.size += len(record.body) + len(record.properties)
+            self.size += record.size(topic, store_host)
 
     def body_crcs(self) -> list[int]:
         """The records' body CRCs, in order, as the records will have them."""
@@ -145,22 +175,14 @@ class RecordsDraft:
         first = self._assignments.take(self._topic, self._queue_id, len(self._records))
         self.offsets = [(self._queue_id, first)]
         self.store_timestamp_ms = self._assignments.now_ms()
-        topic = self._topic.encode()
         encoded = [
-            encode_record(
-                topic=topic,
-                queue_id=self._queue_id,
-                body=record.body,
-                properties=record.properties,
-                flag=record.flag,
-                sys_flag=record.sys_flag,
-                born_timestamp_ms=record.born_timestamp_ms,
-                born_host=record.born_host,
-                reconsume_times=record.reconsume_times,
-                queue_offset=first + number,
-                physical_offset=body_position + start,
-                store_timestamp_ms=self.store_timestamp_ms,
-                store_host=self._store_host,
+            record.encode(
+                self._topic,
+                self._queue_id,
+                first + number,
+                body_position + start,
+                self.store_timestamp_ms,
+                self._store_host,
             )
             for number, (record, start) in enumerate(zip(self._records, self.starts, strict=True))
         ]

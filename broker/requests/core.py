@@ -9,6 +9,7 @@ from broker.config import BrokerConfig
 from broker.leader.append import Appender
 from broker.leader.assignments import Assignments
 from broker.leader.definitions import Definitions
+from broker.leader.delays import DelayLevels
 from broker.leader.log import Log
 from broker.leader.role import Role
 from broker.requests.rates import Rates
@@ -35,6 +36,7 @@ class Core:
     assignments: Assignments
     definitions: Definitions
     appender: Appender
+    levels: DelayLevels
     replies: Replies
     rates: Rates
     store_host: bytes
@@ -64,6 +66,7 @@ class Core:
                 machine, log, role, assignments, config.auto_create_topic_enable
             ),
             appender=Appender(machine, log, role),
+            levels=DelayLevels.parse(config.message_delay_level),
             replies=Replies(clock_s),
             rates=Rates(),
             store_host=host_bytes(config.broker_ip1, config.listen_port),

@@ -2,8 +2,8 @@
 
 The broker makes the records. The steps and error codes are the reference's (SendMessageProcessor);
 the few differences: a message whose unique key was stored a short while ago is answered with the
-first copy's offsets, and delayed and transactional messages are refused, because storing them at
-once would show them too early.
+first copy's offsets, and messages with a timer and transactional ones are refused, because storing
+them at once would show them too early.
 """
 
 from __future__ import annotations
@@ -52,12 +52,15 @@ class SendHandler:
         properties = self._properties(header.properties or "")
         self._refuse_what_must_wait(header, properties)
         topic, queue_id = self._destination(header)
+        answer = self._answer(request, connection, queue_id=queue_id)
+        if f"\x02{names.DELAY}\x01" in "\x02" + properties:
+            topic, queue_id, properties = self._detour(topic, queue_id, properties)
         record = self._record(header, request.payload, properties.encode(), connection)
         unique_key = properties.partition(_UNIQ_KEY)[2].partition("\x02")[0]
         key = None
         if unique_key and not record.reconsume_times:
             key = dedup_key(topic.encode(), unique_key.encode())
-        self._append([record], topic, queue_id, key, self._answer(request, connection, None))
+        self._append([record], topic, queue_id, key, answer)
 
     def send_batch(self, request: Command, connection: Connection) -> None:
         """Append several messages to one queue, with consecutive offsets."""
@@ -74,6 +77,8 @@ class SendHandler:
             first_key = first_key or own[names.UNIQ_KEY]
             properties = self._properties(names.properties_encode(common | own).decode())
             self._refuse_what_must_wait(header, properties)
+            if names.DELAY in own:
+                raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't be delayed")
             record = self._record(header, item.body, properties.encode(), connection)
             records.append(replace(record, flag=item.flag))
         if not 0 < len(records) <= limits.MESSAGES_PER_BATCH_MAX:
@@ -82,7 +87,8 @@ class SendHandler:
                 f"a batch of {len(records)} messages; 1 to {limits.MESSAGES_PER_BATCH_MAX} fit",
             )
         key = dedup_key(topic.encode(), first_key.encode()) if first_key else None
-        self._append(records, topic, queue_id, key, self._answer(request, connection, batch_key))
+        answer = self._answer(request, connection, queue_id=queue_id, batch_key=batch_key)
+        self._append(records, topic, queue_id, key, answer)
 
     def _append(
         self,
@@ -97,7 +103,12 @@ class SendHandler:
         core.appender.append(draft, key, done)
 
     def _answer(
-        self, request: Command, connection: Connection, batch_key: str | None
+        self,
+        request: Command,
+        connection: Connection,
+        *,
+        queue_id: int,
+        batch_key: str | None = None,
     ) -> Callable[[Stored | Refused], None]:
         core = self._core
 
@@ -108,7 +119,7 @@ class SendHandler:
             if not outcome.duplicate:
                 core.rates.put_messages.total += len(outcome.positions)
                 core.rates.put_bytes.total += len(request.payload)
-            queue_id, queue_offset = outcome.offsets[0]
+            _, queue_offset = outcome.offsets[0]
             answer = SendMessageResponseHeader(
                 msg_id=",".join(
                     names.offset_message_id(core.store_host, position)
@@ -139,14 +150,17 @@ class SendHandler:
 
     def _retry_destination(self, header: SendMessageHeader) -> str:
         """A consumer sends a message back by itself: after too many tries, to the dead letters."""
-        name = header.topic.removeprefix(names.RETRY_PREFIX)
-        group = self._core.machine.groups.get(name)
-        if group is None:
-            raise Refused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the group {name!r} does not exist"
-            )
+        group = self._core.definitions.group(header.topic.removeprefix(names.RETRY_PREFIX))
         times = header.reconsume_times or 0
         return retry_destination(group, times, header.max_reconsume_times)
+
+    def _detour(self, topic: str, queue_id: int, properties: str) -> tuple[str, int, str]:
+        """Where a message with a delay goes first. Dead letters go where they go at once."""
+        decoded = names.properties_decode(properties.encode())
+        if topic.startswith(names.DLQ_PREFIX):
+            del decoded[names.DELAY]
+        topic, queue_id, decoded = self._core.levels.detour(topic, queue_id, decoded)
+        return topic, queue_id, names.properties_encode(decoded).decode()
 
     def _record(
         self, header: SendMessageHeader, body: Buffer, properties: bytes, connection: Connection
@@ -190,17 +204,13 @@ class SendHandler:
                 ResponseCode.NO_PERMISSION, "this broker does not take transactional messages"
             )
         marked = "\x02" + properties
-        if not header.topic.startswith(names.RETRY_PREFIX) and any(
+        if any(
             f"\x02{name}\x01" in marked
-            for name in (
-                names.DELAY,
-                names.TIMER_DELAY_SEC,
-                names.TIMER_DELAY_MS,
-                names.TIMER_DELIVER_MS,
-            )
+            for name in (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
         ):
             raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL, "this broker does not take delayed messages"
+                ResponseCode.MESSAGE_ILLEGAL,
+                "this broker delays messages by levels (DELAY), not by timers",
             )
 
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from broker.state.consume_queue import UNIT, Units
 from broker.state.dedup import dedup_key
+from broker.state.moves import OP_TOPIC, Move, decode_move
 from dledger.errors import StorageError
 from dledger.remoting.message import TAGS, UNIQ_KEY, tags_code
 from dledger.remoting.record import (
@@ -71,6 +72,22 @@ class EntryIndex(NamedTuple):
     store_timestamp_ms: int
     dedup_key: bytes | None
     runs: Sequence[Run]
+
+
+def index_entry(body: memoryview, position: int) -> tuple[Move | None, Sequence[EntryIndex]]:
+    """Take apart an entry of messages: of one topic, or a move (see `broker.state.moves`)."""
+    first = Record(body)
+    if first.topic != OP_TOPIC:
+        return None, (index_records(body, position),)
+    starts = walk(body)
+    topics = [Record(body[start:]).topic for start in starts]
+    begins = [n for n, topic in enumerate(topics) if n == 0 or topic != topics[n - 1]]
+    ends = [*(starts[n] for n in begins[1:]), len(body)]
+    parts = [
+        index_records(body[starts[n] : end], position + starts[n])._replace(dedup_key=None)
+        for n, end in zip(begins, ends, strict=True)
+    ]
+    return decode_move(first.body), parts
 
 
 def index_records(body: memoryview, position: int) -> EntryIndex:

@@ -5,7 +5,8 @@ but the entries goes in: no clock, no chance, no config. Two replicas that appli
 hold the same state.
 
 * MESSAGES: the records' places go into the consume queues, their first unique key into the dedup
-  window. Only now can a message be pulled.
+  window. Only now can a message be pulled. A move (`broker.state.moves`) also takes messages out
+  of a queue of the broker's own.
 * CONTROL: topics, groups, consumer offsets, queue locks (see `broker.state.control`).
 
 The state in memory is saved as a snapshot now and then (`begin_snapshot`); consume queues are
@@ -25,8 +26,9 @@ import msgspec
 from broker.state import control
 from broker.state.consume_queue import ConsumeQueues, remove_directories, sync_files
 from broker.state.dedup import DedupWindow, FirstCopy
-from broker.state.indexing import EntryIndex, index_records
+from broker.state.indexing import EntryIndex, index_entry
 from broker.state.locks import LockRow, QueueKey, QueueLocks
+from broker.state.moves import SCHEDULE_TOPIC, Delays, Move
 from broker.state.offsets import ConsumerOffsets
 from broker.state.snapshot import read_snapshot, write_snapshot
 from broker.state.subscriptions import SubscriptionGroups
@@ -67,6 +69,7 @@ class _State(msgspec.Struct):
     offsets: list[tuple[str, str, int, int]] = []
     locks: list[LockRow] = []
     dedup: list[bytes] = []
+    delays: dict[int, int] = {}
     queues: dict[str, tuple[int, dict[int, int]]] = {}
 
 
@@ -91,6 +94,7 @@ class Machine:
         self.offsets = ConsumerOffsets()
         self.locks = QueueLocks()
         self.dedup = DedupWindow()
+        self.delays = Delays()
         self.queues = ConsumeQueues(directory / "queues")
         self._trimmed = False
         self._watcher: Watcher | None = None
@@ -183,6 +187,7 @@ class Machine:
         self.offsets.restore(state.offsets)
         self.locks.restore(state.locks)
         self.dedup.restore(state.dedup)
+        self.delays.restore(state.delays)
 
     def _state(self) -> _State:
         return _State(
@@ -195,11 +200,26 @@ class Machine:
             offsets=self.offsets.dump(),
             locks=self.locks.dump(),
             dedup=self.dedup.dump(),
+            delays=self.delays.dump(),
             queues=self.queues.ends(),
         )
 
     def _apply_messages(self, entry: Entry) -> None:
-        index = index_records(entry.body, entry.body_position)
+        move, parts = index_entry(entry.body, entry.body_position)
+        if move is not None:
+            self._apply_move(move)
+        for index in parts:
+            self._apply_part(entry, index)
+
+    def _apply_move(self, move: Move) -> None:
+        if move.topic != SCHEDULE_TOPIC:
+            raise StorageError(
+                f"the log holds a move out of {move.topic!r}, which this version does not know: "
+                "it was written by a newer one; upgrade this node"
+            )
+        self.delays.take(move)
+
+    def _apply_part(self, entry: Entry, index: EntryIndex) -> None:
         for run in index.runs:
             end = self.queues.end(index.topic, run.queue_id)
             if run.first_offset != end:

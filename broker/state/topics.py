@@ -15,6 +15,7 @@ import msgspec
 
 from broker import limits
 from broker.refusal import Refused
+from broker.state.moves import OP_TOPIC, SCHEDULE_TOPIC
 from dledger.limits import TOPIC_BYTES_MAX
 from dledger.remoting.bodies import DataVersion, TopicConfig
 from dledger.remoting.codes import ResponseCode
@@ -25,10 +26,13 @@ PERM_WRITE: Final = 2
 PERM_READ: Final = 4
 PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
 
+#: What stock clients with message trace on send their traces to.
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 #: Topics that only the broker writes to; sends get NO_PERMISSION.
 UNSENDABLE: Final = frozenset(
     {
-        "SCHEDULE_TOPIC_XXXX",
+        SCHEDULE_TOPIC,
+        OP_TOPIC,
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",
@@ -84,6 +88,16 @@ def default_topic(queues: int) -> TopicConfig:
         write_queue_nums=queues,
         perm=PERM_READ_WRITE | PERM_INHERIT,
     )
+
+
+def system_topics(delay_levels: int, default_queues: int | None) -> list[TopicConfig]:
+    """The topics that a broker makes for itself; `TBW102` only if it lends queue counts."""
+    topics = [
+        read_write(SCHEDULE_TOPIC, delay_levels),
+        read_write(OP_TOPIC, 1),
+        read_write(TRACE_TOPIC, 1),
+    ]
+    return topics if default_queues is None else [*topics, default_topic(default_queues)]
 
 
 def topic_for_first_send(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +10,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker.testing.requests import ask, produce_request, pull_request, records
+from broker.testing.requests import (
+    ask,
+    heartbeat,
+    produce_request,
+    pull_request,
+    records,
+    send_request,
+)
 from chaos.cluster import Cluster
 from chaos.layout import NodeLayout, plan, ports_needed
 from chaos.processes import free_ports
@@ -21,6 +29,8 @@ from dledger.remoting.headers import (
     ProduceResponseHeader,
     decode_header,
 )
+from dledger.remoting.message import properties_decode
+from dledger.remoting.record import Record
 
 pytestmark = pytest.mark.slow
 
@@ -103,6 +113,79 @@ async def test_a_new_leader_has_all_that_the_old_one_acknowledged(tmp_path: Path
             assert committed.ext["offset"] == 33
             more = await produce(peer, "new")
             assert more.offsets == [(0, 160)]
+
+
+async def test_delayed_messages_arrive_once_though_leaders_die(tmp_path: Path) -> None:
+    """Some are waiting, some on their way, when the leader is killed; none comes early or twice."""
+    async with group(tmp_path) as cluster:
+        sent = 0
+        leader = await leader_of(cluster)
+        for _ in range(2):
+            async with connect_peer("127.0.0.1", leader.port) as peer:
+                with trio.move_on_after(1.3):  # the first of them are due before the kill
+                    while True:
+                        body = f"{sent} {time.time_ns() // 1_000_000}".encode()
+                        request = send_request(body, e="0", i="DELAY\x011\x02")
+                        with trio.CancelScope(shield=True):
+                            answer = await peer.request(request, TIMEOUT_S)
+                        assert answer.code == ResponseCode.SUCCESS, answer.remark
+                        sent += 1
+                        await trio.sleep(0.002)
+            cluster.kill(leader.name)
+            killed, leader = leader, await leader_of(cluster, but=leader.name)
+            cluster.start([killed.name])
+        async with connect_peer("127.0.0.1", leader.port) as peer:
+            rows = await drain(peer)
+            for _ in range(int(TIMEOUT_S)):
+                if len(rows) >= sent:
+                    break
+                await trio.sleep(1.0)
+                rows = await drain(peer)
+            await trio.sleep(0.5)  # a second copy would come now
+            assert len(await drain(peer)) == sent
+            numbers = [int(body.split()[0]) for _, _, body in rows]
+            assert numbers == list(range(sent))
+            for _, position, body in rows:
+                viewed = await ask(peer, RequestCode.VIEW_MESSAGE_BY_ID, offset=position)
+                (record,) = records(viewed)
+                assert record.store_timestamp_ms >= int(body.split()[1]) + 1000
+
+
+async def test_a_message_nobody_can_handle_ends_as_a_dead_letter_over_failovers(
+    tmp_path: Path,
+) -> None:
+    """The new leader finds the message at the position that the old one gave."""
+
+    async def send_back(leader: NodeLayout, position: int) -> None:
+        async with connect_peer("127.0.0.1", leader.port) as peer:
+            await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+            fields: dict[str, ExtValue] = {"offset": position, "group": "C", "delayLevel": 1}
+            code = RequestCode.CONSUMER_SEND_MSG_BACK
+            answer = await ask(peer, code, maxReconsumeTimes=1, **fields)
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+    async def arrived(leader: NodeLayout, topic: str) -> Record:
+        with trio.fail_after(TIMEOUT_S):
+            async with connect_peer("127.0.0.1", leader.port) as peer:
+                while True:
+                    answer = await peer.request(pull_request(0, topic=topic), TIMEOUT_S)
+                    if answer.code == ResponseCode.SUCCESS:
+                        return records(answer)[0]
+                    await trio.sleep(0.05)
+
+    async with group(tmp_path) as cluster:
+        first = await leader_of(cluster)
+        async with connect_peer("127.0.0.1", first.port) as peer:
+            stored = await produce(peer, "m")
+        await send_back(first, stored.position)
+        cluster.kill(first.name)
+        second = await leader_of(cluster, but=first.name)
+        retried = await arrived(second, "%RETRY%C")
+        assert (bytes(retried.body), retried.reconsume_times) == (b"m 0 0", 1)
+        await send_back(second, retried.physical_offset)
+        dead = await arrived(second, "%DLQ%C")
+        assert (bytes(dead.body), dead.reconsume_times) == (b"m 0 0", 2)
+        assert properties_decode(dead.properties)["RETRY_TOPIC"] == "Orders"
 
 
 async def test_a_broker_killed_again_and_again_comes_back_with_everything(tmp_path: Path) -> None:

@@ -74,7 +74,14 @@ async def test_tools_see_topics_queues_and_groups(tmp_path: Path) -> None:
         assert b'"C"' in bytes(who.payload)
         topics = await ask(peer, RequestCode.GET_ALL_TOPIC_CONFIG)
         names = decode_body(TopicConfigWrapper, topics.payload).topic_config_table
-        assert set(names) == {"TBW102", "%RETRY%C", "Orders"}
+        assert set(names) == {
+            "TBW102",
+            "SCHEDULE_TOPIC_XXXX",
+            "RMQ_SYS_MOVE_OP_TOPIC",
+            "RMQ_SYS_TRACE_TOPIC",
+            "%RETRY%C",
+            "Orders",
+        }
         one = await ask(peer, RequestCode.GET_TOPIC_CONFIG, topic="Orders")
         assert decode_body(TopicConfig, one.payload).read_queue_nums == 8
         runtime = await ask(peer, RequestCode.GET_BROKER_RUNTIME_INFO)

@@ -17,6 +17,7 @@ from broker.testing.requests import (
     produce_request,
     pull_request,
     records,
+    send_request,
 )
 from dledger.net import Peer, connect_peer
 from dledger.remoting.bodies import (
@@ -180,43 +181,65 @@ async def test_members_of_a_group_hear_of_each_other(tmp_path: Path) -> None:
         assert broker.machine.topics.get("%RETRY%C") is not None
 
 
-async def test_a_message_sent_back_comes_again_and_in_the_end_is_a_dead_letter(
+async def test_a_message_sent_back_comes_again_later_and_in_the_end_is_a_dead_letter(
     tmp_path: Path,
 ) -> None:
-    """Named by its position; the copy remembers its topic, its first id and its tries."""
-    async with served(tmp_path) as (broker, peer):
+    """After the delay of level 3, 4, ...; the copy remembers its topic, first id and tries."""
+    later_ms = 0
+
+    def clock_ms() -> int:
+        return int(trio.current_time() * 1000) + later_ms
+
+    async def send_back(position: int) -> Command:
+        fields: dict[str, ExtValue] = {"group": "C", "delayLevel": 0, "maxReconsumeTimes": 2}
+        return await ask(peer, RequestCode.CONSUMER_SEND_MSG_BACK, offset=position, **fields)
+
+    async def retried(tries: int) -> None:
+        await until(lambda: ends("%RETRY%C", 0) == tries)
+
+    async with (
+        memory_broker(tmp_path, clock_ms=clock_ms) as broker,
+        connect_peer("127.0.0.1", broker.port) as peer,
+    ):
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
         await peer.request(produce_request("a"), 5)
         (first, _) = records(await peer.request(pull_request(0), 5))
         position = first.physical_offset
-        for tries in (1, 2):
-            back = await ask(
-                peer,
-                RequestCode.CONSUMER_SEND_MSG_BACK,
-                offset=position,
-                group="C",
-                delayLevel=0,
-                maxReconsumeTimes=2,
-            )
-            assert back.code == Code.SUCCESS, back.remark
+        ends = broker.machine.queues.end
+        for tries, delay_ms in ((1, 10_000), (2, 30_000)):
+            assert (await send_back(position)).code == Code.SUCCESS
+            assert ends("SCHEDULE_TOPIC_XXXX", tries + 1) == 1
+            later_ms += delay_ms - 5000
+            nothing = await peer.request(pull_request(0, tries - 1, topic="%RETRY%C"), 5)
+            assert nothing.code == Code.PULL_NOT_FOUND
+            later_ms += 5000
+            await retried(tries)
             retry = await peer.request(pull_request(0, tries - 1, topic="%RETRY%C"), 5)
             (record,) = records(retry)
             assert record.reconsume_times == tries
-            assert properties_decode(record.properties)["RETRY_TOPIC"] == "Orders"
+            properties = properties_decode(record.properties)
+            assert properties["RETRY_TOPIC"] == "Orders"
+            assert properties["ORIGIN_MESSAGE_ID"].endswith(f"{first.physical_offset:X}")
             position = record.physical_offset
-        await ask(
-            peer,
-            RequestCode.CONSUMER_SEND_MSG_BACK,
-            offset=position,
-            group="C",
-            delayLevel=0,
-            maxReconsumeTimes=2,
-        )
+        await send_back(position)
+        assert ends("%DLQ%C", 0) == 1
+        assert (await send_back(3)).code == Code.SYSTEM_ERROR
+
+
+async def test_a_stock_consumer_that_sends_back_by_itself_is_delayed_too(tmp_path: Path) -> None:
+    """Its fallback is a send to the retry topic with DELAY; what was tried too often is dead."""
+    async with served(tmp_path) as (broker, peer):
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+        fields: dict[str, ExtValue] = {"b": "%RETRY%C", "e": "0", "i": "DELAY\x013\x02", "l": "2"}
+        sent = await peer.request(send_request(j="1", **fields), 5)
+        assert sent.code == Code.SUCCESS, sent.remark
+        assert (sent.ext["queueId"], sent.ext["queueOffset"]) == ("0", "0")
+        assert broker.machine.queues.end("SCHEDULE_TOPIC_XXXX", 2) == 1
+        assert broker.machine.queues.end("%RETRY%C", 0) == 0
+        await peer.request(send_request(j="2", **fields), 5)
         assert broker.machine.queues.end("%DLQ%C", 0) == 1
-        wrong = await ask(
-            peer, RequestCode.CONSUMER_SEND_MSG_BACK, offset=3, group="C", delayLevel=0
-        )
-        assert wrong.code == Code.SYSTEM_ERROR
+        (dead,) = records(await peer.request(pull_request(0, topic="%DLQ%C"), 5))
+        assert "DELAY" not in properties_decode(dead.properties)
 
 
 async def test_orderly_consumers_lock_queues(tmp_path: Path) -> None:

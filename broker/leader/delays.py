@@ -1,0 +1,76 @@
+"""Delay levels, and messages on their way into the queue of one. Pure.
+
+A message with the property DELAY waits in the queue of its level (`SCHEDULE_TOPIC_XXXX`, queue id
+level - 1) and remembers where it belongs in REAL_TOPIC and REAL_QID. All messages of a level wait
+equally long, so they are due in the order in which they were stored. Names and the table of levels
+are RocketMQ's (ScheduleMessageService, `messageDelayLevel`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from broker import limits
+from broker.refusal import Refused
+from broker.state.moves import SCHEDULE_TOPIC
+from dledger.errors import ConfigError
+from dledger.remoting import message as names
+from dledger.remoting.codes import ResponseCode
+
+DEFAULT_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LEVEL: Final = re.compile(r"([0-9]{1,9})([smhd])")
+
+
+class DelayLevels:
+    """The delay of each level, from 1. A higher level than the last waits as long as the last."""
+
+    def __init__(self, delays_ms: Sequence[int]) -> None:
+        self.delays_ms = tuple(delays_ms)
+
+    @classmethod
+    def parse(cls, text: str) -> DelayLevels:
+        """From `messageDelayLevel`, such as "1s 5s 1m 2h". Raises ConfigError naming the part."""
+        delays_ms = []
+        for part in text.split():
+            match = _LEVEL.fullmatch(part)
+            if match is None:
+                raise ConfigError(
+                    f"messageDelayLevel has {part!r}; expected a number with s, m, h or d, like 30s"
+                )
+            delays_ms.append(int(match[1]) * _UNITS_MS[match[2]])
+        if not 0 < len(delays_ms) <= limits.DELAY_LEVELS_MAX:
+            raise ConfigError(
+                f"messageDelayLevel has {len(delays_ms)} levels, not 1 to {limits.DELAY_LEVELS_MAX}"
+            )
+        return cls(delays_ms)
+
+    def __len__(self) -> int:
+        return len(self.delays_ms)
+
+    def delay_ms(self, queue_id: int) -> int:
+        """How long messages wait in a queue, which may be left from a longer table."""
+        return self.delays_ms[min(queue_id, len(self.delays_ms) - 1)]
+
+    def detour(
+        self, topic: str, queue_id: int, properties: dict[str, str]
+    ) -> tuple[str, int, dict[str, str]]:
+        """Where a message for a queue is stored first, and with which properties."""
+        level = delay_level(properties)
+        if level <= 0:
+            return topic, queue_id, properties
+        waiting = {names.REAL_TOPIC: topic, names.REAL_QID: str(queue_id)}
+        return SCHEDULE_TOPIC, min(level, len(self.delays_ms)) - 1, properties | waiting
+
+
+def delay_level(properties: dict[str, str]) -> int:
+    """The level that a message asks for; 0 or less for none. Refused if it is no number."""
+    value = properties.get(names.DELAY, "0")
+    try:
+        return int(value)
+    except ValueError:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL, f"the property DELAY is {value[:100]!r}, not a level"
+        ) from None

@@ -1,0 +1,167 @@
+"""Deliveries: what waited for its delay goes where it belongs, as one entry with the note of it.
+
+Which messages are due is a pure question: those of a level whose store time is its delay ago, and
+they are the first ones of the level's queue, since store times never go back. The leader asks it,
+and appends one move (see `broker.state.moves`) at a time; the next begins where the applied state
+says. So whatever a leadership leaves unfinished the next leader finds unfinished, and no message
+is delivered twice or left out.
+
+A message whose topic was deleted while it waited is dropped with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from broker import limits
+from broker.leader.assignments import Assignments
+from broker.leader.definitions import Definitions
+from broker.leader.delays import DelayLevels
+from broker.leader.drafts import NewRecord
+from broker.leader.log import Log
+from broker.state.consume_queue import ConsumeQueue, Units
+from broker.state.machine import Machine
+from broker.state.moves import OP_TOPIC, SCHEDULE_TOPIC, Move, encode_move
+from dledger.errors import AppendError
+from dledger.log.entry import Kind
+from dledger.raft.engine import Appended
+from dledger.remoting import message as names
+from dledger.remoting.command import Buffer
+from dledger.remoting.record import BORN_HOST_IPV6, STORE_HOST_IPV6, Record
+
+HOST_BITS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
+
+
+class Arrival(NamedTuple):
+    """A message, and where it goes."""
+
+    topic: str
+    queue_id: int
+    record: NewRecord
+
+
+class MoveDraft:
+    """An entry that takes messages out of one queue and puts them into others."""
+
+    def __init__(
+        self, move: Move, arrivals: Sequence[Arrival], assignments: Assignments, store_host: bytes
+    ) -> None:
+        now_ms = assignments.now_ms()
+        note = NewRecord(encode_move(move), b"", now_ms, store_host)
+        self._arrivals = [Arrival(OP_TOPIC, 0, note), *arrivals]
+        self._assignments = assignments
+        self._store_host = store_host
+        self.size = sum(
+            arrival.record.size(arrival.topic, store_host) for arrival in self._arrivals
+        )
+
+    def place(self, body_position: int, index: int, term: int) -> Buffer:
+        """Encode the records."""
+        now_ms = self._assignments.now_ms()
+        encoded: list[bytes] = []
+        for topic, queue_id, record in self._arrivals:
+            offset = self._assignments.take(topic, queue_id, 1)
+            encoded.append(
+                record.encode(topic, queue_id, offset, body_position, now_ms, self._store_host)
+            )
+            body_position += len(encoded[-1])
+        return b"".join(encoded)
+
+
+def due_units(queue: ConsumeQueue, first: int, delay_ms: int, now_ms: int) -> Units:
+    """The units from `first` on that are due at `now_ms`, as many as one entry may take."""
+    units = queue.read(first, limits.DELIVERY_MESSAGES_MAX)
+    due = int(np.searchsorted(units["store_timestamp_ms"], now_ms - delay_ms, "right"))
+    sizes = np.cumsum(units["size"][:due].astype(np.int64))
+    return units[: max(min(due, 1), int(np.searchsorted(sizes, limits.DELIVERY_BYTES_MAX)))]
+
+
+class Deliveries:
+    """Delivers delayed messages while this replica leads."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        log: Log,
+        definitions: Definitions,
+        assignments: Assignments,
+        levels: DelayLevels,
+        store_host: bytes,
+    ) -> None:
+        self._machine = machine
+        self._log = log
+        self._definitions = definitions
+        self._assignments = assignments
+        self._levels = levels
+        self._store_host = store_host
+        #: Messages that were not delivered because their topic is gone.
+        self.dropped = 0
+
+    def wait_ms(self) -> int | None:
+        """How long from now until a message is due; None if none waits."""
+        due_ms = [
+            int(queue.read(first, 1)["store_timestamp_ms"][0]) + self._levels.delay_ms(queue_id)
+            for queue_id, queue, first in self._waiting()
+        ]
+        return max(0, min(due_ms) - self._assignments.now_ms()) if due_ms else None
+
+    def deliver(self, on_done: Callable[[Appended | AppendError], None]) -> bool:
+        """Append the delivery of the first due messages, if there are any.
+
+        Raises an AppendError if certainly nothing was appended.
+        """
+        now_ms = self._assignments.now_ms()
+        for queue_id, queue, first in self._waiting():
+            units = due_units(queue, first, self._levels.delay_ms(queue_id), now_ms)
+            if len(units):
+                move = Move(SCHEDULE_TOPIC, queue_id, ((first, first + len(units)),))
+                arrivals = self._arrivals(units)
+                self.dropped += len(units) - len(arrivals)
+                draft = MoveDraft(move, arrivals, self._assignments, self._store_host)
+                self._log.append_nowait(draft, Kind.MESSAGES, on_done)
+                return True
+        return False
+
+    def _waiting(self) -> list[tuple[int, ConsumeQueue, int]]:
+        """(queue id, queue, first waiting offset) of the levels where messages wait."""
+        queues = self._machine.queues.topic(SCHEDULE_TOPIC)
+        waiting = []
+        for queue_id, queue in queues or ():
+            first = max(self._machine.delays.next(queue_id), queue.begin)
+            if first < queue.end:
+                waiting.append((queue_id, queue, first))
+        return waiting
+
+    def _arrivals(self, units: Units) -> list[Arrival]:
+        pairs = zip(units["position"].tolist(), units["size"].tolist(), strict=True)
+        arrivals = (self._arrival(Record(self._log.view(at, size))) for at, size in pairs)
+        return [arrival for arrival in arrivals if arrival is not None]
+
+    def _arrival(self, record: Record) -> Arrival | None:
+        """The message as it arrives; None if its topic is gone."""
+        properties = names.properties_decode(record.properties)
+        topic = self._definitions.lasting(properties.pop(names.REAL_TOPIC, ""))
+        queue_id = int(properties.pop(names.REAL_QID, "0"))
+        if topic is None:
+            return None
+        # A topic may have fewer queues by now.
+        queue_id %= max(topic.read_queue_nums, topic.write_queue_nums)
+        arrived = replace(copy_of(record), properties=names.properties_encode(properties))
+        return Arrival(topic.topic_name, queue_id, arrived)
+
+
+def copy_of(record: Record) -> NewRecord:
+    """A stored message, to be stored once more."""
+    return NewRecord(
+        body=bytes(record.body),
+        properties=bytes(record.properties),
+        born_timestamp_ms=record.born_timestamp_ms,
+        born_host=record.born_host,
+        flag=record.flag,
+        sys_flag=record.sys_flag & ~HOST_BITS,
+        reconsume_times=record.reconsume_times,
+    )

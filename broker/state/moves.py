@@ -1,0 +1,87 @@
+"""Moves: messages leave a queue of the broker's own and arrive where they belong, in one entry.
+
+A delayed message is stored twice: first in `SCHEDULE_TOPIC_XXXX`, in the queue of its delay level,
+and when it is due once more, in its real topic. If the second copy and the note that it was made
+were two entries, a leader that died between them would deliver twice, or never. So both are one:
+an entry of messages whose first record lies in `OP_TOPIC` and says which offsets of which queue
+are taken; the other records are the messages as they arrive, of any topics. (The idea is that of
+RocketMQ's op records of transactions, made atomic.) Only a leader writes into `OP_TOPIC`.
+
+An op record's body is text, ``<topic> <queue id> <first>-<end> <first>-<end> ...``; an end is
+exclusive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from dledger.errors import StorageError
+from dledger.remoting.command import Buffer
+
+OP_TOPIC: Final = "RMQ_SYS_MOVE_OP_TOPIC"
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+
+
+class Move(NamedTuple):
+    """Which offsets an entry takes out of a queue: ranges of (first, end)."""
+
+    topic: str
+    queue_id: int
+    ranges: tuple[tuple[int, int], ...]
+
+
+def encode_move(move: Move) -> bytes:
+    """The body of an op record."""
+    ranges = (f"{first}-{end}" for first, end in move.ranges)
+    return " ".join((move.topic, str(move.queue_id), *ranges)).encode()
+
+
+def decode_move(body: Buffer) -> Move:
+    """What `encode_move` made; StorageError if it is something else."""
+    try:
+        topic, queue_id, *ranges = str(body, "utf-8").split(" ")
+        pairs = [part.split("-") for part in ranges]
+        return Move(topic, int(queue_id), tuple((int(first), int(end)) for first, end in pairs))
+    except ValueError as error:
+        raise StorageError(f"an op record is {bytes(body)[:100]!r}: {error}") from error
+
+
+class Delays:
+    """How far each queue of delayed messages is delivered: its first offset that still waits."""
+
+    def __init__(self) -> None:
+        self._next: dict[int, int] = {}
+
+    def next(self, queue_id: int) -> int:
+        """The first offset of the level's queue that was not taken."""
+        return self._next.get(queue_id, 0)
+
+    def take(self, move: Move) -> None:
+        """Messages were delivered. StorageError if they had been before."""
+        for first, end in move.ranges:
+            if not self.next(move.queue_id) <= first < end:
+                raise StorageError(
+                    f"delayed messages {first} to {end} of queue {move.queue_id} are delivered, "
+                    f"but all before {self.next(move.queue_id)} were already"
+                )
+            self._next[move.queue_id] = end
+
+    def dump(self) -> dict[int, int]:
+        """What a snapshot keeps."""
+        return dict(self._next)
+
+    def restore(self, next_offsets: Mapping[int, int]) -> None:
+        """Take over what a snapshot kept."""
+        self._next = dict(next_offsets)
+
+
+def ranges_of(offsets: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Ascending offsets as ranges of (first, end)."""
+    ranges: list[tuple[int, int]] = []
+    for offset in offsets:
+        if ranges and ranges[-1][1] == offset:
+            ranges[-1] = (ranges[-1][0], offset + 1)
+        else:
+            ranges.append((offset, offset + 1))
+    return tuple(ranges)
