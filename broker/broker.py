@@ -8,6 +8,7 @@ parts; `broker.app` runs them beside the server and the ledger.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 
 import trio
 
@@ -36,7 +37,6 @@ from broker.requests.send import SendHandler
 from broker.requests.send_back import SendBackHandler
 from broker.state.indexing import EntryIndex
 from broker.state.moves import SCHEDULE_TOPIC
-from broker.state.topics import system_topics
 from dledger.errors import AppendError
 from dledger.net import Connection
 from dledger.observe import get_logger
@@ -67,10 +67,10 @@ class Broker:
             core.store_host,
         )
         self._clients = ClientHandler(core, membership)
-        topics = TopicAdminHandler(core)
+        administration, topics = BrokerAdminHandler(core), TopicAdminHandler(core)
         self.handler = Dispatcher(
             core,
-            answered_everywhere(self._clients, BrokerAdminHandler(core), topics),
+            answered_everywhere(self._clients, administration, topics),
             answered_by_leader(
                 ProduceHandler(core),
                 SendHandler(core),
@@ -78,7 +78,9 @@ class Broker:
                 PullHandler(core, membership, self._commits, self._held),
                 LookupHandler(core, self._commits),
             )
-            | administered_by_leader(self._clients, topics, GroupAdminHandler(core, membership)),
+            | administered_by_leader(
+                self._clients, administration, topics, GroupAdminHandler(core, membership)
+            ),
             self,
         )
         core.machine.watch(self)
@@ -102,9 +104,19 @@ class Broker:
         self._held.arrived(index)
         if index.topic == SCHEDULE_TOPIC:
             self._deliveries_due.set()
+        if self.core.role.serving:
+            for run in index.runs:
+                self.core.rates.put(index.topic, run.messages, run.size_bytes)
 
     def topics_changed(self) -> None:
         """Name servers must know."""
+        self._on_change()
+
+    def settings_changed(self) -> None:
+        """Take them over. They may change what name servers are told."""
+        problem = self.core.take_settings()
+        if problem is not None:
+            _log.warning("settings not taken over", reason=problem)
         self._on_change()
 
     def leading(self, term: int) -> None:
@@ -115,14 +127,7 @@ class Broker:
         core.definitions.reset()
         self._log_role()
         self._deliveries_due.set()
-        default_queues = core.config.default_topic_queue_nums
-        lacking = [
-            topic
-            for topic in system_topics(
-                len(core.levels), default_queues if core.config.auto_create_topic_enable else None
-            )
-            if core.machine.topics.get(topic.topic_name) is None
-        ]
+        lacking = core.lacking_system_topics()
         try:
             if lacking:
                 core.definitions.put_topics(lacking, lambda _: None)
@@ -232,7 +237,13 @@ class Broker:
         next_scan_s = self.core.clock_s() + limits.CLIENT_SCAN_S
         while True:
             await trio.sleep(1.0)
-            self.core.rates.sample()
-            if self.core.clock_s() >= next_scan_s:
+            now_s = self.core.clock_s()
+            self.core.rates.sample(now_s, _local_day(self.core.clock_ms()))
+            if now_s >= next_scan_s:
                 next_scan_s += limits.CLIENT_SCAN_S
                 self._clients.expire()
+
+
+def _local_day(clock_ms: int) -> int:
+    """A number that changes at midnight, here."""
+    return datetime.fromtimestamp(clock_ms / 1000).astimezone().toordinal()

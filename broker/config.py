@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -17,6 +17,19 @@ from broker.leader.delays import DEFAULT_LEVELS, DelayLevels
 from dledger import limits as foundation
 from dledger.errors import ConfigError
 from dledger.ledger import LedgerConfig
+from dledger.settings import changed, check_keys
+
+RUNTIME_KEYS: Final = frozenset(
+    {
+        "autoCreateTopicEnable",
+        "defaultTopicQueueNums",
+        "maxMessageSize",
+        "registerBrokerHeartbeatMillis",
+    }
+)
+"""What UPDATE_BROKER_CONFIG can change, on all replicas of the group alike."""
+SECRET_KEYS: Final = frozenset({"dLegerSecret"})
+"""What GET_BROKER_CONFIG does not show."""
 
 
 class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
@@ -80,6 +93,16 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
             segment_bytes=self.mapped_file_size_commit_log,
             secret=self.d_leger_secret.encode(),
         )
+
+    def with_settings(self, settings: Mapping[str, str]) -> BrokerConfig:
+        """This config with some keys changed at run time; one with an empty text stays as it is.
+
+        Raises FixedKey for a key that only a restart changes, ConfigError for what makes no sense.
+        """
+        check_keys(self, settings, RUNTIME_KEYS)
+        config = changed(self, {key: text for key, text in settings.items() if text})
+        config.check()
+        return config
 
     def check(self) -> None:
         """Raise ConfigError for values that don't go together, naming the key and the remedy."""

@@ -63,6 +63,11 @@ SUBSCRIPTION_TAGS_MAX = 1024
 COMMIT_GATHER_S = 0.05
 COMMITS_PER_ENTRY_MAX = 4096
 
+# Statistics, per topic and per topic and group; see broker.requests.statistics.
+STATISTICS_ROWS_MAX = 20_000
+PULL_OFFSETS_MAX = 100_000
+"""Queues of groups whose last pull is remembered, for the tools."""
+
 # Clients.
 CLIENT_EXPIRY_S = 120.0
 CLIENT_SCAN_S = 10.0

@@ -7,7 +7,6 @@ costs messages; the message suggests the nearest key.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from dledger.errors import ConfigError
+from dledger.settings import unknown_key
 
 ConfigT = TypeVar("ConfigT", bound=msgspec.Struct)
 
@@ -38,9 +38,7 @@ def parse_config(values: Mapping[str, object], config_type: type[ConfigT], sourc
     known = {field.encode_name: field for field in msgspec.structs.fields(config_type)}
     for key in values:
         if key not in known:
-            nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-            hint = f"; did you mean {nearest[0]}?" if nearest else ""
-            raise ConfigError(f"{source}: unknown key {key!r}{hint}")
+            raise ConfigError(f"{source}: {unknown_key(key, known)}")
     converted: dict[str, object] = {}
     for key, field in known.items():
         if key in values:

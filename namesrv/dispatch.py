@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from dledger.errors import BadInput, DledgerError
+from dledger.errors import BadInput, ConfigError, DledgerError
 from dledger.net import Connection
 from dledger.observe import get_logger
 from dledger.remoting.bodies import (
@@ -44,7 +44,8 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
-from namesrv.config import NamesrvConfig, NotUpdatable, parse_properties
+from dledger.settings import FixedKey, changed, check_keys, parse_properties, write_properties
+from namesrv.config import RUNTIME_KEYS, NamesrvConfig
 from namesrv.kv import ORDER_TOPIC_CONFIG
 from namesrv.kv_file import KvStore
 from namesrv.registration import decode_registration
@@ -271,14 +272,17 @@ class Dispatcher:
     def _update_config(self, request: Command, _: Connection) -> Command:
         changes = parse_properties(request.payload)
         try:
-            self._config = self._config.updated(changes)
-        except NotUpdatable as error:
+            check_keys(self._config, changes, RUNTIME_KEYS)
+            self._config = changed(self._config, changes)
+        except FixedKey as error:
             return request.reply(ResponseCode.NO_PERMISSION, remark=str(error))
+        except ConfigError as error:
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
         _log.info("config updated", changes=changes)
         return request.reply()
 
     def _get_config(self, request: Command, _: Connection) -> Command:
-        return request.reply(body=self._config.properties().encode())
+        return request.reply(body=write_properties(self._config).encode())
 
 
 async def _when_durable(request: Command, change: Awaitable[None]) -> Command:

@@ -14,7 +14,15 @@ from broker.leader.assignments import Assignments
 from broker.leader.log import Log
 from broker.leader.role import Role
 from broker.refusal import Refused
-from broker.state.control import Control, DeleteTopic, PutGroups, PutTopics, encode_control
+from broker.state.control import (
+    Control,
+    DeleteGroup,
+    DeleteTopic,
+    PutGroups,
+    PutSettings,
+    PutTopics,
+    encode_control,
+)
 from broker.state.machine import Machine
 from broker.state.topics import (
     check_group_name,
@@ -35,7 +43,12 @@ class Definitions:
     """Finds, makes, changes and deletes topics and groups. Only while leading."""
 
     def __init__(
-        self, machine: Machine, log: Log, role: Role, assignments: Assignments, auto_create: bool
+        self,
+        machine: Machine,
+        log: Log,
+        role: Role,
+        assignments: Assignments,
+        auto_create: Callable[[], bool],
     ) -> None:
         self._machine = machine
         self._log = log
@@ -71,7 +84,7 @@ class Definitions:
         if config is not None:
             return config
         check_topic_name(topic)
-        default = self._known(DEFAULT_TOPIC) if self._auto_create else None
+        default = self._known(DEFAULT_TOPIC) if self._auto_create() else None
         config = topic_for_first_send(topic, default, queues_wanted)
         self.put_topic(config, lambda _: None)
         return config
@@ -150,6 +163,18 @@ class Definitions:
 
         self._groups_coming[name] = config
         self.change(PutGroups([config], self._assignments.now_ms()), done)
+
+    def delete_group(
+        self, group: str, with_offsets: bool, on_done: Callable[[Appended | AppendError], None]
+    ) -> None:
+        """Delete a consumer group. Its retry and dead-letter topics stay: they hold messages."""
+        self.change(DeleteGroup(group, with_offsets, self._assignments.now_ms()), on_done)
+
+    def put_settings(
+        self, settings: dict[str, str], on_done: Callable[[Appended | AppendError], None]
+    ) -> None:
+        """Change config keys on all replicas."""
+        self.change(PutSettings(settings, self._assignments.now_ms()), on_done)
 
     def change(self, control: Control, on_done: Callable[[Appended | AppendError], None]) -> None:
         """Append a control entry.

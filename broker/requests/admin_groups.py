@@ -1,4 +1,4 @@
-"""Administration of groups: codes 200, 201, 203, 204, 208, 300, 352."""
+"""Administration of groups: codes 200, 201, 203, 204, 207, 208, 300, 352."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from dledger.remoting.bodies import (
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
+    DeleteSubscriptiongroupHeader,
     GetConsumerConnectionListHeader,
     GetConsumeStatsHeader,
     GetProducerConnectionListHeader,
@@ -49,6 +50,15 @@ class GroupAdminHandler:
         check_group_name(config.group_name)
         outcome = Outcome()
         self._core.definitions.put_group(config, outcome.set)
+        await outcome.wait()
+        return request.reply()
+
+    async def delete_group(self, request: Command, _: Connection) -> Command:
+        """DELETE_SUBSCRIPTIONGROUP; `removeOffset` (5.x: `cleanOffset`) takes its offsets too."""
+        header = decode_header(DeleteSubscriptiongroupHeader, request)
+        outcome = Outcome()
+        with_offsets = bool(header.remove_offset or header.clean_offset)
+        self._core.definitions.delete_group(header.group_name, with_offsets, outcome.set)
         await outcome.wait()
         return request.reply()
 
@@ -132,7 +142,8 @@ class GroupAdminHandler:
             last_ms = 0
             if queue is not None and queue.begin < offset <= end:
                 last_ms = int(queue.read(offset - 1, 1)["store_timestamp_ms"][0])
-            yield queue_id, OffsetWrapper(end, offset, last_ms)
+            pulled = self._core.rates.pull_offset((group, topic, queue_id))
+            yield queue_id, OffsetWrapper(end, offset, last_ms, max(offset, pulled))
 
 
 def _connections(clients: Iterable[Client]) -> list[ClientConnection]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from broker.config import BrokerConfig
 from broker.leader.append import Appender
 from broker.leader.assignments import Assignments
@@ -15,8 +17,9 @@ from broker.leader.role import Role
 from broker.requests.rates import Rates
 from broker.requests.replies import Replies
 from broker.state.machine import Machine
-from dledger.errors import StorageError
-from dledger.remoting.bodies import TopicConfigWrapper
+from broker.state.topics import system_topics
+from dledger.errors import ConfigError, StorageError
+from dledger.remoting.bodies import TopicConfig, TopicConfigWrapper
 from dledger.remoting.message import DEFAULT_TOPIC, host_bytes
 from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
 from dledger.remoting.record.layout import SIZE_AND_MAGIC
@@ -26,10 +29,12 @@ from dledger.remoting.record.layout import SIZE_AND_MAGIC
 class Core:
     """Parts of a broker that answer requests together.
 
-    `clock_ms` is the wall clock, `clock_s` a monotonic one.
+    `clock_ms` is the wall clock, `clock_s` a monotonic one. `config` changes while the broker runs:
+    it is `file_config` with the group's settings (`take_settings`).
     """
 
     config: BrokerConfig
+    file_config: BrokerConfig
     machine: Machine
     log: Log
     role: Role
@@ -56,14 +61,15 @@ class Core:
         """Put the parts together."""
         role = Role(config.node_id, config.client_addresses())
         assignments = Assignments(machine, clock_ms)
-        return cls(
+        core = cls(
             config=config,
+            file_config=msgspec.structs.replace(config),
             machine=machine,
             log=log,
             role=role,
             assignments=assignments,
             definitions=Definitions(
-                machine, log, role, assignments, config.auto_create_topic_enable
+                machine, log, role, assignments, lambda: config.auto_create_topic_enable
             ),
             appender=Appender(machine, log, role),
             levels=DelayLevels.parse(config.message_delay_level),
@@ -73,6 +79,25 @@ class Core:
             clock_ms=clock_ms,
             clock_s=clock_s,
         )
+        core.take_settings()
+        return core
+
+    def take_settings(self) -> str | None:
+        """Make the group's settings this replica's config; why not, if one makes no sense here."""
+        try:
+            config = self.file_config.with_settings(self.machine.settings)
+        except ConfigError as error:
+            return str(error)
+        for name in config.__struct_fields__:
+            setattr(self.config, name, getattr(config, name))
+        return None
+
+    def lacking_system_topics(self) -> list[TopicConfig]:
+        """The topics that the broker itself needs, or its config wants, and that are not there."""
+        config = self.config
+        queues = config.default_topic_queue_nums if config.auto_create_topic_enable else None
+        wanted = system_topics(len(self.levels), queues)
+        return [topic for topic in wanted if self.machine.topics.get(topic.topic_name) is None]
 
     def topic_table(self) -> TopicConfigWrapper:
         """All topics, as name servers and tools are told. Without auto-creation, no TBW102."""

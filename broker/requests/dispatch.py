@@ -104,6 +104,9 @@ def answered_everywhere(
         RequestCode.GROUP_INFO: broker.group_info,
         RequestCode.GET_BROKER_CONFIG: broker.config,
         RequestCode.GET_BROKER_RUNTIME_INFO: broker.runtime,
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: broker.nothing_to_clean,
+        RequestCode.CLEAN_UNUSED_TOPIC: broker.nothing_to_clean,
+        RequestCode.VIEW_BROKER_STATS_DATA: broker.statistics,
         RequestCode.GET_ALL_TOPIC_CONFIG: topics.all_topics,
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics.system_topics,
     }
@@ -136,10 +139,14 @@ def answered_by_leader(
 
 
 def administered_by_leader(
-    clients: ClientHandler, topics: TopicAdminHandler, groups: GroupAdminHandler
+    clients: ClientHandler,
+    broker: BrokerAdminHandler,
+    topics: TopicAdminHandler,
+    groups: GroupAdminHandler,
 ) -> dict[int, HandlerMethod]:
-    """Locks, topics and groups: what the leader answers."""
+    """Locks, settings, topics and groups: what the leader answers."""
     return {
+        RequestCode.UPDATE_BROKER_CONFIG: broker.update_config,
         RequestCode.LOCK_BATCH_MQ: clients.lock,
         RequestCode.UNLOCK_BATCH_MQ: clients.unlock,
         RequestCode.UPDATE_AND_CREATE_TOPIC: topics.put_topic,
@@ -147,6 +154,7 @@ def administered_by_leader(
         RequestCode.GET_TOPIC_CONFIG: topics.topic_config,
         RequestCode.GET_TOPIC_STATS_INFO: topics.topic_stats,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: groups.put_group,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP: groups.delete_group,
         RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: groups.all_groups,
         RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: groups.group_config,
         RequestCode.GET_CONSUMER_CONNECTION_LIST: groups.consumers,

@@ -50,9 +50,6 @@ class ProduceHandler:
             if isinstance(outcome, Refused):
                 core.replies.refuse(request, connection, outcome)
                 return
-            if not outcome.duplicate:
-                core.rates.put_messages.total += batch.count
-                core.rates.put_bytes.total += draft.size
             answer = ProduceResponseHeader(
                 position=outcome.positions[0],
                 offsets=list(outcome.offsets),

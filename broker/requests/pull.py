@@ -55,7 +55,7 @@ class PullHandler:
             and self._hold(request, connection, header, tag_filter, hold_s)
         ):
             return None
-        return self._answer(request, found)
+        return self._answer(request, header, found)
 
     def _hold(
         self,
@@ -71,7 +71,7 @@ class PullHandler:
             try:
                 core.role.check_serving()
                 self._core.definitions.topic(header.topic)
-                response = self._answer(request, self._find(header, tag_filter))
+                response = self._answer(request, header, self._find(header, tag_filter))
             except Refused as refused:
                 response = core.replies.refusal(request, connection, refused)
             core.replies.send(request, connection, response)
@@ -139,18 +139,18 @@ class PullHandler:
             tag_filter=tag_filter,
         )
 
-    def _answer(self, request: Command, found: Found) -> Command:
-        rates = self._core.rates
-        rates.got_messages.total += found.messages
-        (rates.pulls_found if found.messages else rates.pulls_missed).total += 1
+    def _answer(self, request: Command, header: PullMessageHeader, found: Found) -> Command:
+        queue = (header.consumer_group, header.topic, header.queue_id)
+        size_bytes = sum(size for _, size in found.pieces)
+        self._core.rates.got(queue, found.messages, size_bytes, found.next_offset)
         view = self._core.log.view
         body: tuple[Buffer, ...] = tuple(view(position, size) for position, size in found.pieces)
         if len(body) > limits.PULL_PIECES_MAX:
             body = (b"".join(body),)
-        header = PullMessageResponseHeader(
+        answer = PullMessageResponseHeader(
             suggest_which_broker_id=0,
             next_begin_offset=found.next_offset,
             min_offset=found.min_offset,
             max_offset=found.max_offset,
         )
-        return request.reply(found.code, encode_header(header), body, found.remark)
+        return request.reply(found.code, encode_header(answer), body, found.remark)

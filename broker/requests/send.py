@@ -116,9 +116,6 @@ class SendHandler:
             if isinstance(outcome, Refused):
                 core.replies.refuse(request, connection, outcome)
                 return
-            if not outcome.duplicate:
-                core.rates.put_messages.total += len(outcome.positions)
-                core.rates.put_bytes.total += len(request.payload)
             _, queue_offset = outcome.offsets[0]
             answer = SendMessageResponseHeader(
                 msg_id=",".join(

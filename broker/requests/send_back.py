@@ -61,6 +61,7 @@ class SendBackHandler:
             if isinstance(outcome, Refused):
                 core.replies.refuse(request, connection, outcome)
             else:
+                core.rates.sent_back(header.group, record.topic)
                 core.replies.send(request, connection, request.reply())
 
         core.appender.append(draft, None, done)

@@ -38,6 +38,21 @@ class PutGroups(msgspec.Struct, frozen=True):
     now_ms: int
 
 
+class DeleteGroup(msgspec.Struct, frozen=True):
+    """Remove a subscription group with its locks and, if asked for, its consumer offsets."""
+
+    group: str
+    with_offsets: bool
+    now_ms: int
+
+
+class PutSettings(msgspec.Struct, frozen=True):
+    """Change config keys of all replicas, as text; an empty text gives back the config file's."""
+
+    settings: dict[str, str]
+    now_ms: int
+
+
 class CommitOffsets(msgspec.Struct, frozen=True):
     """Set consumer offsets: (group, topic, queue id, offset), in order."""
 
@@ -61,12 +76,23 @@ class UnlockQueues(msgspec.Struct, frozen=True):
     queues: list[tuple[str, int]]
 
 
-Control: TypeAlias = PutTopics | DeleteTopic | PutGroups | CommitOffsets | LockQueues | UnlockQueues
+Control: TypeAlias = (
+    PutTopics
+    | DeleteTopic
+    | PutGroups
+    | DeleteGroup
+    | PutSettings
+    | CommitOffsets
+    | LockQueues
+    | UnlockQueues
+)
 
 _OPERATIONS: Final[dict[str, type[Control]]] = {
     "put_topics": PutTopics,
     "delete_topic": DeleteTopic,
     "put_groups": PutGroups,
+    "delete_group": DeleteGroup,
+    "put_settings": PutSettings,
     "commit_offsets": CommitOffsets,
     "lock_queues": LockQueues,
     "unlock_queues": UnlockQueues,

@@ -64,6 +64,18 @@ class Run(NamedTuple):
         """The units as an array."""
         return np.frombuffer(self.units, UNIT)
 
+    @property
+    def messages(self) -> int:
+        """How many there are."""
+        return len(self.units) // _UNIT.size
+
+    @property
+    def size_bytes(self) -> int:
+        """Of their records, which lie back to back."""
+        first, *_ = _UNIT.unpack_from(self.units)
+        last, size, *_ = _UNIT.unpack_from(self.units, len(self.units) - _UNIT.size)
+        return int(last) + int(size) - int(first)
+
 
 class EntryIndex(NamedTuple):
     """An entry of messages, taken apart."""

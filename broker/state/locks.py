@@ -54,6 +54,11 @@ class QueueLocks:
         for key in [key for key in self._held if key.topic == topic]:
             del self._held[key]
 
+    def delete_group(self, group: str) -> None:
+        """Forget the locks of a group."""
+        for key in [key for key in self._held if key.group == group]:
+            del self._held[key]
+
     def dump(self) -> list[LockRow]:
         """What a snapshot keeps."""
         return [(*key, owner, end_ms) for key, (owner, end_ms) in self._held.items()]

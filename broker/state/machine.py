@@ -7,7 +7,7 @@ hold the same state.
 * MESSAGES: the records' places go into the consume queues, their first unique key into the dedup
   window. Only now can a message be pulled. A move (`broker.state.moves`) also takes messages out
   of a queue of the broker's own.
-* CONTROL: topics, groups, consumer offsets, queue locks (see `broker.state.control`).
+* CONTROL: topics, groups, consumer offsets, queue locks, settings (see `broker.state.control`).
 
 The state in memory is saved as a snapshot now and then (`begin_snapshot`); consume queues are
 files of their own. The order of durability is: queue files synced, then the snapshot that claims
@@ -16,7 +16,7 @@ their ends renamed into place, then the directories removed that it no longer me
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -49,6 +49,9 @@ class Watcher(Protocol):
     def topics_changed(self) -> None:
         """Some topic was made, changed or deleted."""
 
+    def settings_changed(self) -> None:
+        """Config keys have other values than before, on all replicas."""
+
     def leading(self, term: int) -> None:
         """This replica leads, and has applied all entries of earlier terms."""
 
@@ -71,6 +74,7 @@ class _State(msgspec.Struct):
     dedup: list[bytes] = []
     delays: dict[int, int] = {}
     queues: dict[str, tuple[int, dict[int, int]]] = {}
+    settings: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,8 @@ class Machine:
         self.groups = SubscriptionGroups()
         self.offsets = ConsumerOffsets()
         self.locks = QueueLocks()
+        #: Config keys that were changed while the group ran, with their values as text.
+        self.settings: dict[str, str] = {}
         self.dedup = DedupWindow()
         self.delays = Delays()
         self.queues = ConsumeQueues(directory / "queues")
@@ -188,6 +194,7 @@ class Machine:
         self.locks.restore(state.locks)
         self.dedup.restore(state.dedup)
         self.delays.restore(state.delays)
+        self.settings = dict(state.settings)
 
     def _state(self) -> _State:
         return _State(
@@ -202,6 +209,7 @@ class Machine:
             dedup=self.dedup.dump(),
             delays=self.delays.dump(),
             queues=self.queues.ends(),
+            settings=self.settings,
         )
 
     def _apply_messages(self, entry: Entry) -> None:
@@ -249,6 +257,13 @@ class Machine:
                 self.locks.release(client_id, keys)
             case control.PutGroups(groups, now_ms):
                 self.groups.put(groups, now_ms)
+            case control.DeleteGroup(group, with_offsets, now_ms):
+                self.groups.delete(group, now_ms)
+                self.locks.delete_group(group)
+                if with_offsets:
+                    self.offsets.delete_group(group)
+            case control.PutSettings(settings, now_ms):
+                self._put_settings(settings, now_ms)
             case control.PutTopics(topics, now_ms):
                 self.topics.put(topics, now_ms)
                 self._topics_changed()
@@ -259,6 +274,14 @@ class Machine:
                 self.queues.delete(topic)
                 self._topics_changed()
         return None
+
+    def _put_settings(self, settings: Mapping[str, str], now_ms: int) -> None:
+        merged = {**self.settings, **settings}
+        self.settings = {key: text for key, text in merged.items() if text}
+        # Which topics name servers are told of depends on settings, too.
+        self.topics.touch(now_ms)
+        if self._watcher is not None:
+            self._watcher.settings_changed()
 
     def _topics_changed(self) -> None:
         if self._watcher is not None:

@@ -49,6 +49,10 @@ class ConsumerOffsets:
             if not topics:
                 del self._groups[group]
 
+    def delete_group(self, group: str) -> None:
+        """Forget a group's offsets in all topics."""
+        self._count -= sum(len(queues) for queues in self._groups.pop(group, {}).values())
+
     def dump(self) -> list[tuple[str, str, int, int]]:
         """(group, topic, queue id, offset) of all: what a snapshot keeps."""
         return [

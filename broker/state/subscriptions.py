@@ -33,9 +33,17 @@ class SubscriptionGroups:
         changed = [config for config in configs if self.get(config.group_name) != config]
         self._configs.update((config.group_name, config) for config in changed)
         if changed:
-            self.version = DataVersion(counter=self.version.counter + 1, timestamp=now_ms)
+            self._changed(now_ms)
+
+    def delete(self, group: str, now_ms: int) -> None:
+        """Remove a group, if it exists."""
+        if self._configs.pop(group, None) is not None:
+            self._changed(now_ms)
 
     def restore(self, configs: Iterable[SubscriptionGroupConfig], version: DataVersion) -> None:
         """Take over what a snapshot kept."""
         self._configs = {config.group_name: config for config in configs}
         self.version = version
+
+    def _changed(self, now_ms: int) -> None:
+        self.version = DataVersion(counter=self.version.counter + 1, timestamp=now_ms)

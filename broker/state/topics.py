@@ -158,17 +158,18 @@ class Topics:
         changed = [config for config in configs if self.get(config.topic_name) != config]
         self._configs.update((config.topic_name, config) for config in changed)
         if changed:
-            self._changed(now_ms)
+            self.touch(now_ms)
 
     def delete(self, topic: str, now_ms: int) -> None:
         """Remove a topic, if it exists."""
         if self._configs.pop(topic, None) is not None:
-            self._changed(now_ms)
+            self.touch(now_ms)
 
     def restore(self, configs: Iterable[TopicConfig], version: DataVersion) -> None:
         """Take over what a snapshot kept."""
         self._configs = {config.topic_name: config for config in configs}
         self.version = version
 
-    def _changed(self, now_ms: int) -> None:
+    def touch(self, now_ms: int) -> None:
+        """Count a change: name servers must take the topics over anew."""
         self.version = DataVersion(counter=self.version.counter + 1, timestamp=now_ms)

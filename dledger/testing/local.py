@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterator
 from dledger import limits
 from dledger.errors import AppendError, NotLeader, OutcomeUnknown, StorageError, TooLarge
 from dledger.ledger import LedgerStatus
-from dledger.log.entry import HEADER_BYTES, Draft, Entry, Kind, body_size, padded, place_body
+from dledger.log.entry import (
+    HEADER_BYTES,
+    Draft,
+    Entry,
+    Kind,
+    body_size,
+    encode_header,
+    padded,
+    place_body,
+)
 from dledger.raft.engine import Appended, StateMachine
 from dledger.remoting.command import Buffer
 
@@ -95,8 +104,11 @@ class LocalLedger:
         return outcome[0]
 
     def view(self, position: int, size: int) -> memoryview:
-        """Bytes of a body by position. Raises StorageError."""
+        """Bytes of a header, without a chain, or of a body, by position. Raises StorageError."""
         for entry in self._entries:
+            if (position, size) == (entry.position, HEADER_BYTES):
+                fields = {"index": entry.index, "term": entry.term, "kind": entry.kind}
+                return memoryview(encode_header(0, position=position, body=entry.body, **fields))
             start = position - entry.body_position
             if start >= 0 and start + size <= len(entry.body):
                 return entry.body[start : start + size]

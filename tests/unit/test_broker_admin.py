@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from broker.config import BrokerConfig
+from broker.state.machine import Machine
 from broker.testing import MemoryBroker, memory_broker
 from broker.testing.requests import (
     ask,
@@ -17,8 +18,10 @@ from broker.testing.requests import (
 )
 from dledger.net import Peer, connect_peer
 from dledger.remoting.bodies import (
+    BrokerStatsData,
     ConsumerConnection,
     ConsumeStats,
+    KVTable,
     TopicConfig,
     TopicConfigWrapper,
     TopicStats,
@@ -136,3 +139,109 @@ async def test_an_unknown_code_and_a_bad_header_are_answered(tmp_path: Path) -> 
         peer.send_oneway(Command(31_337))
         peer.send_oneway(send_request())
         assert (await ask(peer, RequestCode.GROUP_INFO)).code == Code.SUCCESS
+
+
+async def test_settings_change_on_all_replicas_and_only_where_they_can(tmp_path: Path) -> None:
+    """Code 25: what changed is shown, used, and outlives a restart; the rest is refused by name."""
+    async with served(tmp_path) as (broker, peer):
+        update = RequestCode.UPDATE_BROKER_CONFIG
+        body = b"maxMessageSize=1000\ndefaultTopicQueueNums=3\n"
+        assert (await ask(peer, update, body)).code == Code.SUCCESS
+        shown = bytes((await ask(peer, RequestCode.GET_BROKER_CONFIG)).payload).decode()
+        assert {"maxMessageSize=1000", "defaultTopicQueueNums=3"} <= set(shown.splitlines())
+        assert (await peer.request(send_request(b"x" * 1001), 5)).code == Code.MESSAGE_ILLEGAL
+        default = await ask(peer, RequestCode.GET_TOPIC_CONFIG, topic="TBW102")
+        assert decode_body(TopicConfig, default.payload).write_queue_nums == 3
+
+        fixed = await ask(peer, update, b"listenPort=1\n")
+        assert (fixed.code, "listenPort" in (fixed.remark or "")) == (Code.NO_PERMISSION, True)
+        for text, word in (
+            (b"maxMesageSize=1", "maxMessageSize"),
+            (b"maxMessageSize=lots", "lots"),
+            (b"maxMessageSize=0", "within"),
+        ):
+            answer = await ask(peer, update, text)
+            assert (answer.code, word in (answer.remark or "")) == (Code.SYSTEM_ERROR, True)
+
+        assert (await ask(peer, update, b"maxMessageSize=\n")).code == Code.SUCCESS
+        assert broker.machine.settings == {"defaultTopicQueueNums": "3"}
+        broker.machine.begin_snapshot().write()
+        restarted = Machine(tmp_path)
+        assert restarted.restore() is None
+        file_config = BrokerConfig(max_message_size=2000)
+        restarted_config = file_config.with_settings(restarted.settings)
+        assert restarted_config.default_topic_queue_nums == 3
+        assert restarted_config.max_message_size == 2000
+
+
+async def test_a_secret_is_not_shown(tmp_path: Path) -> None:
+    """Whoever may look at the config may not thereby join the group."""
+    secret = "-".join(("open", "sesame"))
+    async with served(tmp_path, config=BrokerConfig(d_leger_secret=secret)) as (_, peer):
+        shown = bytes((await ask(peer, RequestCode.GET_BROKER_CONFIG)).payload)
+        assert b"dLegerSecret=******\n" in shown
+        assert secret.encode() not in shown
+
+
+async def test_a_deleted_group_keeps_its_offsets_unless_they_are_to_go(tmp_path: Path) -> None:
+    """Code 207, in 4.9's words and in 5.x's."""
+    async with served(tmp_path) as (broker, peer):
+        await peer.request(produce_request("a"), 5)
+        for flag, kept in (
+            ({}, 1),
+            ({"removeOffset": "true"}, None),
+            ({"cleanOffset": True}, None),
+        ):
+            commit = {"consumerGroup": "C", "topic": "Orders", "queueId": 0, "commitOffset": 1}
+            await ask(peer, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"C"}')
+            await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **commit)
+            done = await ask(peer, RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="C", **flag)
+            assert (done.code, broker.machine.groups.get("C")) == (Code.SUCCESS, None)
+            assert broker.machine.offsets.get("C", "Orders", 0) == kept
+
+
+async def test_traffic_is_counted_by_topic_and_group(tmp_path: Path) -> None:
+    """Code 315 for what mqadmin statsAll asks; 208 says how far a group has pulled."""
+    async with served(tmp_path) as (_, peer):
+        await peer.request(produce_request("a"), 5)
+        await peer.request(produce_request("a"), 5)  # a retry: known, and not stored again
+        await peer.request(pull_request(), 5)
+
+        async def total(name: str, key: str) -> int:
+            answer = await ask(
+                peer, RequestCode.VIEW_BROKER_STATS_DATA, statsName=name, statsKey=key
+            )
+            return decode_body(BrokerStatsData, answer.payload).stats_day.sum
+
+        assert await total("TOPIC_PUT_NUMS", "Orders") == 3
+        assert await total("GROUP_GET_NUMS", "Orders@C") == 2
+        assert await total("BROKER_PUT_NUMS", "DefaultCluster") == 3
+        assert await total("GROUP_GET_SIZE", "Orders@C") > 2 * 91
+        unknown = await ask(
+            peer, RequestCode.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="None"
+        )
+        assert unknown.code == Code.SYSTEM_ERROR
+        progress = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup="C", topic="Orders")
+        assert decode_body(ConsumeStats, progress.payload).offset_table == {}
+
+
+async def test_every_replica_says_how_full_and_how_old_it_is(tmp_path: Path) -> None:
+    """What clusterList shows: disk, the age of the oldest message, and that no queue of ours is."""
+    async with served(tmp_path) as (broker, peer):
+
+        async def figures() -> dict[str, str]:
+            answer = await ask(peer, RequestCode.GET_BROKER_RUNTIME_INFO)
+            return decode_body(KVTable, answer.payload).table
+
+        assert (await figures())["earliestMessageTimeStamp"] == "-1"
+        await peer.request(produce_request("a"), 5)
+        broker.ledger.follow("n1")
+        table = await figures()
+        stored_ms = int(broker.machine.queues.get("Orders", 0).read(0, 1)["store_timestamp_ms"][0])
+        assert int(table["earliestMessageTimeStamp"]) == stored_ms
+        assert 0 < float(table["commitLogDiskRatio"]) <= 1
+        assert (table["sendThreadPoolQueueSize"], table["brokerRole"]) == ("0", "SLAVE")
+        for code in (RequestCode.CLEAN_UNUSED_TOPIC, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE):
+            assert (await ask(peer, code)).code == Code.SUCCESS
+        refused = await ask(peer, RequestCode.UPDATE_BROKER_CONFIG, b"maxMessageSize=9\n")
+        assert refused.code == Code.SERVICE_NOT_AVAILABLE

@@ -31,7 +31,7 @@ class Commits:
         role = Role("n0", {"n0": "127.0.0.1:1"})
         role.leading(1)
         assignments = Assignments(self.machine, lambda: 1)
-        definitions = Definitions(self.machine, self.ledger, role, assignments, True)
+        definitions = Definitions(self.machine, self.ledger, role, assignments, lambda: True)
         self.wakes: list[float] = []
         self.answers: list[AppendError | None] = []
         self.commits = OffsetCommits(self.machine, definitions, self.wakes.append)

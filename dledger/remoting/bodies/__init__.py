@@ -45,6 +45,8 @@ from dledger.remoting.bodies.routes import (
     TopicRouteData,
 )
 from dledger.remoting.bodies.state import (
+    BrokerStatsData,
+    BrokerStatsItem,
     ClientConnection,
     ConsumerConnection,
     ConsumeStats,
@@ -61,6 +63,8 @@ __all__ = [
     "BrokerData",
     "BrokerMemberGroup",
     "BrokerMemberGroupBody",
+    "BrokerStatsData",
+    "BrokerStatsItem",
     "CheckClientConfigBody",
     "ClientConnection",
     "ClusterInfo",

@@ -29,6 +29,8 @@ class OffsetWrapper(Body):
     broker_offset: int = 0
     consumer_offset: int = 0
     last_timestamp: int = 0
+    #: Up to where it has pulled; tools of 5.x show what lies between as in flight.
+    pull_offset: int = 0
 
 
 class ConsumeStats(Body):
@@ -36,6 +38,22 @@ class ConsumeStats(Body):
 
     offset_table: dict[MessageQueue, OffsetWrapper] = {}
     consume_tps: float = 0.0
+
+
+class BrokerStatsItem(Body):
+    """A figure over one span: its sum, its sum per second, and per operation."""
+
+    sum: int = 0
+    tps: float = 0.0
+    avgpt: float = 0.0
+
+
+class BrokerStatsData(Body):
+    """VIEW_BROKER_STATS_DATA."""
+
+    stats_minute: BrokerStatsItem
+    stats_hour: BrokerStatsItem
+    stats_day: BrokerStatsItem
 
 
 class GroupList(Body):

@@ -21,6 +21,7 @@ from dledger.remoting.headers.admin import (
     GetTopicStatsInfoHeader,
     QueryTopicConsumeByWhoHeader,
     UpdateAndCreateTopicHeader,
+    ViewBrokerStatsDataHeader,
 )
 from dledger.remoting.headers.base import Header, decode_header, encode_header
 from dledger.remoting.headers.consume import (
@@ -136,6 +137,7 @@ __all__ = [
     "UnregisterClientHeader",
     "UpdateAndCreateTopicHeader",
     "UpdateConsumerOffsetHeader",
+    "ViewBrokerStatsDataHeader",
     "ViewMessageByIdHeader",
     "WipeWritePermOfBrokerHeader",
     "WipeWritePermOfBrokerResponseHeader",

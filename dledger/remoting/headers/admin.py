@@ -81,6 +81,13 @@ class DeleteSubscriptiongroupHeader(Header, frozen=True):
     clean_offset: bool | None = None
 
 
+class ViewBrokerStatsDataHeader(Header, frozen=True):
+    """VIEW_BROKER_STATS_DATA (315), such as TOPIC_PUT_NUMS of a topic, GROUP_GET_NUMS of T@G."""
+
+    stats_name: str
+    stats_key: str
+
+
 class GetBrokerConfigResponseHeader(Header, frozen=True):
     """GET_BROKER_CONFIG (26): `version` is a DataVersion as JSON; the body is properties text."""
 
