@@ -15,6 +15,9 @@ from dledger.remoting.json_dialect import parse, write_loose, write_standard
 
 BodyT = TypeVar("BodyT")
 
+_NULL = b"null"
+_sorted_encoder = msgspec.json.Encoder(order="sorted")
+
 
 class Dialect(Enum):
     """How a body is written."""
@@ -29,7 +32,15 @@ class Body(msgspec.Struct, rename="camel", omit_defaults=False):
 
 def encode_body(body: msgspec.Struct, dialect: Dialect = Dialect.STANDARD) -> bytes:
     """Write `body`. Stock clients expect maps keyed by queues in the loose dialect."""
-    return write_loose(body) if dialect is Dialect.LOOSE else write_standard(body)
+    if dialect is Dialect.LOOSE:
+        return write_loose(body)
+    # A broker with 10,000 topics registers with 1.5 MB of this, while others wait for the loop.
+    with suppress(TypeError):
+        written = _sorted_encoder.encode(body)
+        if written.isascii() and _NULL not in written:
+            return written
+    # Members that are None are left out, letters escaped, and maps keyed by queues written.
+    return write_standard(body)
 
 
 def decode_body(body_type: type[BodyT], data: Buffer) -> BodyT:
