@@ -18,6 +18,7 @@ from dledger.remoting.record import (
     CRC_MASK,
     HOST_IPV4_BYTES,
     RECORD_OVERHEAD_BYTES,
+    LoneRecord,
     Record,
     RecordBatch,
     crc32,
@@ -54,7 +55,7 @@ class BatchDraft:
 
     def __init__(
         self,
-        batch: RecordBatch,
+        batch: RecordBatch | LoneRecord,
         topic: str,
         runs: Sequence[tuple[int, int]],
         assignments: Assignments,
@@ -72,8 +73,7 @@ class BatchDraft:
     @property
     def starts(self) -> Sequence[int]:
         """Where each record begins."""
-        starts: list[int] = self._batch.starts.tolist()
-        return starts
+        return self._batch.starts
 
     def body_crcs(self) -> list[int]:
         """The records' body CRCs, in order."""

@@ -22,7 +22,7 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
-from dledger.remoting.record import Record, RecordBatch
+from dledger.remoting.record import LoneRecord, Record, RecordBatch, parse_records
 
 
 class ProduceHandler:
@@ -60,7 +60,7 @@ class ProduceHandler:
 
         core.appender.append(draft, key, done)
 
-    def _parse(self, request: Command, header: ProduceHeader) -> RecordBatch:
+    def _parse(self, request: Command, header: ProduceHeader) -> RecordBatch | LoneRecord:
         records = sum(count for _, count in header.runs)
         if records > limits.MESSAGES_PER_BATCH_MAX:
             raise Refused(
@@ -68,7 +68,7 @@ class ProduceHandler:
                 f"a batch of {records} messages; at most {limits.MESSAGES_PER_BATCH_MAX} are taken",
             )
         try:
-            batch = RecordBatch.parse(request.payload, header.topic.encode(), header.runs)
+            batch = parse_records(request.payload, header.topic.encode(), header.runs)
         except RecordError as error:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
         _check_bodies(batch, self._core.config.max_message_size)
@@ -85,8 +85,8 @@ def _check_queues(header: ProduceHeader, topic: TopicConfig) -> None:
             )
 
 
-def _check_bodies(batch: RecordBatch, bytes_max: int) -> None:
-    for start in batch.starts[batch.sizes > bytes_max].tolist():
+def _check_bodies(batch: RecordBatch | LoneRecord, bytes_max: int) -> None:
+    for start in batch.larger_than(bytes_max):
         body_bytes = len(Record(memoryview(batch.buffer)[start:]).body)
         if body_bytes > bytes_max:
             raise Refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import time
 import zlib
@@ -18,6 +19,7 @@ from dledger.remoting.record import (
     Record,
     RecordBatch,
     encode_record,
+    parse_records,
     walk,
 )
 
@@ -163,7 +165,10 @@ def test_a_batch_is_placed_in_its_own_bytes() -> None:
     before = bytes(buffer)
     batch = RecordBatch.parse(buffer, b"T", RUNS)
     assert batch.count == 4
-    assert batch.sizes.tolist() == [Record(buffer[start:]).size for start in walk(buffer)]
+    sizes = [Record(buffer[start:]).size for start in walk(buffer)]
+    assert batch.larger_than(min(sizes)) == [
+        start for start, size in zip(walk(buffer), sizes, strict=True) if size > min(sizes)
+    ]
 
     batch.place(1_000_000, [70, 2**40, 90], 1_700_000_000_009, STORE)
 
@@ -174,7 +179,7 @@ def test_a_batch_is_placed_in_its_own_bytes() -> None:
     assert {read.store_host for read in records} == {STORE}
     assert all(read.check() for read in records)
     batch.place(0, [0, 0, 0], 0, bytes(8))
-    for start, size in zip(batch.starts, batch.sizes, strict=True):
+    for start, size in zip(batch.starts, sizes, strict=True):
         place_in_run = struct.pack(">q", 1) if start == batch.starts[1] else bytes(8)
         expected = before[start : start + 20] + place_in_run + struct.pack(">q", start)
         assert buffer[start : start + 36] == expected
@@ -276,9 +281,35 @@ def test_a_damaged_batch_is_refused_or_unchanged_in_what_counts(data: st.DataObj
         batch = RecordBatch.parse(buffer, b"T", RUNS)
     except RecordError:
         return
-    records = [Record(memoryview(buffer)[start:]) for start in batch.starts.tolist()]
+    records = [Record(memoryview(buffer)[start:]) for start in batch.starts]
     assert [bytes(read.body) for read in records] == [bytes(10 * n) for n in range(4)]
     assert {read.topic for read in records} == {"T"}
+
+
+@given(st.data())
+def test_a_record_alone_is_judged_and_placed_as_a_batch_of_one(data: st.DataObject) -> None:
+    """The short way takes nothing that the long way refuses, and leaves the same bytes."""
+    host = data.draw(st.sampled_from([IPV4, IPV6]))
+    buffer = bytearray(record(body=bytes(data.draw(st.integers(0, 40))), born_host=host))
+    if data.draw(st.booleans()):
+        position = data.draw(st.integers(0, len(buffer) - 1))
+        buffer[position] = data.draw(st.integers(0, 255))
+    topic = data.draw(st.sampled_from([b"T", b"", b"U", b"TT", b"T" * 200]))
+    runs = data.draw(st.sampled_from([[(3, 1)], [(4, 1)], [(-1, 1)], [(3, 2)], []]))
+    try:
+        batch = RecordBatch.parse(bytearray(buffer), topic, runs)
+    except RecordError as refused:
+        with pytest.raises(RecordError, match=re.escape(str(refused))):
+            parse_records(buffer, topic, runs)
+        return
+    lone = parse_records(buffer, topic, runs)
+    for each in (batch, lone):
+        each.place(77, [2**40], 1_700_000_000_009, STORE)
+    assert bytes(lone.buffer) == bytes(batch.buffer)
+    assert list(lone.starts) == list(batch.starts) == [0]
+    assert (lone.count, lone.first_unique_key) == (batch.count, batch.first_unique_key)
+    for size in (0, len(buffer) - 1, len(buffer)):
+        assert lone.larger_than(size) == batch.larger_than(size)
 
 
 @given(st.binary(max_size=400), st.integers(0, 300))
@@ -308,4 +339,5 @@ def test_work_per_message_is_microseconds() -> None:
     batch = RecordBatch.parse(buffer, b"T", [(0, 500)])
     assert best_us(lambda: record(body=one), 300) < 15
     assert best_us(lambda: RecordBatch.parse(buffer, b"T", [(0, 500)]), 5) < 3000
+    assert best_us(lambda: parse_records(one, b"T", [(0, 1)]), 300) < 50
     assert best_us(lambda: batch.place(0, [0], 0, STORE), 20) < 300

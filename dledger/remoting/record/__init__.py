@@ -1,7 +1,7 @@
 """Stored message records: what lies in the log, goes to consumers and comes from our producers.
 
 `layout` says where each field lies, `encode` builds one record, `view` reads one, `batch` checks
-many at once and fills in where they went.
+many at once and fills in where they went, `lone` does so for one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dledger.remoting.record.layout import (
     STORE_HOST_IPV6,
     TRANSACTION_BITS,
 )
+from dledger.remoting.record.lone import LoneRecord, parse_records
 from dledger.remoting.record.view import Record
 
 __all__ = [
@@ -34,9 +35,11 @@ __all__ = [
     "RECORD_OVERHEAD_BYTES",
     "STORE_HOST_IPV6",
     "TRANSACTION_BITS",
+    "LoneRecord",
     "Record",
     "RecordBatch",
     "crc32",
     "encode_record",
+    "parse_records",
     "walk",
 ]

@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dledger.checksum import crc32
-from dledger.errors import BadInput, RecordError
+from dledger.errors import RecordError
 from dledger.limits import MESSAGE_BODY_BYTES_MAX, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
 from dledger.remoting.command import Buffer
-from dledger.remoting.message import UNIQ_KEY, properties_decode
 from dledger.remoting.record.layout import (
     BACK_BYTES,
     BODY_CRC_AT,
@@ -42,12 +41,12 @@ from dledger.remoting.record.layout import (
     SYS_FLAG_AT,
     U32,
 )
-from dledger.remoting.record.view import Record
+from dledger.remoting.record.view import first_unique_key
 
 _Ints = npt.NDArray[np.int64]
 
 #: A producer compresses and says where it is; everything else is the broker's to set.
-_SYS_FLAGS_ALLOWED = COMPRESSED | MULTI_TAGS | BORN_HOST_IPV6 | COMPRESSION_TYPE
+SYS_FLAGS_ALLOWED = COMPRESSED | MULTI_TAGS | BORN_HOST_IPV6 | COMPRESSION_TYPE
 
 _QUEUE_ID_MAX = 0x7FFF_FFFF
 
@@ -59,8 +58,8 @@ _FRONT = np.dtype(
         "itemsize": BORN_HOST_AT,
     }
 )
-_BODY_AT = BORN_HOST_AT + HOST_IPV4_BYTES + I64.size + HOST_IPV4_BYTES + BACK_BYTES
-_BODY_LENGTH_AT = _BODY_AT - U32.size
+BODY_AT = BORN_HOST_AT + HOST_IPV4_BYTES + I64.size + HOST_IPV4_BYTES + BACK_BYTES
+BODY_LENGTH_AT = BODY_AT - U32.size
 _U8 = np.dtype(np.uint8)
 _U32 = np.dtype(">u4")
 _I64 = np.dtype(">i8")
@@ -93,12 +92,9 @@ def walk(buffer: Buffer) -> list[int]:
 
 
 class RecordBatch:
-    """Checked records of one topic, in runs of one queue each, in a buffer that `place` fills in.
+    """Checked records of one topic, in runs of one queue each; `place` fills in their buffer."""
 
-    `starts` and `sizes` are bytes, one item a record, `starts` from the buffer's beginning.
-    """
-
-    __slots__ = ("_store_fields_at", "_within_run", "buffer", "run_counts", "sizes", "starts")
+    __slots__ = ("_run_counts", "_sizes", "_starts", "_store_fields_at", "_within_run", "buffer")
 
     def __init__(
         self,
@@ -109,9 +105,9 @@ class RecordBatch:
         store_fields_at: _Ints,
     ) -> None:
         self.buffer = buffer
-        self.starts = starts
-        self.sizes = sizes
-        self.run_counts = run_counts
+        self._starts = starts
+        self._sizes = sizes
+        self._run_counts = run_counts
         self._store_fields_at = store_fields_at
         run_starts = np.cumsum(run_counts) - run_counts
         self._within_run = np.arange(len(starts)) - np.repeat(run_starts, run_counts)
@@ -124,8 +120,7 @@ class RecordBatch:
         can't be written to is copied, since `place` writes. Raises RecordError naming the number of
         the record (from 0) and the field.
         """
-        if isinstance(buffer, bytes) or (isinstance(buffer, memoryview) and buffer.readonly):
-            buffer = bytearray(buffer)
+        buffer = writable(buffer)
         bounds = np.array([*walk(buffer), len(buffer)], np.int64)
         starts, sizes = bounds[:-1], bounds[1:] - bounds[:-1]
         _check_request(topic, runs, len(starts))
@@ -134,16 +129,16 @@ class RecordBatch:
         front = _overlay(buffer, _FRONT)[starts]
         queue_ids = np.repeat(run_queue_ids, run_counts)
         _require(front["queue_id"] == queue_ids, "queue id", front["queue_id"])
-        _require(front["sys_flag"] & ~_SYS_FLAGS_ALLOWED == 0, "system flag", front["sys_flag"])
+        _require(front["sys_flag"] & ~SYS_FLAGS_ALLOWED == 0, "system flag", front["sys_flag"])
         extra = np.where(front["sys_flag"] & BORN_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
         least = RECORD_OVERHEAD_BYTES + extra + len(topic)
         _require(sizes >= least, "size", sizes)
 
-        body_lengths = _overlay(buffer, _U32)[starts + extra + _BODY_LENGTH_AT]
+        body_lengths = _overlay(buffer, _U32)[starts + extra + BODY_LENGTH_AT]
         body_lengths = body_lengths.astype(np.int64)
         within = (body_lengths <= sizes - least) & (body_lengths <= MESSAGE_BODY_BYTES_MAX)
         _require(within, "body length", body_lengths)
-        body_starts = starts + extra + _BODY_AT
+        body_starts = starts + extra + BODY_AT
         body_ends = body_starts + body_lengths
         _check_tails(buffer, body_ends, topic, sizes - least - body_lengths)
         _check_bodies(buffer, body_starts, body_ends, front["body_crc"])
@@ -153,15 +148,23 @@ class RecordBatch:
     @property
     def count(self) -> int:
         """How many records there are; at least one."""
-        return len(self.starts)
+        return len(self._starts)
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """Where each record begins, in bytes from the buffer's beginning."""
+        starts: list[int] = self._starts.tolist()
+        return starts
+
+    def larger_than(self, size_bytes: int) -> list[int]:
+        """Where records of more than so many bytes begin."""
+        larger: list[int] = self._starts[self._sizes > size_bytes].tolist()
+        return larger
 
     @property
     def first_unique_key(self) -> str | None:
         """The UNIQ_KEY property of the first record: what a repeated request is known by."""
-        try:
-            return properties_decode(Record(self.buffer).properties).get(UNIQ_KEY)
-        except BadInput as error:
-            raise RecordError(f"record 0: {error}") from error
+        return first_unique_key(self.buffer)
 
     def place(
         self,
@@ -178,12 +181,19 @@ class RecordBatch:
         if len(store_host) != HOST_IPV4_BYTES:
             raise RecordError(f"a store host of {len(store_host)} bytes; {HOST_IPV4_BYTES} fit")
         integers = _overlay(self.buffer, _I64)
-        first_offsets = np.repeat(np.array(queue_offsets, np.int64), self.run_counts)
-        integers[self.starts + QUEUE_OFFSET_AT] = first_offsets + self._within_run
-        integers[self.starts + PHYSICAL_OFFSET_AT] = self.starts + position
+        first_offsets = np.repeat(np.array(queue_offsets, np.int64), self._run_counts)
+        integers[self._starts + QUEUE_OFFSET_AT] = first_offsets + self._within_run
+        integers[self._starts + PHYSICAL_OFFSET_AT] = self._starts + position
         integers[self._store_fields_at] = store_timestamp_ms
         hosts = _overlay(self.buffer, _HOST)
         hosts[self._store_fields_at + I64.size] = np.frombuffer(store_host, _HOST)
+
+
+def writable(buffer: Buffer) -> bytearray | memoryview:
+    """`buffer`, or a copy of it if it can't be written to."""
+    if isinstance(buffer, bytes) or (isinstance(buffer, memoryview) and buffer.readonly):
+        return bytearray(buffer)
+    return buffer
 
 
 def _overlay(buffer: Buffer, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

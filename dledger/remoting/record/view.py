@@ -7,8 +7,9 @@ consumer its body and properties, an audit all of it.
 from __future__ import annotations
 
 from dledger.checksum import crc32
-from dledger.errors import RecordError
+from dledger.errors import BadInput, RecordError
 from dledger.remoting.command import Buffer
+from dledger.remoting.message import UNIQ_KEY, properties_decode
 from dledger.remoting.record.layout import (
     BACK_BYTES,
     BODY_CRC_AT,
@@ -152,3 +153,11 @@ class Record:
     @property
     def _body_end(self) -> int:
         return self._body_start + int(U32.unpack_from(self._view, self._body_start - 4)[0])
+
+
+def first_unique_key(records: Buffer) -> str | None:
+    """The UNIQ_KEY property of the first record. Raises RecordError for malformed properties."""
+    try:
+        return properties_decode(Record(records).properties).get(UNIQ_KEY)
+    except BadInput as error:
+        raise RecordError(f"record 0: {error}") from error
