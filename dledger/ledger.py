@@ -23,6 +23,7 @@ from dledger.errors import (
     ConfigError,
     DledgerError,
     OutcomeUnknown,
+    StorageError,
 )
 from dledger.log.disk import Disk
 from dledger.log.entry import Draft, Entry, Kind
@@ -106,6 +107,9 @@ class Ledger:
         )
         store.on_cut = self._log_cut
         self._solo = len(config.peers) == 1
+        self._stepping = False
+        self._stepped_at = monotonic()
+        self._failure: DledgerError | OSError | None = None
         self._wake = trio.Event()
         self._must_sync = trio.Event()
         self._applied = trio.Event()
@@ -120,8 +124,13 @@ class Ledger:
         """
         if self._closing:
             raise OutcomeUnknown("the ledger is closing")
-        self._engine.append(body, kind, on_done)
-        self._wake.set()
+        try:
+            self._engine.append(body, kind, on_done)
+        except (StorageError, OSError) as error:
+            self._failure = error
+            self._wake.set()
+            raise OutcomeUnknown(f"the log can't be written: {error}") from error
+        self._step_soon()
 
     async def append(self, body: Buffer | Draft, kind: int = Kind.MESSAGES) -> Appended:
         """Append an entry and wait until it is committed and applied here. Raises AppendError."""
@@ -193,7 +202,11 @@ class Ledger:
     def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
         """A peer's message arrived."""
         self._engine.receive(node_id, link, message)
-        self._wake.set()
+
+    def received_all(self) -> None:
+        """Those were all messages that have arrived so far."""
+        if self._engine.urgent:
+            self._step_soon()
 
     # -- the loops -------------------------------------------------------------------------
 
@@ -223,27 +236,53 @@ class Ledger:
             scope.cancel()
 
     async def _step_loop(self) -> None:
-        more, stepped_at = False, monotonic()
         while True:
-            if more:
-                await trio.lowlevel.checkpoint()
-            else:
-                await self._wake.wait()
-            if monotonic() - stepped_at > STALL_S:
-                # The process stood still: read what the others said before judging them silent.
+            await self._wake.wait()
+            if self._stalled:
+                # Read what the others said meanwhile before judging them silent.
                 for _ in range(3):
                     await trio.lowlevel.checkpoint()
             self._wake = trio.Event()
-            before = self._machine.applied_index
-            more = self._engine.step()
-            stepped_at = monotonic()
+            self._step()
+            if self._failure is not None:
+                raise self._failure
+
+    @property
+    def _stalled(self) -> bool:
+        """Whether the process stood still, so that the peers' messages wait to be read."""
+        return bool(monotonic() - self._stepped_at > STALL_S)
+
+    def _step_soon(self) -> None:
+        """Step at once if little is under way, or in the loop's next turn, together with others.
+
+        A lone append passes three processes, and would wait for a turn of the loop in each. When
+        many are under way a turn gathers them: one write, one message, one sync for all.
+        """
+        if self._stepping or self._solo or self._stalled or self._engine.appends_pending > 1:
+            self._wake.set()
+        elif self._failure is None and self._engine.fenced is None:
+            self._step()
+
+    def _step(self) -> None:
+        before = self._machine.applied_index
+        self._stepping = True
+        try:
+            if self._engine.step():
+                self._wake.set()
             if self._solo:
                 self._log.sync()
-            elif self.config.flush == "sync":
-                self._must_sync.set()
-            if self._machine.applied_index != before:
-                self._applied.set()
-                self._applied = trio.Event()
+        except (DledgerError, OSError) as error:
+            # Whose call this is inside of can't deal with it; the step loop can.
+            self._failure = error
+            self._wake.set()
+        finally:
+            self._stepping = False
+        self._stepped_at = monotonic()
+        if self.config.flush == "sync":
+            self._must_sync.set()
+        if self._machine.applied_index != before:
+            self._applied.set()
+            self._applied = trio.Event()
 
     async def _tick_loop(self) -> None:
         """Step now and then although nothing happened: heartbeats, elections, check-quorum."""
@@ -270,7 +309,7 @@ class Ledger:
         except OSError as caught:
             error = caught
         self._engine.synced(job, error)
-        self._wake.set()
+        self._step_soon()
 
     async def _housekeeping(self) -> None:
         """Prepare the next segment before it is needed; leave checkpoints."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -74,6 +75,12 @@ class Segment:
                 end=self.end,
             )
         return self._summary
+
+    def batch_end(self, first_index: int, size_bytes: int) -> int:
+        """The last index of a run that begins at `first_index` and passes `size_bytes` or ends."""
+        offsets, first = self.offsets, first_index - self.first_index
+        behind = bisect_left(offsets, offsets[first] + -(-size_bytes // 8), first + 1)
+        return self.first_index + behind - 1
 
     def offset_of(self, index: int) -> int:
         """The offset of an entry in the file."""

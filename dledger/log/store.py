@@ -192,10 +192,9 @@ class SegmentedLog:
         first, last = self.header(first_index), self.header(last_index)
         return self.view(first.position, last.end - first.position)
 
-    def last_index_in_segment(self, index: int) -> int:
-        """The last index of the segment that holds `index`."""
-        segment = self._segment_of(index)
-        return segment.first_index + len(segment.offsets) - 1
+    def batch_end(self, first_index: int, size_bytes: int) -> int:
+        """The last index of a run of about `size_bytes`, at least one entry, of one segment."""
+        return self._segment_of(first_index).batch_end(first_index, size_bytes)
 
     # -- appending -------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ class Connection:
         self._opaques = itertools.count(1)
         self._close_reason: str | None = None
         self._scope = trio.CancelScope()
+        self._unanswered = 0
         self._in_flight = 0
         self._in_flight_max = requests_in_flight_max
         self._answered = trio.Event()
@@ -78,8 +79,15 @@ class Connection:
         """Send a response or a request. Never waits: who reads too slowly is closed instead."""
         if self.closed:
             return
+        if command.is_response:
+            self._unanswered -= 1
         try:
             self.link.send(command)
+            if self._unanswered == 0 and not self.link.gathering:
+                # Nobody else waits on this connection: there is nothing to gather with.
+                self.link.flush()
+        except OSError as error:
+            self.close(f"sending failed: {error}")
         except Busy as error:
             self.close(f"the client does not read: {error}")
         except FrameError as error:
@@ -153,6 +161,8 @@ class Connection:
             log.debug("response to nothing", peer=self.peer, opaque=request.opaque)
             return
         self.encoding = request.encoding
+        if not request.is_oneway:
+            self._unanswered += 1
         try:
             result = handler(request, self)
         except Exception as error:

@@ -5,9 +5,9 @@ The shell puts frames of peers into :meth:`RaftEngine.receive` and appends into
 A step does, in this order, what the safety of the log rests on:
 
 1. hand the peers' messages to the library, entries into the journal;
-2. let the library tick: elect, count acknowledgements, append proposals;
-3. write what was appended; send it to the peers (before the leader's own sync: it does not count
-   its own copy until that is durable);
+2. let the library tick: elect, count acknowledgements;
+3. write what was appended since the last step; send it to the peers (before the leader's own
+   sync: it does not count its own copy until that is durable);
 4. release the acknowledgements whose entries are durable;
 5. apply what is committed, and only then tell those who appended it.
 
@@ -21,7 +21,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dledger import limits
 from dledger.errors import (
@@ -37,7 +37,7 @@ from dledger.log.entry import HEADER_BYTES, Draft, Entry, body_size
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog, SyncJob
 from dledger.raft.election import LINK_LOST_WAIT_S, RETRY_WAIT_S, YIELD_WAIT_S, ElectionGate
-from dledger.raft.journal import LogJournal, Proposal
+from dledger.raft.journal import LogJournal
 from dledger.raft.library import Core, Node, Role, Timing
 from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.transport import Link, PeerTransport
@@ -82,14 +82,11 @@ class Appended:
 OnDone = Callable[[Appended | AppendError], None]
 
 
-class _Append(Proposal):
-    """A proposal and who waits for it; told exactly once."""
+class _Append(NamedTuple):
+    """An append that is in the log, not yet committed: its size, and who waits for it."""
 
-    __slots__ = ("on_done",)
-
-    def __init__(self, kind: int, size: int, body: Buffer | Draft, on_done: OnDone) -> None:
-        super().__init__(kind, size, body)
-        self.on_done = on_done
+    size_bytes: int
+    on_done: OnDone
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +118,11 @@ class RaftEngine:
         self.log = log
         self.machine = machine
         self.fenced: str | None = None
+        #: Whether something came in that should not wait for the next timer.
+        self.urgent = False
         self._clock = clock
         self._solo = not peer_ids
         self._inbox: deque[tuple[str, Link, PeerMessage]] = deque()
-        self._waiting: deque[_Append] = deque()
         self._pending: dict[int, _Append] = {}
         self._pending_bytes = 0
         self._may_elect = False
@@ -144,7 +142,8 @@ class RaftEngine:
     def append(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
         """Append an entry; `on_done` is called once, from a later step.
 
-        Raises NotLeader, Busy or TooLarge if the entry was definitely not taken.
+        Raises NotLeader, Busy or TooLarge if the entry was definitely not taken, StorageError if
+        the log can't take any more.
         """
         if self._standing is None or not self._standing.serving:
             raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
@@ -154,19 +153,30 @@ class RaftEngine:
                 f"an entry of {size + HEADER_BYTES} bytes is above the limit of "
                 f"{self.log.entry_bytes_max}"
             )
-        count = len(self._pending) + len(self._waiting)
+        count = self.appends_pending
         if count >= limits.APPENDS_PENDING_MAX:
             raise Busy(f"{count} appends are pending", BUSY_RETRY_AFTER_S)
         if self._pending_bytes + size > limits.APPENDS_PENDING_BYTES_MAX:
             raise Busy(f"{self._pending_bytes} bytes of appends are pending", BUSY_RETRY_AFTER_S)
-        append = _Append(kind, size, body, on_done)
-        self._waiting.append(append)
+        header = self.log.append(self.log.last_index + 1, self.core.term, kind, body)
+        self._pending[header.index] = _Append(size, on_done)
         self._pending_bytes += size
-        self.core.propose(append)
+
+    @property
+    def appends_pending(self) -> int:
+        """How many appends of this node's have not been answered."""
+        return len(self._pending)
 
     def receive(self, node_id: str, link: Link, message: PeerMessage) -> None:
         """A peer's message arrived on a link; the next step deals with it."""
         self._inbox.append((node_id, link, message))
+        if message.kind is not PeerKind.ACK or not self._is_late(message):
+            self.urgent = True
+
+    def _is_late(self, message: PeerMessage) -> bool:
+        """Whether an acknowledgement comes for what others have committed already."""
+        next_index, reset, _, _ = message.fields
+        return not reset and next_index - 1 <= self.core.commit_index
 
     def link_up(self, node_id: str, link: Link) -> None:
         """A connection to a peer stands."""
@@ -189,12 +199,12 @@ class RaftEngine:
     def step(self) -> bool:
         """Do all that can be done now; whether there is more to do at once."""
         now = self._clock()
+        self.urgent = False
         self._deliver_inbox(now)
         electing = self._hold_election(now)
         self.core.doTick(0)
         if electing and self.core.role is Role.CANDIDATE:
             self.core.election_deadline = now + self._gate.wait(RETRY_WAIT_S)
-        self._collect_placed()
         self.log.write_out()
         self._send_new()
         self.transport.release_held()
@@ -289,13 +299,6 @@ class RaftEngine:
 
     # -- appends ---------------------------------------------------------------------------
 
-    def _collect_placed(self) -> None:
-        """Move proposals that the tick put into the log to those that wait for their commit."""
-        while self._waiting and self._waiting[0].placed is not None:
-            append = self._waiting.popleft()
-            assert append.placed is not None
-            self._pending[append.placed.index] = append
-
     def _send_new(self) -> None:
         if self.core.role is not Role.LEADER:
             return
@@ -309,16 +312,10 @@ class RaftEngine:
         if old != Role.LEADER:
             return
         self._standing = None
-        self._collect_placed()
-        placed, self._pending = self._pending, {}
-        waiting, self._waiting = self._waiting, deque()
+        pending, self._pending = self._pending, {}
         self._pending_bytes = 0
-        for append in waiting:
-            append.cancelled = True
-        for append in placed.values():
+        for append in pending.values():
             append.on_done(OutcomeUnknown("leadership was lost before the entry was committed"))
-        for append in waiting:
-            append.on_done(NotLeader(None))
 
     # -- applying --------------------------------------------------------------------------
 
@@ -333,7 +330,7 @@ class RaftEngine:
             machine.applied_index = entry.index
             append = self._pending.pop(entry.index, None)
             if append is not None:
-                self._pending_bytes -= append.length
+                self._pending_bytes -= append.size_bytes
                 append.on_done(Appended(entry.index, entry.term, entry.position, result))
         return machine.applied_index < commit_index
 

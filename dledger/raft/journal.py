@@ -11,18 +11,13 @@ nothing, and :meth:`add` cuts when, and only when, an entry of another term stan
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import SupportsIndex
 
 from dledger.errors import CorruptLog, StorageError
-from dledger.log.entry import Draft, Header, Kind
+from dledger.log.entry import Header, Kind
 from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft.library import COMMAND_NOOP, COMMAND_OPAQUE, Journal
-from dledger.remoting.command import Buffer
-
-BATCH_BYTES = 1 << 20
-"""A message to a peer carries entries up to about this many bytes, all of one segment."""
 
 _TYPE_BYTES = {Kind.NOOP.value: bytes([COMMAND_NOOP])}
 _OPAQUE_BYTE = bytes([COMMAND_OPAQUE])
@@ -46,22 +41,6 @@ class Command:
         return _TYPE_BYTES.get(self.kind, _OPAQUE_BYTE)
 
 
-class Proposal(Command):
-    """An append of this node's own, on its way into the log.
-
-    `placed` becomes its header when it is in the log. Once it is `cancelled` it never gets there:
-    the library may still hold it in its queue, and lead again before it looks.
-    """
-
-    __slots__ = ("body", "cancelled", "placed")
-
-    def __init__(self, kind: int, length: int, body: Buffer | Draft) -> None:
-        super().__init__(kind, length)
-        self.body = body
-        self.cancelled = False
-        self.placed: Header | None = None
-
-
 class Copy(Command):
     """An entry that a leader sent: its header as received, and its body."""
 
@@ -75,7 +54,7 @@ class Copy(Command):
 
 
 class LazySlice:
-    """`journal[a:b]` without reading it. Iterating stops at a batch's end and a segment's end."""
+    """`journal[a:b]` without reading it."""
 
     __slots__ = ("_first", "_journal", "_last")
 
@@ -87,18 +66,6 @@ class LazySlice:
     def __len__(self) -> int:
         return max(0, self._last - self._first + 1)
 
-    def __iter__(self) -> Iterator[LibraryEntry]:
-        if not self:
-            return
-        last = min(self._last, self._journal.log.last_index_in_segment(self._first))
-        size = 0
-        for index in range(self._first, last + 1):
-            entry = self._journal.library_entry(index)
-            yield entry
-            size += len(entry[0])
-            if size >= BATCH_BYTES:
-                return
-
     def __getitem__(self, key: slice | int) -> LazySlice | LibraryEntry:
         if isinstance(key, slice):
             start, stop, _ = key.indices(len(self))
@@ -107,16 +74,6 @@ class LazySlice:
         if not 0 <= offset < len(self):
             raise IndexError(key)
         return self._journal.library_entry(self._first + offset)
-
-    @property
-    def first_index(self) -> int:
-        """The index of the first entry."""
-        return self._first
-
-    @property
-    def last_index(self) -> int:
-        """The index of the last entry."""
-        return self._last
 
 
 class LogJournal(Journal):  # type: ignore[misc]
@@ -179,9 +136,6 @@ class LogJournal(Journal):  # type: ignore[misc]
         """Put an entry at `idx`. Raises CorruptLog where replicas differ, Fenced, StorageError."""
         if isinstance(command, Copy):
             self._add_copy(command, idx, term)
-        elif isinstance(command, Proposal):
-            if not command.cancelled:
-                command.placed = self.log.append(idx, term, command.kind, command.body)
         elif isinstance(command, bytes) and command[0] == COMMAND_NOOP:
             self.log.append(idx, term, Kind.NOOP, b"")
         else:

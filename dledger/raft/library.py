@@ -14,7 +14,12 @@ differs from the one that this was written against. The private names and what t
 `__raftLeader`                  the leader's Node, or None (read)
 `__noopIDx`                     index of the no-op of this node's own term as a leader (read)
 `__raftLog`                     our journal, asserted
-`__sendAppendEntries`           called: entries leave at once, not with the next heartbeat
+`__otherNodes`                  the peers (read)
+`__transport`                   our transport (read)
+`__newAppendEntriesTime`        when the next heartbeat is due (set)
+`__sendAppendEntries`           overridden: our transport sends, whole entries and no pickles
+`_checkCommandsToApply`         overridden: appends go straight into the log, nothing is queued
+`_poller`                       replaced: sockets are ours, there is nothing to poll
 `__applyLogEntries`             overridden: nothing is applied, unpickled or called in there
 `__tryLogCompaction`            overridden: no dumps
 `__loadDumpFile`                overridden: a snapshot through the library is refused
@@ -36,7 +41,6 @@ from pysyncobj.monotonic import monotonic
 from pysyncobj.node import Node as LibraryNode
 from pysyncobj.transport import Transport
 
-from dledger import limits
 from dledger.checksum import crc32
 from dledger.errors import StorageError
 
@@ -106,6 +110,11 @@ class Timing:
         self.heartbeat_s = heartbeat_s
 
 
+class _NothingToPoll:
+    def poll(self, timeout: float) -> None:
+        """Return at once: the library would ask the kernel about an empty set of sockets."""
+
+
 class Core(SyncObj):  # type: ignore[misc]
     """The library's state machine, ticked by our engine."""
 
@@ -124,15 +133,12 @@ class Core(SyncObj):  # type: ignore[misc]
             dynamicMembershipChange=False,
             commandsWaitLeader=False,
             appendEntriesUseBatch=True,
-            # Above the largest entry: the library's chunked path measures the wrong length.
-            appendEntriesBatchSizeBytes=2 * limits.ENTRY_BYTES_MAX,
             raftMinTimeout=timing.election_timeout_min_s,
             raftMaxTimeout=timing.election_timeout_max_s,
             appendEntriesPeriod=timing.heartbeat_s,
             # Check-quorum: a leader that hears from no majority for this long steps down.
             leaderFallbackTimeout=max(timing.election_timeout_max_s, 1.0),
             connectionTimeout=max(3.5, timing.election_timeout_max_s),
-            commandsQueueSize=2 * limits.APPENDS_PENDING_MAX,
             logCompactionMinEntries=1 << 62,
             logCompactionMinTime=1 << 62,
             onStateChanged=on_role,
@@ -140,8 +146,17 @@ class Core(SyncObj):  # type: ignore[misc]
         SyncObj.__init__(self, Node(node_id), list(peers), config, transport=transport)
         assert self._SyncObj__raftLog is journal, "the library did not take our journal"
         self._SyncObj__raftLastApplied = self._SyncObj__raftCommitIndex
+        self._poller = _NothingToPoll()
 
-    # -- overridden: applying, dumps and snapshots are ours --------------------------------
+    # -- overridden: sending, applying, dumps and snapshots are ours -----------------------
+
+    def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
+        self._SyncObj__newAppendEntriesTime = self.now + self.conf.appendEntriesPeriod
+        for node in self._SyncObj__otherNodes:
+            self._SyncObj__transport.send_entries(node)
+
+    def _checkCommandsToApply(self) -> None:  # noqa: N802
+        """Nothing: what is appended is in the log at once, or refused."""
 
     def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
         self._SyncObj__raftLastApplied = self._SyncObj__raftCommitIndex
@@ -219,10 +234,6 @@ class Core(SyncObj):  # type: ignore[misc]
     def set_next_index(self, node: Node, index: int) -> None:
         """Say what to send to a peer next."""
         self._SyncObj__raftNextIndex[node] = index
-
-    def propose(self, command: object) -> None:
-        """Queue a command; the next tick appends it if this node leads then."""
-        self._applyCommand(command, None)
 
 
 def use_clock(clock: Callable[[], float]) -> None:

@@ -55,6 +55,9 @@ class LinkOwner(Protocol):
     def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
         """A message arrived."""
 
+    def received_all(self) -> None:
+        """No more messages have arrived for the moment."""
+
 
 class SocketLink:
     """A connection to one peer. Writes go straight to the kernel while it takes them."""
@@ -145,7 +148,7 @@ class SocketLink:
             if count == 0:
                 return
             end += count
-            needed = PREFIX.size
+            first, needed = start, PREFIX.size
             while end - start >= PREFIX.size:
                 needed = frame_length(buffer, start)
                 if end - start < needed:
@@ -155,6 +158,8 @@ class SocketLink:
                 owner.receive(self.node_id, self, decode_message(frame))
                 start += needed
                 needed = PREFIX.size
+            if start > first:
+                owner.received_all()
             if start == end:
                 start = end = 0
             elif start + max(needed, READ_BUFFER_BYTES // 4) > len(buffer):

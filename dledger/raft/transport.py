@@ -28,10 +28,13 @@ from typing import Any, Protocol
 from dledger import limits
 from dledger.errors import FrameError
 from dledger.log.store import SegmentedLog
-from dledger.raft.journal import Copy, LazySlice
+from dledger.raft.journal import Copy
 from dledger.raft.library import Core, Node, Transport
 from dledger.raft.messages import PeerKind, PeerMessage, encode_message, split_run
 from dledger.remoting.command import Buffer
+
+BATCH_BYTES = 1 << 20
+"""A message to a peer carries entries up to about this many bytes, all of one segment."""
 
 
 class Link(Protocol):
@@ -54,6 +57,7 @@ class Held:
 
     term: int
     needed_index: int
+    success: bool
     frame: tuple[Buffer, ...]
 
 
@@ -157,10 +161,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         if peer.link is None:
             return False
         kind, term = message["type"], self.core.term
-        if kind == "append_entries" and "prevLogIdx" in message:
-            assert "transmission" not in message, "an entry above the batch size"
-            self._send_append(peer, term, message)
-        elif kind == "next_node_idx":
+        if kind == "next_node_idx":
             self._hold_ack(peer, term, message)
         elif kind == "request_vote":
             position = message["last_log_index"], message["last_log_term"]
@@ -181,27 +182,43 @@ class PeerTransport(Transport):  # type: ignore[misc]
         for peer in self.peers.values():
             self.post(peer, kind, term, *fields)
 
-    def _send_append(self, peer: Peer, term: int, message: dict[str, Any]) -> None:
-        assert peer.link is not None
-        entries = message["entries"]
-        count = len(entries)
-        run: Buffer = b""
-        if isinstance(entries, LazySlice) and count:
-            run = self._log.run_of(entries.first_index, entries.last_index)
+    def send_entries(self, node: Node) -> None:
+        """Send a peer all that it lacks, in messages of bounded size; an empty one if nothing.
+
+        A peer that lacks what lies before the log's head gets nothing.
+        """
+        peer, log = self.peers[str(node.id)], self._log
+        next_index, last_index = self.core.next_index(node), log.last_index
+        if next_index <= log.first_index:
+            return
+        while peer.link is not None and not peer.paused:
+            end = log.batch_end(next_index, BATCH_BYTES) if next_index <= last_index else last_index
+            self._send_append(peer, peer.link, next_index, end)
+            next_index = end + 1
+            self.core.set_next_index(node, next_index)
+            if next_index > last_index:
+                return
+
+    def _send_append(self, peer: Peer, link: Link, first_index: int, last_index: int) -> None:
+        """Send the entries from `first_index` to `last_index`, which may be none."""
+        log, core = self._log, self.core
+        count = last_index - first_index + 1
+        run: Buffer = log.run_of(first_index, last_index) if count else b""
+        previous = log.header(first_index - 1)
         peer.sent_sequence += 1
-        peer.link.send(
+        link.send(
             encode_message(
                 PeerKind.APPEND,
-                term,
-                message["commit_index"],
-                message["prevLogIdx"],
-                message["prevLogTerm"],
+                core.term,
+                core.commit_index,
+                previous.index,
+                previous.term,
                 peer.sent_sequence,
                 count,
                 run=run,
             )
         )
-        if peer.link.queued_bytes > limits.PEER_SEND_BUFFER_BYTES_MAX and not peer.paused:
+        if link.queued_bytes > limits.PEER_SEND_BUFFER_BYTES_MAX and not peer.paused:
             peer.paused = True
             self.counters.pauses += 1
             self._onNodeDisconnected(peer.node)
@@ -216,20 +233,31 @@ class PeerTransport(Transport):  # type: ignore[misc]
         frame = encode_message(
             PeerKind.ACK, term, next_index, reset, message["success"], peer.received_sequence
         )
-        peer.held.append(Held(term, needs, frame))
+        peer.held.append(Held(term, needs, bool(message["success"]), frame))
 
     def release_held(self) -> None:
         """Send the acknowledgements whose entries this node can vouch for.
 
+        Of several that accept entries the last one says all that the others do.
         One of an older term is dropped: its entries may have been cut, so that it would wait for
         others in their places, and hold back whatever comes after it.
         """
         vouched, term = self.vouched_index, self.core.term
         for peer in self.peers.values():
+            latest: Held | None = None
             while peer.held and (peer.held[0].term < term or peer.held[0].needed_index <= vouched):
                 held = peer.held.popleft()
-                if peer.link is not None and held.term == term:
-                    peer.link.send(held.frame)
+                if held.term < term:
+                    continue
+                if latest is not None and not (latest.success and held.success):
+                    self._send_held(peer, latest)
+                latest = held
+            if latest is not None:
+                self._send_held(peer, latest)
+
+    def _send_held(self, peer: Peer, held: Held) -> None:
+        if peer.link is not None:
+            peer.link.send(held.frame)
 
     # -- a peer's message arrives ----------------------------------------------------------
 
@@ -302,8 +330,12 @@ class PeerTransport(Transport):  # type: ignore[misc]
                 "success": success,
             },
         )
-        if not reset and self.core.next_index(peer.node) < before:
-            self.core.set_next_index(peer.node, before)
+        if not reset:
+            self._keep_next_index(peer.node, before)
+
+    def _keep_next_index(self, node: Node, before: int) -> None:
+        if self.core.next_index(node) < before:
+            self.core.set_next_index(node, before)
 
     def count_early_acks(self) -> None:
         """This node's own copy became durable: acknowledgements that came earlier count now.

@@ -71,6 +71,10 @@ class ClientHistory:
         """A node has taken an append."""
         self._offers[body] = Offer(node_id, self._end)
 
+    def refused(self, body: bytes) -> None:
+        """A node has definitely not taken an append."""
+        self._refused.add(body)
+
     def answered(self, body: bytes, outcome: Appended | AppendError, committed_index: int) -> None:
         """A node tells what became of an append; `committed_index`: what is committed by now."""
         offer = self._offers.pop(body, None)

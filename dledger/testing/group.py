@@ -13,10 +13,9 @@ import random
 from unittest.mock import patch
 
 from dledger.errors import AppendError, CorruptLog, DledgerError
-from dledger.log.entry import Kind
 from dledger.log.recovery import decode_watermark
 from dledger.log.startup import open_log
-from dledger.raft import journal
+from dledger.raft import transport
 from dledger.raft.engine import Appended
 from dledger.raft.library import Role, monotonic, use_clock
 from dledger.testing.client_history import Violation
@@ -31,6 +30,7 @@ HEAL_LIMIT_S = 15.0
 HEAL_FRAMES_MAX = 50_000
 """More messages than this, when nobody appends any more, are messages that beget messages."""
 TRANSCRIPT_LINES = 60
+ASK_ANYBODY = 0.02
 
 
 class Simulation:
@@ -170,8 +170,10 @@ class Simulation:
                 self.judge.client.answered(body, outcome, self.judge.committed_end)
 
             try:
-                node.engine.append(body, Kind.MESSAGES, on_done)
-            except AppendError:
+                node.append(body, on_done)
+            except AppendError as error:
+                if error.definite:
+                    self.judge.client.refused(body)
                 return
             self.judge.client.offered(node.node_id, body)
 
@@ -208,12 +210,14 @@ class Simulation:
         if node is None or node.fenced or (faults and node.paused_until > self.network.now):
             return
         weather, rng = self.weather, self.rng
-        if faults and node.engine.standing.serving and rng.random() < weather.append:
-            self._append_some(node)
+        # Now and then a client asks a node that does not lead, and is refused.
+        asked = node.engine.standing.serving or rng.random() < ASK_ANYBODY
         core = node.engine.core
         committed, standing = core.commit_index, (core.role, core.term)
         try:
-            took_part = node.step()
+            if faults and asked and rng.random() < weather.append:
+                self._append_some(node)
+            took_part = not node.fenced and node.step()
         except Crashed:
             self.judge.dying(node_id, node.engine)
             self.crash_somehow(node_id)
@@ -277,7 +281,7 @@ def run_seed(seed: int, size: int = 3, duration_s: float = 8.0) -> Simulation:
     """
     simulation = Simulation(seed, size)
     try:
-        with patch.object(journal, "BATCH_BYTES", simulation.weather.batch_bytes):
+        with patch.object(transport, "BATCH_BYTES", simulation.weather.batch_bytes):
             simulation.run(duration_s, faults=True)
             simulation.healed_s = simulation.finish()
     except Violation as violation:

@@ -10,12 +10,12 @@ import random
 from pathlib import Path
 from typing import Protocol
 
-from dledger.errors import DledgerError
-from dledger.log.entry import Entry
+from dledger.errors import DledgerError, OutcomeUnknown, StorageError
+from dledger.log.entry import Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.startup import open_log
 from dledger.log.store import PreparedSegment, SegmentedLog, SyncJob
-from dledger.raft.engine import RaftEngine
+from dledger.raft.engine import OnDone, RaftEngine
 from dledger.raft.library import Timing, use_clock
 from dledger.raft.messages import decode_message
 from dledger.testing.disk import SimulatedDisk
@@ -119,12 +119,25 @@ class SimulatedNode:
             self._begin_sync()
             self._keep_house()
         except (DledgerError, OSError) as error:
-            if not self.disk.failed:
-                raise
-            self.group.note(f"{self.node_id} is fenced: {error}")
-            self.fenced = True
-            self.engine.fence(error)
+            self._fence(error)
         return not self.fenced
+
+    def append(self, body: bytes, on_done: OnDone) -> None:
+        """Append an entry, as the ledger does. Raises AppendError."""
+        use_clock(self.clock)
+        try:
+            self.engine.append(body, Kind.MESSAGES, on_done)
+        except (StorageError, OSError) as error:
+            self._fence(error)
+            raise OutcomeUnknown(str(error)) from error
+
+    def _fence(self, error: DledgerError | OSError) -> None:
+        """Take no further part, as is right if the disk failed, and only then."""
+        if not self.disk.failed:
+            raise error
+        self.group.note(f"{self.node_id} is fenced: {error}")
+        self.fenced = True
+        self.engine.fence(error)
 
     def _begin_sync(self) -> None:
         if self._sync is None:

@@ -7,13 +7,14 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
-from dledger.log.entry import Header
+from dledger.errors import NotLeader
+from dledger.log.entry import Draft, Header
 from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft import library
 from dledger.raft.election import ElectionGate
-from dledger.raft.engine import Appended, RaftEngine
-from dledger.raft.journal import Copy, LogJournal, Proposal
+from dledger.raft.engine import Appended, OnDone, RaftEngine
+from dledger.raft.journal import Copy, LogJournal
 from dledger.raft.library import Core, Node, Role
 from dledger.raft.messages import PeerKind, PeerMessage, encode_message
 from dledger.raft.transport import Held, Peer, PeerTransport
@@ -37,7 +38,7 @@ def together(*patches: Planted) -> Iterator[None]:
 
 def send_again() -> Planted:
     """An acknowledgement moves the next index back to itself."""
-    return patch.object(Core, "set_next_index", lambda self, node, index: None)
+    return patch.object(PeerTransport, "_keep_next_index", lambda self, node, index: None)
 
 
 def truncate_matching() -> Planted:
@@ -77,7 +78,7 @@ def trust_reset_hints() -> Planted:
         needs = next_index - 1 if message["success"] else 0
         sequence = peer.received_sequence + (1 << 40)
         frame = encode_message(PeerKind.ACK, term, next_index, reset, message["success"], sequence)
-        peer.held.append(Held(term, needs, frame))
+        peer.held.append(Held(term, needs, bool(message["success"]), frame))
 
     return patch.object(PeerTransport, "_hold_ack", hold)
 
@@ -186,16 +187,16 @@ def serve_early() -> Planted:
 
 def answer_early() -> Planted:
     """An append is acknowledged when it is in the leader's own log."""
-    original = RaftEngine._collect_placed
+    original = RaftEngine._send_new
 
-    def collect(self: RaftEngine) -> None:
+    def send_new(self: RaftEngine) -> None:
         original(self)
         pending, self._pending = self._pending, {}
         for index, append in pending.items():
-            assert append.placed is not None
-            append.on_done(Appended(index, append.placed.term, append.placed.position, None))
+            header = self.log.header(index)
+            append.on_done(Appended(index, header.term, header.position, None))
 
-    return patch.object(RaftEngine, "_collect_placed", collect)
+    return patch.object(RaftEngine, "_send_new", send_new)
 
 
 def apply_early() -> Planted:
@@ -287,18 +288,26 @@ def never_tell_of_lost_leadership() -> Planted:
 
 
 def append_what_was_refused() -> Planted:
-    """What was refused when leadership was lost is appended when it is won again."""
-    original = RaftEngine._role_changed
-    refused: list[tuple[RaftEngine, Proposal]] = []
+    """What a node refused because it did not lead is appended when it does."""
+    append_now, announce = RaftEngine.append, RaftEngine._announce
+    refused: list[tuple[RaftEngine, Buffer | Draft, int]] = []
 
-    def changed(self: RaftEngine, old: int, new: int) -> None:
-        refused.extend((self, append) for append in self._waiting)
-        original(self, old, new)
-        if new == Role.LEADER:
-            for engine, append in refused:
-                if engine is self:
-                    append.cancelled = False
-                    self.core.propose(append)
+    def append(self: RaftEngine, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
+        try:
+            append_now(self, body, kind, on_done)
+        except NotLeader:
+            refused.append((self, body, kind))
+            raise
+
+    def announce_and_append(self: RaftEngine) -> None:
+        announce(self)
+        if self.standing.serving:
+            mine = [held for held in refused if held[0] is self]
             refused[:] = [held for held in refused if held[0] is not self]
+            for _, body, kind in mine:
+                append_now(self, body, kind, lambda outcome: None)
 
-    return patch.object(RaftEngine, "_role_changed", changed)
+    return together(
+        patch.object(RaftEngine, "append", append),
+        patch.object(RaftEngine, "_announce", announce_and_append),
+    )
