@@ -21,9 +21,12 @@ from broker.testing.requests import (
 )
 from dledger.net import Peer, connect_peer
 from dledger.remoting.bodies import (
+    ConsumerData,
     ConsumerIdList,
+    HeartbeatData,
     LockBatchBody,
     LockBatchResponseBody,
+    SubscriptionData,
     decode_body,
     encode_body,
 )
@@ -100,10 +103,26 @@ async def test_a_pull_needs_a_topic_a_queue_and_a_subscription(tmp_path: Path) -
         assert unknown.code == Code.SUBSCRIPTION_NOT_EXIST
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
         assert (await peer.request(pull_request(sys_flag=0), 5)).code == Code.PULL_NOT_FOUND
-        newer = await peer.request(pull_request(sys_flag=0, subVersion=5), 5)
-        assert newer.code == Code.SUBSCRIPTION_NOT_LATEST
         bad = await peer.request(pull_request(subscription=" || "), 5)
         assert bad.code == Code.SUBSCRIPTION_PARSE_FAILED
+
+
+async def test_a_pull_that_is_ahead_of_its_heartbeat_gets_what_any_tag_could_want(
+    tmp_path: Path,
+) -> None:
+    """A newer subscription is on its way: nothing is skipped by the older one, nobody waits."""
+    async with served(tmp_path) as (_, peer):
+        await make_topic(peer, "Orders")
+        await peer.request(produce_request("untagged", runs=[(0, 1)]), 5)
+        subscription = SubscriptionData("Orders", "A", ["A"], [65], sub_version=4)
+        data = ConsumerData("C", subscription_data_set=[subscription])
+        await ask(peer, RequestCode.HEART_BEAT, encode_body(HeartbeatData("c1", [], [data])))
+
+        known = await peer.request(pull_request(sys_flag=0, subVersion=4), 5)
+        newer = await peer.request(pull_request(sys_flag=0, subVersion=5), 5)
+
+        assert known.code == Code.PULL_RETRY_IMMEDIATELY
+        assert [bytes(each.body) for each in records(newer)] == [b"untagged 0 0"]
 
 
 async def test_offsets_of_a_group_are_committed_through_the_log(tmp_path: Path) -> None:
