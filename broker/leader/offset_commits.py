@@ -3,6 +3,8 @@
 Stock consumers commit every queue by itself, one-way, every five seconds; those are gathered for
 `COMMIT_GATHER_S`. A commit that waits for an answer goes at once, with all that was gathered. While
 one entry is on its way the next commits gather behind it, so a busy broker writes few entries.
+Who asks for an offset with a commit under way waits for it: when a consumer leaves, the next owner
+of its queues asks at once.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class OffsetCommits:
         self._wake = wake
         self._gathered: dict[tuple[str, str, int], int] = {}
         self._waiting: list[Done] = []
-        self._on_its_way = False
+        self._on_its_way: dict[tuple[str, str, int], int] = {}
+        self._on_its_way_waiting: list[Done] = []
 
     def gather(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Take a one-way commit. Beyond the bounds it is dropped: consumers commit again soon."""
@@ -51,17 +54,36 @@ class OffsetCommits:
         self._waiting.append(on_done)
         self._wake(0.0)
 
+    def await_pending(self, group: str, topic: str, queue_id: int, on_done: Done) -> bool:
+        """Call `on_done` when the commits of this queue that were taken are applied.
+
+        Returns whether there is one; if not, the offset in the state is the newest. Refused beyond
+        the bounds.
+        """
+        key = (group, topic, queue_id)
+        if key in self._gathered:
+            waiting = self._waiting
+        elif key in self._on_its_way:
+            waiting = self._on_its_way_waiting
+        else:
+            return False
+        if len(waiting) >= limits.COMMITS_PER_ENTRY_MAX:
+            raise busy(f"{len(waiting)} requests wait for offset commits")
+        waiting.append(on_done)
+        self._wake(0.0)
+        return True
+
     def flush(self) -> None:
         """Write what was gathered, unless an entry is on its way: then it follows behind."""
         if self._on_its_way or not self._gathered:
             return
         offsets = [(*key, offset) for key, offset in self._gathered.items()]
         waiting, self._waiting = self._waiting, []
-        self._gathered.clear()
-        self._on_its_way = True
+        self._on_its_way, self._gathered = self._gathered, {}
+        self._on_its_way_waiting = waiting
 
         def done(outcome: Appended | AppendError) -> None:
-            self._on_its_way = False
+            self._on_its_way, self._on_its_way_waiting = {}, []
             error = outcome if isinstance(outcome, AppendError) else None
             for on_done in waiting:
                 on_done(error)

@@ -80,13 +80,30 @@ class LookupHandler:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         return request.reply(body=self._core.log.view(header.offset, record.size))
 
-    def consumer_offset(self, request: Command, _: Connection) -> Command:
-        """QUERY_CONSUMER_OFFSET.
+    def consumer_offset(self, request: Command, connection: Connection) -> Command | None:
+        """QUERY_CONSUMER_OFFSET; answered once commits of the queue that came before are applied.
 
         A group that never committed starts at 0 while the queue's first message is still there, as
         with the reference on young topics; with `setZeroIfNotFound` off it decides by itself.
         """
         header = decode_header(QueryConsumerOffsetHeader, request)
+        replies = self._core.replies
+
+        def settled(error: AppendError | None) -> None:
+            if error is not None:
+                replies.refuse(request, connection, self._core.role.refusal_of(error))
+                return
+            try:
+                replies.send(request, connection, self._stored_offset(request, header))
+            except Refused as refused:
+                replies.refuse(request, connection, refused)
+
+        queue = (header.consumer_group, header.topic, header.queue_id)
+        if self._commits.await_pending(*queue, settled):
+            return None
+        return self._stored_offset(request, header)
+
+    def _stored_offset(self, request: Command, header: QueryConsumerOffsetHeader) -> Command:
         offset = self._core.machine.offsets.get(
             header.consumer_group, header.topic, header.queue_id
         )

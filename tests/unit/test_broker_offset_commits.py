@@ -100,6 +100,27 @@ def test_while_one_entry_is_on_its_way_the_next_commits_gather(commits: Commits)
     assert commits.written() == [[("G", "T", 0, 1)], [("G", "T", 0, 5)]]
 
 
+def test_who_asks_for_an_offset_waits_for_the_commits_before(commits: Commits) -> None:
+    """A consumer that leaves commits one-way, and the next owner asks at once."""
+    settled: list[int | None] = []
+
+    def ask() -> bool:
+        return commits.commits.await_pending(
+            "G", "T", 0, lambda _: settled.append(commits.machine.offsets.get("G", "T", 0))
+        )
+
+    assert not ask()
+    commits.gather(0, 7)
+    assert ask()
+    assert commits.wakes[-1] == 0.0
+    commits.commits.flush()
+    assert ask()
+    assert settled == []
+    commits.ledger.commit()
+    assert settled == [7, 7]
+    assert not ask()
+
+
 def test_lost_leadership_answers_all_who_wait(commits: Commits) -> None:
     """On the way: unknown. Not yet on the way: certainly not committed."""
     commits.commit(0, 1)
