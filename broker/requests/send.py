@@ -27,7 +27,7 @@ from dledger.net import Connection
 from dledger.remoting import message as names
 from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import Buffer, Command, ExtValue
+from dledger.remoting.command import Buffer, Command
 from dledger.remoting.headers import (
     SendMessageHeader,
     SendMessageResponseHeader,
@@ -37,7 +37,7 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.record import TRANSACTION_BITS
 
-_REGION: dict[str, ExtValue] = {names.MSG_REGION: "DefaultRegion", names.TRACE_ON: "true"}
+_REGION = {names.MSG_REGION: "DefaultRegion", names.TRACE_ON: "true"}
 
 
 class SendHandler:
@@ -69,7 +69,7 @@ class SendHandler:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't go to a retry topic")
         topic, queue_id = self._destination(header)
         common = names.properties_decode((header.properties or "").encode())
-        batch_key = common.pop(names.UNIQ_KEY, None)
+        common.pop(names.UNIQ_KEY, None)  # the batch's, of 5.x: each message has its own
         records, first_key = [], None
         for item in names.batch_decode(request.payload):
             own = names.properties_decode(item.properties)
@@ -87,7 +87,7 @@ class SendHandler:
                 f"a batch of {len(records)} messages; 1 to {limits.MESSAGES_PER_BATCH_MAX} fit",
             )
         key = dedup_key(topic.encode(), first_key.encode()) if first_key else None
-        answer = self._answer(request, connection, queue_id=queue_id, batch_key=batch_key)
+        answer = self._answer(request, connection, queue_id=queue_id)
         self._append(records, topic, queue_id, key, answer)
 
     def _append(
@@ -108,7 +108,6 @@ class SendHandler:
         connection: Connection,
         *,
         queue_id: int,
-        batch_key: str | None = None,
     ) -> Callable[[Stored | Refused], None]:
         core = self._core
 
@@ -124,7 +123,6 @@ class SendHandler:
                 ),
                 queue_id=queue_id,
                 queue_offset=queue_offset,
-                batch_uniq_id=batch_key,
             )
             response = request.reply(ext=encode_header(answer) | _REGION)
             core.replies.send(request, connection, response)
@@ -184,15 +182,17 @@ class SendHandler:
         if properties and not properties.endswith("\x02"):
             properties += "\x02"
         marked = "\x02" + properties
-        if any(f"\x02{name}\x01" in marked for name in (names.WAIT, names.POP_CK, names.CLUSTER)):
+        if any(f"\x02{name}\x01" in marked for name in _NOT_KEPT):
             kept = names.properties_decode(properties.encode())
-            for name in (names.WAIT, names.POP_CK, names.CLUSTER):
+            for name in _NOT_KEPT:
                 kept.pop(name, None)
             properties = names.properties_encode(kept).decode()
             marked = "\x02" + properties
         if "\x02" + _UNIQ_KEY not in marked:
             properties += f"{_UNIQ_KEY}{_new_unique_key()}\x02"
-        return f"{properties}{names.CLUSTER}\x01{self._core.config.broker_cluster_name}\x02"
+        return (
+            f"{properties}{names.CLUSTER}\x01{self._core.config.broker_cluster_name}\x02{_TRACED}"
+        )
 
     @staticmethod
     def _refuse_what_must_wait(header: SendMessageHeader, properties: str) -> None:
@@ -212,6 +212,9 @@ class SendHandler:
 
 
 _UNIQ_KEY = names.UNIQ_KEY + "\x01"
+# Consumers of 5.x trace only messages that carry a region.
+_TRACED = names.properties_encode(_REGION).decode()
+_NOT_KEPT = (names.WAIT, names.POP_CK, names.CLUSTER, *_REGION)
 
 
 def born_host(connection: Connection) -> bytes:

@@ -234,7 +234,13 @@ async def test_a_stock_producer_gets_an_id_that_leads_to_its_message(tmp_path: P
         assert bytes(record.body) == b"hello"
         kept = properties_decode(record.properties)
         assert kept.pop("UNIQ_KEY")
-        assert kept == {"TAGS": "TagA", "KEYS": "k1", "CLUSTER": "DefaultCluster"}
+        assert kept == {
+            "TAGS": "TagA",
+            "KEYS": "k1",
+            "CLUSTER": "DefaultCluster",
+            "MSG_REGION": "DefaultRegion",
+            "TRACE_ON": "true",
+        }
         nothing = await ask(peer, RequestCode.VIEW_MESSAGE_BY_ID, offset=position + 4)
         assert nothing.code == Code.SYSTEM_ERROR
 
@@ -254,7 +260,7 @@ async def test_a_stock_batch_gets_consecutive_offsets_and_keeps_each_items_key(
         response = await peer.request(request, 5)
         sent = decode_header(SendMessageResponseHeader, response)
         assert len(sent.msg_id.split(",")) == 2
-        assert (sent.queue_offset, sent.batch_uniq_id) == (0, "batch")
+        assert (sent.queue_offset, sent.batch_uniq_id) == (0, None)
         one, two = records(await peer.request(pull_request(1), 5))
         assert (one.queue_offset, two.queue_offset, two.flag) == (0, 1, 7)
         keys = [properties_decode(each.properties)["UNIQ_KEY"] for each in (one, two)]
