@@ -1,0 +1,71 @@
+"""One cluster of two broker groups and all clients' runs against it, shared by the whole suite."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import trio
+
+from chaos.cluster import Cluster
+from chaos.layout import plan, ports_needed
+from chaos.probe import Probe
+from chaos.processes import free_ports
+from client import Admin
+from client.peers import PeerPool
+
+sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("judges")
+
+from clients import CLIENTS  # noqa: E402 -- beside this file, which is no package
+from drivers import run_all  # noqa: E402 -- beside this file, which is no package
+from judges import Scenario  # noqa: E402 -- beside this file, which is no package
+
+QUEUES = 2
+"""Of each topic, per broker group: enough to share, few enough to be seen all."""
+MAKE_THEIR_OWN = {"auto_topic", "namespace"}
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two groups of three nodes and a name server, all real processes."""
+    layout = plan(free_ports(ports_needed(3, 2, 1)), nodes=3, groups=2, namesrvs=1)
+    running = Cluster.create(tmp_path_factory.mktemp("conformance") / "cluster", layout)
+    try:
+        running.start()
+        trio.run(make_topics, running)
+        yield running
+        assert running.stop() == []
+    finally:
+        running.kill_all()
+
+
+async def make_topics(cluster: Cluster) -> None:
+    """A stock consumer looks for a missing topic every 30 s only: have them all before.
+
+    So it is with the topic that a new group's retries come in, which its first heartbeat makes.
+    """
+    async with PeerPool() as pool:
+        await Probe(cluster, pool).wait_until_serving()
+    async with Admin(cluster.layout.namesrv_addr) as admin:
+
+        async def make(topic: str, queues: int) -> None:
+            await admin.update_topic(topic, read_queues=queues, write_queues=queues)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(make, "RMQ_SYS_TRACE_TOPIC", 1)
+            for client in CLIENTS:
+                for feature in client.features:
+                    if feature not in MAKE_THEIR_OWN:
+                        nursery.start_soon(make, f"{client.name}_{feature}", QUEUES)
+                        nursery.start_soon(make, f"%RETRY%{client.name}_{feature}", 1)
+
+
+@pytest.fixture(scope="session")
+def runs(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Mapping[str, dict[str, Scenario]], Mapping[str, str]]:
+    """Every client's scenarios, and why clients are missing."""
+    return run_all(CLIENTS, cluster.layout.namesrv_addr, tmp_path_factory.mktemp("drivers"))

@@ -1,0 +1,75 @@
+"""Runs drivers beside each other and reads what they print.
+
+A driver is one process for all of its client's features. It is ended at the deadline whatever it
+does; what it printed until then is judged, and what it said on stderr is kept for the error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from clients import CACHE, Client, Missing
+from judges import Event, Scenario
+
+DRIVER_TIMEOUT_S = 150
+SCENARIOS_AT_ONCE = 6
+
+
+class Run:
+    """One driver, from its start to its end."""
+
+    def __init__(self, client: Client, argv: list[str], namesrv_addr: str, output: Path) -> None:
+        self.client = client
+        self.stdout, self.stderr = output / f"{client.name}.jsonl", output / f"{client.name}.txt"
+        arguments = [namesrv_addr, client.name, str(SCENARIOS_AT_ONCE), *client.features]
+        with self.stdout.open("wb") as out, self.stderr.open("wb") as err:
+            self.process = subprocess.Popen(
+                [*argv, *arguments],
+                cwd=client.home,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, "HOME": str(client.home)},
+            )
+
+    def scenarios(self, timeout_s: float = DRIVER_TIMEOUT_S) -> dict[str, Scenario]:
+        """Wait for the end; the events by feature."""
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        events: dict[str, list[Event]] = defaultdict(list)
+        for line in self.stdout.read_text(errors="replace").splitlines():
+            if line.startswith("{") and line.endswith("}"):
+                event = json.loads(line)
+                events[event["feature"]].append(event)
+        return {
+            feature: Scenario(self.client.name, feature, tuple(events[feature]))
+            for feature in self.client.features
+        }
+
+
+def run_all(
+    clients: Iterable[Client], namesrv_addr: str, output: Path
+) -> tuple[Mapping[str, dict[str, Scenario]], Mapping[str, str]]:
+    """Prepare and run the clients: scenarios by client and feature, and why some are missing."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    ready, missing = [], {}
+    for client in clients:
+        try:
+            ready.append((client, client.prepare(client)))
+        except Missing as reason:
+            missing[client.name] = str(reason)
+    runs = [Run(client, argv, namesrv_addr, output) for client, argv in ready]
+    try:
+        return {run.client.name: run.scenarios() for run in runs}, missing
+    finally:
+        for run in runs:
+            run.process.kill()
+            run.process.wait()

@@ -1,0 +1,37 @@
+"""Each feature with each stock client, unmodified, against a cluster of real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from clients import CLIENTS, Client
+from judges import Scenario, judge
+
+NOT_YET = {"query_by_unique_id", "query_by_key", "vip_channel", "request_reply"}
+"""What the broker does not do as yet; the page says so, too."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.conformance]
+
+
+@pytest.mark.parametrize(
+    ("client", "feature"),
+    [
+        pytest.param(client, feature, id=f"{client.name}-{feature}")
+        for client in CLIENTS
+        for feature in client.features
+    ],
+)
+def test_a_stock_client_finds_what_it_expects(
+    runs: tuple[Mapping[str, dict[str, Scenario]], Mapping[str, str]], client: Client, feature: str
+) -> None:
+    """What the driver saw is what a RocketMQ user would have seen."""
+    scenarios, missing = runs
+    if client.name in missing:
+        pytest.skip(f"{client.title} {client.version}: {missing[client.name]}")
+    try:
+        judge(scenarios[client.name][feature])
+    except AssertionError as reason:
+        if feature in NOT_YET:
+            pytest.xfail(str(reason))
+        raise
