@@ -45,7 +45,7 @@ def configure_logging(
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: _StderrLogger(),
         cache_logger_on_first_use=True,
     )
 
@@ -60,6 +60,16 @@ def get_logger(name: str) -> FilteringBoundLogger:
         configure_logging("console", "warning")
     logger: FilteringBoundLogger = structlog.get_logger(logger_name=name)
     return logger
+
+
+class _StderrLogger:
+    """Prints to what is standard error at the moment: a test, or a program, may replace it."""
+
+    def msg(self, message: str) -> None:
+        """Print a line."""
+        print(message, file=sys.stderr, flush=True)
+
+    debug = info = warning = error = critical = exception = msg
 
 
 def _name_logger(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -74,3 +76,19 @@ def test_console_lines_name_the_logger_and_show_no_local_variables(
     assert "broker.role" in shown
     assert "code=11" in shown
     assert "the-secret" not in shown.replace('body = "the-secret"', "")
+
+
+def test_lines_go_to_what_is_standard_error_at_the_moment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever configured logging may have had another one, which is closed by now."""
+    closed = io.StringIO()
+    with monkeypatch.context() as earlier:
+        earlier.setattr(sys, "stderr", closed)
+        logger = get_logger("x")
+        configure_logging("json", "info")
+        logger.info("before")
+    assert "before" in closed.getvalue()
+    closed.close()
+    logger.info("after")
+    assert "after" in capsys.readouterr().err
