@@ -33,6 +33,7 @@ from broker.requests.lookups import LookupHandler
 from broker.requests.membership import Membership
 from broker.requests.produce import ProduceHandler
 from broker.requests.pull import PullHandler
+from broker.requests.queries import QueryHandler
 from broker.requests.send import SendHandler
 from broker.requests.send_back import SendBackHandler
 from broker.state.indexing import EntryIndex
@@ -77,6 +78,7 @@ class Broker:
                 SendBackHandler(core),
                 PullHandler(core, membership, self._commits, self._held),
                 LookupHandler(core, self._commits),
+                QueryHandler(core),
             )
             | administered_by_leader(
                 self._clients, administration, topics, GroupAdminHandler(core, membership)

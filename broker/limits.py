@@ -29,6 +29,15 @@ QUEUE_PENDING_BYTES_MAX = 64 * KIB
 QUEUES_PENDING_BYTES_MAX = 32 * MIB
 QUEUE_FILES_OPEN_MAX = 512
 
+# The key index.
+KEYS_PER_FILE = 1 << 18
+KEYS_PENDING_MAX = 4096
+KEYS_PER_MESSAGE_MAX = 32
+"""Words of KEYS that a message is found by, from the first."""
+QUERY_MESSAGES_MAX = 64
+QUERY_CANDIDATES_MAX = 8192
+"""Messages looked at for one query: those of the wanted time may lie behind newer ones."""
+
 # Snapshots of the replicated state: a restart replays what was applied since the last one.
 SNAPSHOT_INTERVAL_S = 2.0
 SNAPSHOT_LOG_BYTES = 64 * MIB

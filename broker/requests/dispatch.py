@@ -20,6 +20,7 @@ from broker.requests.core import Core
 from broker.requests.lookups import LookupHandler
 from broker.requests.produce import ProduceHandler
 from broker.requests.pull import PullHandler
+from broker.requests.queries import QueryHandler
 from broker.requests.send import SendHandler
 from broker.requests.send_back import SendBackHandler
 from dledger.errors import AppendError
@@ -118,6 +119,7 @@ def answered_by_leader(
     send_back: SendBackHandler,
     pull: PullHandler,
     lookups: LookupHandler,
+    queries: QueryHandler,
 ) -> dict[int, HandlerMethod]:
     """Messages and offsets: what the leader answers."""
     return {
@@ -133,6 +135,7 @@ def answered_by_leader(
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: lookups.search_offset,
         RequestCode.GET_EARLIEST_MSG_STORETIME: lookups.earliest_store_time,
         RequestCode.VIEW_MESSAGE_BY_ID: lookups.view_message,
+        RequestCode.QUERY_MESSAGE: queries.query,
         RequestCode.QUERY_CONSUMER_OFFSET: lookups.consumer_offset,
         RequestCode.UPDATE_CONSUMER_OFFSET: lookups.commit_offset,
     }

@@ -315,10 +315,10 @@ def sync_files(paths: Iterable[Path]) -> None:
     """Make written files durable, with the directories that name them. Blocks; OSError if not."""
     directories: set[Path] = set()
     for path in paths:
-        _sync(path)
+        sync_path(path)
         directories |= {path.parent, path.parent.parent, path.parent.parent.parent}
     for directory in directories:
-        _sync(directory)
+        sync_path(directory)
 
 
 def remove_directories(paths: Iterable[Path]) -> None:
@@ -327,7 +327,8 @@ def remove_directories(paths: Iterable[Path]) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _sync(path: Path) -> None:
+def sync_path(path: Path) -> None:
+    """Make a file or directory durable. Blocks; OSError if it is not."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

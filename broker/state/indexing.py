@@ -1,12 +1,13 @@
-"""What a committed entry of messages adds to the consume queues: pure, from its bytes alone.
+"""What a committed entry of messages adds to queues and key index: pure, from its bytes alone.
 
 An entry's body is message records back to back (see `dledger.remoting.record`), all of one topic
 and one store time, since one request makes one entry. Records of the same queue that stand next to
 each other form a run, with consecutive queue offsets.
 
 This runs on every replica for every entry. A batch is taken apart by numpy: the fixed fields of all
-records are read at once, and only the tags are looked for one by one. Most entries of stock
-producers hold one record, for which numpy's fixed cost is too much: they go by `Record`.
+records are read at once. Tags and keys are looked for one by one, unless the records have a unique
+key and nothing else, as our producers' plain messages do. Most entries of stock producers hold one
+record, for which numpy's fixed cost is too much: they go by `Record`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from broker import limits
 from broker.state.consume_queue import UNIT, Units
 from broker.state.dedup import dedup_key
+from broker.state.key_index import Hashes, Key, Keys, key_hashes, key_units
 from broker.state.moves import OP_TOPIC, Move, decode_move
 from dledger.errors import StorageError
-from dledger.remoting.message import TAGS, UNIQ_KEY, tags_code
+from dledger.remoting.message import KEYS, TAGS, UNIQ_KEY, tags_code
 from dledger.remoting.record import (
     BORN_HOST_IPV6,
     HOST_IPV4_BYTES,
@@ -48,6 +51,7 @@ _IPV6_EXTRA_BYTES: Final = HOST_IPV6_BYTES - HOST_IPV4_BYTES
 _UNIT: Final = struct.Struct(">QIqq")
 _TAGS: Final = TAGS.encode() + b"\x01"
 _UNIQ_KEY: Final = UNIQ_KEY.encode() + b"\x01"
+_KEYS: Final = KEYS.encode() + b"\x01"
 _VALUE_END: Final = 0x02
 
 assert _UNIT.size == UNIT.itemsize
@@ -84,6 +88,8 @@ class EntryIndex(NamedTuple):
     store_timestamp_ms: int
     dedup_key: bytes | None
     runs: Sequence[Run]
+    keys: Keys = ()
+    """What the key index must know."""
 
 
 def index_entry(body: memoryview, position: int) -> tuple[Move | None, Sequence[EntryIndex]]:
@@ -109,39 +115,49 @@ def index_records(body: memoryview, position: int) -> EntryIndex:
     none at all.
     """
     first = Record(body)
-    runs = [_only_run(first, position)] if first.size == len(body) else _runs(body, position, first)
     topic = first.topic
-    unique_key = None
-    if first.reconsume_times == 0:
-        properties = bytes(first.properties)
-        unique_key = _property(properties, _UNIQ_KEY, 0, len(properties))
+    encoded_topic = topic.encode()
+    properties = bytes(first.properties)
+    unique_key = _property(properties, _UNIQ_KEY, 0, len(properties))
+    keys: Keys
+    if first.size == len(body):
+        runs = [_only_run(first, position, properties)]
+        keys = _keys(encoded_topic, properties, 0, len(properties), position)
+    else:
+        runs, keys = _many(body, position, first)
     return EntryIndex(
         topic=topic,
         store_timestamp_ms=first.store_timestamp_ms,
-        dedup_key=dedup_key(topic.encode(), unique_key) if unique_key else None,
+        dedup_key=(
+            dedup_key(encoded_topic, unique_key)
+            if unique_key and first.reconsume_times == 0
+            else None
+        ),
         runs=runs,
+        keys=keys,
     )
 
 
-def _only_run(record: Record, position: int) -> Run:
+def _only_run(record: Record, position: int, properties: bytes) -> Run:
     if record.physical_offset != position:
         raise StorageError(f"the record at {position} says that it is at another position")
-    properties = bytes(record.properties)
     code = _tags_code(_property(properties, _TAGS, 0, len(properties)))
     unit = _UNIT.pack(position, record.size, code, record.store_timestamp_ms)
     return Run(record.queue_id, record.queue_offset, unit)
 
 
-def _runs(body: memoryview, position: int, first: Record) -> list[Run]:
+def _many(body: memoryview, position: int, first: Record) -> tuple[list[Run], Keys]:
     starts = np.array(walk(body), np.int64)
     heads: Units = np.ndarray(len(body) - _HEAD.itemsize, _HEAD, body, strides=(1,))[starts]
     positions = starts + position
     if not np.array_equal(heads["physical_offset"], positions):
         raise StorageError(f"the entry at {position} holds records of another position")
+    topic = first.topic.encode()
+    tags_codes, keys = _tags_and_keys(body, starts, heads, topic, position)
     units = np.empty(len(starts), UNIT)
     units["position"] = positions
     units["size"] = heads["size"]
-    units["tags_code"] = _tags_codes(body, starts, heads, len(first.topic))
+    units["tags_code"] = tags_codes
     units["store_timestamp_ms"] = first.store_timestamp_ms
 
     queue_ids = heads["queue_id"]
@@ -151,34 +167,69 @@ def _runs(body: memoryview, position: int, first: Record) -> list[Run]:
         raise StorageError(f"the entry at {position} skips queue offsets")
     begins = [0, *(np.flatnonzero(~same_queue) + 1).tolist()]
     ends = [*begins[1:], len(starts)]
-    return [
+    runs = [
         Run(int(queue_ids[begin]), int(offsets[begin]), units[begin:end].tobytes())
         for begin, end in zip(begins, ends, strict=True)
     ]
+    return runs, keys
 
 
-def _tags_codes(
-    body: memoryview, starts: npt.NDArray[np.int64], heads: Units, topic_bytes: int
-) -> list[int]:
+def _tags_and_keys(
+    body: memoryview, starts: npt.NDArray[np.int64], heads: Units, topic: bytes, position: int
+) -> tuple[list[int] | int, Keys]:
+    """The tags codes, and the keys."""
     flags = heads["sys_flag"]
     extra = np.where(flags & BORN_HOST_IPV6, _IPV6_EXTRA_BYTES, 0)
     extra += np.where(flags & STORE_HOST_IPV6, _IPV6_EXTRA_BYTES, 0)
     lengths: Units = np.ndarray(len(body) - 4, _U32, body, strides=(1,))
     begins = starts + extra + lengths[starts + extra + _BODY_LENGTH_AT].astype(np.int64)
-    begins += RECORD_OVERHEAD_BYTES + topic_bytes
+    begins += RECORD_OVERHEAD_BYTES + len(topic)
     ends = starts + heads["size"]
+    hashes = _hashes_of_unique_keys_only(body, begins, ends, topic)
+    if hashes is not None:
+        return 0, [key_units(hashes, starts + position)]
     data = bytes(body)  # find() in one copy beats a slice for each record
-    find, codes = data.find, []
-    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-        at = find(_TAGS, begin, end)
-        if at < 0:
-            codes.append(0)
-        elif at == begin or data[at - 1] == _VALUE_END:
-            value_end = find(b"\x02", at, end)
-            codes.append(_tags_code(data[at + len(_TAGS) : value_end if value_end > 0 else end]))
-        else:
-            codes.append(_tags_code(_property(data, _TAGS, begin, end)))
-    return codes
+    codes: list[int] = []
+    keys: list[Key | bytes] = []
+    for start, begin, end in zip(starts.tolist(), begins.tolist(), ends.tolist(), strict=True):
+        codes.append(_tags_code(_property(data, _TAGS, begin, end)))
+        keys += _keys(topic, data, begin, end, position + start)
+    return codes, keys
+
+
+def _hashes_of_unique_keys_only(
+    body: memoryview, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], topic: bytes
+) -> Hashes | None:
+    """The key hashes of records whose only property is a unique key, all of one length.
+
+    That is what our producers' plain messages have; they are taken all at once. None for others.
+    """
+    widths = ends - begins
+    width = int(widths[0])
+    name_bytes = len(_UNIQ_KEY)
+    if width < name_bytes + 2 or not (widths == width).all():
+        return None
+    rows: npt.NDArray[np.void] = np.ndarray(len(body) - width + 1, f"V{width}", body, strides=(1,))
+    properties = rows[begins].view(np.uint8).reshape(len(begins), width)
+    separators = properties <= _VALUE_END
+    if (
+        not (properties[:, :name_bytes] == np.frombuffer(_UNIQ_KEY, np.uint8)).all()
+        or separators[:, name_bytes:-1].any()
+        or not (properties[:, -1] == _VALUE_END).all()
+    ):
+        return None
+    return key_hashes(topic, properties[:, name_bytes:-1])
+
+
+def _keys(topic: bytes, data: bytes, begin: int, end: int, position: int) -> list[Key]:
+    """One record's keys: the unique one, and each word of KEYS."""
+    unique_key = _property(data, _UNIQ_KEY, begin, end)
+    words = _property(data, _KEYS, begin, end)
+    keys = [Key(topic, unique_key, position)] if unique_key else []
+    if words:
+        distinct = dict.fromkeys(words.split()[: limits.KEYS_PER_MESSAGE_MAX])
+        keys += [Key(topic, word, position) for word in distinct]
+    return keys
 
 
 def _property(data: bytes, name: bytes, begin: int, end: int) -> bytes | None:

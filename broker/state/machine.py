@@ -9,9 +9,9 @@ hold the same state.
   of a queue of the broker's own.
 * CONTROL: topics, groups, consumer offsets, queue locks, settings (see `broker.state.control`).
 
-The state in memory is saved as a snapshot now and then (`begin_snapshot`); consume queues are
-files of their own. The order of durability is: queue files synced, then the snapshot that claims
-their ends renamed into place, then the directories removed that it no longer mentions.
+The state in memory is saved as a snapshot now and then (`begin_snapshot`); consume queues and the
+key index are files of their own. The order of durability is: those files synced, then the snapshot
+that claims their ends renamed into place, then the directories removed that it no longer mentions.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from broker.state import control
 from broker.state.consume_queue import ConsumeQueues, remove_directories, sync_files
 from broker.state.dedup import DedupWindow, FirstCopy
 from broker.state.indexing import EntryIndex, index_entry
+from broker.state.key_index import KeyIndex
 from broker.state.locks import LockRow, QueueKey, QueueLocks
 from broker.state.moves import SCHEDULE_TOPIC, Delays, Move
 from broker.state.offsets import ConsumerOffsets
@@ -37,7 +38,7 @@ from dledger.errors import CorruptLog, StorageError
 from dledger.log.entry import Entry, Kind
 from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 
 
 class Watcher(Protocol):
@@ -75,6 +76,7 @@ class _State(msgspec.Struct):
     delays: dict[int, int] = {}
     queues: dict[str, tuple[int, dict[int, int]]] = {}
     settings: dict[str, str] = {}
+    keys: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class Machine:
         self.dedup = DedupWindow()
         self.delays = Delays()
         self.queues = ConsumeQueues(directory / "queues")
+        self.keys = KeyIndex(directory / "index")
         self._trimmed = False
         self._watcher: Watcher | None = None
         self._tell_role: Callable[[Watcher], None] | None = None
@@ -121,8 +124,10 @@ class Machine:
             if state.format != _FORMAT:
                 raise StorageError(f"the snapshot has format {state.format}, not {_FORMAT}")
             self.queues.restore(state.queues)
+            self.keys.restore(*state.keys)
         except (StorageError, msgspec.MsgspecError) as error:
             self.queues.forget()
+            self.keys.forget()
             return str(error)
         self._take(state)
         return None
@@ -130,12 +135,14 @@ class Machine:
     def forget(self) -> None:
         """Start empty after all: the log ends before what the snapshot holds."""
         self.queues.forget()
+        self.keys.forget()
         self._take(_State())
 
     def apply(self, entry: Entry) -> object:
         """Apply a committed entry; what it returns goes to who appended it."""
         if not self._trimmed:
             self.queues.trim()
+            self.keys.trim()
             self._trimmed = True
         if entry.index != self.applied_index + 1:
             raise CorruptLog(f"entry {entry.index} was given after entry {self.applied_index}")
@@ -164,15 +171,17 @@ class Machine:
     def begin_snapshot(self) -> PendingSnapshot:
         """Take a picture of the state as of now. At most one may be pending at a time."""
         self.queues.flush()
-        unsynced = self.queues.take_unsynced()
+        self.keys.flush()
+        unsynced = self.queues.take_unsynced() | self.keys.take_unsynced()
         deleted = self.queues.take_deleted()
         payload = msgspec.msgpack.encode(self._state())
-        path = self._snapshot_path
+        path, keys, keys_end = self._snapshot_path, self.keys, self.keys.end
 
         def write() -> None:
             sync_files(unsynced)
             write_snapshot(path, payload)
             remove_directories(deleted)
+            keys.seal(keys_end)
 
         return PendingSnapshot(self.applied_index, write)
 
@@ -210,6 +219,7 @@ class Machine:
             delays=self.delays.dump(),
             queues=self.queues.ends(),
             settings=self.settings,
+            keys=(self.keys.first, self.keys.end),
         )
 
     def _apply_messages(self, entry: Entry) -> None:
@@ -236,6 +246,7 @@ class Machine:
                     f"at offset {run.first_offset}, but the queue ends at {end}"
                 )
             self.queues.append(index.topic, run.queue_id, run.units, entry.index)
+        self.keys.append(index.keys)
         if index.dedup_key is not None:
             self.dedup.add(index.dedup_key, FirstCopy(entry.body_position, len(entry.body)))
         self.clock_ms = max(self.clock_ms, index.store_timestamp_ms)

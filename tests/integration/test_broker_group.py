@@ -188,6 +188,36 @@ async def test_a_message_nobody_can_handle_ends_as_a_dead_letter_over_failovers(
         assert properties_decode(dead.properties)["RETRY_TOPIC"] == "Orders"
 
 
+async def test_messages_are_found_by_key_after_kills_and_restarts(tmp_path: Path) -> None:
+    """The index is rebuilt from the log as far as no snapshot claims it, on every replica."""
+
+    async def found(leader: NodeLayout, key: str) -> list[bytes]:
+        async with connect_peer("127.0.0.1", leader.port) as peer:
+            window: dict[str, ExtValue] = {"beginTimestamp": 0, "endTimestamp": 1 << 62}
+            answer = await ask(
+                peer, RequestCode.QUERY_MESSAGE, topic="Orders", key=key, maxNum=32, **window
+            )
+            return [bytes(record.body) for record in records(answer)]
+
+    async with group(tmp_path) as cluster:
+        first = await leader_of(cluster)
+        async with connect_peer("127.0.0.1", first.port) as peer:
+            for number in range(300):
+                properties = f"KEYS\x01order-{number} all\x02"
+                request = send_request(b"%d" % number, e="0", i=properties)
+                assert (await peer.request(request, TIMEOUT_S)).code == ResponseCode.SUCCESS
+        cluster.stop([node.name for node in cluster.layout.nodes if node.name != first.name][:1])
+        cluster.kill(first.name)
+        cluster.start([node.name for node in cluster.layout.nodes])
+        for _ in range(2):
+            leader = await leader_of(cluster)
+            assert await found(leader, "order-17") == [b"17"]
+            assert await found(leader, "all") == [b"%d" % number for number in range(268, 300)]
+            cluster.kill(leader.name)
+            await leader_of(cluster, but=leader.name)
+            cluster.start([leader.name])
+
+
 async def test_a_broker_killed_again_and_again_comes_back_with_everything(tmp_path: Path) -> None:
     """Queue files and snapshots of a killed process never disagree with its log."""
     async with group(tmp_path, nodes=1) as cluster:

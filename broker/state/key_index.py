@@ -1,0 +1,271 @@
+"""The key index: which messages of a topic have a key, for QUERY_MESSAGE.
+
+A message is found by its unique key (UNIQ_KEY) and by each word of its KEYS. A key is known here by
+a 64-bit hash of topic and key; who looks it up compares the messages themselves. A unit is 16
+bytes, little-endian: hash u64, position of the record u64. Files hold `KEYS_PER_FILE` units and are
+named by the number of their first one::
+
+    index/<first unit>          units in the order of the log, while they come in
+    index/<first unit>.sorted   a full file, sorted by hash: all hashes, then all positions
+
+A look-up compares the hashes of the last file one by one, and searches in the sorted ones by
+halving, without reading them. Memory holds what was not yet handed to the operating system.
+
+Like consume queues, all is derived from committed entries: a snapshot claims the units up to a
+number, of files made durable before; after a restart the rest is cut off and applied again.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from broker import limits
+from broker.state.consume_queue import sync_path
+from dledger.checksum import crc32
+from dledger.errors import StorageError
+
+UNIT: Final = np.dtype([("hash", "<u8"), ("position", "<u8")])
+_U64: Final = np.dtype("<u8")
+_MASK: Final = (1 << 64) - 1
+_PRIME: Final = 0x9E37_79B9_7F4A_7C15
+_SHIFT: Final = 29
+_SORTED: Final = ".sorted"
+_NAME: Final = re.compile(rf"(\d{{20}})(?:{re.escape(_SORTED)})?")
+
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+
+
+class Key(NamedTuple):
+    """A key of one message: its topic, the key, the position of its record."""
+
+    topic: bytes
+    key: bytes
+    position: int
+
+
+#: Keys as they come in: one by one, or as finished units of many.
+Keys: TypeAlias = "Sequence[Key | bytes]"
+
+
+def key_hashes(topic: bytes, keys: npt.NDArray[np.uint8]) -> Hashes:
+    """What keys of a topic are known by. They are all of one length: a row of bytes for each."""
+    count, length = keys.shape
+    padded = np.zeros((count, -(-length // 8) * 8), np.uint8)
+    padded[:, :length] = keys
+    values = np.full(count, _seed(topic, length), np.uint64)
+    for words in padded.view(_U64).T:
+        values = (values ^ words) * np.uint64(_PRIME)
+        values ^= values >> np.uint64(_SHIFT)
+    return values
+
+
+def key_units(hashes: Hashes, positions: npt.NDArray[np.int64]) -> bytes:
+    """Units of many messages."""
+    units = np.empty(len(hashes), UNIT)
+    units["hash"], units["position"] = hashes, positions
+    return units.tobytes()
+
+
+def encode_keys(keys: Keys) -> bytes:
+    """The units of keys, in their order. Those of equal topic and length are hashed together."""
+    pieces: list[bytes] = []
+    single: list[Key] = []
+    for key in keys:
+        if isinstance(key, Key):
+            single.append(key)
+        else:
+            pieces += (_units_of(single), key)
+            single = []
+    return b"".join((*pieces, _units_of(single)))
+
+
+def _units_of(keys: Sequence[Key]) -> bytes:
+    alike: dict[tuple[bytes, int], list[int]] = {}
+    for number, key in enumerate(keys):
+        alike.setdefault((key.topic, len(key.key)), []).append(number)
+    units = np.empty(len(keys), UNIT)
+    units["position"] = [key.position for key in keys]
+    for (topic, length), numbers in alike.items():
+        rows = np.frombuffer(b"".join(keys[number].key for number in numbers), np.uint8)
+        units["hash"][numbers] = key_hashes(topic, rows.reshape(len(numbers), length))
+    return units.tobytes()
+
+
+def _seed(topic: bytes, key_length: int) -> int:
+    return ((crc32(topic) << 16 | key_length & 0xFFFF) * _PRIME) & _MASK
+
+
+class KeyIndex:
+    """All keys, in files below one directory. Units `first` to, without, `end` are there."""
+
+    def __init__(self, directory: Path, keys_per_file: int = limits.KEYS_PER_FILE) -> None:
+        self._directory = directory
+        self._per_file = keys_per_file
+        self.first = 0
+        self._written = 0
+        self._pending: list[Key | bytes] = []
+        self._pending_count = 0
+        self._unsynced: set[Path] = set()
+
+    @property
+    def end(self) -> int:
+        """The number that the next unit gets."""
+        return self._written + self._pending_count
+
+    def append(self, keys: Keys) -> None:
+        """Add the keys of an entry, after those of all earlier entries."""
+        self._pending += keys
+        for key in keys:
+            self._pending_count += 1 if isinstance(key, Key) else len(key) // UNIT.itemsize
+        if self._pending_count >= limits.KEYS_PENDING_MAX:
+            self.flush()
+
+    def find(self, topic: str, key: str) -> Iterator[int]:
+        """The positions of the records that may have a key, the newest first."""
+        name = np.frombuffer(key.encode(), np.uint8)
+        wanted = int(key_hashes(topic.encode(), name.reshape(1, len(name)))[0])
+        yield from _matching(np.frombuffer(encode_keys(self._pending), UNIT), wanted)
+        for number in reversed(self._file_numbers()):
+            yield from self._find_in_file(number, wanted)
+
+    def flush(self) -> None:
+        """Hand the units that only memory holds to the operating system."""
+        data = memoryview(encode_keys(self._pending))
+        while data:
+            within = self._written % self._per_file
+            path = self._path(self._written - within)
+            room = (self._per_file - within) * UNIT.itemsize
+            self._directory.mkdir(parents=True, exist_ok=True)
+            with path.open("r+b" if within else "wb") as file:
+                file.seek(within * UNIT.itemsize)
+                file.write(data[:room])
+            self._unsynced.add(path)
+            self._written += len(data[:room]) // UNIT.itemsize
+            data = data[room:]
+        self._pending.clear()
+        self._pending_count = 0
+
+    def take_unsynced(self) -> set[Path]:
+        """The files written to since the last call: the caller makes them durable."""
+        taken, self._unsynced = self._unsynced, set()
+        return taken
+
+    def seal(self, end: int) -> None:
+        """Sort the full files among the first `end` units, which are durable. May run in a thread.
+
+        A crash leaves a file sorted or as it was. OSError leaves it as it was.
+        """
+        for number in range(self.first, end - self._per_file + 1, self._per_file):
+            path = self._path(number)
+            if path.exists():
+                _write_sorted(path, np.frombuffer(path.read_bytes(), UNIT))
+                sync_path(self._directory)
+                path.unlink()
+
+    def restore(self, first: int, end: int) -> None:
+        """After a restart: have the units that a snapshot claims. Changes no file.
+
+        Raises StorageError if the files hold fewer.
+        """
+        for number in range(first, end, self._per_file):
+            needed = min(end - number, self._per_file) * UNIT.itemsize
+            found = [path for path in self._paths(number) if path.exists()]
+            if not found or max(path.stat().st_size for path in found) < needed:
+                raise StorageError(f"{self._path(number)} has not the {needed} bytes synced once")
+        self.first, self._written = first, end
+
+    def trim(self) -> None:
+        """Cut the files back to what was restored, and remove all others."""
+        for path in self._directory.glob("*"):
+            match = _NAME.fullmatch(path.name)
+            number = int(match[1]) if match else -1
+            keep = min(self._written - number, self._per_file) * UNIT.itemsize
+            if number < self.first or keep <= 0:
+                path.unlink()
+            elif not path.name.endswith(_SORTED) and path.stat().st_size > keep:
+                os.truncate(path, keep)
+
+    def forget(self) -> None:
+        """Have no units, as if nothing had been restored."""
+        self.first = self._written = self._pending_count = 0
+        self._pending.clear()
+        self._unsynced.clear()
+
+    def forget_before(self, position: int) -> list[Path]:
+        """Forget the files whose records all lie before `position`, where the log begins now.
+
+        Returns them: a snapshot that no longer claims them must be durable before they go.
+        """
+        gone: list[Path] = []
+        for number in self._file_numbers()[:-1]:
+            if self._newest_position(number) >= position:
+                break
+            gone += self._paths(number)
+            self.first = number + self._per_file
+        return gone
+
+    def _find_in_file(self, number: int, wanted: int) -> list[int]:
+        """The newest first. Another thread may be sorting the file: then it is there in the end."""
+        plain, ordered = self._paths(number)
+        if not ordered.exists():
+            with suppress(FileNotFoundError):
+                return _matching(np.frombuffer(plain.read_bytes(), UNIT), wanted)
+        with (
+            ordered.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        ):
+            return _search(mapped, wanted)
+
+    def _newest_position(self, number: int) -> int:
+        plain, ordered = self._paths(number)
+        if ordered.exists():
+            return int(np.frombuffer(ordered.read_bytes(), _U64)[self._per_file :].max())
+        return int(np.frombuffer(plain.read_bytes(), UNIT)["position"][-1])
+
+    def _file_numbers(self) -> list[int]:
+        return list(range(self.first, self._written, self._per_file))
+
+    def _path(self, number: int) -> Path:
+        return self._directory / f"{number:020}"
+
+    def _paths(self, number: int) -> tuple[Path, Path]:
+        """A file as it comes in, and sorted: one of them is there."""
+        plain = self._path(number)
+        return plain, plain.with_name(plain.name + _SORTED)
+
+
+def _matching(units: npt.NDArray[np.void], wanted: int) -> list[int]:
+    """The positions of units with a hash, the newest first."""
+    found: list[int] = units["position"][units["hash"] == np.uint64(wanted)][::-1].tolist()
+    return found
+
+
+def _search(mapped: mmap.mmap, wanted: int) -> list[int]:
+    """The same, in a sorted file."""
+    hashes = np.frombuffer(mapped, _U64, len(mapped) // UNIT.itemsize)
+    value = np.uint64(wanted)
+    begin, end = (int(np.searchsorted(hashes, value, side)) for side in ("left", "right"))
+    del hashes
+    at = len(mapped) // 2
+    raw = mapped[at + begin * _U64.itemsize : at + end * _U64.itemsize]
+    return sorted(np.frombuffer(raw, _U64).tolist(), reverse=True)
+
+
+def _write_sorted(path: Path, units: npt.NDArray[np.void]) -> None:
+    order = np.argsort(units["hash"], kind="stable")
+    new = path.with_name(path.name + ".new")
+    with new.open("wb") as file:
+        file.write(units["hash"][order].tobytes())
+        file.write(units["position"][order].tobytes())
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path.with_name(path.name + _SORTED))
