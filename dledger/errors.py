@@ -16,6 +16,7 @@
     |   +-- Busy                 definitely not appended: a bound was reached
     |   +-- TooLarge             definitely not appended: the entry is above a limit
     |   +-- OutcomeUnknown       appended or not: leadership was lost on the way
+    +-- TransferFailed           leadership stays where it is
     +-- RemotingError            a request to a server did not get an answer
         +-- ConnectFailed        definitely not sent
         +-- ConnectionLost       outcome unknown
@@ -93,6 +94,10 @@ class OutcomeUnknown(AppendError):
     """The entry may or may not be committed later: leadership was lost while it was on its way."""
 
     definite = False
+
+
+class TransferFailed(DledgerError):
+    """Leadership was not handed over and stays where it is; the message says why."""
 
 
 class RemotingError(DledgerError):

@@ -22,8 +22,10 @@ from dledger.errors import (
     AppendError,
     ConfigError,
     DledgerError,
+    NotLeader,
     OutcomeUnknown,
     StorageError,
+    TransferFailed,
 )
 from dledger.log.disk import Disk
 from dledger.log.entry import Draft, Entry, Kind
@@ -35,6 +37,7 @@ from dledger.raft.engine import Appended, OnDone, RaftEngine, StateMachine
 from dledger.raft.library import Role, Timing, monotonic
 from dledger.raft.links import PeerNetwork, SocketLink
 from dledger.raft.messages import PeerMessage
+from dledger.raft.transfer import PREFERRED_HEALTHY_S, TRANSFER_TIMEOUT_S, Preference
 from dledger.remoting.command import Buffer
 from dledger.replica import hold_replica
 
@@ -53,6 +56,7 @@ class LedgerConfig:
     `peers` names every node of the group, this one too, with host and port of its peer port.
     `flush`: "sync" acknowledges what is durable on a majority; "async" what a majority holds in
     memory, which a power failure of a majority within half a second loses.
+    `preferred_leader`: the node that gets leadership back when it has been caught up for a while.
     """
 
     group: str
@@ -63,6 +67,7 @@ class LedgerConfig:
     segment_bytes: int = limits.SEGMENT_BYTES
     secret: bytes = b""
     timing: Timing = field(default_factory=Timing)
+    preferred_leader: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,7 @@ class Ledger:
         self.config = config
         self._log = store
         self._machine = machine
+        preferred = config.preferred_leader
         self._engine = RaftEngine(
             config.node_id,
             [peer for peer in config.peers if peer != config.node_id],
@@ -104,6 +110,7 @@ class Ledger:
             timing=config.timing,
             clock=monotonic,
             rng=random.Random(),
+            preference=Preference(preferred, PREFERRED_HEALTHY_S) if preferred else None,
         )
         store.on_cut = self._log_cut
         self._solo = len(config.peers) == 1
@@ -146,6 +153,39 @@ class Ledger:
         if isinstance(outcome[0], AppendError):
             raise outcome[0]
         return outcome[0]
+
+    async def transfer_leadership(self, target: str | None = None) -> str:
+        """Hand leadership to a peer, by default the one that holds most of the log; the peer's id.
+
+        Until it leads, for a second at most, appends are refused with Busy. Returns when this node
+        leads no longer, or raises TransferFailed, or NotLeader.
+        """
+        done = trio.Event()
+        outcome: list[str | None] = []
+
+        def take(failed: str | None) -> None:
+            outcome.append(failed)
+            done.set()
+
+        chosen = self._engine.transfer(target, take)
+        self._wake.set()
+        log.info("leadership transfer", node=self.config.node_id, to=chosen)
+        await done.wait()
+        if outcome[0] is not None:
+            raise TransferFailed(f"{outcome[0]}; {self.config.node_id} still leads")
+        return chosen
+
+    async def step_aside(self) -> None:
+        """Before a stop: if this node leads, let another take over. Returns if none can, too."""
+        if self._solo or not self._engine.standing.serving:
+            return
+        with trio.move_on_after(TRANSFER_TIMEOUT_S):
+            try:
+                await self.transfer_leadership()
+                while self._engine.standing.leader is None:
+                    await self._applied.wait()
+            except (TransferFailed, NotLeader) as reason:
+                log.warning("leadership not handed over", reason=str(reason))
 
     def entries(self, first_index: int, last_index: int | None = None) -> Iterator[Entry]:
         """Applied entries, in order; bodies are views of the log."""

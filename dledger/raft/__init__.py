@@ -7,6 +7,8 @@ General layout
 ``messages``   what peers say to each other: length-prefixed msgpack, and raw runs of the log
 ``transport``  stands between PySyncObj and the links: drops what Raft must not act on
 ``election``   pre-vote and leader stickiness (pure)
+``elections``  what they let the library do, and what others are told
+``transfer``   handing leadership over, and back to the preferred node (pure)
 ``engine``     one node, without I/O: messages, appends and `now` in; messages and effects out
 ``links``      the sockets between the nodes, under trio
 

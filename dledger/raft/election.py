@@ -44,10 +44,15 @@ class ElectionGate:
         self._asking: Asking | None = None
         self._heard_from_leader_at = float("-inf")
         self._leader_linked = False
+        self._yielded: dict[str, int] = {}
 
     def wait(self, bounds: tuple[float, float]) -> float:
         """A random time within bounds, in seconds."""
         return self._rng.uniform(*bounds)
+
+    def election_timeout(self) -> float:
+        """How long to wait when nothing speaks for haste, in seconds."""
+        return self.wait((self._timing.election_timeout_min_s, self._timing.election_timeout_max_s))
 
     def heard_from_leader(self, now: float) -> None:
         """The leader of the current term sent something."""
@@ -55,8 +60,8 @@ class ElectionGate:
         self._leader_linked = True
         self._asking = None
 
-    def leader_link_lost(self) -> None:
-        """The link to the leader broke."""
+    def leader_lost(self) -> None:
+        """The link to the leader broke, or it said that it leads no longer."""
         self._leader_linked = False
 
     def leader_alive(self, now: float) -> bool:
@@ -75,6 +80,16 @@ class ElectionGate:
             return False
         self._asking.granted.add(by)
         return self._won()
+
+    def yields_to(self, asker: str, term: int) -> bool:
+        """Whether to let another node that asks in `term` get on first: once in a term.
+
+        One that can ask but hears no answers asks again and again. Whoever let it get on each time
+        would never elect.
+        """
+        again = self._yielded.get(asker) == term
+        self._yielded[asker] = term
+        return not again
 
     def _won(self) -> bool:
         if self._asking is None or len(self._asking.granted) < self._majority:

@@ -21,6 +21,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from dledger import limits
@@ -32,14 +33,17 @@ from dledger.errors import (
     NotLeader,
     OutcomeUnknown,
     TooLarge,
+    TransferFailed,
 )
 from dledger.log.entry import HEADER_BYTES, Draft, Entry, body_size
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog, SyncJob
-from dledger.raft.election import LINK_LOST_WAIT_S, RETRY_WAIT_S, YIELD_WAIT_S, ElectionGate
+from dledger.raft.election import ElectionGate
+from dledger.raft.elections import Elections
 from dledger.raft.journal import LogJournal
 from dledger.raft.library import Core, Node, Role, Timing
 from dledger.raft.messages import PeerKind, PeerMessage
+from dledger.raft.transfer import TRANSFER_TIMEOUT_S, Follower, Next, Preference, Transfer
 from dledger.raft.transport import Link, PeerTransport
 from dledger.remoting.command import Buffer
 
@@ -113,6 +117,7 @@ class RaftEngine:
         timing: Timing,
         clock: Callable[[], float],
         rng: random.Random,
+        preference: Preference | None = None,
     ) -> None:
         self.node_id = node_id
         self.log = log
@@ -125,17 +130,18 @@ class RaftEngine:
         self._inbox: deque[tuple[str, Link, PeerMessage]] = deque()
         self._pending: dict[int, _Append] = {}
         self._pending_bytes = 0
-        self._may_elect = False
+        self._transfer: Transfer | None = None
+        self._preference = preference if preference and preference.node_id in peer_ids else None
         self._sent_index = 0
         self._standing: Standing | None = None
-        self._gate = ElectionGate(node_id, len(peer_ids) + 1, timing, rng)
         nodes = [Node(peer_id) for peer_id in peer_ids]
         self.transport = PeerTransport(node_id, nodes, log, sync=sync)
         journal = LogJournal(log, hard_state)
         log.commit_index = max(log.commit_index, min(machine.applied_index, log.last_index))
         self.core = Core(node_id, nodes, journal, self.transport, timing, self._role_changed)
         self.transport.core = self.core
-        self.core.election_deadline = clock() + self._gate.wait(RETRY_WAIT_S)
+        gate = ElectionGate(node_id, len(peer_ids) + 1, timing, rng)
+        self.elections = Elections(self.core, gate, self.transport, log, clock)
 
     # -- what the shell calls --------------------------------------------------------------
 
@@ -147,6 +153,8 @@ class RaftEngine:
         """
         if self._standing is None or not self._standing.serving:
             raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
+        if self._transfer is not None:
+            raise Busy(f"leadership goes to {self._transfer.target}", BUSY_RETRY_AFTER_S)
         size = body_size(body)
         if size + HEADER_BYTES > self.log.entry_bytes_max:
             raise TooLarge(
@@ -167,10 +175,29 @@ class RaftEngine:
         """How many appends of this node's have not been answered."""
         return len(self._pending)
 
+    def transfer(self, target: str | None, on_done: Callable[[str | None], None]) -> str:
+        """Begin to hand leadership to a peer, by default the one that holds most; its id.
+
+        `on_done` is called once, from a later step: with None when this node leads no longer, else
+        with the reason why it still does. Raises NotLeader or TransferFailed at once.
+        """
+        if not self.standing.serving:
+            raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
+        if self._transfer is not None:
+            raise TransferFailed(f"leadership goes to {self._transfer.target} already")
+        linked = {peer_id: self._follower(peer_id) for peer_id in self.transport.peers}
+        if target is None:
+            target = min(linked, key=lambda peer_id: linked[peer_id].lag, default=self.node_id)
+        if target not in linked:
+            others = ", ".join(sorted(linked)) or "this group has no other members"
+            raise TransferFailed(f"{target} can't take over; choose one of the others: {others}")
+        self._transfer = Transfer(target, self._clock() + TRANSFER_TIMEOUT_S, on_done)
+        return target
+
     def receive(self, node_id: str, link: Link, message: PeerMessage) -> None:
         """A peer's message arrived on a link; the next step deals with it."""
         self._inbox.append((node_id, link, message))
-        if message.kind is not PeerKind.ACK or not self._is_late(message):
+        if message.kind is not PeerKind.ACK or self._transfer or not self._is_late(message):
             self.urgent = True
 
     def _is_late(self, message: PeerMessage) -> bool:
@@ -185,10 +212,10 @@ class RaftEngine:
     def link_down(self, node_id: str, link: Link) -> None:
         """A connection broke. If it led to the leader, do not wait for a timeout."""
         was_live = self.transport.link_down(node_id, link)
-        if was_live and node_id == self.core.leader_id and self.core.role is not Role.LEADER:
-            self._gate.leader_link_lost()
-            soon = self._clock() + self._gate.wait(LINK_LOST_WAIT_S)
-            self.core.election_deadline = min(self.core.election_deadline, soon)
+        if self._preference is not None and self._preference.node_id == node_id:
+            self._preference.reset()
+        if was_live and node_id == self.core.leader_id:
+            self.elections.leader_lost()
 
     def synced(self, job: SyncJob, error: OSError | None = None) -> None:
         """A sync has ended: more acknowledgements may go out, and more may be counted."""
@@ -201,15 +228,15 @@ class RaftEngine:
         now = self._clock()
         self.urgent = False
         self._deliver_inbox(now)
-        electing = self._hold_election(now)
+        electing = self.elections.before_tick(now)
         self.core.doTick(0)
-        if electing and self.core.role is Role.CANDIDATE:
-            self.core.election_deadline = now + self._gate.wait(RETRY_WAIT_S)
+        self.elections.after_tick(now, electing=electing)
         self.log.write_out()
         self._send_new()
         self.transport.release_held()
         more = self._apply_committed()
         self._announce()
+        self._hand_over(now)
         return more or bool(self._inbox) or (self._solo and self._lags())
 
     def _lags(self) -> bool:
@@ -233,69 +260,58 @@ class RaftEngine:
         match message.kind:
             case PeerKind.APPEND:
                 if transport.deliver_append(peer, message):
-                    self._gate.heard_from_leader(now)
+                    self.elections.heard_from_leader(now)
             case PeerKind.ACK:
                 transport.deliver_ack(peer, message)
             case PeerKind.VOTE:
-                if not self._gate.leader_alive(now):
+                if self.elections.may_vote(message, now):
                     transport.deliver_vote(peer, message)
             case PeerKind.VOTED:
                 transport.deliver_voted(peer, message)
             case PeerKind.DENIED:
                 transport.step_down(peer, message.term)
             case PeerKind.PREVOTE:
-                self._answer_prevote(node_id, message, now)
+                self.elections.answer_prevote(node_id, message, now)
             case PeerKind.PREVOTED:
-                self._take_prevote(node_id, message)
+                self.elections.take_prevote(node_id, message)
+            case PeerKind.TAKE_OVER | PeerKind.RESIGNED:
+                self.elections.heed_leader(node_id, message)
 
-    # -- elections -------------------------------------------------------------------------
+    # -- handing leadership over -----------------------------------------------------------
 
-    def _hold_election(self, now: float) -> bool:
-        """Let the library start an election only after a majority agreed; whether it will now."""
-        core = self.core
-        if core.role is Role.LEADER or core.election_deadline > now:
-            return False
-        if self._may_elect:
-            self._may_elect = False
-            return True
-        core.election_deadline = now + self._gate.wait(RETRY_WAIT_S)
-        last = self.log.last
-        assert last is not None
-        if self._gate.ask(core.term):
-            self._start_election()
-        else:
-            self.transport.broadcast(PeerKind.PREVOTE, core.term, last.index, last.term)
-        return False
+    @property
+    def handing_over_to(self) -> str | None:
+        """Who shall lead next, while a transfer is under way and appends are refused."""
+        return None if self._transfer is None else self._transfer.target
 
-    def _start_election(self) -> None:
-        self._may_elect = True
-        self.core.election_deadline = 0.0
-
-    def _answer_prevote(self, node_id: str, message: PeerMessage, now: float) -> None:
-        core, last = self.core, self.log.last
-        assert last is not None
-        index, term = message.fields
-        grant = (
-            message.term >= core.term
-            and (term, index) >= (last.term, last.index)
-            and core.role is not Role.LEADER
-            and not self._gate.leader_alive(now)
-        )
-        if grant and not self._may_elect:
-            self._gate.cancel()
-            core.election_deadline = max(
-                core.election_deadline, now + self._gate.wait(YIELD_WAIT_S)
-            )
+    def _follower(self, node_id: str) -> Follower:
         peer = self.transport.peers[node_id]
-        self.transport.post(peer, PeerKind.PREVOTED, core.term, grant, message.term)
+        lag = self.log.last_index - self.core.match_index(peer.node)
+        return Follower(peer.link is not None, lag)
 
-    def _take_prevote(self, node_id: str, message: PeerMessage) -> None:
-        granted, asked_term = message.fields
-        if message.term > self.core.term:
-            self._gate.cancel()
-            self.transport.step_down(self.transport.peers[node_id], message.term)
-        elif granted and self._gate.granted(node_id, asked_term):
-            self._start_election()
+    def _hand_over(self, now: float) -> None:
+        """Go on with a transfer, or begin one to the preferred node."""
+        if not self.standing.serving:
+            return
+        transfer, preference = self._transfer, self._preference
+        if transfer is None:
+            if preference and preference.due(now, self._follower(preference.node_id)):
+                self.transfer(preference.node_id, partial(preference.ended, now))
+            return
+        target = self._follower(transfer.target)
+        uncommitted = self.log.last_index - self.machine.applied_index
+        match transfer.next(now, target, uncommitted):
+            case Next.TELL:
+                transfer.told = True
+                peer = self.transport.peers[transfer.target]
+                self.transport.post(peer, PeerKind.TAKE_OVER, self.core.term)
+            case Next.GIVE_UP:
+                self._end_transfer(transfer.reason(target, uncommitted))
+
+    def _end_transfer(self, failed: str | None) -> None:
+        transfer, self._transfer = self._transfer, None
+        if transfer is not None:
+            transfer.on_done(failed)
 
     # -- appends ---------------------------------------------------------------------------
 
@@ -311,11 +327,16 @@ class RaftEngine:
         """The library's call. Whoever waits for a deposed leader's appends is told at once."""
         if old != Role.LEADER:
             return
+        led_term = self._standing.term if self._standing is not None else None
         self._standing = None
         pending, self._pending = self._pending, {}
         self._pending_bytes = 0
         for append in pending.values():
             append.on_done(OutcomeUnknown("leadership was lost before the entry was committed"))
+        self._end_transfer(None)
+        self.elections.resigned(led_term)
+        if self._preference is not None:
+            self._preference.reset()
 
     # -- applying --------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from dledger.observe import get_logger
 from dledger.raft.messages import PREFIX, PeerMessage, decode_message, frame_length
 from dledger.remoting.command import Buffer
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 HELLO_BYTES_MAX = 1024
 HANDSHAKE_TIMEOUT_S = 2.0
 CONNECT_TIMEOUT_S = 1.0

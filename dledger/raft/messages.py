@@ -8,9 +8,11 @@ Every head starts with the kind of message and the sender's term::
 
     APPEND    commit index, previous index, previous term, sequence, entry count      + run
     ACK       next index, reset, success, sequence of the APPEND that it answers
-    VOTE      last index, last term                      VOTED     -
+    VOTE      last index, last term, at the leader's own wish      VOTED     -
     DENIED    -                                          (you are behind: here is the term)
     PREVOTE   last index, last term                      PREVOTED  granted, the asked term
+    TAKE_OVER -                                          (elect now: your leader wishes it)
+    RESIGNED  -                                          (your leader lost its majority: elect)
 """
 
 from __future__ import annotations
@@ -42,16 +44,20 @@ class PeerKind(IntEnum):
     DENIED = 4
     PREVOTE = 5
     PREVOTED = 6
+    TAKE_OVER = 7
+    RESIGNED = 8
 
 
 _FIELD_TYPES: Final[dict[PeerKind, tuple[type, ...]]] = {
     PeerKind.APPEND: (int, int, int, int, int),
     PeerKind.ACK: (int, bool, bool, int),
-    PeerKind.VOTE: (int, int),
+    PeerKind.VOTE: (int, int, bool),
     PeerKind.VOTED: (),
     PeerKind.DENIED: (),
     PeerKind.PREVOTE: (int, int),
     PeerKind.PREVOTED: (bool, int),
+    PeerKind.TAKE_OVER: (),
+    PeerKind.RESIGNED: (),
 }
 
 

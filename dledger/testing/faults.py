@@ -14,14 +14,16 @@ from typing import Protocol
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.network import Network
 from dledger.testing.node import SimulatedNode
-from dledger.testing.weather import Weather
+from dledger.testing.weather import Extras, Weather
 
 
 class Victims(Protocol):
     """The group that things happen to."""
 
     rng: random.Random
+    extra_rng: random.Random
     weather: Weather
+    extras: Extras
     network: Network
     node_ids: list[str]
     disks: dict[str, SimulatedDisk]
@@ -77,6 +79,29 @@ class Faults:
         self._do_later()
         if self._group.nodes:
             self._inject_in(self._group.nodes[rng.choice(sorted(self._group.nodes))])
+
+    def inject_extras(self) -> None:
+        """Draw what has odds of its own: rifts, clocks that jump, nodes that stand still."""
+        extras, rng, network = self._group.extras, self._group.extra_rng, self._network
+        if rng.random() < extras.rift:
+            first, second = rng.sample(self._group.node_ids, 2)
+            until = network.now + rng.uniform(0.5, 4.0)
+            network.stalled_until[first, second] = network.stalled_until[second, first] = until
+            self._group.note(
+                f"{first} and {second} don't reach each other until {until - 1000:.3f}"
+            )
+        if not self._group.nodes:
+            return
+        victim = self._group.nodes[rng.choice(sorted(self._group.nodes))]
+        if rng.random() < extras.clock_jump:
+            jump_s = rng.choice((0.3, 1.0, 5.0, 3600.0))
+            victim.clock_ahead_s += jump_s
+            self._group.note(f"the clock of {victim.node_id} jumps {jump_s} s ahead")
+        if rng.random() < extras.long_pause:
+            victim.paused_until = network.now + rng.uniform(2.0, 6.0)
+            self._group.note(
+                f"{victim.node_id} stands still until {victim.paused_until - 1000:.3f}"
+            )
 
     def _inject_in(self, victim: SimulatedNode) -> None:
         weather, rng = self._weather, self._rng

@@ -9,10 +9,11 @@ group must heal: equal logs that hold every acknowledged append.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from unittest.mock import patch
 
-from dledger.errors import AppendError, CorruptLog, DledgerError
+from dledger.errors import AppendError, CorruptLog, DledgerError, TransferFailed
 from dledger.log.recovery import decode_watermark
 from dledger.log.startup import open_log
 from dledger.raft import transport
@@ -24,7 +25,7 @@ from dledger.testing.faults import Faults
 from dledger.testing.judge import Judge
 from dledger.testing.network import Network, SimulatedLink
 from dledger.testing.node import FOLDER, SimulatedNode
-from dledger.testing.weather import Weather, draw_weather
+from dledger.testing.weather import Extras, Weather, draw_extras, draw_weather
 
 HEAL_LIMIT_S = 15.0
 HEAL_FRAMES_MAX = 50_000
@@ -40,6 +41,8 @@ class Simulation:
         self.seed = seed
         self.rng = random.Random(f"{seed}/{size}")
         self.weather: Weather = draw_weather(self.rng)
+        self.extra_rng = random.Random(f"{seed}/{size}/extras")
+        self.extras: Extras = draw_extras(self.extra_rng)
         random.seed(seed)  # the library draws its timeouts from the module's generator
         self.network = Network(self.rng)
         self.network.on_down = self._link_down
@@ -51,6 +54,7 @@ class Simulation:
         self.down_until: dict[str, float] = {}
         self.transcript: list[str] = []
         self.elections = 0
+        self.transfers = 0
         self.healed_s = 0.0
         self._sent = 0
         self.faults = Faults(self)
@@ -177,6 +181,21 @@ class Simulation:
                 return
             self.judge.client.offered(node.node_id, body)
 
+    def _wish_for_another(self, node: SimulatedNode) -> None:
+        """An operator hands leadership to a certain node, or to any."""
+        rng = self.extra_rng
+        if rng.random() >= self.extras.transfer:
+            return
+        target = rng.choice((None, *node.peer_ids))
+
+        def on_done(failed: str | None) -> None:
+            self.note(f"{node.node_id} {'still leads: ' + failed if failed else 'leads no longer'}")
+            self.transfers += failed is None
+
+        with contextlib.suppress(TransferFailed):
+            chosen = node.engine.transfer(target, on_done)
+            self.note(f"{node.node_id} hands leadership to {chosen}")
+
     # -- time ------------------------------------------------------------------------------
 
     def run(self, duration_s: float, *, faults: bool) -> None:
@@ -187,6 +206,7 @@ class Simulation:
             network.now += rng.uniform(0.001, 0.01)
             if faults:
                 self.faults.inject()
+                self.faults.inject_extras()
             for node_id, until in sorted(self.down_until.items()):
                 if until < network.now or not faults:
                     self._restart(node_id)
@@ -210,6 +230,8 @@ class Simulation:
         if node is None or node.fenced or (faults and node.paused_until > self.network.now):
             return
         weather, rng = self.weather, self.rng
+        if faults and node.engine.standing.serving:
+            self._wish_for_another(node)
         # Now and then a client asks a node that does not lead, and is refused.
         asked = node.engine.standing.serving or rng.random() < ASK_ANYBODY
         core = node.engine.core
@@ -261,16 +283,27 @@ class Simulation:
             ends = {node.log.last_index for node in self.nodes.values()}
             commits = {node.engine.core.commit_index for node in self.nodes.values()}
             healed_s = self.network.now - healing_since
-            if ends == commits and len(ends) == 1:
+            if ends == commits and len(ends) == 1 and self._led_as_preferred():
                 break
             if self.network.frames - frames > HEAL_FRAMES_MAX:
                 raise self.violation("the group does not come to rest: messages beget messages")
             if healed_s > HEAL_LIMIT_S:
                 raise self.violation(
-                    f"not healed after {healed_s:.0f} calm seconds: ends {ends}, commits {commits}"
+                    f"not healed after {healed_s:.0f} calm seconds: ends {ends}, commits "
+                    f"{commits}, leaders {self._leaders()}, extras {self.extras}"
                 )
         self.judge.client.finish({node_id: node.log for node_id, node in self.nodes.items()})
         return healed_s
+
+    def _leaders(self) -> list[str]:
+        return [n.node_id for n in self.nodes.values() if n.engine.standing.serving]
+
+    def _led_as_preferred(self) -> bool:
+        """One node leads, takes appends, and is the preferred one if there is one."""
+        leaders = self._leaders()
+        if len(leaders) != 1 or self.nodes[leaders[0]].engine.handing_over_to:
+            return False
+        return not self.extras.preferred or leaders == self.node_ids[:1]
 
 
 def run_seed(seed: int, size: int = 3, duration_s: float = 8.0) -> Simulation:

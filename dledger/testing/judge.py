@@ -14,7 +14,8 @@
 - state machine safety: one entry per index, for ever, on all nodes;
 - durability: at the moment when an entry is first known to be committed, it is on the disks of a
   majority, where a power loss can't take it;
-- a leader that hears from no majority stops serving.
+- a leader that hears from no majority stops serving;
+- a leader that hands leadership over takes appends again if that is not done in time.
 
 What its clients are told is judged by :mod:`dledger.testing.client_history`.
 """
@@ -32,6 +33,7 @@ from dledger.log.store import SegmentedLog
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library import Role
 from dledger.raft.messages import PREFIX, PeerKind, PeerMessage, decode_message
+from dledger.raft.transfer import TRANSFER_TIMEOUT_S
 from dledger.testing.client_history import ClientHistory, Violation
 from dledger.testing.disk import SimulatedDisk
 
@@ -52,6 +54,7 @@ class Seen:
     matched_index: int = 0
     match: dict[str, int] = field(default_factory=dict)
     led_since: float = 0.0
+    handing_over_since: float | None = None
 
 
 class Judge:
@@ -159,6 +162,7 @@ class Judge:
                     f"{SERVES_ALONE_S} s after it last heard from a majority"
                 )
         self._check_match(node_id, seen, engine)
+        self._check_transfer(node_id, seen, engine, now)
         seen.role, seen.term, seen.last_index = core.role, core.term, log.last_index
         return elected
 
@@ -235,6 +239,17 @@ class Judge:
                     f"leader {node_id} of term {engine.core.term} counts entry {index} for "
                     f"{peer_id}, which does not hold it"
                 )
+
+    def _check_transfer(self, node_id: str, seen: Seen, engine: RaftEngine, now: float) -> None:
+        if engine.handing_over_to is None:
+            seen.handing_over_since = None
+        elif seen.handing_over_since is None:
+            seen.handing_over_since = now
+        elif now - seen.handing_over_since > TRANSFER_TIMEOUT_S:
+            raise self.violation(
+                f"{node_id} has been handing leadership to {engine.handing_over_to} for more than "
+                f"{TRANSFER_TIMEOUT_S} s and takes no appends"
+            )
 
     def _is_durable(self, holder: str, log: SegmentedLog, index: int) -> bool:
         """Whether an entry of `log` is on the disk of `holder`, safe from a power loss."""

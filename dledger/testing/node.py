@@ -18,11 +18,13 @@ from dledger.log.store import PreparedSegment, SegmentedLog, SyncJob
 from dledger.raft.engine import OnDone, RaftEngine
 from dledger.raft.library import Timing, use_clock
 from dledger.raft.messages import decode_message
+from dledger.raft.transfer import Preference
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.judge import Judge
 from dledger.testing.network import Network
-from dledger.testing.weather import Weather
+from dledger.testing.weather import Extras, Weather
 
+PREFERRED_HEALTHY_S = 1.0
 FOLDER = Path("/log")
 
 
@@ -31,6 +33,7 @@ class Group(Protocol):
 
     rng: random.Random
     weather: Weather
+    extras: Extras
     network: Network
     judge: Judge
     node_ids: list[str]
@@ -79,11 +82,13 @@ class SimulatedNode:
         self.paused_until = 0.0
         self.fenced = False
         self.heard_at = dict.fromkeys(self.peer_ids, 0.0)
+        self.clock_ahead_s = 0.0
         self._rate = 1 + group.rng.uniform(-1, 1) * group.weather.clock_drift
         self._sync: tuple[float, int, SyncJob] | None = None
         self._prepared: tuple[float, PreparedSegment] | None = None
         self._checkpoint: tuple[float, bytes] | None = None
         use_clock(self.clock)
+        preferred = group.node_ids[0] if group.extras.preferred else None
         self.log: SegmentedLog = open_log(FOLDER, group.weather.segment_bytes, self.disk)[0]
         self.engine = RaftEngine(
             node_id,
@@ -95,11 +100,12 @@ class SimulatedNode:
             timing=Timing(),
             clock=self.clock,
             rng=random.Random(group.rng.random()),
+            preference=Preference(preferred, PREFERRED_HEALTHY_S) if preferred else None,
         )
 
     def clock(self) -> float:
         """This node's own time, in seconds."""
-        return self.group.network.now * self._rate
+        return self.group.network.now * self._rate + self.clock_ahead_s
 
     def step(self) -> bool:
         """Receive what is due, step, and let the threads go on, as the ledger does.

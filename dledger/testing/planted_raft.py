@@ -13,10 +13,12 @@ from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft import library
 from dledger.raft.election import ElectionGate
+from dledger.raft.elections import Elections
 from dledger.raft.engine import Appended, OnDone, RaftEngine
 from dledger.raft.journal import Copy, LogJournal
 from dledger.raft.library import Core, Node, Role
 from dledger.raft.messages import PeerKind, PeerMessage, encode_message
+from dledger.raft.transfer import Follower, Next, Transfer
 from dledger.raft.transport import Held, Peer, PeerTransport
 from dledger.remoting.command import Buffer
 
@@ -246,18 +248,18 @@ def count_a_vote_twice() -> Planted:
 
 def vote_for_a_shorter_log() -> Planted:
     """Whoever asks gets the vote, also one that lacks what this node holds."""
-    deliver, answer = PeerTransport.deliver_vote, RaftEngine._answer_prevote
+    deliver, answer = PeerTransport.deliver_vote, Elections.answer_prevote
     newest = (1 << 60, 1 << 60)
 
     def deliver_vote(self: PeerTransport, peer: Peer, message: PeerMessage) -> None:
-        deliver(self, peer, replace(message, fields=newest))
+        deliver(self, peer, replace(message, fields=(*newest, *message.fields[2:])))
 
-    def answer_prevote(self: RaftEngine, node_id: str, message: PeerMessage, now: float) -> None:
+    def answer_prevote(self: Elections, node_id: str, message: PeerMessage, now: float) -> None:
         answer(self, node_id, replace(message, fields=newest), now)
 
     return together(
         patch.object(PeerTransport, "deliver_vote", deliver_vote),
-        patch.object(RaftEngine, "_answer_prevote", answer_prevote),
+        patch.object(Elections, "answer_prevote", answer_prevote),
     )
 
 
@@ -277,6 +279,30 @@ def never_check_quorum() -> Planted:
         return original(**{**options, "leaderFallbackTimeout": 1e9})
 
     return patch.object(library, "SyncObjConf", conf)
+
+
+def take_over_without_an_election() -> Planted:
+    """Whoever is told to take over leads at once, without asking for votes."""
+    original = Elections._told_to_elect
+
+    def told(self: Elections) -> bool:
+        if original(self):
+            self.core._SyncObj__setCurrentTerm(self.core.term + 1, None)
+            self.core._SyncObj__onBecomeLeader()
+        return False
+
+    return patch.object(Elections, "_told_to_elect", told)
+
+
+def hand_over_for_ever() -> Planted:
+    """A leader whose successor does not take over goes on waiting for it."""
+    original = Transfer.next
+
+    def following(self: Transfer, now: float, target: Follower, uncommitted: int) -> Next:
+        decided = original(self, now, target, uncommitted)
+        return Next.WAIT if decided is Next.GIVE_UP else decided
+
+    return patch.object(Transfer, "next", following)
 
 
 # -- appends -----------------------------------------------------------------------------------

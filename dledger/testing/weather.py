@@ -94,6 +94,37 @@ def draw_weather(rng: random.Random) -> Weather:
     return _contest(weather, rng) if roll < 0.5 else weather
 
 
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """Odds that came later, from a generator of their own: older seeds stay much as they were."""
+
+    #: An operator hands leadership to somebody.
+    transfer: float
+    #: Whether the first node is the preferred leader.
+    preferred: bool
+    #: Two nodes don't reach each other, though both reach the others.
+    rift: float
+    #: A node's clock jumps ahead, as after a machine was suspended.
+    clock_jump: float
+    #: A node stands still for longer than anybody waits.
+    long_pause: float
+
+
+def draw_extras(rng: random.Random) -> Extras:
+    """A run's further weather."""
+
+    def odds(usual: float, share: float) -> float:
+        return usual * 4 ** rng.uniform(-1, 1) if rng.random() < share else 0.0
+
+    return Extras(
+        transfer=odds(0.01, 0.4),
+        preferred=rng.random() < 0.15,
+        rift=odds(0.003, 0.3),
+        clock_jump=odds(0.001, 0.2),
+        long_pause=odds(0.0005, 0.2),
+    )
+
+
 def _quarrel(weather: Weather, rng: random.Random) -> Weather:
     """Leaders are cut off again and again, and little else happens: logs part and are mended."""
     return replace(

@@ -284,7 +284,7 @@ def test_hole_04_no_frame_can_carry_a_snapshot() -> None:
         node.receive_append("f", 1, donor, 2, 3)
         for kind, fields in (
             (PeerKind.ACK, (1, True, False, 1)),
-            (PeerKind.VOTE, (1, 0)),
+            (PeerKind.VOTE, (1, 0, False)),
             (PeerKind.VOTED, ()),
             (PeerKind.DENIED, ()),
             (PeerKind.PREVOTE, (1, 0)),
@@ -358,11 +358,11 @@ def test_hole_07_a_vote_is_durable_before_it_is_sent() -> None:
 
     def votes_in_term_5() -> int:
         node = ScriptedNode()
-        node.receive("f", PeerKind.VOTE, 5, 1, 0)
+        node.receive("f", PeerKind.VOTE, 5, 1, 0, False)
         node.step(sync=False)
         count = len(node.take("f", PeerKind.VOTED))
         again = node.restarted(power_lost=True)
-        again.receive("g", PeerKind.VOTE, 5, 1, 0)
+        again.receive("g", PeerKind.VOTE, 5, 1, 0, False)
         again.step(sync=False)
         return count + len(again.take("g", PeerKind.VOTED))
 
@@ -415,7 +415,7 @@ def test_hole_07_an_unreadable_vote_stops_the_node(tmp_path: Path) -> None:
     """Term and vote that can't be read, or that are older than the log, are an error; the library
     takes them for term 0 and votes again."""
     node = ScriptedNode()
-    node.receive("f", PeerKind.VOTE, 5, 1, 0)
+    node.receive("f", PeerKind.VOTE, 5, 1, 0, False)
     node.step()
     node.disk.flip_bit(FOLDER / "term", 512 + 20, 3)
     node.disk.flip_bit(FOLDER / "term", 20, 3)
@@ -643,11 +643,11 @@ def test_hole_12_who_is_behind_in_terms_is_told() -> None:
         donor.add(5)
         node = follower(donor, 2, term=5)
         node.receive_append("g", 3, donor, 2, 1)
-        node.receive("g", PeerKind.VOTE, 3, 9, 2)
+        node.receive("g", PeerKind.VOTE, 3, 9, 2, False)
         node.step()
         node.advance(2)
         node.take("g")
-        node.receive("g", PeerKind.VOTE, 3, 9, 2)
+        node.receive("g", PeerKind.VOTE, 3, 9, 2, False)
         node.step()
         return [(m.kind, m.term) for m in node.take("g")]
 
@@ -694,7 +694,7 @@ def test_hole_13_a_living_leader_is_not_deposed() -> None:
         donor = Donor()
         donor.add(1)
         node = follower(donor, 2)
-        node.receive("g", PeerKind.VOTE, 9, 2, 1)
+        node.receive("g", PeerKind.VOTE, 9, 2, 1, False)
         node.step()
         return node.engine.core.term
 
