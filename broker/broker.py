@@ -34,6 +34,9 @@ from broker.requests.membership import Membership
 from broker.requests.produce import ProduceHandler
 from broker.requests.pull import PullHandler
 from broker.requests.queries import QueryHandler
+from broker.requests.readers import Readers
+from broker.requests.relays import RelayHandler
+from broker.requests.resets import ResetHandler
 from broker.requests.send import SendHandler
 from broker.requests.send_back import SendBackHandler
 from broker.state.indexing import EntryIndex
@@ -57,6 +60,7 @@ class Broker:
         self._commits_at_s = float("inf")
         self._deliveries_due = trio.Event()
         membership = Membership()
+        self._readers = Readers()
         self._held = HeldPulls(self._wake_pulls)
         self._commits = OffsetCommits(core.machine, core.definitions, self._wake_commits)
         self._deliveries = Deliveries(
@@ -76,12 +80,17 @@ class Broker:
                 ProduceHandler(core),
                 SendHandler(core),
                 SendBackHandler(core),
-                PullHandler(core, membership, self._commits, self._held),
-                LookupHandler(core, self._commits),
+                PullHandler(core, membership, self._commits, self._readers, self._held),
+                LookupHandler(core, membership, self._commits, self._readers),
                 QueryHandler(core),
             )
             | administered_by_leader(
-                self._clients, administration, topics, GroupAdminHandler(core, membership)
+                self._clients,
+                administration,
+                topics,
+                GroupAdminHandler(core, membership),
+                ResetHandler(core, self._clients, self._readers),
+                RelayHandler(core, self._clients),
             ),
             self,
         )
@@ -127,6 +136,7 @@ class Broker:
         core.role.leading(term)
         core.assignments.reset()
         core.definitions.reset()
+        self._readers.clear()
         self._log_role()
         self._deliveries_due.set()
         lacking = core.lacking_system_topics()

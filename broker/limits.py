@@ -77,7 +77,12 @@ STATISTICS_ROWS_MAX = 20_000
 PULL_OFFSETS_MAX = 100_000
 """Queues of groups whose last pull is remembered, for the tools."""
 
+RESETS_PENDING_MAX = 65_536
+"""Queues of groups that were reset and have not followed yet."""
+
 # Clients.
+RELAY_S = 10.0
+"""A client has that long to answer what a tool asks it through the broker."""
 CLIENT_EXPIRY_S = 120.0
 CLIENT_SCAN_S = 10.0
 GROUPS_PER_HEARTBEAT_MAX = 1024

@@ -25,6 +25,7 @@ from broker.state.control import (
 )
 from broker.state.machine import Machine
 from broker.state.topics import (
+    TOOLS_GROUP,
     check_group_name,
     check_topic_name,
     read_write,
@@ -139,12 +140,18 @@ class Definitions:
         return config
 
     def ensure_group(self, group: str) -> None:
-        """Make a consumer group and its retry topic unless they exist; don't wait for it."""
+        """Make a consumer group unless it exists; don't wait for it. Tools need none."""
         check_group_name(group)
+        if group == TOOLS_GROUP:
+            return
         if self._machine.groups.get(group) is None and group not in self._groups_coming:
             self.put_group(SubscriptionGroupConfig(group_name=group), lambda _: None)
+
+    def ensure_consumers(self, group: str) -> None:
+        """Make what the consumers of a group need: the group, and a topic for its retries."""
+        self.ensure_group(group)
         topic = retry_topic(group)
-        if self._machine.topics.get(topic) is None and topic not in self._topics_coming:
+        if group != TOOLS_GROUP and self._known(topic) is None:
             self.put_topic(read_write(topic, 1), lambda _: None)
 
     def put_group(

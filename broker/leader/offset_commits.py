@@ -73,6 +73,12 @@ class OffsetCommits:
         self._wake(0.0)
         return True
 
+    def latest(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The newest offset that was taken for a queue, applied or not."""
+        key = (group, topic, queue_id)
+        taken = self._gathered.get(key, self._on_its_way.get(key))
+        return taken if taken is not None else self._machine.offsets.get(*key)
+
     def flush(self) -> None:
         """Write what was gathered, unless an entry is on its way: then it follows behind."""
         if self._on_its_way or not self._gathered:

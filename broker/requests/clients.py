@@ -56,7 +56,7 @@ class ClientHandler:
         groups = self._membership.heartbeat(connection.id, client, heartbeat, now_s)
         if self._core.role.serving:
             for consumer in heartbeat.consumer_data_set:
-                self._core.definitions.ensure_group(consumer.group_name)
+                self._core.definitions.ensure_consumers(consumer.group_name)
         self._notify(groups)
         return request.reply()
 
@@ -125,18 +125,25 @@ class ClientHandler:
     def led(self) -> None:
         """This replica serves from now on: make the groups whose consumers it knows already."""
         for group, _ in self._membership.consumer_groups():
-            self._core.definitions.ensure_group(group)
+            self._core.definitions.ensure_consumers(group)
+
+    def members(self, group: str) -> list[tuple[Client, Connection]]:
+        """The consumers of a group that are connected, and over which connections."""
+        found = self._membership.consumers(group)
+        members = found.members.items() if found is not None else ()
+        return [
+            (client, self._connections[connection_id])
+            for connection_id, client in members
+            if connection_id in self._connections
+        ]
 
     def _notify(self, groups: Iterable[str]) -> None:
         for name in groups:
-            group = self._membership.consumers(name)
             ext = encode_header(NotifyConsumerIdsChangedHeader(name))
-            for connection_id in group.members if group is not None else ():
-                connection = self._connections.get(connection_id)
-                if connection is not None:
-                    connection.send_oneway_request(
-                        Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext)
-                    )
+            for _, connection in self.members(name):
+                connection.send_oneway_request(
+                    Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext)
+                )
 
     def _own_queues(self, queues: Iterable[MessageQueue]) -> list[tuple[str, int]]:
         """The (topic, queue id) of those that exist on this broker."""

@@ -21,6 +21,8 @@ from broker.requests.lookups import LookupHandler
 from broker.requests.produce import ProduceHandler
 from broker.requests.pull import PullHandler
 from broker.requests.queries import QueryHandler
+from broker.requests.relays import RelayHandler
+from broker.requests.resets import ResetHandler
 from broker.requests.send import SendHandler
 from broker.requests.send_back import SendBackHandler
 from dledger.errors import AppendError
@@ -146,6 +148,8 @@ def administered_by_leader(
     broker: BrokerAdminHandler,
     topics: TopicAdminHandler,
     groups: GroupAdminHandler,
+    resets: ResetHandler,
+    relays: RelayHandler,
 ) -> dict[int, HandlerMethod]:
     """Locks, settings, topics and groups: what the leader answers."""
     return {
@@ -164,4 +168,8 @@ def administered_by_leader(
         RequestCode.GET_PRODUCER_CONNECTION_LIST: groups.producers,
         RequestCode.GET_CONSUME_STATS: groups.consume_stats,
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: groups.groups_of_topic,
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: resets.reset,
+        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: relays.consumer_status,
+        RequestCode.GET_CONSUMER_RUNNING_INFO: relays.running_info,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY: relays.consume_directly,
     }

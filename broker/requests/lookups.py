@@ -5,7 +5,10 @@ from __future__ import annotations
 from broker.leader.offset_commits import OffsetCommits
 from broker.refusal import Refused
 from broker.requests.core import Core
+from broker.requests.membership import Membership
+from broker.requests.readers import Readers
 from broker.state.consume_queue import ConsumeQueue
+from broker.state.locks import QueueKey
 from broker.state.topics import check_group_name
 from dledger.errors import AppendError, StorageError
 from dledger.net import Connection
@@ -32,9 +35,13 @@ from dledger.remoting.headers import (
 class LookupHandler:
     """Answers from applied state; only a commit of an offset goes through the log."""
 
-    def __init__(self, core: Core, commits: OffsetCommits) -> None:
+    def __init__(
+        self, core: Core, membership: Membership, commits: OffsetCommits, readers: Readers
+    ) -> None:
         self._core = core
+        self._membership = membership
         self._commits = commits
+        self._readers = readers
 
     def max_offset(self, request: Command, _: Connection) -> Command:
         """GET_MAX_OFFSET: what is acknowledged is applied, so no ack is above this."""
@@ -120,7 +127,11 @@ class LookupHandler:
         return request.reply(ext=encode_header(QueryConsumerOffsetResponseHeader(offset)))
 
     def commit_offset(self, request: Command, connection: Connection) -> None:
-        """UPDATE_CONSUMER_OFFSET: answered once it is in the log and applied."""
+        """UPDATE_CONSUMER_OFFSET: answered once it is in the log and applied.
+
+        One that does not count (see `broker.requests.readers`) is answered like any other: the
+        group is further already, or was told to be elsewhere.
+        """
         header = decode_header(UpdateConsumerOffsetHeader, request)
         check_group_name(header.consumer_group)
         self._core.definitions.topic(header.topic)
@@ -129,9 +140,18 @@ class LookupHandler:
                 ResponseCode.SYSTEM_ERROR,
                 f"offset {header.commit_offset} of queue {header.queue_id} can't be committed",
             )
-        key = (header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        key = QueueKey(header.consumer_group, header.topic, header.queue_id)
+        if not self._readers.counts(
+            key,
+            header.commit_offset,
+            committed=self._commits.latest(*key),
+            connection_id=connection.id,
+            is_member=self._membership.is_consumer(key.group, connection.id),
+        ):
+            self._core.replies.send(request, connection, request.reply())
+            return
         if request.is_oneway:
-            self._commits.gather(*key)
+            self._commits.gather(*key, header.commit_offset)
             return
         core = self._core
 
@@ -141,7 +161,7 @@ class LookupHandler:
             else:
                 core.replies.refuse(request, connection, core.role.refusal_of(error))
 
-        self._commits.commit(*key, done)
+        self._commits.commit(*key, header.commit_offset, done)
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue; None while it has no message. Refused if the topic or queue is none."""

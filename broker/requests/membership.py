@@ -94,6 +94,11 @@ class Membership:
         """A consumer group with at least one member, or None."""
         return self._consumers.get(group)
 
+    def is_consumer(self, group: str, connection_id: int) -> bool:
+        """Whether a connection is a member of a consumer group."""
+        found = self._consumers.get(group)
+        return found is not None and connection_id in found.members
+
     def consumer_groups(self) -> Iterator[tuple[str, ConsumerGroup]]:
         """All consumer groups with members."""
         return iter(self._consumers.items())

@@ -14,6 +14,8 @@ from broker.requests.filters import TagFilter, filter_of, parse_subscription
 from broker.requests.held_pulls import HeldPull, HeldPulls
 from broker.requests.membership import Membership
 from broker.requests.queue_reading import Found, read_queue
+from broker.requests.readers import Readers
+from broker.state.locks import QueueKey
 from broker.state.topics import PERM_READ
 from dledger.net import Connection
 from dledger.remoting.codes import ResponseCode
@@ -31,11 +33,17 @@ class PullHandler:
     """Answers pulls."""
 
     def __init__(
-        self, core: Core, membership: Membership, commits: OffsetCommits, held: HeldPulls
+        self,
+        core: Core,
+        membership: Membership,
+        commits: OffsetCommits,
+        readers: Readers,
+        held: HeldPulls,
     ) -> None:
         self._core = core
         self._membership = membership
         self._commits = commits
+        self._readers = readers
         self._held = held
 
     def pull(self, request: Command, connection: Connection) -> Command | None:
@@ -43,10 +51,13 @@ class PullHandler:
         header = decode_header(PullMessageHeader, request)
         tag_filter = self._check(header)
         if header.sys_flag & PULL_COMMIT_OFFSET:
-            self._commits.gather(
-                header.consumer_group, header.topic, header.queue_id, header.commit_offset
-            )
+            self._commit(header, connection)
+        key = QueueKey(header.consumer_group, header.topic, header.queue_id)
+        moved = self._readers.pulled(key, connection.id, header.queue_offset)
         found = self._find(header, tag_filter)
+        if moved is not None:
+            code = ResponseCode.PULL_OFFSET_MOVED
+            found = Found(code, "OFFSET_RESET", moved, found.min_offset, found.max_offset)
         hold_s = min(header.suspend_timeout_millis / 1000, limits.PULL_HOLD_S_MAX)
         if (
             found.code == ResponseCode.PULL_NOT_FOUND
@@ -56,6 +67,18 @@ class PullHandler:
         ):
             return None
         return self._answer(request, header, found)
+
+    def _commit(self, header: PullMessageHeader, connection: Connection) -> None:
+        """The offset that the pull brings along, if it counts."""
+        key = QueueKey(header.consumer_group, header.topic, header.queue_id)
+        if header.commit_offset >= 0 and self._readers.counts(
+            key,
+            header.commit_offset,
+            committed=self._commits.latest(*key),
+            connection_id=connection.id,
+            is_member=self._membership.is_consumer(key.group, connection.id),
+        ):
+            self._commits.gather(*key, header.commit_offset)
 
     def _hold(
         self,

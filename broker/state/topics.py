@@ -26,6 +26,8 @@ PERM_WRITE: Final = 2
 PERM_READ: Final = 4
 PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
 
+#: The group of the administration tools, which read without leaving anything behind.
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 #: What stock clients with message trace on send their traces to.
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 #: Topics that only the broker writes to; sends get NO_PERMISSION.

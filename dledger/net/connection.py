@@ -15,7 +15,7 @@ from typing import Protocol
 
 import trio
 
-from dledger.errors import BadInput, Busy, FrameError
+from dledger.errors import BadInput, Busy, ConnectionLost, FrameError, RequestTimeout
 from dledger.net.link import Link
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
@@ -65,6 +65,7 @@ class Connection:
         self._opaques = itertools.count(1)
         self._close_reason: str | None = None
         self._scope = trio.CancelScope()
+        self._asked: dict[int, tuple[trio.Event, list[Command]]] = {}
         self._unanswered = 0
         self._in_flight = 0
         self._in_flight_max = requests_in_flight_max
@@ -102,6 +103,31 @@ class Connection:
         command.encoding = self.encoding
         self.send(command)
 
+    async def request(self, command: Command, timeout_s: float) -> Command:
+        """Ask the client something, in the encoding that it uses, and wait for its response.
+
+        Raises ConnectionLost, also when the connection is gone meanwhile, and RequestTimeout.
+        """
+        if self.closed:
+            raise ConnectionLost(f"{self.peer}: not asked: {self._close_reason}")
+        command.opaque = next(self._opaques) & _OPAQUE_MASK
+        command.encoding = self.encoding
+        answered, answers = trio.Event(), list[Command]()
+        self._asked[command.opaque] = (answered, answers)
+        self.send(command)
+        try:
+            with trio.move_on_after(timeout_s):
+                await answered.wait()
+        finally:
+            self._asked.pop(command.opaque, None)
+        if answers:
+            return answers[0]
+        if self.closed:
+            raise ConnectionLost(f"{self.peer}: no answer before it broke: {self._close_reason}")
+        raise RequestTimeout(
+            f"{self.peer}: no answer to request {command.code} within {timeout_s} s"
+        )
+
     def close(self, reason: str) -> None:
         """Close it; what the socket does not take at once is lost. The reason is logged."""
         if not self.closed:
@@ -123,6 +149,8 @@ class Connection:
             with suppress(OSError):
                 self.link.flush()
             self.link.close()
+            for answered, _ in self._asked.values():
+                answered.set()
             handler.disconnected(self)
 
     async def _write_forever(self) -> None:
@@ -158,7 +186,7 @@ class Connection:
 
     def _handle(self, request: Command, handler: Handler, nursery: trio.Nursery) -> None:
         if request.is_response:
-            log.debug("response to nothing", peer=self.peer, opaque=request.opaque)
+            self._take_answer(request)
             return
         self.encoding = request.encoding
         if not request.is_oneway:
@@ -173,6 +201,14 @@ class Connection:
         elif result is not None:
             self._in_flight += 1
             nursery.start_soon(self._finish, request, result)
+
+    def _take_answer(self, response: Command) -> None:
+        if response.opaque not in self._asked:
+            log.debug("response to nothing", peer=self.peer, opaque=response.opaque)
+            return
+        answered, answers = self._asked[response.opaque]
+        answers.append(response)
+        answered.set()
 
     async def _finish(self, request: Command, awaitable: Awaitable[Command | None]) -> None:
         try:

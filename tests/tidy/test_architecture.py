@@ -67,6 +67,7 @@ PURE = [
     "broker.state.locks",
     "broker.state.machine",
     "broker.requests.membership",
+    "broker.requests.readers",
     "broker.state.offsets",
     "broker.requests.rates",
     "broker.requests.statistics",

@@ -40,6 +40,39 @@ class ConsumeStats(Body):
     consume_tps: float = 0.0
 
 
+class ResetOffsetBody(Body):
+    """INVOKE_BROKER_TO_RESET_OFFSET's answer, RESET_CONSUMER_CLIENT_OFFSET: the new offsets."""
+
+    offset_table: dict[MessageQueue, int] = {}
+
+
+class QueueOffset(Body):
+    """A queue and an offset in it, for clients that can't read maps keyed by queues."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    offset: int
+
+
+class ResetOffsetListBody(Body):
+    """RESET_CONSUMER_CLIENT_OFFSET to C++ clients."""
+
+    offset_table: list[QueueOffset] = []
+
+
+class ConsumerStatusFromClientBody(Body):
+    """GET_CONSUMER_STATUS_FROM_CLIENT: how far the client has come in each of its queues."""
+
+    message_queue_table: dict[MessageQueue, int] = {}
+
+
+class ConsumerStatusBody(Body):
+    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: the same, by client id."""
+
+    consumer_table: dict[str, dict[MessageQueue, int]] = {}
+
+
 class BrokerStatsItem(Body):
     """A figure over one span: its sum, its sum per second, and per operation."""
 

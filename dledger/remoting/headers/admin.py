@@ -55,6 +55,28 @@ class GetConsumerConnectionListHeader(Header, frozen=True):
     consumer_group: str
 
 
+class InvokeBrokerToResetOffsetHeader(Header, frozen=True):
+    """INVOKE_BROKER_TO_RESET_OFFSET (222): of one topic; `timestamp` in ms, -1 for the end.
+
+    5.x may name one queue, and an offset instead of the timestamp.
+    """
+
+    topic: str
+    group: str
+    timestamp: int
+    is_force: bool
+    queue_id: int | None = None
+    offset: int | None = None
+
+
+class GetConsumerRunningInfoHeader(Header, frozen=True):
+    """GET_CONSUMER_RUNNING_INFO (307), which the broker passes on to the client."""
+
+    consumer_group: str
+    client_id: str
+    jstack_enable: bool = False
+
+
 class GetProducerConnectionListHeader(Header, frozen=True):
     """GET_PRODUCER_CONNECTION_LIST (204)."""
 

@@ -33,6 +33,37 @@ class NotifyConsumerIdsChangedHeader(Header, frozen=True):
     consumer_group: str
 
 
+class ResetConsumerClientOffsetHeader(Header, frozen=True):
+    """RESET_CONSUMER_CLIENT_OFFSET (220), one-way, from the broker to members; the offsets follow.
+
+    `timestamp` in ms is where they were searched, -1 for the end.
+    """
+
+    topic: str
+    group: str
+    timestamp: int
+    is_force: bool
+
+
+class GetConsumerStatusHeader(Header, frozen=True):
+    """GET_CONSUMER_STATUS_FROM_CLIENT (221), and INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223).
+
+    In the latter `client_addr` may name one client by its id.
+    """
+
+    topic: str
+    group: str
+    client_addr: str | None = None
+
+
+class ConsumeMessageDirectlyHeader(Header, frozen=True):
+    """CONSUME_MESSAGE_DIRECTLY (309): `msg_id` is an offset message id."""
+
+    consumer_group: str
+    client_id: str
+    msg_id: str
+
+
 class GroupInfoHeader(Header, frozen=True):
     """GROUP_INFO (9002): ask any member of a broker group how the group stands."""
 
