@@ -25,7 +25,8 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     ConsumeMessageDirectlyHeader,
     GetConsumerRunningInfoHeader,
-    GetConsumerStatusHeader,
+    GetConsumerStatusFromClientHeader,
+    InvokeBrokerToGetConsumerStatusHeader,
     decode_header,
     encode_header,
 )
@@ -62,8 +63,8 @@ class RelayHandler:
 
     async def consumer_status(self, request: Command, _: Connection) -> Command:
         """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: how far each consumer of a group has come."""
-        header = decode_header(GetConsumerStatusHeader, request)
-        asked = GetConsumerStatusHeader(topic=header.topic, group=header.group)
+        header = decode_header(InvokeBrokerToGetConsumerStatusHeader, request)
+        asked = GetConsumerStatusFromClientHeader(topic=header.topic, group=header.group)
         table = {}
         for client, connection in self._clients.members(header.group):
             if header.client_addr in (None, "", client.client_id):

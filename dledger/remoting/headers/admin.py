@@ -74,7 +74,7 @@ class GetConsumerRunningInfoHeader(Header, frozen=True):
 
     consumer_group: str
     client_id: str
-    jstack_enable: bool = False
+    jstack_enable: bool | None = None
 
 
 class GetProducerConnectionListHeader(Header, frozen=True):

@@ -45,11 +45,15 @@ class ResetConsumerClientOffsetHeader(Header, frozen=True):
     is_force: bool
 
 
-class GetConsumerStatusHeader(Header, frozen=True):
-    """GET_CONSUMER_STATUS_FROM_CLIENT (221), and INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223).
+class GetConsumerStatusFromClientHeader(Header, frozen=True):
+    """GET_CONSUMER_STATUS_FROM_CLIENT (221), from the broker to a member."""
 
-    In the latter `client_addr` may name one client by its id.
-    """
+    topic: str
+    group: str
+
+
+class InvokeBrokerToGetConsumerStatusHeader(Header, frozen=True):
+    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223). `client_addr` may name one client by its id."""
 
     topic: str
     group: str
