@@ -1,8 +1,9 @@
 """A broker process: the replica's ledger, the server, the registration, the snapshots.
 
 Start: state from the snapshot, the ledger (recovery of the log), then the port for clients; the
-entries since the snapshot are applied as soon as the group says which are committed. Stop: name
-servers are told first, then no more requests are taken, then the state is saved.
+entries since the snapshot are applied as soon as the group says which are committed. Stop: a
+leader hands over to another replica, name servers are told, then no more requests are taken, then
+the state is saved.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger) -> None
         nursery.start_soon(_watch_fence, ledger)
         await _stop_signal()
         _log.info("broker stopping", node=config.node_id)
+        await ledger.step_aside()
         registration.stop()
         with trio.move_on_after(_STOP_S):
             await registration.stopped()

@@ -29,6 +29,7 @@ from broker.requests.dispatch import (
     answered_everywhere,
 )
 from broker.requests.held_pulls import HeldPulls
+from broker.requests.leadership import LeadershipHandler
 from broker.requests.lookups import LookupHandler
 from broker.requests.membership import Membership
 from broker.requests.produce import ProduceHandler
@@ -91,6 +92,7 @@ class Broker:
                 GroupAdminHandler(core, membership),
                 ResetHandler(core, self._clients, self._readers),
                 RelayHandler(core, self._clients),
+                LeadershipHandler(core),
             ),
             self,
         )

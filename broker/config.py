@@ -42,6 +42,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     namesrv_addr: str = ""
     store_path_root_dir: str = "store"
     flush_disk_type: Literal["SYNC_FLUSH", "ASYNC_FLUSH"] = "SYNC_FLUSH"
+    flush_interval_commit_log: int = 500
     mapped_file_size_commit_log: int = foundation.SEGMENT_BYTES
     auto_create_topic_enable: bool = True
     default_topic_queue_nums: int = 8
@@ -51,6 +52,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     d_leger_peers: str = ""
     d_leger_self_id: str = "n0"
     d_leger_secret: str = ""
+    preferred_leader_id: str = ""
     group_client_addrs: str = ""
     log_format: Literal["json", "console"] = "json"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -89,9 +91,11 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
             node_id=self.node_id,
             peers=self.peers(),
             directory=Path(self.store_path_root_dir),
-            flush="sync" if self.flush_disk_type == "SYNC_FLUSH" else "async",
+            flush="sync" if self.flush_disk_type == "SYNC_FLUSH" else "interval",
+            flush_interval_s=self.flush_interval_commit_log / 1000,
             segment_bytes=self.mapped_file_size_commit_log,
             secret=self.d_leger_secret.encode(),
+            preferred_leader=self.preferred_leader_id or None,
         )
 
     def with_settings(self, settings: Mapping[str, str]) -> BrokerConfig:
@@ -114,6 +118,11 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
                 f"dLegerPeers names {', '.join(sorted(peers))} and groupClientAddrs names "
                 f"{', '.join(sorted(addresses))}: both must name the same members"
             )
+        if self.preferred_leader_id and self.preferred_leader_id not in peers:
+            raise ConfigError(
+                f"preferredLeaderId {self.preferred_leader_id!r} is not in dLegerPeers, which "
+                f"names {', '.join(sorted(peers))}"
+            )
         own = f"{self.broker_ip1}:{self.listen_port}"
         if self.listen_port and addresses[self.node_id] != own:
             raise ConfigError(
@@ -125,6 +134,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
             ("defaultTopicQueueNums", self.default_topic_queue_nums, 1, 1024),
             ("registerBrokerHeartbeatMillis", self.register_broker_heartbeat_millis, 100, 30_000),
             ("listenPort", self.listen_port, 0, 65_535),
+            ("flushIntervalCommitLog", self.flush_interval_commit_log, 10, 60_000),
         ):
             if not least <= value <= most:
                 raise ConfigError(f"{key} {value} is not within {least} to {most}")

@@ -44,7 +44,7 @@ from dledger.replica import hold_replica
 IDLE_STEP_S = 0.02
 STALL_S = 0.05
 CHECKPOINT_PERIOD_S = 5.0
-ASYNC_SYNC_PERIOD_S = 0.5
+ASYNC_SYNC_PERIOD_S = 5.0
 
 log = get_logger("dledger.ledger")
 
@@ -54,8 +54,10 @@ class LedgerConfig:
     """What a node needs to know.
 
     `peers` names every node of the group, this one too, with host and port of its peer port.
-    `flush`: "sync" acknowledges what is durable on a majority; "async" what a majority holds in
-    memory, which a power failure of a majority within half a second loses.
+    `flush`: "sync" acknowledges what is durable on a majority. "interval" acknowledges what a
+    majority holds in the kernel's memory, and syncs every `flush_interval_s`: a power failure of a
+    majority loses what was acknowledged since the last sync but one. "async" leaves it to the
+    kernel, and syncs every 5 s so that restarts stay short.
     `preferred_leader`: the node that gets leadership back when it has been caught up for a while.
     """
 
@@ -63,7 +65,8 @@ class LedgerConfig:
     node_id: str
     peers: Mapping[str, tuple[str, int]]
     directory: Path
-    flush: Literal["sync", "async"] = "sync"
+    flush: Literal["sync", "async", "interval"] = "sync"
+    flush_interval_s: float = 0.5
     segment_bytes: int = limits.SEGMENT_BYTES
     secret: bytes = b""
     timing: Timing = field(default_factory=Timing)
@@ -330,13 +333,18 @@ class Ledger:
             await trio.sleep(IDLE_STEP_S)
             self._wake.set()
 
+    @property
+    def _sync_period_s(self) -> float:
+        interval = self.config.flush == "interval"
+        return self.config.flush_interval_s if interval else ASYNC_SYNC_PERIOD_S
+
     async def _sync_loop(self) -> None:
         """Group commit: one sync at a time, each covering all that was written before it."""
         while True:
             if self.config.flush == "sync":
                 await self._must_sync.wait()
             else:
-                await trio.sleep(ASYNC_SYNC_PERIOD_S)
+                await trio.sleep(self._sync_period_s)
             self._must_sync = trio.Event()
             job = self._log.start_sync()
             if job is not None:

@@ -23,6 +23,9 @@ class Log(Protocol):
     async def append(self, body: Buffer | Draft, kind: int = ...) -> Appended:
         """Append and wait until the entry was applied."""
 
+    async def transfer_leadership(self, target: str | None = ...) -> str:
+        """Hand leadership to another member; who. NotLeader, TransferFailed."""
+
     def view(self, position: int, size: int) -> memoryview:
         """Committed bytes of the log, not copied. StorageError if they are not there."""
 

@@ -59,6 +59,8 @@ class BrokerAdminHandler:
             end_position=status.end_position,
             leader_id=role.leader_id,
             leader_addr=role.leader_address,
+            preferred_leader_id=core.config.preferred_leader_id or None,
+            fenced=status.fenced,
         )
         return request.reply(ext=encode_header(answer))
 

@@ -17,6 +17,7 @@ from broker.requests.admin_groups import GroupAdminHandler
 from broker.requests.admin_topics import TopicAdminHandler
 from broker.requests.clients import ClientHandler
 from broker.requests.core import Core
+from broker.requests.leadership import LeadershipHandler
 from broker.requests.lookups import LookupHandler
 from broker.requests.produce import ProduceHandler
 from broker.requests.pull import PullHandler
@@ -150,9 +151,11 @@ def administered_by_leader(
     groups: GroupAdminHandler,
     resets: ResetHandler,
     relays: RelayHandler,
+    leadership: LeadershipHandler,
 ) -> dict[int, HandlerMethod]:
-    """Locks, settings, topics and groups: what the leader answers."""
+    """Locks, settings, topics, groups and its own office: what the leader answers."""
     return {
+        RequestCode.TRANSFER_LEADER: leadership.transfer,
         RequestCode.UPDATE_BROKER_CONFIG: broker.update_config,
         RequestCode.LOCK_BATCH_MQ: clients.lock,
         RequestCode.UNLOCK_BATCH_MQ: clients.unlock,

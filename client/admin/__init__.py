@@ -16,10 +16,11 @@ from __future__ import annotations
 from client.admin.brokers import BrokerAdmin
 from client.admin.groups import GroupAdmin
 from client.admin.messages import MessageAdmin
+from client.admin.raft import RaftAdmin
 from client.admin.session import UnknownTarget
 
 __all__ = ["Admin", "UnknownTarget"]
 
 
-class Admin(BrokerAdmin, GroupAdmin, MessageAdmin):
+class Admin(BrokerAdmin, RaftAdmin, GroupAdmin, MessageAdmin):
     """One session: `async with Admin("host:port;host:port", timeout_s=3.0) as admin`."""

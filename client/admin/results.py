@@ -36,6 +36,38 @@ class BrokerState:
 
 
 @dataclass(frozen=True, slots=True)
+class RaftMember:
+    """One member of a broker group, by its own word; `role` is unreachable if it gave none."""
+
+    cluster: str
+    broker_name: str
+    node_id: str
+    address: str
+    role: str
+    term: int | None = None
+    #: Whom it takes for the leader.
+    leader_id: str | None = None
+    last_index: int | None = None
+    commit_index: int | None = None
+    applied_index: int | None = None
+    #: Log entries that the leader has and this member has not.
+    lag_entries: int | None = None
+    preferred: bool = False
+    #: Why it takes no part any more.
+    fenced: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderTransfer:
+    """A group's leadership has moved. `waited_s`: until the new leader said that it serves."""
+
+    broker_name: str
+    leader_id: str
+    address: str
+    waited_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class TopicInfo:
     """A topic and what it is for: user, retry, dead-letter or system."""
 

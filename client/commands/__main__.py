@@ -20,6 +20,8 @@ EXIT_USAGE = 2
 _COMMANDS = {
     "clusterList": ("brokers:cluster_list", "Show every broker, who leads, how busy it is."),
     "brokerStatus": ("brokers:broker_status", "Show the figures that brokers report."),
+    "raftStatus": ("raft:raft_status", "Show all members of each group: roles, logs, lag."),
+    "transferLeader": ("raft:transfer_leader", "Hand a group's leadership to another member."),
     "verifyLog": ("replica:verify_log", "Check a replica's folder, without changing it."),
     "updateTopic": ("topics:update_topic", "Create a topic or change it."),
     "deleteTopic": ("topics:delete_topic", "Delete a topic and its messages."),

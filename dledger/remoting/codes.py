@@ -1,7 +1,7 @@
 """The numbers of the Remoting protocol: what a request asks and what a response says.
 
-Names and numbers are RocketMQ's, so that a packet capture reads like its documentation. Two
-requests are our own; they lie in a range that no RocketMQ release uses. A code that is missing
+Names and numbers are RocketMQ's, so that a packet capture reads like its documentation. Those
+under `Ours` are our own; they lie in a range that no RocketMQ release uses. A code that is missing
 here is not an error: a `Command` carries plain integers, and a server answers what it does not
 know with `REQUEST_CODE_NOT_SUPPORTED`.
 """
@@ -152,6 +152,7 @@ class RequestCode(IntEnum):
     # Ours.
     PRODUCE = 9001
     GROUP_INFO = 9002
+    TRANSFER_LEADER = 9003
 
 
 class ResponseCode(IntEnum):

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from dledger import limits
-from dledger.errors import AppendError, NotLeader, OutcomeUnknown, StorageError, TooLarge
+from dledger.errors import (
+    AppendError,
+    NotLeader,
+    OutcomeUnknown,
+    StorageError,
+    TooLarge,
+    TransferFailed,
+)
 from dledger.ledger import LedgerStatus
 from dledger.log.entry import (
     HEADER_BYTES,
@@ -102,6 +109,12 @@ class LocalLedger:
         if isinstance(outcome[0], AppendError):
             raise outcome[0]
         return outcome[0]
+
+    async def transfer_leadership(self, target: str | None = None) -> str:
+        """Refuse: there is nobody else."""
+        if self._leader != "local":
+            raise NotLeader(self._leader)
+        raise TransferFailed(f"{target} can't take over; this group has no other members")
 
     def view(self, position: int, size: int) -> memoryview:
         """Bytes of a header, without a chain, or of a body, by position. Raises StorageError."""

@@ -189,3 +189,37 @@ async def test_without_a_majority_a_send_ends_with_its_deadline(tmp_path: Path) 
         with pytest.raises(SendError) as failure:
             await producer.send(Message("T", b"hopeless"), key="another", timeout_s=0.5)
         assert failure.value.definite
+
+
+async def test_a_rolling_restart_barely_shows(tmp_path: Path) -> None:
+    """Each replica is stopped with SIGTERM and started again: a leader hands over before it goes.
+
+    No send fails, nothing is stored twice, and no sender waits for longer than half a second.
+    """
+    async with (
+        running(tmp_path) as (cluster, probe),
+        Producer(cluster.layout.namesrv_addr, "PG") as producer,
+    ):
+        senders = [Sender(producer, "T", f"key-{number}") for number in range(3)]
+        gaps = []
+        async with trio.open_nursery() as sending:
+            for sender in senders:
+                sending.start_soon(sender.run)
+            await trio.sleep(1.0)
+            for _ in range(3):
+                leader = (await probe.wait_for_leader(BROKER)).node.name
+                since_s = time.monotonic()
+                stubborn = await trio.to_thread.run_sync(cluster.stop, [leader])
+                assert stubborn == []
+                await trio.sleep(0.5)
+                gaps.append(max(sender.longest_gap_s(since_s) for sender in senders))
+                cluster.start([leader])
+                await probe.wait_until_level(BROKER)
+            for sender in senders:
+                sender.stopped = True
+    for sender in senders:
+        offsets = [result.queue_offset for _, result in sender.acknowledged]
+        assert sorted(set(offsets)) == offsets
+        assert len(offsets) > 100
+    print("longest wait while a leader was restarted:", [round(gap, 3) for gap in gaps], "s")
+    assert max(gaps) < 0.5

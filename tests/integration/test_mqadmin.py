@@ -96,6 +96,36 @@ def test_cluster_list_shows_every_broker_and_who_leads(mqadmin: Tool, cluster: C
     assert lines[1][:5] == ["DefaultCluster", "broker-a", "0", brokers[0]["address"], "leader"]
 
 
+def test_raft_status_shows_how_far_each_log_is(mqadmin: Tool, cluster: Cluster) -> None:
+    """One row a member, by node id; the leader lags behind nobody, and all name it."""
+    members = result(mqadmin("raftStatus", "-b", "broker-a", "-o", "json"), "raftStatus")
+    assert [member["node_id"] for member in members] == ["n0", "n1", "n2"]
+    (leader,) = [member for member in members if member["role"] == "leader"]
+    assert {member["leader_id"] for member in members} == {leader["node_id"]}
+    assert leader["lag_entries"] == 0
+    assert leader["last_index"] >= leader["commit_index"] >= leader["applied_index"] > 0
+    assert {member["fenced"] for member in members} == {None}
+    lines = table(mqadmin("raftStatus"))
+    assert lines[0][2:7] == ["NODE", "ADDRESS", "ROLE", "TERM", "LEADER"]
+    assert len(lines) == 4
+
+
+def test_leadership_is_handed_to_whom_the_operator_names(mqadmin: Tool, cluster: Cluster) -> None:
+    """The named member leads the next term; asking again changes nothing; a stranger is refused."""
+    before = result(mqadmin("raftStatus", "-o", "json"), "raftStatus")
+    target = next(member for member in before if member["role"] == "follower")
+    for _ in range(2):
+        arguments = ("-b", "broker-a", "--to", target["node_id"], "-o", "json")
+        moved = result(mqadmin("transferLeader", *arguments), "transferLeader")
+        assert (moved["leader_id"], moved["address"]) == (target["node_id"], target["address"])
+    after = result(mqadmin("raftStatus", "-o", "json"), "raftStatus")
+    assert {member["term"] for member in after} == {before[0]["term"] + 1}
+    refused = mqadmin("transferLeader", "-b", "broker-a", "--to", "n9")
+    assert refused.returncode == 1
+    assert "n9 can't take over" in refused.stderr
+    trio.run(serving, cluster)
+
+
 def test_a_topic_is_created_routed_used_and_deleted(mqadmin: Tool) -> None:
     """updateTopic, topicList, topicRoute, sendMessage, topicStatus, consumeMessage, deleteTopic."""
     made = result(

@@ -29,11 +29,13 @@ def test_a_config_file_with_the_familiar_keys(tmp_path: Path) -> None:
         'brokerName = "broker-b"\nbrokerIP1 = "127.0.0.1"\nlistenPort = 10921\n'
         'dLegerSelfId = "n2"\nflushDiskType = "ASYNC_FLUSH"\nmappedFileSizeCommitLog = 1048576\n'
         'autoCreateTopicEnable = false\nstorePathRootDir = "/tmp/x"\n'
+        'flushIntervalCommitLog = 200\npreferredLeaderId = "n2"\n'
     )
     config = load_config(path, BrokerConfig)
     config.check()
     assert config.ledger().group == "broker-b"
-    assert (config.ledger().flush, config.ledger().segment_bytes) == ("async", 1048576)
+    assert (config.ledger().flush, config.ledger().segment_bytes) == ("interval", 1048576)
+    assert (config.ledger().flush_interval_s, config.ledger().preferred_leader) == (0.2, "n2")
     assert config.client_addresses() == {"n2": "127.0.0.1:10921"}
     assert not config.auto_create_topic_enable
 
@@ -63,6 +65,8 @@ def test_a_group_is_named_member_by_member() -> None:
         ({"listen_port": 70_000, "group_client_addrs": "", "d_leger_peers": ""}, "listenPort"),
         ({"max_message_size": 0}, "maxMessageSize"),
         ({"namesrv_addr": "localhost"}, "namesrvAddr"),
+        ({"preferred_leader_id": "n7"}, "preferredLeaderId 'n7'"),
+        ({"flush_interval_commit_log": 0}, "flushIntervalCommitLog"),
     ],
 )
 def test_values_that_do_not_go_together_are_named(values: dict[str, object], text: str) -> None:

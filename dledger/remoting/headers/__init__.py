@@ -54,6 +54,8 @@ from dledger.remoting.headers.group import (
     InvokeBrokerToGetConsumerStatusHeader,
     NotifyConsumerIdsChangedHeader,
     ResetConsumerClientOffsetHeader,
+    TransferLeaderHeader,
+    TransferLeaderResponseHeader,
     UnregisterClientHeader,
 )
 from dledger.remoting.headers.namesrv import (
@@ -145,6 +147,8 @@ __all__ = [
     "SendMessageHeader",
     "SendMessageResponseHeader",
     "SendMessageV2Header",
+    "TransferLeaderHeader",
+    "TransferLeaderResponseHeader",
     "UnregisterBrokerHeader",
     "UnregisterClientHeader",
     "UpdateAndCreateTopicHeader",

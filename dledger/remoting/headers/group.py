@@ -77,7 +77,7 @@ class GroupInfoResponseHeader(Header, frozen=True):
 
     `role` is "leader" only once the node serves, that is, has applied its own no-op. `members` are
     (node id, "host:port" of the port for clients). Indexes count log entries from 1; `end_position`
-    is the byte position after the last one.
+    is the byte position after the last one. `fenced` says why this member takes no part any more.
     """
 
     broker_name: str
@@ -92,3 +92,17 @@ class GroupInfoResponseHeader(Header, frozen=True):
     end_position: int
     leader_id: str | None = None
     leader_addr: str | None = None
+    preferred_leader_id: str | None = None
+    fenced: str | None = None
+
+
+class TransferLeaderHeader(Header, frozen=True):
+    """TRANSFER_LEADER (9003), to the leader. Without `node_id` it chooses who holds most."""
+
+    node_id: str | None = None
+
+
+class TransferLeaderResponseHeader(Header, frozen=True):
+    """Who leads now, or is about to serve."""
+
+    leader_id: str

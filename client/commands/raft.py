@@ -1,0 +1,71 @@
+"""raftStatus and transferLeader."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from client.commands.common import DEFAULTS, Cluster, Common
+from client.commands.output import Table
+
+Broker = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerName"])]
+
+
+def raft_status(
+    *, broker: Broker = None, cluster: Cluster = None, common: Common = DEFAULTS
+) -> None:
+    """Show all members of each group: who leads at which term, how far each log is.
+
+    Parameters
+    ----------
+    broker
+        Only this group: its broker name, or a member's address.
+    cluster
+        Only the groups of this cluster.
+    """
+    members = common.ask(lambda admin: admin.raft_status(cluster, broker))
+    headers = (
+        *("CLUSTER", "BROKER", "NODE", "ADDRESS", "ROLE", "TERM", "LEADER"),
+        *("LAST", "COMMITTED", "APPLIED", "LAG", "FENCED"),
+    )
+    rows = [
+        (
+            *(m.cluster, m.broker_name, m.node_id + ("*" if m.preferred else ""), m.address),
+            *(m.role, m.term, m.leader_id, m.last_index, m.commit_index, m.applied_index),
+            *(m.lag_entries, m.fenced),
+        )
+        for m in members
+    ]
+    led = {m.broker_name for m in members if m.role == "leader"}
+    notes = [
+        f"no leader: {name} takes no writes at the moment"
+        for name in sorted({m.broker_name for m in members} - led)
+    ]
+    if any(m.preferred for m in members):
+        notes.append("* the preferred leader")
+    common.show("raftStatus", members, Table(headers, rows, notes))
+
+
+def transfer_leader(
+    *,
+    broker: Annotated[str, Parameter(name=["--broker", "-b", "--brokerName"])],
+    to: str | None = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Hand a group's leadership to another member; done when that one serves.
+
+    For a moment appends are refused, and sent again by themselves. If the other member does not
+    take over within a second, everything stays as it was.
+
+    Parameters
+    ----------
+    broker
+        The group: its broker name, or a member's address.
+    to
+        The node id of the member that shall lead; by default the one that holds most of the log.
+    """
+    moved = common.ask(lambda admin: admin.transfer_leader(broker, to))
+    row = moved.broker_name, moved.leader_id, moved.address, round(moved.waited_s, 3)
+    table = Table(("BROKER", "LEADER", "ADDRESS", "WAITED S"), [row])
+    common.show("transferLeader", moved, table)
