@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from dledger import limits
 from dledger.errors import (
     AppendError,
@@ -68,8 +70,7 @@ class StateMachine(Protocol):
         """This node does not lead (any more); who does, if known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(msgspec.Struct, frozen=True, gc=False):
     """A committed append: where it is, and what applying it returned."""
 
     index: int
@@ -229,6 +230,7 @@ class RaftEngine:
         self.urgent = False
         self._deliver_inbox(now)
         electing = self.elections.before_tick(now)
+        self.core.count_acknowledgements()
         self.core.doTick(0)
         self.elections.after_tick(now, electing=electing)
         self.log.write_out()

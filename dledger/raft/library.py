@@ -10,7 +10,7 @@ differs from the one that this was written against. The private names and what t
 `__raftMatchIndex`              per peer: what it is known to hold (read)
 `__lastResponseTime`            per peer: when it last answered, for check-quorum (set)
 `__raftLastApplied`             set to the commit index: we apply, the library does not
-`__raftCommitIndex`             the commit index (read)
+`__raftCommitIndex`             the commit index (read; set to what a majority holds)
 `__raftLeader`                  the leader's Node, or None (read)
 `__noopIDx`                     index of the no-op of this node's own term as a leader (read)
 `__raftLog`                     our journal, asserted
@@ -218,6 +218,22 @@ class Core(SyncObj):  # type: ignore[misc]
         """Up to where a peer is known to hold this leader's entries."""
         return int(self._SyncObj__raftMatchIndex.get(node, 0))
 
+    def count_acknowledgements(self) -> None:
+        """Commit what a majority holds, if this node leads.
+
+        The library's tick does the same, but looks at every entry; it finds nothing left to do.
+        Only an entry of the current term is committed by counting, and all before it with it: one
+        of an older term could still be replaced (Raft, section 5.4.2).
+        """
+        if self.role is not Role.LEADER:
+            return
+        journal = self._SyncObj__raftLog
+        held = [self.match_index(node) for node in self._SyncObj__otherNodes]
+        index = majority_index([*held, journal[-1][1]])
+        if index > self.commit_index and journal.library_entry(index)[2] == self.term:
+            self._SyncObj__raftCommitIndex = index
+            journal.setRaftCommitIndex(index)
+
     @property
     def now(self) -> float:
         """The library's clock, in seconds."""
@@ -234,6 +250,11 @@ class Core(SyncObj):  # type: ignore[misc]
     def set_next_index(self, node: Node, index: int) -> None:
         """Say what to send to a peer next."""
         self._SyncObj__raftNextIndex[node] = index
+
+
+def majority_index(held: list[int]) -> int:
+    """The highest index that more than half of the nodes hold; `held` has one item for each."""
+    return sorted(held, reverse=True)[len(held) // 2]
 
 
 def use_clock(clock: Callable[[], float]) -> None:

@@ -59,6 +59,7 @@ PLANTED = (
     PlantedBug(
         "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=9
     ),
+    PlantedBug("count less than a majority", (), raft.count_less_than_a_majority, nodes=5, seed=0),
     PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=39),
     PlantedBug("keep conflicting entries", (), raft.keep_conflicting_entries, seed=0),
     PlantedBug("serve before the no-op is applied", (), raft.serve_early, seed=0),

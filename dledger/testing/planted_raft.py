@@ -182,6 +182,13 @@ def commit_by_counting() -> Planted:
     return patch.object(Core, "doTick", tick)
 
 
+def count_less_than_a_majority() -> Planted:
+    """A leader commits what one node less than a majority holds."""
+    return patch.object(
+        library, "majority_index", lambda held: sorted(held, reverse=True)[len(held) // 2 - 1]
+    )
+
+
 def serve_early() -> Planted:
     """A new leader serves although what earlier terms left is not applied yet."""
     return patch.object(Core, "noop_index", property(lambda self: 1))
