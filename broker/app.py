@@ -64,6 +64,8 @@ async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger) -> None
     async with trio.open_nursery() as nursery:
         host = config.broker_ip1
         port = await nursery.start(serve_remoting, broker.handler, host, config.listen_port)
+        if config.vip_channel_enable:
+            await nursery.start(serve_remoting, broker.handler, host, config.vip_port)
         _log.info("broker started", node=config.node_id, address=f"{host}:{port}")
         for task in (broker.run, registration.run, snapshots.run):
             nursery.start_soon(task)

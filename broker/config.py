@@ -19,6 +19,8 @@ from dledger.errors import ConfigError
 from dledger.ledger import LedgerConfig
 from dledger.settings import changed, check_keys
 
+#: RocketMQ's convention: clients compute the VIP port, it is told to nobody.
+VIP_PORT_BELOW: Final = 2
 RUNTIME_KEYS: Final = frozenset(
     {
         "autoCreateTopicEnable",
@@ -39,6 +41,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     broker_name: str = "broker-a"
     broker_ip1: str = msgspec.field(name="brokerIP1", default="127.0.0.1")
     listen_port: int = 10911
+    vip_channel_enable: bool = False
     namesrv_addr: str = ""
     store_path_root_dir: str = "store"
     flush_disk_type: Literal["SYNC_FLUSH", "ASYNC_FLUSH"] = "SYNC_FLUSH"
@@ -62,6 +65,11 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     def node_id(self) -> str:
         """This replica's name within the group."""
         return self.d_leger_self_id
+
+    @property
+    def vip_port(self) -> int:
+        """Where clients with `vipChannelEnabled` send to."""
+        return self.listen_port - VIP_PORT_BELOW
 
     def peers(self) -> dict[str, tuple[str, int]]:
         """node id -> (host, port for other members), of all members."""
@@ -138,6 +146,11 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
         ):
             if not least <= value <= most:
                 raise ConfigError(f"{key} {value} is not within {least} to {most}")
+        if self.vip_channel_enable and self.vip_port < 1:
+            raise ConfigError(
+                f"vipChannelEnable needs a listenPort above {VIP_PORT_BELOW}, "
+                f"not {self.listen_port}"
+            )
         DelayLevels.parse(self.message_delay_level)
         self.name_servers()
 
@@ -161,6 +174,7 @@ def _members(key: str, text: str) -> dict[str, tuple[str, int]]:
 
 def _address(key: str, text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal() or not 0 < int(port) <= 65_535:
         raise ConfigError(f"{key} has {text!r}; expected host:port")
     return host, int(port)

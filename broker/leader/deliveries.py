@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,9 +31,7 @@ from dledger.log.entry import Kind
 from dledger.raft.engine import Appended
 from dledger.remoting import message as names
 from dledger.remoting.command import Buffer
-from dledger.remoting.record import BORN_HOST_IPV6, STORE_HOST_IPV6, Record
-
-HOST_BITS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
+from dledger.remoting.record import Record
 
 
 class Arrival(NamedTuple):
@@ -150,18 +148,5 @@ class Deliveries:
             return None
         # A topic may have fewer queues by now.
         queue_id %= max(topic.read_queue_nums, topic.write_queue_nums)
-        arrived = replace(copy_of(record), properties=names.properties_encode(properties))
+        arrived = replace(NewRecord.copy(record), properties=names.properties_encode(properties))
         return Arrival(topic.topic_name, queue_id, arrived)
-
-
-def copy_of(record: Record) -> NewRecord:
-    """A stored message, to be stored once more."""
-    return NewRecord(
-        body=bytes(record.body),
-        properties=bytes(record.properties),
-        born_timestamp_ms=record.born_timestamp_ms,
-        born_host=record.born_host,
-        flag=record.flag,
-        sys_flag=record.sys_flag & ~HOST_BITS,
-        reconsume_times=record.reconsume_times,
-    )

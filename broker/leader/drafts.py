@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.leader.assignments import Assignments
 from dledger.remoting.command import Buffer
 from dledger.remoting.record import (
+    BORN_HOST_IPV6,
     CRC_MASK,
     HOST_IPV4_BYTES,
     RECORD_OVERHEAD_BYTES,
+    STORE_HOST_IPV6,
     LoneRecord,
     Record,
     RecordBatch,
@@ -25,6 +27,8 @@ from dledger.remoting.record import (
     encode_record,
     walk,
 )
+
+_HOST_BITS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
 
 
 class MessagesDraft(Protocol):
@@ -109,6 +113,19 @@ class NewRecord:
     sys_flag: int = 0
     reconsume_times: int = 0
 
+    @classmethod
+    def copy(cls, record: Record) -> NewRecord:
+        """A record, to be stored once more."""
+        return cls(
+            body=bytes(record.body),
+            properties=bytes(record.properties),
+            born_timestamp_ms=record.born_timestamp_ms,
+            born_host=record.born_host,
+            flag=record.flag,
+            sys_flag=record.sys_flag & ~_HOST_BITS,
+            reconsume_times=record.reconsume_times,
+        )
+
     def size(self, topic: str, store_host: bytes) -> int:
         """Bytes of the record in a topic."""
         hosts_bytes = len(self.born_host) + len(store_host)
@@ -143,13 +160,13 @@ class NewRecord:
 
 
 class RecordsDraft:
-    """Messages for one queue, encoded when their place is known."""
+    """Messages that are encoded when their place is known. `runs`: (queue id, count), in order."""
 
     def __init__(
         self,
         records: Sequence[NewRecord],
         topic: str,
-        queue_id: int,
+        runs: Sequence[tuple[int, int]],
         assignments: Assignments,
         store_host: bytes,
     ) -> None:
@@ -157,7 +174,7 @@ class RecordsDraft:
         self.store_timestamp_ms = 0
         self._records = records
         self._topic = topic
-        self._queue_id = queue_id
+        self._runs = runs
         self._assignments = assignments
         self._store_host = store_host
         self.starts: list[int] = []
@@ -172,18 +189,15 @@ class RecordsDraft:
 
     def place(self, body_position: int, index: int, term: int) -> Buffer:
         """Encode the records."""
-        first = self._assignments.take(self._topic, self._queue_id, len(self._records))
-        self.offsets = [(self._queue_id, first)]
-        self.store_timestamp_ms = self._assignments.now_ms()
-        encoded = [
-            record.encode(
-                self._topic,
-                self._queue_id,
-                first + number,
-                body_position + start,
-                self.store_timestamp_ms,
-                self._store_host,
-            )
-            for number, (record, start) in enumerate(zip(self._records, self.starts, strict=True))
-        ]
+        topic, store_host = self._topic, self._store_host
+        self.store_timestamp_ms = now_ms = self._assignments.now_ms()
+        encoded: list[bytes] = []
+        for queue_id, count in self._runs:
+            first = self._assignments.take(topic, queue_id, count)
+            self.offsets.append((queue_id, first))
+            for offset in range(first, first + count):
+                record, at = self._records[len(encoded)], self.starts[len(encoded)]
+                encoded.append(
+                    record.encode(topic, queue_id, offset, body_position + at, now_ms, store_host)
+                )
         return encoded[0] if len(encoded) == 1 else b"".join(encoded)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from broker import limits
 from broker.leader.append import Stored
-from broker.leader.drafts import BatchDraft
+from broker.leader.drafts import BatchDraft, MessagesDraft, NewRecord, RecordsDraft
 from broker.refusal import Refused
 from broker.requests.core import Core
 from broker.state.dedup import dedup_key
@@ -22,7 +22,13 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
-from dledger.remoting.record import LoneRecord, Record, RecordBatch, parse_records
+from dledger.remoting.record import (
+    HOST_IPV4_BYTES,
+    LoneRecord,
+    Record,
+    RecordBatch,
+    parse_records,
+)
 
 
 class ProduceHandler:
@@ -42,7 +48,7 @@ class ProduceHandler:
         batch = self._parse(request, header)
         topic = core.definitions.topic_for_send(header.topic, None)
         _check_queues(header, topic)
-        draft = BatchDraft(batch, header.topic, header.runs, core.assignments, core.store_host)
+        draft = self._draft(batch, header)
         unique_key = batch.first_unique_key
         key = dedup_key(header.topic.encode(), unique_key.encode()) if unique_key else None
 
@@ -59,6 +65,16 @@ class ProduceHandler:
             core.replies.send(request, connection, request.reply(ext=encode_header(answer)))
 
         core.appender.append(draft, key, done)
+
+    def _draft(self, batch: RecordBatch | LoneRecord, header: ProduceHeader) -> MessagesDraft:
+        """The batch's own bytes, or, where an IPv6 store host takes more room, new records."""
+        core = self._core
+        parts = (header.topic, header.runs, core.assignments, core.store_host)
+        if len(core.store_host) == HOST_IPV4_BYTES:
+            return BatchDraft(batch, *parts)
+        view = memoryview(batch.buffer)
+        records = [NewRecord.copy(Record(view[start:])) for start in batch.starts]
+        return RecordsDraft(records, *parts)
 
     def _parse(self, request: Command, header: ProduceHeader) -> RecordBatch | LoneRecord:
         records = sum(count for _, count in header.runs)

@@ -99,7 +99,8 @@ class SendHandler:
         done: Callable[[Stored | Refused], None],
     ) -> None:
         core = self._core
-        draft = RecordsDraft(records, topic, queue_id, core.assignments, core.store_host)
+        runs = [(queue_id, len(records))]
+        draft = RecordsDraft(records, topic, runs, core.assignments, core.store_host)
         core.appender.append(draft, key, done)
 
     def _answer(

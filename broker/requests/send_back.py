@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from broker.leader.append import Stored
-from broker.leader.deliveries import copy_of
-from broker.leader.drafts import RecordsDraft
+from broker.leader.drafts import NewRecord, RecordsDraft
 from broker.refusal import Refused
 from broker.requests.core import Core
 from broker.requests.retries import retry_destination
@@ -51,11 +50,11 @@ class SendBackHandler:
         properties = _properties(record, header, dead=topic != retry_topic(header.group))
         topic, queue_id, properties = core.levels.detour(topic, 0, properties)
         copy = replace(
-            copy_of(record),
+            NewRecord.copy(record),
             properties=names.properties_encode(properties),
             reconsume_times=record.reconsume_times + 1,
         )
-        draft = RecordsDraft([copy], topic, queue_id, core.assignments, core.store_host)
+        draft = RecordsDraft([copy], topic, [(queue_id, 1)], core.assignments, core.store_host)
 
         def done(outcome: Stored | Refused) -> None:
             if isinstance(outcome, Refused):

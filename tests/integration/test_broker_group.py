@@ -23,12 +23,19 @@ from chaos.layout import NodeLayout, plan, ports_needed
 from chaos.processes import free_ports
 from dledger.errors import DledgerError
 from dledger.net import Peer, connect_peer
+from dledger.remoting.bodies import (
+    LockBatchBody,
+    LockBatchResponseBody,
+    decode_body,
+    encode_body,
+)
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import (
     ProduceResponseHeader,
     decode_header,
 )
+from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import properties_decode
 from dledger.remoting.record import Record
 
@@ -216,6 +223,27 @@ async def test_messages_are_found_by_key_after_kills_and_restarts(tmp_path: Path
             cluster.kill(leader.name)
             await leader_of(cluster, but=leader.name)
             cluster.start([leader.name])
+
+
+async def test_queue_locks_outlive_their_leader(tmp_path: Path) -> None:
+    """An orderly consumer keeps its queue over a failover: no other one gets it meanwhile."""
+
+    async def lock(leader: NodeLayout, client_id: str) -> list[int]:
+        body = encode_body(LockBatchBody("C", client_id, [MessageQueue("Orders", "broker-a", 0)]))
+        async with connect_peer("127.0.0.1", leader.port) as peer:
+            answer = await ask(peer, RequestCode.LOCK_BATCH_MQ, body)
+            granted = decode_body(LockBatchResponseBody, answer.payload).lock_ok_mq_set
+            return [queue.queue_id for queue in granted]
+
+    async with group(tmp_path) as cluster:
+        first = await leader_of(cluster)
+        async with connect_peer("127.0.0.1", first.port) as peer:
+            await produce(peer, "m")
+        assert await lock(first, "c1") == [0]
+        cluster.kill(first.name)
+        second = await leader_of(cluster, but=first.name)
+        assert await lock(second, "c2") == []
+        assert await lock(second, "c1") == [0]
 
 
 async def test_a_broker_killed_again_and_again_comes_back_with_everything(tmp_path: Path) -> None:

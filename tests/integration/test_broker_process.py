@@ -161,3 +161,18 @@ def test_hostile_clients_do_not_keep_a_broker_from_serving(tmp_path: Path) -> No
         assert trio.run(serves, port)
         assert resident_bytes(process.pid) - before < 64 * 1024 * 1024
         assert process.poll() is None
+
+
+def test_the_vip_port_answers_if_it_is_wanted(tmp_path: Path) -> None:
+    """Old stock clients send to `listenPort` - 2."""
+    config = write_config(tmp_path)
+    with running(config), pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", port_of(config) - 2), 1).close()
+    config.write_text(config.read_text() + "vipChannelEnable = true\n")
+
+    async def ask_there() -> Command:
+        async with connect_peer("127.0.0.1", port_of(config) - 2) as peer:
+            return await peer.request(Command(RequestCode.GROUP_INFO), 5)
+
+    with running(config):
+        assert trio.run(ask_there).code == ResponseCode.SUCCESS

@@ -59,6 +59,7 @@ def test_a_group_is_named_member_by_member() -> None:
     ("values", "text"),
     [
         ({"d_leger_self_id": "n7"}, "dLegerSelfId 'n7'"),
+        ({"message_delay_level": "1s 5y"}, "messageDelayLevel has '5y'"),
         ({"d_leger_peers": "n0:127.0.0.1"}, "dLegerPeers has"),
         ({"group_client_addrs": "n1-127.0.0.1:10912"}, "same members"),
         ({"group_client_addrs": "n0-127.0.0.1:10911;n1-127.0.0.1:1"}, "make them equal"),

@@ -61,7 +61,7 @@ class Leader:
         wanted = {"DELAY": str(level), "UNIQ_KEY": body.decode()}
         first_topic, first_queue, properties = LEVELS.detour(topic, queue_id, wanted)
         record = NewRecord(body, properties_encode(properties), self.now_ms, HOST)
-        draft = RecordsDraft([record], first_topic, first_queue, self.assignments, HOST)
+        draft = RecordsDraft([record], first_topic, [(first_queue, 1)], self.assignments, HOST)
         self.ledger.append_nowait(draft, Kind.MESSAGES, lambda _: None)
 
     def deliver(self) -> bool:

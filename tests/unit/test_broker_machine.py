@@ -36,7 +36,7 @@ class Log:
     def send(self, topic: str, queue_id: int, count: int, key: str) -> None:
         properties = properties_encode({"UNIQ_KEY": key, "TAGS": f"T{count}"})
         records = [NewRecord(b"x" * count, properties, 1, HOST)] * count
-        draft = RecordsDraft(records, topic, queue_id, self.assignments, HOST)
+        draft = RecordsDraft(records, topic, [(queue_id, count)], self.assignments, HOST)
         self.ledger.append_nowait(draft, Kind.MESSAGES, lambda _: None)
 
     def change(self, change: control.Control) -> None:

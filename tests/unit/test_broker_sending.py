@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from broker.config import BrokerConfig
 from broker.testing import MemoryBroker, memory_broker
 from broker.testing.requests import (
     ask,
+    heartbeat,
     make_topic,
     produce_request,
     pull_request,
@@ -313,3 +315,50 @@ async def test_without_auto_creation_an_unknown_topic_is_refused(tmp_path: Path)
         made = await make_topic(peer, "Orders")
         assert made.code == Code.SUCCESS
         assert (await peer.request(produce_request("a"), 5)).code == Code.SUCCESS
+
+
+async def test_a_broker_with_an_ipv6_address_stores_it(tmp_path: Path) -> None:
+    """Store and born hosts take 20 bytes; ids lead to the message, whoever sent it."""
+    config = BrokerConfig(broker_ip1="::1")
+    async with (
+        memory_broker(tmp_path, config) as broker,
+        connect_peer("::1", broker.port) as peer,
+    ):
+        sent = await peer.request(send_request(e="0"), 5)
+        host, port, position = offset_message_id_decode(str(sent.ext["msgId"]))
+        assert (host, port) == ("::1", 0)  # the port that the config says: any
+        (record,) = records(await ask(peer, RequestCode.VIEW_MESSAGE_BY_ID, offset=position))
+        assert (len(record.store_host), len(record.born_host)) == (20, 20)
+        produced = await peer.request(produce_request("a", runs=((0, 2), (3, 1))), 5)
+        assert decode_header(ProduceResponseHeader, produced).offsets == [(0, 1), (3, 0)]
+        bodies = [bytes(each.body) for each in records(await peer.request(pull_request(0), 5))]
+        assert bodies == [b"hello", b"a 0 0", b"a 0 1"]
+        again = await peer.request(produce_request("a", runs=((0, 2), (3, 1))), 5)
+        assert decode_header(ProduceResponseHeader, again).duplicate
+
+
+async def test_a_topic_of_a_namespace_is_a_topic(tmp_path: Path) -> None:
+    """Clients put the namespace before the name: `ns%topic`, `%RETRY%ns%group`."""
+    async with served(tmp_path) as (broker, peer):
+        assert (await peer.request(send_request(b="ns%Orders"), 5)).code == Code.SUCCESS
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1", "ns%C", "ns%Orders"))
+        assert broker.machine.topics.get("%RETRY%ns%C") is not None
+        position = records(await peer.request(pull_request(1, topic="ns%Orders"), 5))[0]
+        fields: dict[str, ExtValue] = {"group": "ns%C", "delayLevel": -1}
+        back = await ask(
+            peer,
+            RequestCode.CONSUMER_SEND_MSG_BACK,
+            offset=position.physical_offset,
+            **fields,
+        )
+        assert back.code == Code.SUCCESS
+        assert broker.machine.queues.end("%DLQ%ns%C", 0) == 1
+
+
+async def test_compressed_bodies_pass_through(tmp_path: Path) -> None:
+    """As bytes, with the flags that say how: the consumer inflates them."""
+    async with served(tmp_path) as (_, peer):
+        packed = zlib.compress(b"x" * 5000)
+        assert (await peer.request(send_request(packed, f="769"), 5)).code == Code.SUCCESS
+        (record,) = records(await peer.request(pull_request(1), 5))
+        assert (bytes(record.body), record.sys_flag) == (packed, 769)
