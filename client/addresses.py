@@ -17,6 +17,11 @@ def parse_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def join_address(host: str, port: int) -> str:
+    """The inverse of `parse_address`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def parse_addresses(addresses: str) -> tuple[str, ...]:
     """Split RocketMQ's "host:port;host:port" list; each entry is checked."""
     found = tuple(part.strip() for part in addresses.split(";") if part.strip())

@@ -130,9 +130,12 @@ class ReceivedMessage:
     @property
     def message_id(self) -> str:
         """The unique key that its producer gave it; else its offset message id."""
-        return self.properties.get(wire.UNIQ_KEY) or wire.offset_message_id(
-            self.record.store_host, self.position
-        )
+        return self.properties.get(wire.UNIQ_KEY) or self.offset_message_id
+
+    @property
+    def offset_message_id(self) -> str:
+        """RocketMQ's offsetMsgId: where it lies, as the storing broker's address and position."""
+        return wire.offset_message_id(self.record.store_host, self.position)
 
     @property
     def keys(self) -> str:

@@ -70,7 +70,9 @@ class _Ring:
         if self.is_full:
             self.samples = np.roll(self.samples, -1, axis=0)
             del self._taken_s[0]
-        self.samples[len(self._taken_s)] = totals
+        # The first one stays zero: what came before it belongs into the windows.
+        if self._taken_s:
+            self.samples[len(self._taken_s)] = totals
         self._taken_s.append(now_s)
         return True
 

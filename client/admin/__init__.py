@@ -14,13 +14,14 @@ values of `client.admin.results`. The requests of each call are those of RocketM
 from __future__ import annotations
 
 from client.admin.brokers import BrokerAdmin
-from client.admin.groups import GroupAdmin
-from client.admin.messages import MessageAdmin
+from client.admin.clients import ClientAdmin
+from client.admin.queries import QueryAdmin
 from client.admin.raft import RaftAdmin
 from client.admin.session import UnknownTarget
+from client.admin.statistics import StatisticsAdmin
 
 __all__ = ["Admin", "UnknownTarget"]
 
 
-class Admin(BrokerAdmin, RaftAdmin, GroupAdmin, MessageAdmin):
+class Admin(BrokerAdmin, RaftAdmin, StatisticsAdmin, ClientAdmin, QueryAdmin):
     """One session: `async with Admin("host:port;host:port", timeout_s=3.0) as admin`."""

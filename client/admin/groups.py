@@ -6,10 +6,22 @@ from client.admin.results import GroupProgress, QueueProgress
 from client.admin.session import UnknownTarget, run_for_each
 from client.admin.topics import TopicAdmin
 from client.errors import Refused
-from dledger.remoting.bodies import BrokerData, ConsumerConnection, ConsumeStats, decode_body
+from dledger.remoting.bodies import (
+    BrokerData,
+    ConsumerConnection,
+    ConsumeStats,
+    SubscriptionGroupConfig,
+    decode_body,
+    encode_body,
+)
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.headers import GetConsumerConnectionListHeader, GetConsumeStatsHeader
-from dledger.remoting.message import RETRY_PREFIX
+from dledger.remoting.headers import (
+    DeleteSubscriptiongroupHeader,
+    GetConsumerConnectionListHeader,
+    GetConsumeStatsHeader,
+    GetSubscriptiongroupConfigHeader,
+)
+from dledger.remoting.message import DLQ_PREFIX, RETRY_PREFIX
 
 
 class GroupAdmin(TopicAdmin):
@@ -34,6 +46,63 @@ class GroupAdmin(TopicAdmin):
             if info.kind == "retry"
         ]
         return await run_for_each(self._progress, names)
+
+    async def update_group(
+        self,
+        config: SubscriptionGroupConfig,
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> tuple[str, ...]:
+        """Make a consumer group, or change it, on a cluster's broker groups or on one; their names.
+
+        `broker` is a group's name or the address of any member.
+        """
+        body = encode_body(config)
+
+        async def update(group: BrokerData) -> str:
+            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+            await self.requests.ask_leader(group, code, body=body)
+            return group.broker_name
+
+        return await run_for_each(update, await self.groups(cluster, broker, only_one_cluster=True))
+
+    async def group_config(self, group: str) -> SubscriptionGroupConfig | None:
+        """A consumer group's config on the first broker group that has it."""
+        header = GetSubscriptiongroupConfigHeader(group=group)
+        for broker in await self.groups():
+            code = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
+            answer = await self.requests.ask_whoever_leads(broker, code, header)
+            if answer.code == ResponseCode.SUCCESS:
+                return decode_body(SubscriptionGroupConfig, answer.payload)
+        return None
+
+    async def delete_group(
+        self,
+        group: str,
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+        remove_offsets: bool = False,
+    ) -> tuple[str, ...]:
+        """Delete a consumer group; on a whole cluster also its retry and dead-letter topics.
+
+        Returns the broker names. A group that is not there is no error.
+        """
+        header = DeleteSubscriptiongroupHeader(
+            group_name=group, remove_offset=remove_offsets, clean_offset=remove_offsets
+        )
+
+        async def delete(one: BrokerData) -> str:
+            await self.requests.ask_leader(one, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+            return one.broker_name
+
+        brokers = await self.groups(cluster, broker, only_one_cluster=True)
+        names = await run_for_each(delete, brokers)
+        if broker is None:
+            for topic in (RETRY_PREFIX + group, DLQ_PREFIX + group):
+                await self.delete_topic(topic, brokers[0].cluster)
+        return names
 
     async def _progress(self, group: str, topic: str | None = None) -> GroupProgress:
         header = GetConsumeStatsHeader(consumer_group=group, topic=topic)

@@ -12,9 +12,12 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     PullMessageHeader,
     PullMessageResponseHeader,
+    SearchOffsetByTimestampHeader,
+    SearchOffsetByTimestampResponseHeader,
     decode_header,
 )
 from dledger.remoting.headers.consume import PULL_SUBSCRIPTION
+from dledger.remoting.json_dialect import MessageQueue
 
 if TYPE_CHECKING:
     from client.models import ReceivedMessage
@@ -46,11 +49,20 @@ class MessageAdmin(AdminSession):
             answer = await self._pull(broker, topic, queue_id, offset, wanted)
             next_offset = decode_header(PullMessageResponseHeader, answer).next_begin_offset
             if answer.code == ResponseCode.SUCCESS:
-                messages += _messages_of(answer, broker_name)
+                messages += messages_of(answer, broker_name)
             if next_offset <= offset:
                 break
             offset = next_offset
         return messages[:count]
+
+    async def offset_at(self, broker: BrokerData, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The offset of the first message stored at or after a time; if none was, the end."""
+        header = SearchOffsetByTimestampHeader(
+            topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms
+        )
+        code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+        answer = await self.requests.ask_leader(broker, code, header)
+        return decode_header(SearchOffsetByTimestampResponseHeader, answer).offset
 
     async def _pull(
         self, broker: BrokerData, topic: str, queue_id: int, offset: int, count: int
@@ -75,7 +87,8 @@ class MessageAdmin(AdminSession):
         return answer
 
 
-def _messages_of(answer: Command, broker_name: str) -> list[ReceivedMessage]:
+def messages_of(answer: Command, broker_name: str) -> list[ReceivedMessage]:
+    """The records in an answer."""
     # Imported here because records need numpy, whose start costs more than any other command.
     from client.models import ReceivedMessage  # noqa: PLC0415
     from dledger.remoting.record import walk  # noqa: PLC0415

@@ -9,11 +9,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-import anyio
-
-from client import limits
 from client.addresses import parse_addresses
-from client.errors import NoLeader, Refused
+from client.errors import Refused
 from client.leaders import LeaderFinder
 from client.peers import PeerPool
 from client.routing import RouteTable
@@ -67,45 +64,41 @@ class AdminRequests:
             "start one (mqnamesrv) or name another one (-n host:port)"
         )
 
-    async def ask_every_name_server(self, code: RequestCode, header: Header) -> None:
-        """Tell every name server; Refused or RemotingError of the first that failed, after all."""
+    async def ask_every_name_server(
+        self, code: RequestCode, header: Header | None = None, body: bytes = b""
+    ) -> dict[str, Command]:
+        """The answers of all name servers, by address.
+
+        Name servers keep no common state: each is asked, then Refused or RemotingError of the first
+        that failed is raised.
+        """
+        answers: dict[str, Command] = {}
         failure: Exception | None = None
         for address in self.name_servers:
             try:
-                expect_success(await self.ask(address, code, header), code.name, address)
+                answer = await self.ask(address, code, header, body)
+                answers[address] = expect_success(answer, code.name, address)
             except (RemotingError, Refused) as error:
                 failure = failure or error
         if failure is not None:
             raise failure
+        return answers
 
     async def ask_leader(
-        self, broker: BrokerData, code: RequestCode, header: Header | None = None
+        self, broker: BrokerData, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> Command:
         """The successful answer of a group's leader. Refused if it says no; NoLeader as below."""
-        answer = await self.ask_whoever_leads(broker, code, header)
+        answer = await self.ask_whoever_leads(broker, code, header, body)
         return expect_success(answer, code.name, self.leader(broker))
 
     async def ask_whoever_leads(
-        self, broker: BrokerData, code: RequestCode, header: Header | None = None
+        self, broker: BrokerData, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> Command:
         """The leader's answer, whatever its code. NoLeader if none leads before the deadline."""
-        name = broker.broker_name
         self._routes.learn_members(TopicRouteData(broker_datas=[broker]))
-        with anyio.move_on_after(self._timeout_s):
-            while True:
-                address = self._routes.leader(name) or await self._leaders.find(name)
-                try:
-                    answer = await self.ask(address, code, header)
-                except RemotingError:
-                    self._routes.suspect(name, address)
-                else:
-                    if answer.code != ResponseCode.SERVICE_NOT_AVAILABLE:
-                        return answer
-                    leader = answer.ext.get("leaderAddr")
-                    hint = leader if isinstance(leader, str) else None
-                    self._routes.redirect(name, address, hint)
-                await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
-        raise NoLeader(name, self._routes.members(name), self._timeout_s)
+        ext = {} if header is None else encode_header(header)
+        command = Command(code, ext, body)
+        return await self._leaders.ask(broker.broker_name, command, self._timeout_s)
 
     def leader(self, broker: BrokerData) -> str:
         """The address that answered last for a group, or "" if none has."""

@@ -11,8 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from client.addresses import join_address
+from dledger.remoting.message import host_decode
+
 if TYPE_CHECKING:
     from client.models import ReceivedMessage
+
+
+END = -1
+"""As a timestamp: where a queue ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +160,98 @@ class BrokerRuntime:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """The config of one broker or name server, by RocketMQ's keys."""
+
+    address: str
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PermChange:
+    """What one name server changed: whether a broker group's `topics` topics are writable."""
+
+    broker_name: str
+    namesrv: str
+    writable: bool
+    topics: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTraffic:
+    """What came into a topic, and what one group of its readers took out of it."""
+
+    topic: str
+    #: "" if no group reads the topic.
+    group: str
+    lag: int
+    #: Messages per second over the last minute, and messages of the last day.
+    in_per_s: float
+    out_per_s: float
+    in_24_h: int
+    out_24_h: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientInfo:
+    """One client that is connected."""
+
+    client_id: str
+    address: str
+    language: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a group reads of a topic."""
+
+    topic: str
+    expression: str
+    expression_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerClients:
+    """Who consumes for a group at the moment, and what."""
+
+    group: str
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+    clients: tuple[ClientInfo, ...]
+    subscriptions: tuple[Subscription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerClients:
+    """Who produces for a group at the moment, on the brokers of a topic."""
+
+    group: str
+    topic: str
+    clients: tuple[ClientInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStatus:
+    """What a consumer says of itself, by RocketMQ's keys; or the reason why it says nothing."""
+
+    client: ClientInfo
+    running_info: Mapping[str, object]
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReset:
+    """Where a group will go on in one queue."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class MessageView:
     """A message, ready to be shown. `body_base64` is there if the body is no UTF-8 text."""
 
@@ -169,6 +268,10 @@ class MessageView:
     store_timestamp_ms: int
     text: str
     body_base64: str | None
+    offset_message_id: str
+    born_host: str
+    store_host: str
+    reconsume_times: int
 
     @classmethod
     def of(cls, message: ReceivedMessage) -> MessageView:
@@ -192,4 +295,8 @@ class MessageView:
             store_timestamp_ms=message.store_timestamp_ms,
             text=text,
             body_base64=encoded,
+            offset_message_id=message.offset_message_id,
+            born_host=join_address(*host_decode(message.record.born_host)),
+            store_host=join_address(*host_decode(message.record.store_host)),
+            reconsume_times=message.reconsume_times,
         )

@@ -9,7 +9,8 @@ import anyio
 from client import limits
 from client.admin.requests import expect_success
 from client.admin.results import GroupRoute, QueueStatus, TopicInfo, TopicRoute, TopicStatus
-from client.admin.session import TOOLS_GROUP, AdminSession, run_for_each
+from client.admin.session import TOOLS_GROUP, run_for_each
+from client.admin.settings import SettingsAdmin
 from client.errors import NoRoute
 from dledger.remoting.bodies import (
     BrokerData,
@@ -30,6 +31,8 @@ from dledger.remoting.headers import (
 from dledger.remoting.message import DEFAULT_TOPIC, DLQ_PREFIX, RETRY_PREFIX
 
 PERM_READ_WRITE = 6
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+"""The namespace of key-value configs that holds the queue counts of ordered topics."""
 SYSTEM_TOPICS = frozenset(
     {
         DEFAULT_TOPIC,
@@ -42,7 +45,7 @@ SYSTEM_TOPICS = frozenset(
 )
 
 
-class TopicAdmin(AdminSession):
+class TopicAdmin(SettingsAdmin):
     """The calls about topics."""
 
     async def update_topic(
@@ -60,7 +63,8 @@ class TopicAdmin(AdminSession):
 
         `broker` is its name, or the address of any of its members. Without either, on the only
         cluster there is. Returns the broker names when every name server shows the topic there,
-        so that clients can use it at once.
+        so that clients can use it at once. With `order`, producers keep to these queues also while
+        a group of them is not there: their counts become part of the topic's route.
         """
         groups = await self.groups(cluster, broker, only_one_cluster=True)
         header = UpdateAndCreateTopicHeader(
@@ -78,8 +82,18 @@ class TopicAdmin(AdminSession):
             return group.broker_name
 
         names = await run_for_each(update, groups)
+        if order:
+            await self._put_order(topic, dict.fromkeys(names, write_queues))
         await self._wait_for_route(topic, set(names))
         return names
+
+    async def _put_order(self, topic: str, queues: dict[str, int]) -> None:
+        """Keep the queue counts of an ordered topic, beside those of other groups."""
+        known = await self.kv_config(ORDER_TOPIC_CONFIG, topic) or ""
+        counts = dict(entry.rsplit(":", 1) for entry in known.split(";") if ":" in entry)
+        counts |= {name: str(count) for name, count in queues.items()}
+        text = ";".join(f"{name}:{count}" for name, count in sorted(counts.items()))
+        await self.update_kv_config(ORDER_TOPIC_CONFIG, topic, text)
 
     async def delete_topic(self, topic: str, cluster: str | None = None) -> tuple[str, ...]:
         """Delete a topic with its messages and offsets on every group of a cluster.
@@ -98,6 +112,7 @@ class TopicAdmin(AdminSession):
             RequestCode.DELETE_TOPIC_IN_NAMESRV,
             DeleteTopicInNamesrvHeader(topic=topic, cluster_name=groups[0].cluster),
         )
+        await self.delete_kv_config(ORDER_TOPIC_CONFIG, topic)
         return names
 
     async def topic_list(self, cluster: str | None = None) -> tuple[TopicInfo, ...]:
@@ -135,6 +150,10 @@ class TopicAdmin(AdminSession):
                 if queue.broker_name in groups
             ),
         )
+
+    async def topic_clusters(self, topic: str) -> tuple[str, ...]:
+        """The clusters that serve a topic, sorted. NoRoute if none does."""
+        return tuple(sorted({group.cluster for group in (await self.topic_route(topic)).groups}))
 
     async def topic_status(self, topic: str) -> TopicStatus:
         """The offsets of every queue of a topic."""

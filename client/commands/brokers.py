@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from cyclopts import Parameter
-
-from client.commands.common import DEFAULTS, Cluster, Common
+from client.commands.common import DEFAULTS, Broker, Cluster, Common
 from client.commands.output import Table
 
 
@@ -38,7 +34,7 @@ def cluster_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
 
 def broker_status(
     *,
-    broker: Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerAddr"])] = None,
+    broker: Broker = None,
     cluster: Cluster = None,
     common: Common = DEFAULTS,
 ) -> None:

@@ -24,6 +24,14 @@ Topic = Annotated[str, Parameter(name=["--topic", "-t"])]
 """Name of the topic."""
 Cluster = Annotated[str | None, Parameter(name=["--cluster", "-c", "--clusterName"])]
 """Name of the cluster."""
+Broker = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerAddr"])]
+"""Name of a broker group, or the address (host:port) of one of its members."""
+Group = Annotated[str, Parameter(name=["--group", "-g", "--groupName", "--consumerGroup"])]
+"""Name of the consumer group."""
+Key = Annotated[str, Parameter(name=["--key", "-k"])]
+Value = Annotated[str, Parameter(name=["--value", "-v"], allow_leading_hyphen=True)]
+Switch = Literal["true", "false"]
+"""As RocketMQ's tools spell it: an option that is given with its value."""
 QueueCount = Annotated[int, Parameter(validator=Number(gte=1))]
 
 

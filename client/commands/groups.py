@@ -1,14 +1,17 @@
-"""consumerProgress: how far each group has read."""
+"""consumerProgress, updateSubGroup, deleteSubGroup."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 
+from client.admin import Admin
 from client.admin.results import GroupProgress
-from client.commands.common import DEFAULTS, Common
-from client.commands.output import Table, moment, plural
+from client.commands.common import DEFAULTS, Broker, Cluster, Common, Group, Switch
+from client.commands.output import Table, joined, moment, plural
+from dledger.remoting.bodies import SubscriptionGroupConfig
 
 
 def consumer_progress(
@@ -32,6 +35,114 @@ def consumer_progress(
     else:
         progress = common.ask(lambda admin: admin.consumer_progress(group, topic))
         common.show("consumerProgress", progress, _queues(progress))
+
+
+def update_sub_group(
+    *,
+    group: Group,
+    cluster: Cluster = None,
+    broker: Broker = None,
+    consume: Annotated[
+        Switch | None, Parameter(name=["--consume", "-s", "--consumeEnable"])
+    ] = None,
+    from_min: Annotated[
+        Switch | None, Parameter(name=["--from-min", "-m", "--consumeFromMinEnable"])
+    ] = None,
+    broadcast: Annotated[
+        Switch | None, Parameter(name=["--broadcast", "-d", "--consumeBroadcastEnable"])
+    ] = None,
+    retry_queues: Annotated[
+        int | None, Parameter(name=["--retry-queues", "-q", "--retryQueueNums"])
+    ] = None,
+    retries: Annotated[int | None, Parameter(name=["--retries", "-r", "--retryMaxTimes"])] = None,
+    notify: Annotated[
+        Switch | None, Parameter(name=["--notify", "-a", "--notifyConsumerIdsChanged"])
+    ] = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Create a consumer group or change it. What is not given stays as it is.
+
+    Parameters
+    ----------
+    group
+        Name of the consumer group.
+    cluster
+        On every broker group of this cluster; may be left out if there is one cluster.
+    broker
+        On this broker group only: its name, or the address of one of its members.
+    consume
+        With false, nobody can consume for the group.
+    from_min
+        Whether it may begin at the oldest message.
+    broadcast
+        Whether it may broadcast.
+    retry_queues
+        Queues of its retry topic; with 0, messages sent back are dropped.
+    retries
+        How often a message is tried again before it becomes a dead letter.
+    notify
+        Whether members are told at once when others come and go.
+    """
+    given = {
+        "consume_enable": consume,
+        "consume_from_min_enable": from_min,
+        "consume_broadcast_enable": broadcast,
+        "retry_queue_nums": retry_queues,
+        "retry_max_times": retries,
+        "notify_consumer_ids_changed_enable": notify,
+    }
+    changes = {
+        name: value == "true" if isinstance(value, str) else value
+        for name, value in given.items()
+        if value is not None
+    }
+
+    async def update(admin: Admin) -> tuple[SubscriptionGroupConfig, tuple[str, ...]]:
+        known = await admin.group_config(group) or SubscriptionGroupConfig(group_name=group)
+        config = msgspec.structs.replace(known, **changes)
+        return config, await admin.update_group(config, cluster=cluster, broker=broker)
+
+    config, names = common.ask(update)
+    rows = [(key, _text(value)) for key, value in msgspec.to_builtins(config).items()]
+    note = f"group {group} is on {joined(names)}"
+    result = {"group": group, "brokers": names, "config": config}
+    common.show("updateSubGroup", result, Table(("KEY", "VALUE"), rows, [note]))
+
+
+def delete_sub_group(
+    *,
+    group: Group,
+    cluster: Cluster = None,
+    broker: Broker = None,
+    remove_offsets: Annotated[
+        Switch, Parameter(name=["--remove-offsets", "-r", "--removeOffset"])
+    ] = "false",
+    common: Common = DEFAULTS,
+) -> None:
+    """Delete a consumer group; on a whole cluster also its retry and dead-letter topics.
+
+    Parameters
+    ----------
+    group
+        Name of the consumer group.
+    cluster
+        On every broker group of this cluster; may be left out if there is one cluster.
+    broker
+        On this broker group only: its name, or the address of one of its members.
+    remove_offsets
+        With true, also how far the group was in its topics.
+    """
+    names = common.ask(
+        lambda admin: admin.delete_group(
+            group, cluster=cluster, broker=broker, remove_offsets=remove_offsets == "true"
+        )
+    )
+    note = f"group {group} is deleted on {joined(names)}"
+    common.show("deleteSubGroup", {"group": group, "brokers": names}, Table((), (), [note]))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _summary(groups: tuple[GroupProgress, ...]) -> Table:

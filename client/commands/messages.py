@@ -1,4 +1,4 @@
-"""sendMessage and consumeMessage."""
+"""sendMessage, consumeMessage and printMsg."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from client.admin import Admin, UnknownTarget
-from client.admin.results import MessageView, QueueStatus
+from client.admin.results import END, MessageView, QueueStatus
 from client.commands.common import DEFAULTS, Common, Topic
 from client.commands.output import Table, moment, one_line, plural
+from client.commands.times import parse_time
 from client.errors import NoRoute
 from client.models import Message, ReceivedMessage, SendResult
 from client.producer import Producer
 from dledger.errors import ConfigError
+from dledger.remoting.json_dialect import MessageQueue
 
 GROUP = "TOOLS_PRODUCER"
 _EARLIEST = "earliest"
+_CHUNK = 1024
+"""Messages held at a time while looking for those that are wanted."""
 
 BrokerName = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerName"])]
 QueueId = Annotated[
@@ -135,7 +139,64 @@ def consume_message(
                 found += await admin.read_queue(topic, one.broker_name, one.queue_id, start, left)
         return found
 
-    views = [MessageView.of(message) for message in common.ask(read)]
+    _show("consumeMessage", common.ask(read), common)
+
+
+def print_msg(
+    *,
+    topic: Topic,
+    tags: Annotated[str, Parameter(name=["--tags", "-s", "--subExpression"])] = "*",
+    begin: Annotated[str, Parameter(name=["--begin", "-b", "--beginTimestamp"])] = "0",
+    end: Annotated[
+        str, Parameter(name=["--end", "-e", "--endTimestamp"], allow_leading_hyphen=True)
+    ] = "now",
+    count: Annotated[int, Parameter(name="--count", validator=Number(gte=1))] = 1024,
+    common: Common = DEFAULTS,
+) -> None:
+    """Print the messages of a topic that were stored within a time, without consuming them.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    tags
+        Only those with one of these tags: "*", or "TagA || TagB".
+    begin
+        Stored at this time or later: milliseconds since 1970, or a local time.
+    end
+        Stored at this time or earlier.
+    count
+        At most this many messages.
+    """
+    begin_ms, end_ms = parse_time(begin), parse_time(end)
+    wanted = {tag.strip() for tag in tags.split("||")}
+
+    def is_before_end(message: ReceivedMessage) -> bool:
+        return end_ms == END or message.store_timestamp_ms <= end_ms
+
+    def is_wanted(message: ReceivedMessage) -> bool:
+        return is_before_end(message) and (tags == "*" or message.tags in wanted)
+
+    async def read(admin: Admin) -> list[ReceivedMessage]:
+        found: list[ReceivedMessage] = []
+        for one in (await admin.topic_status(topic)).queues:
+            (broker,) = await admin.groups(broker=one.broker_name)
+            queue = MessageQueue(topic, one.broker_name, one.queue_id)
+            at = await admin.offset_at(broker, queue, begin_ms)
+            while at < one.max_offset and len(found) < count:
+                chunk = await admin.read_queue(topic, one.broker_name, one.queue_id, at, _CHUNK)
+                found += filter(is_wanted, chunk)
+                if not chunk or not is_before_end(chunk[-1]):
+                    break
+                at = chunk[-1].queue_offset + 1
+        return found[:count]
+
+    _show("printMsg", common.ask(read), common)
+
+
+def _show(command: str, messages: list[ReceivedMessage], common: Common) -> None:
+    """A row for each message."""
+    views = [MessageView.of(message) for message in messages]
     headers = ("BROKER", "QUEUE", "OFFSET", "STORED", "TAGS", "KEYS", "MESSAGE ID", "BODY")
     rows = [
         (
@@ -150,7 +211,7 @@ def consume_message(
         )
         for view in views
     ]
-    common.show("consumeMessage", views, Table(headers, rows, [plural(len(rows), "message")]))
+    common.show(command, views, Table(headers, rows, [plural(len(rows), "message")]))
 
 
 def parse_offset(text: str) -> int | None:

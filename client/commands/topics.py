@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from client.commands.common import DEFAULTS, Cluster, Common, QueueCount, Topic
+from client.commands.common import DEFAULTS, Broker, Cluster, Common, QueueCount, Topic
 from client.commands.output import Table, joined, moment, plural
 
 _PERMISSIONS = {2: "write", 4: "read", 6: "read, write", 7: "read, write, inherit"}
@@ -17,7 +17,7 @@ def update_topic(
     *,
     topic: Topic,
     cluster: Cluster = None,
-    broker: Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerAddr"])] = None,
+    broker: Broker = None,
     read_queues: Annotated[
         QueueCount, Parameter(name=["--read-queues", "-r", "--readQueueNums"])
     ] = 8,
@@ -45,7 +45,7 @@ def update_topic(
     perm
         Sum of 2 (write) and 4 (read).
     order
-        Mark the topic as ordered.
+        Mark the topic as ordered: its routes name its queues also while a group is down.
     """
     names = common.ask(
         lambda admin: admin.update_topic(
@@ -116,6 +116,18 @@ def topic_route(*, topic: Topic, common: Common = DEFAULTS) -> None:
     ]
     notes = [f"queue order: {route.order_config}"] if route.order_config else []
     common.show("topicRoute", route, Table(headers, rows, notes))
+
+
+def topic_cluster_list(*, topic: Topic, common: Common = DEFAULTS) -> None:
+    """List the clusters that serve a topic.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    """
+    clusters = common.ask(lambda admin: admin.topic_clusters(topic))
+    common.show("topicClusterList", clusters, Table(("CLUSTER",), [(name,) for name in clusters]))
 
 
 def topic_status(*, topic: Topic, common: Common = DEFAULTS) -> None:

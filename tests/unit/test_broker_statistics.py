@@ -38,6 +38,16 @@ def test_silence_leaves_the_windows_one_after_the_other() -> None:
     assert [window.total for window in windows] == [0, 7, 7]
 
 
+def test_what_came_before_the_first_sample_counts() -> None:
+    """A message that was sent in the first second of a broker's life is in its figures."""
+    statistics = Statistics()
+    statistics.count("put", "T", 7, 7)
+    statistics.sample(1)
+    windows = statistics.windows("TOPIC_PUT_NUMS", "T", 2)
+    assert windows is not None
+    assert [window.total for window in windows] == [7, 7, 7]
+
+
 def test_rows_are_bounded_and_idle_ones_are_given_up() -> None:
     """Made-up names take no more than the bound; a day later there is room for others."""
     statistics = Statistics(rows_max=100)

@@ -1,0 +1,100 @@
+"""Finding messages: by where they lie, by the keys of their senders, or by their unique key.
+
+A broker finds keys by hash, so what it answers may hold others too: each is looked at again here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from client.addresses import join_address
+from client.admin.messages import MessageAdmin, messages_of
+from client.admin.requests import expect_success
+from client.admin.session import UnknownTarget, run_for_each
+from client.admin.topics import TopicAdmin
+from dledger.remoting.bodies import BrokerData
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.headers import QueryMessageHeader, ViewMessageByIdHeader
+from dledger.remoting.message import offset_message_id_decode
+
+if TYPE_CHECKING:
+    from client.models import ReceivedMessage
+
+END_OF_TIME_MS = 2**63 - 1
+UNIQUE_KEY_COPIES_MAX = 32
+"""As many copies of one message as stock clients ask for: retries after an unknown outcome."""
+
+
+class QueryAdmin(TopicAdmin, MessageAdmin):
+    """The calls that find messages."""
+
+    async def message_by_id(self, message_id: str) -> ReceivedMessage:
+        """The message at an offset message id: the hex of a broker's address and a log position.
+
+        Whoever leads the group of that broker now is asked: positions are the same on all members.
+        """
+        host, port, position = offset_message_id_decode(message_id)
+        address = join_address(host, port)
+        header = ViewMessageByIdHeader(offset=position)
+        code = RequestCode.VIEW_MESSAGE_BY_ID
+        known = [group for group in await self.groups() if address in group.broker_addrs.values()]
+        if known:
+            answer = await self.requests.ask_leader(known[0], code, header)
+            return messages_of(answer, known[0].broker_name)[0]
+        answer = expect_success(await self.requests.ask(address, code, header), code.name, address)
+        return messages_of(answer, "")[0]
+
+    async def messages_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = END_OF_TIME_MS,
+        count: int = 64,
+    ) -> list[ReceivedMessage]:
+        """Up to `count` messages of each broker group that carry a key, oldest first."""
+        return await self._query(
+            QueryMessageHeader(
+                topic=topic,
+                key=key,
+                max_num=count,
+                begin_timestamp=begin_ms,
+                end_timestamp=end_ms,
+            ),
+            lambda message: key in message.keys.split(),
+        )
+
+    async def messages_by_unique_key(self, topic: str, unique_key: str) -> list[ReceivedMessage]:
+        """The message that has this unique key. More than one if it was stored repeatedly."""
+        return await self._query(
+            QueryMessageHeader(
+                topic=topic,
+                key=unique_key,
+                max_num=UNIQUE_KEY_COPIES_MAX,
+                begin_timestamp=0,
+                end_timestamp=END_OF_TIME_MS,
+            ),
+            lambda message: message.message_id == unique_key,
+        )
+
+    async def _query(
+        self, header: QueryMessageHeader, is_wanted: Callable[[ReceivedMessage], bool]
+    ) -> list[ReceivedMessage]:
+        async def ask(broker: BrokerData) -> list[ReceivedMessage]:
+            code = RequestCode.QUERY_MESSAGE
+            answer = await self.requests.ask_whoever_leads(broker, code, header)
+            if answer.code == ResponseCode.QUERY_NOT_FOUND:
+                return []
+            expect_success(answer, code.name, self.requests.leader(broker))
+            return messages_of(answer, broker.broker_name)
+
+        found = await run_for_each(ask, (await self._route(header.topic)).broker_datas)
+        messages = [message for one in found for message in one if is_wanted(message)]
+        if not messages:
+            raise UnknownTarget(
+                f"no message of topic {header.topic!r} has the key {header.key!r}, or none has in "
+                "the time asked for"
+            )
+        return sorted(messages, key=lambda message: message.store_timestamp_ms)

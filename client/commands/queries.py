@@ -1,0 +1,154 @@
+"""queryMsgById, queryMsgByKey, queryMsgByUniqueKey, queryMsgByOffset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from client.admin import Admin, UnknownTarget
+from client.admin.queries import END_OF_TIME_MS
+from client.admin.results import MessageView
+from client.commands.common import DEFAULTS, Common, Topic
+from client.commands.output import Table, moment, one_line, plural
+from client.commands.times import parse_time
+
+if TYPE_CHECKING:
+    from client.models import ReceivedMessage
+
+
+def query_msg_by_id(
+    *,
+    message_id: Annotated[str, Parameter(name=["--msgId", "-i"])],
+    topic: Annotated[str | None, Parameter(name=["--topic", "-t"])] = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Show the message with an id: an offset message id or, with its topic, a unique key.
+
+    Parameters
+    ----------
+    message_id
+        As sendMessage shows them: the place where the message lies, or the key it was given.
+    topic
+        Its topic; only needed for a unique key.
+    """
+
+    async def find(admin: Admin) -> Sequence[ReceivedMessage]:
+        if topic is not None:
+            try:
+                return await admin.messages_by_unique_key(topic, message_id)
+            except UnknownTarget:
+                pass
+        return [await admin.message_by_id(message_id)]
+
+    _show("queryMsgById", common.ask(find), common)
+
+
+def query_msg_by_key(
+    *,
+    topic: Topic,
+    key: Annotated[str, Parameter(name=["--key", "-k", "--msgKey"])],
+    begin: Annotated[str, Parameter(name=["--begin", "-b", "--beginTimestamp"])] = "0",
+    end: Annotated[str, Parameter(name=["--end", "-e", "--endTimestamp"])] = str(END_OF_TIME_MS),
+    count: Annotated[
+        int, Parameter(name=["--count", "-c", "--maxNum"], validator=Number(gte=1))
+    ] = 64,
+    common: Common = DEFAULTS,
+) -> None:
+    """Show the messages that carry a key.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    key
+        One of the keys that their sender gave them.
+    begin
+        Stored at this time or later: milliseconds since 1970, or a local time.
+    end
+        Stored at this time or earlier.
+    count
+        At most this many from each broker group.
+    """
+    begin_ms, end_ms = parse_time(begin), parse_time(end)
+    found = common.ask(
+        lambda admin: admin.messages_by_key(
+            topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count
+        )
+    )
+    _show("queryMsgByKey", found, common)
+
+
+def query_msg_by_unique_key(
+    *,
+    topic: Topic,
+    message_id: Annotated[str, Parameter(name=["--msgId", "-i"])],
+    common: Common = DEFAULTS,
+) -> None:
+    """Show the message with a unique key; several if it was stored repeatedly.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    message_id
+        The key that its producer's client gave it.
+    """
+    found = common.ask(lambda admin: admin.messages_by_unique_key(topic, message_id))
+    _show("queryMsgByUniqueKey", found, common)
+
+
+def query_msg_by_offset(
+    *,
+    topic: Topic,
+    broker: Annotated[str, Parameter(name=["--broker", "-b", "--brokerName"])],
+    queue: Annotated[int, Parameter(name=["--queue", "-i", "--queueId"], validator=Number(gte=0))],
+    offset: Annotated[int, Parameter(name=["--offset"], validator=Number(gte=0))],
+    common: Common = DEFAULTS,
+) -> None:
+    """Show the message at an offset of a queue.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    broker
+        Name of the broker group.
+    queue
+        The queue id.
+    offset
+        The queue offset.
+    """
+    found = common.ask(lambda admin: admin.read_queue(topic, broker, queue, offset, 1))
+    if not found or found[0].queue_offset != offset:
+        raise UnknownTarget(
+            f"queue {queue} of topic {topic!r} on {broker} has no message at offset {offset}: "
+            f"mqadmin topicStatus -t {topic} shows what it holds"
+        )
+    _show("queryMsgByOffset", found, common)
+
+
+def _show(command: str, messages: Sequence[ReceivedMessage], common: Common) -> None:
+    """All that is known of each message: fields in rows."""
+    views = [MessageView.of(message) for message in messages]
+    rows = [(name, one_line(value)) for view in views for name, value in _fields(view)]
+    common.show(command, views, Table(("FIELD", "VALUE"), rows, [plural(len(views), "message")]))
+
+
+def _fields(view: MessageView) -> list[tuple[str, str]]:
+    return [
+        ("topic", view.topic),
+        ("message id", view.message_id),
+        ("offset message id", view.offset_message_id),
+        ("broker, queue, offset", f"{view.broker_name}/{view.queue_id}/{view.queue_offset}"),
+        ("log position", str(view.position)),
+        ("tags", view.tags),
+        ("keys", view.keys),
+        ("born", f"{moment(view.born_timestamp_ms)} on {view.born_host}"),
+        ("stored", f"{moment(view.store_timestamp_ms)} on {view.store_host}"),
+        ("reconsumed", str(view.reconsume_times)),
+        ("properties", " ".join(f"{k}={v}" for k, v in sorted(view.properties.items()))),
+        ("body", view.text),
+    ]
