@@ -417,6 +417,8 @@ async def test_garbage_on_the_peer_port_disturbs_nobody(tmp_path: Path) -> None:
     with group_of(3, tmp_path) as group:
         for node_id in group.orders:
             group.start(node_id)
+        for node_id in group.orders:
+            await group.wait_until_up(node_id)
         async with load_on(group) as load:
             leader = await group.leader()
             before = await group.status(leader)
