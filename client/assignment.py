@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
-import structlog
 from anyio.abc import TaskGroup
 
 from client import limits
@@ -26,6 +25,7 @@ from client.retry import backoff_s
 from client.session import Session
 from client.signals import Wakeup
 from dledger.errors import BadInput, RemotingError
+from dledger.observe import get_logger
 from dledger.remoting.bodies import ConsumerIdList, SubscriptionData, decode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -45,7 +45,7 @@ from dledger.remoting.headers import (
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import RETRY_PREFIX
 
-log = structlog.get_logger("client.assignment")
+log = get_logger(__name__)
 
 #: Where a group without a committed offset begins: at the oldest message, or at the next to come.
 ConsumeFrom = Literal["first", "last"]

@@ -20,7 +20,6 @@ from types import TracebackType
 from typing import Self
 
 import anyio
-import structlog
 
 from client import limits
 from client.addresses import check_group
@@ -31,6 +30,7 @@ from client.models import Rebalance, ReceivedMessage
 from client.session import Session
 from client.subscriptions import ALL, parse_subscription
 from dledger.errors import BadInput
+from dledger.observe import get_logger
 from dledger.remoting.bodies import ConsumerData, HeartbeatData
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
@@ -38,7 +38,7 @@ from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import RETRY_PREFIX
 
-log = structlog.get_logger("client.consumer")
+log = get_logger(__name__)
 
 
 class Consumer:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import anyio
-import structlog
 from anyio.lowlevel import checkpoint
 
 from client import limits
@@ -23,6 +22,7 @@ from client.progress import Chunk, QueueProgress
 from client.retry import backoff_s
 from client.signals import Broadcast
 from dledger.errors import BadInput, RecordError, RemotingError
+from dledger.observe import get_logger
 from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -35,7 +35,7 @@ from dledger.remoting.headers import (
 from dledger.remoting.headers.consume import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from dledger.remoting.record import walk
 
-log = structlog.get_logger("client.fetching")
+log = get_logger(__name__)
 
 _SYS_FLAG = PULL_SUSPEND | PULL_SUBSCRIPTION | PULL_LITE
 _ANSWERS = frozenset(

@@ -17,8 +17,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-import structlog
-
 from client import limits
 from client.batch import Ack, Batch
 from client.batching import Accumulator
@@ -29,6 +27,7 @@ from client.retry import Next, Verdict, backoff_s, judge
 from client.routing import RouteTable
 from client.signals import Wakeup
 from dledger.errors import BadInput, Busy, ConnectFailed, RemotingError
+from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -38,7 +37,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 
-log = structlog.get_logger("client.sender")
+log = get_logger(__name__)
 
 
 class GroupSender:

@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Self
 
 import anyio
-import structlog
 from anyio.abc import TaskGroup
 
 from client import limits
@@ -23,13 +22,14 @@ from client.leaders import LeaderFinder
 from client.peers import PeerPool
 from client.routing import Route, RouteTable
 from dledger.errors import RemotingError
+from dledger.observe import get_logger
 from dledger.remoting.bodies import HeartbeatData, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader, encode_header
 from dledger.remoting.message import DEFAULT_TOPIC
 
-log = structlog.get_logger("client.session")
+log = get_logger(__name__)
 
 
 class Session:

@@ -3,16 +3,19 @@
 An event is a short constant text; what varies are values beside it. As JSON, a line has the keys
 event, level, timestamp (ISO 8601, UTC, microseconds), logger, and the values. Lines go to stderr:
 stdout belongs to a command's result.
+
+structlog is loaded by the first line or by `configure_logging`: it takes as long as the rest of a
+short command that has nothing to log.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, cast
 
-import structlog
-from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 LogFormat = Literal["json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -23,6 +26,8 @@ def configure_logging(
     level: LogLevel = "info",
 ) -> None:
     """Set up logging for the process; call it once, first thing in `main`."""
+    import structlog  # noqa: PLC0415
+
     processors: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         _name_logger,
@@ -56,6 +61,26 @@ def get_logger(name: str) -> FilteringBoundLogger:
     A program that configures nothing gets warnings, on stderr: structlog's own default would print
     everything to the program's standard output.
     """
+    return cast("FilteringBoundLogger", _Logger(name))
+
+
+class _Logger:
+    """Asks structlog for the logger when it is used first."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._made: FilteringBoundLogger | None = None
+
+    def __getattr__(self, method: str) -> object:
+        if self._made is None:
+            self._made = _structlog_logger(self._name)
+        found: object = getattr(self._made, method)
+        return found
+
+
+def _structlog_logger(name: str) -> FilteringBoundLogger:
+    import structlog  # noqa: PLC0415
+
     if not structlog.is_configured():
         configure_logging("console", "warning")
     logger: FilteringBoundLogger = structlog.get_logger(logger_name=name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+import msgspec
 
 from client.admin.requests import expect_success
 from client.admin.results import BrokerRuntime, BrokerState
@@ -77,7 +78,7 @@ def state_of(
     )
     if info is None:
         return state
-    return replace(
+    return msgspec.structs.replace(
         state,
         role=info.role,
         term=info.term,

@@ -1,15 +1,17 @@
 """What the administration answers: plain values, printed as they are by `mqadmin -o json`.
 
 Timestamps are milliseconds since 1970, 0 for never. Offsets count messages of one queue; maximum
-offsets are exclusive. Fields are only added, never renamed: programs read them.
+offsets are exclusive. Fields are only added, never renamed: programs read them. They are structs
+rather than dataclasses since those are slow to define, and a command should start at once.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from client.addresses import join_address
 from dledger.remoting.message import host_decode
@@ -22,8 +24,7 @@ END = -1
 """As a timestamp: where a queue ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerState:
+class BrokerState(msgspec.Struct, frozen=True):
     """One broker process, as its name server and it itself see it."""
 
     cluster: str
@@ -42,8 +43,7 @@ class BrokerState:
     behind_entries: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RaftMember:
+class RaftMember(msgspec.Struct, frozen=True):
     """One member of a broker group, by its own word; `role` is unreachable if it gave none."""
 
     cluster: str
@@ -64,8 +64,7 @@ class RaftMember:
     fenced: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderTransfer:
+class LeaderTransfer(msgspec.Struct, frozen=True):
     """A group's leadership has moved. `waited_s`: until the new leader said that it serves."""
 
     broker_name: str
@@ -74,16 +73,14 @@ class LeaderTransfer:
     waited_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
+class TopicInfo(msgspec.Struct, frozen=True):
     """A topic and what it is for: user, retry, dead-letter or system."""
 
     topic: str
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRoute:
+class GroupRoute(msgspec.Struct, frozen=True):
     """What one broker group serves of a topic. `addresses` is by broker id; 0 is the leader."""
 
     broker_name: str
@@ -94,8 +91,7 @@ class GroupRoute:
     addresses: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRoute:
+class TopicRoute(msgspec.Struct, frozen=True):
     """Where the queues of a topic are."""
 
     topic: str
@@ -103,8 +99,7 @@ class TopicRoute:
     groups: tuple[GroupRoute, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStatus:
+class QueueStatus(msgspec.Struct, frozen=True):
     """What one queue holds."""
 
     broker_name: str
@@ -114,8 +109,7 @@ class QueueStatus:
     last_update_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicStatus:
+class TopicStatus(msgspec.Struct, frozen=True):
     """What every queue of a topic holds."""
 
     topic: str
@@ -123,8 +117,7 @@ class TopicStatus:
     queues: tuple[QueueStatus, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class QueueProgress:
+class QueueProgress(msgspec.Struct, frozen=True):
     """How far a consumer group is in one queue."""
 
     topic: str
@@ -137,8 +130,7 @@ class QueueProgress:
     last_consumed_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupProgress:
+class GroupProgress(msgspec.Struct, frozen=True):
     """How far a consumer group is. `members` counts the clients that are connected now."""
 
     group: str
@@ -150,8 +142,7 @@ class GroupProgress:
     queues: tuple[QueueProgress, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRuntime:
+class BrokerRuntime(msgspec.Struct, frozen=True):
     """The figures that one broker reports about itself, by RocketMQ's names."""
 
     broker_name: str
@@ -159,16 +150,14 @@ class BrokerRuntime:
     figures: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerConfig:
+class ServerConfig(msgspec.Struct, frozen=True):
     """The config of one broker or name server, by RocketMQ's keys."""
 
     address: str
     config: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class PermChange:
+class PermChange(msgspec.Struct, frozen=True):
     """What one name server changed: whether a broker group's `topics` topics are writable."""
 
     broker_name: str
@@ -177,8 +166,7 @@ class PermChange:
     topics: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicTraffic:
+class TopicTraffic(msgspec.Struct, frozen=True):
     """What came into a topic, and what one group of its readers took out of it."""
 
     topic: str
@@ -192,8 +180,7 @@ class TopicTraffic:
     out_24_h: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClientInfo:
+class ClientInfo(msgspec.Struct, frozen=True):
     """One client that is connected."""
 
     client_id: str
@@ -202,8 +189,7 @@ class ClientInfo:
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True):
     """What a group reads of a topic."""
 
     topic: str
@@ -211,8 +197,7 @@ class Subscription:
     expression_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerClients:
+class ConsumerClients(msgspec.Struct, frozen=True):
     """Who consumes for a group at the moment, and what."""
 
     group: str
@@ -223,8 +208,7 @@ class ConsumerClients:
     subscriptions: tuple[Subscription, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerClients:
+class ProducerClients(msgspec.Struct, frozen=True):
     """Who produces for a group at the moment, on the brokers of a topic."""
 
     group: str
@@ -232,8 +216,7 @@ class ProducerClients:
     clients: tuple[ClientInfo, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerStatus:
+class ConsumerStatus(msgspec.Struct, frozen=True):
     """What a consumer says of itself, by RocketMQ's keys; or the reason why it says nothing."""
 
     client: ClientInfo
@@ -241,8 +224,7 @@ class ConsumerStatus:
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
-class QueueReset:
+class QueueReset(msgspec.Struct, frozen=True):
     """Where a group will go on in one queue."""
 
     topic: str
@@ -251,8 +233,7 @@ class QueueReset:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class MessageView:
+class MessageView(msgspec.Struct, frozen=True):
     """A message, ready to be shown. `body_base64` is there if the body is no UTF-8 text."""
 
     topic: str

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from dledger.errors import ConfigError, DledgerError
-from dledger.observe import configure_logging
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -70,7 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["help"]:  # RocketMQ's way to ask: mqadmin help updateTopic
         given = [*given[1:], "--help"]
-    configure_logging("console", "warning")
     try:
         app(given, print_error=False, exit_on_error=False)
     except CycloptsError as error:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
-from rich.console import Console
-from rich.table import Table as RichTable
 
 JSON_SCHEMA = 1
 #: Wider than any row: what does not fit the terminal is wrapped by it, not cut by us.
@@ -33,6 +31,10 @@ class Table:
 
 def print_table(table: Table) -> None:
     """Print for people; styled only on a terminal."""
+    # Loaded here because programs, which ask for JSON, need none of it.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table as RichTable  # noqa: PLC0415
+
     console = Console(
         file=sys.stdout, width=_TABLE_COLUMNS_MAX, markup=False, highlight=False, emoji=False
     )
