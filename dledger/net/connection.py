@@ -83,10 +83,8 @@ class Connection:
         if command.is_response:
             self._unanswered -= 1
         try:
-            self.link.send(command)
-            if self._unanswered == 0 and not self.link.gathering:
-                # Nobody else waits on this connection: there is nothing to gather with.
-                self.link.flush()
+            # If nobody else waits on this connection there is nothing to gather with.
+            self.link.send(command, at_once=self._unanswered == 0 and not self.link.gathering)
         except OSError as error:
             self.close(f"sending failed: {error}")
         except Busy as error:

@@ -62,11 +62,11 @@ class Link:
         """Bytes of a frame that has begun and is not complete."""
         return self._decoder.partial_bytes
 
-    def send(self, command: Command) -> None:
-        """Put `command` into the send buffer.
+    def send(self, command: Command, *, at_once: bool = False) -> None:
+        """Put `command` into the send buffer; `at_once` also writes the buffer.
 
         Raises FrameError if it can't be encoded, Busy if there is no room; the buffer is
-        then as it was.
+        then as it was. Raises OSError if writing fails.
         """
         pieces = encode_frame(command)
         size = sum(map(len, pieces))
@@ -79,7 +79,9 @@ class Link:
         self._outgoing.extend(pieces)
         self.outgoing_bytes += size
         self.activity += 1
-        if not self.gathering:
+        if at_once:
+            self.flush()
+        elif not self.gathering:
             self._wake.set()
 
     def flush(self) -> None:

@@ -22,6 +22,7 @@ from dledger.errors import (
     Busy,
     ConnectFailed,
     ConnectionLost,
+    DledgerError,
     FrameError,
     RemotingError,
     RequestTimeout,
@@ -133,12 +134,15 @@ class Peer:
         if len(self._in_flight) >= REQUESTS_IN_FLIGHT_PER_PEER_MAX:
             raise Busy(f"{self.address}: {len(self._in_flight)} requests in flight", _BUSY_RETRY_S)
         command.opaque = next(self._opaques) & _OPAQUE_MASK
+        # A lone request has nothing to gather with and need not wait for the loop's next turn.
         idle = not self._in_flight
-        self._send(command)
+        # Before it is sent: if that breaks the connection, this one is answered too.
         self._in_flight[command.opaque] = on_response
-        if idle:
-            # Nothing to gather with: a lone request need not wait for the loop's next turn.
-            self._flush()
+        try:
+            self._send(command, at_once=idle)
+        except DledgerError:
+            self._in_flight.pop(command.opaque, None)
+            raise
         return command.opaque
 
     def send_oneway(self, command: Command) -> None:
@@ -147,14 +151,11 @@ class Peer:
         command.flag |= FLAG_ONEWAY
         self._send(command)
 
-    def _send(self, command: Command) -> None:
+    def _send(self, command: Command, *, at_once: bool = False) -> None:
         if self._close_reason is not None:
             raise ConnectFailed(f"{self.address}: not sent: {self._close_reason}")
-        self._link.send(command)
-
-    def _flush(self) -> None:
         try:
-            self._link.flush()
+            self._link.send(command, at_once=at_once)
         except OSError as error:
             self.close(f"sending failed: {error}")
 
