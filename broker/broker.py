@@ -41,7 +41,7 @@ from broker.requests.resets import ResetHandler
 from broker.requests.send import SendHandler
 from broker.requests.send_back import SendBackHandler
 from broker.state.indexing import EntryIndex
-from broker.state.moves import SCHEDULE_TOPIC
+from broker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.errors import AppendError
 from dledger.net import Connection
 from dledger.observe import get_logger
@@ -115,7 +115,7 @@ class Broker:
     def messages_arrived(self, index: EntryIndex) -> None:
         """Pulls that wait for these messages are due; delayed ones wait for their time."""
         self._held.arrived(index)
-        if index.topic == SCHEDULE_TOPIC:
+        if index.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
             self._deliveries_due.set()
         if self.core.role.serving:
             for run in index.runs:

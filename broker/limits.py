@@ -48,6 +48,10 @@ MESSAGES_PER_BATCH_MAX = 16_384
 
 # Delayed messages.
 DELAY_LEVELS_MAX = 64
+TIMER_DELAY_S_MAX = 3 * 86_400
+"""RocketMQ: timerMaxDelaySec."""
+TIMERS_MAX = 262_144
+"""Timed messages that wait: their times are kept in memory, and in every snapshot."""
 DELIVERY_MESSAGES_MAX = 1024
 DELIVERY_BYTES_MAX = MIB
 """One entry delivers that much at most, or a single larger message."""

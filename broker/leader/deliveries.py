@@ -1,10 +1,10 @@
 """Deliveries: what waited for its delay goes where it belongs, as one entry with the note of it.
 
 Which messages are due is a pure question: those of a level whose store time is its delay ago, and
-they are the first ones of the level's queue, since store times never go back. The leader asks it,
-and appends one move (see `broker.state.moves`) at a time; the next begins where the applied state
-says. So whatever a leadership leaves unfinished the next leader finds unfinished, and no message
-is delivered twice or left out.
+they are the first ones of the level's queue, since store times never go back; and those whose timer
+says so. The leader asks it, and appends one move (see `broker.state.moves`) at a time; the next
+begins where the applied state says. So whatever a leadership leaves unfinished the next leader
+finds unfinished, and no message is delivered twice or left out.
 
 A message whose topic was deleted while it waited is dropped with it.
 """
@@ -25,7 +25,14 @@ from broker.leader.drafts import NewRecord
 from broker.leader.log import Log
 from broker.state.consume_queue import ConsumeQueue, Units
 from broker.state.machine import Machine
-from broker.state.moves import OP_TOPIC, SCHEDULE_TOPIC, Move, encode_move
+from broker.state.moves import (
+    OP_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    Move,
+    encode_move,
+    ranges_of,
+)
 from dledger.errors import AppendError
 from dledger.log.entry import Kind
 from dledger.raft.engine import Appended
@@ -74,8 +81,13 @@ def due_units(queue: ConsumeQueue, first: int, delay_ms: int, now_ms: int) -> Un
     """The units from `first` on that are due at `now_ms`, as many as one entry may take."""
     units = queue.read(first, limits.DELIVERY_MESSAGES_MAX)
     due = int(np.searchsorted(units["store_timestamp_ms"], now_ms - delay_ms, "right"))
-    sizes = np.cumsum(units["size"][:due].astype(np.int64))
-    return units[: max(min(due, 1), int(np.searchsorted(sizes, limits.DELIVERY_BYTES_MAX)))]
+    return units[: _fitting(units[:due])]
+
+
+def _fitting(units: Units) -> int:
+    """How many of some messages one entry may deliver: at least one, if there is one."""
+    sizes = np.cumsum(units["size"].astype(np.int64))
+    return max(min(len(units), 1), int(np.searchsorted(sizes, limits.DELIVERY_BYTES_MAX)))
 
 
 class Deliveries:
@@ -105,6 +117,9 @@ class Deliveries:
             int(queue.read(first, 1)["store_timestamp_ms"][0]) + self._levels.delay_ms(queue_id)
             for queue_id, queue, first in self._waiting()
         ]
+        next_ms = self._machine.timers.next_ms()
+        if next_ms is not None:
+            due_ms.append(next_ms)
         return max(0, min(due_ms) - self._assignments.now_ms()) if due_ms else None
 
     def deliver(self, on_done: Callable[[Appended | AppendError], None]) -> bool:
@@ -113,16 +128,31 @@ class Deliveries:
         Raises an AppendError if certainly nothing was appended.
         """
         now_ms = self._assignments.now_ms()
+        due = self._due_of_levels(now_ms) or self._due_timers(now_ms)
+        if due is None:
+            return False
+        move, units = due
+        arrivals = self._arrivals(units)
+        self.dropped += len(units) - len(arrivals)
+        draft = MoveDraft(move, arrivals, self._assignments, self._store_host)
+        self._log.append_nowait(draft, Kind.MESSAGES, on_done)
+        return True
+
+    def _due_of_levels(self, now_ms: int) -> tuple[Move, Units] | None:
         for queue_id, queue, first in self._waiting():
             units = due_units(queue, first, self._levels.delay_ms(queue_id), now_ms)
             if len(units):
-                move = Move(SCHEDULE_TOPIC, queue_id, ((first, first + len(units)),))
-                arrivals = self._arrivals(units)
-                self.dropped += len(units) - len(arrivals)
-                draft = MoveDraft(move, arrivals, self._assignments, self._store_host)
-                self._log.append_nowait(draft, Kind.MESSAGES, on_done)
-                return True
-        return False
+                return Move(SCHEDULE_TOPIC, queue_id, ((first, first + len(units)),)), units
+        return None
+
+    def _due_timers(self, now_ms: int) -> tuple[Move, Units] | None:
+        queue = self._machine.queues.get(TIMER_TOPIC, 0)
+        offsets = self._machine.timers.due(now_ms, limits.DELIVERY_MESSAGES_MAX)
+        if queue is None or not offsets:
+            return None
+        units = np.concatenate([queue.read(offset, 1) for offset in offsets])
+        count = _fitting(units)
+        return Move(TIMER_TOPIC, 0, ranges_of(sorted(offsets[:count]))), units[:count]
 
     def _waiting(self) -> list[tuple[int, ConsumeQueue, int]]:
         """(queue id, queue, first waiting offset) of the levels where messages wait."""

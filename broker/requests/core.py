@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from broker import limits
 from broker.config import BrokerConfig
 from broker.leader.append import Appender
 from broker.leader.assignments import Assignments
@@ -14,9 +15,11 @@ from broker.leader.definitions import Definitions
 from broker.leader.delays import DelayLevels
 from broker.leader.log import Log
 from broker.leader.role import Role
+from broker.refusal import busy
 from broker.requests.rates import Rates
 from broker.requests.replies import Replies
 from broker.state.machine import Machine
+from broker.state.moves import TIMER_TOPIC
 from broker.state.topics import system_topics
 from dledger.errors import ConfigError, StorageError
 from dledger.remoting.bodies import TopicConfig, TopicConfigWrapper
@@ -98,6 +101,16 @@ class Core:
         queues = config.default_topic_queue_nums if config.auto_create_topic_enable else None
         wanted = system_topics(len(self.levels), queues)
         return [topic for topic in wanted if self.machine.topics.get(topic.topic_name) is None]
+
+    def detour(
+        self, topic: str, queue_id: int, properties: dict[str, str]
+    ) -> tuple[str, int, dict[str, str]]:
+        """Where a message that may have to wait is stored first. Refused if too many wait."""
+        now_ms = self.assignments.now_ms()
+        place = self.levels.detour(topic, queue_id, properties, now_ms)
+        if place[0] == TIMER_TOPIC and len(self.machine.timers) >= limits.TIMERS_MAX:
+            raise busy(f"{limits.TIMERS_MAX} messages with a timer wait already")
+        return place
 
     def topic_table(self) -> TopicConfigWrapper:
         """All topics, as name servers and tools are told. Without auto-creation, no TBW102."""

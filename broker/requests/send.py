@@ -2,8 +2,8 @@
 
 The broker makes the records. The steps and error codes are the reference's (SendMessageProcessor);
 the few differences: a message whose unique key was stored a short while ago is answered with the
-first copy's offsets, and messages with a timer and transactional ones are refused, because storing
-them at once would show them too early.
+first copy's offsets, and transactional messages are refused, because storing them at once would
+show them too early.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SendHandler:
         self._refuse_what_must_wait(header, properties)
         topic, queue_id = self._destination(header)
         answer = self._answer(request, connection, queue_id=queue_id)
-        if f"\x02{names.DELAY}\x01" in "\x02" + properties:
+        if _is_delayed(properties):
             topic, queue_id, properties = self._detour(topic, queue_id, properties)
         record = self._record(header, request.payload, properties.encode(), connection)
         unique_key = properties.partition(_UNIQ_KEY)[2].partition("\x02")[0]
@@ -77,7 +77,7 @@ class SendHandler:
             first_key = first_key or own[names.UNIQ_KEY]
             properties = self._properties(names.properties_encode(common | own).decode())
             self._refuse_what_must_wait(header, properties)
-            if names.DELAY in own:
+            if _is_delayed(properties):
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't be delayed")
             record = self._record(header, item.body, properties.encode(), connection)
             records.append(replace(record, flag=item.flag))
@@ -154,8 +154,9 @@ class SendHandler:
         """Where a message with a delay goes first. Dead letters go where they go at once."""
         decoded = names.properties_decode(properties.encode())
         if topic.startswith(names.DLQ_PREFIX):
-            del decoded[names.DELAY]
-        topic, queue_id, decoded = self._core.levels.detour(topic, queue_id, decoded)
+            for name in names.DELAYS:
+                decoded.pop(name, None)
+        topic, queue_id, decoded = self._core.detour(topic, queue_id, decoded)
         return topic, queue_id, names.properties_encode(decoded).decode()
 
     def _record(
@@ -201,21 +202,20 @@ class SendHandler:
             raise Refused(
                 ResponseCode.NO_PERMISSION, "this broker does not take transactional messages"
             )
-        marked = "\x02" + properties
-        if any(
-            f"\x02{name}\x01" in marked
-            for name in (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
-        ):
-            raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL,
-                "this broker delays messages by levels (DELAY), not by timers",
-            )
 
 
 _UNIQ_KEY = names.UNIQ_KEY + "\x01"
 # Consumers of 5.x trace only messages that carry a region.
 _TRACED = names.properties_encode(_REGION).decode()
 _NOT_KEPT = (names.WAIT, names.POP_CK, names.CLUSTER, *_REGION)
+
+
+_DELAYS = tuple(f"\x02{name}\x01" for name in names.DELAYS)
+
+
+def _is_delayed(properties: str) -> bool:
+    marked = "\x02" + properties
+    return any(name in marked for name in _DELAYS)
 
 
 def born_host(connection: Connection) -> bytes:

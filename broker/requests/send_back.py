@@ -48,7 +48,7 @@ class SendBackHandler:
         topic = _destination(group, header, record)
         core.definitions.topic_for_send(topic, None)
         properties = _properties(record, header, dead=topic != retry_topic(header.group))
-        topic, queue_id, properties = core.levels.detour(topic, 0, properties)
+        topic, queue_id, properties = core.detour(topic, 0, properties)
         copy = replace(
             NewRecord.copy(record),
             properties=names.properties_encode(properties),
@@ -80,7 +80,8 @@ def _properties(record: Record, header: ConsumerSendMsgBackHeader, *, dead: bool
     properties.setdefault(names.RETRY_TOPIC, record.topic)
     own_id = names.offset_message_id(record.store_host, record.physical_offset)
     properties.setdefault(names.ORIGIN_MESSAGE_ID, header.origin_msg_id or own_id)
-    properties.pop(names.DELAY, None)
+    for name in names.DELAYS:
+        properties.pop(name, None)
     if not dead:
         level = header.delay_level or _FIRST_RETRY_LEVEL + record.reconsume_times
         properties[names.DELAY] = str(level)

@@ -26,7 +26,7 @@ from broker.state.dedup import dedup_key
 from broker.state.key_index import Hashes, Key, Keys, key_hashes, key_units
 from broker.state.moves import OP_TOPIC, Move, decode_move
 from dledger.errors import StorageError
-from dledger.remoting.message import KEYS, TAGS, UNIQ_KEY, tags_code
+from dledger.remoting.message import KEYS, TAGS, TIMER_OUT_MS, UNIQ_KEY, tags_code
 from dledger.remoting.record import (
     BORN_HOST_IPV6,
     HOST_IPV4_BYTES,
@@ -51,6 +51,7 @@ _IPV6_EXTRA_BYTES: Final = HOST_IPV6_BYTES - HOST_IPV4_BYTES
 _UNIT: Final = struct.Struct(">QIqq")
 _TAGS: Final = TAGS.encode() + b"\x01"
 _UNIQ_KEY: Final = UNIQ_KEY.encode() + b"\x01"
+_TIMER_OUT_MS: Final = TIMER_OUT_MS.encode() + b"\x01"
 _KEYS: Final = KEYS.encode() + b"\x01"
 _VALUE_END: Final = 0x02
 
@@ -106,6 +107,15 @@ def index_entry(body: memoryview, position: int) -> tuple[Move | None, Sequence[
         for n, end in zip(begins, ends, strict=True)
     ]
     return decode_move(first.body), parts
+
+
+def due_ms(record: Record) -> int:
+    """When a message with a timer is due. StorageError if it does not say."""
+    properties = bytes(record.properties)
+    value = _property(properties, _TIMER_OUT_MS, 0, len(properties))
+    if value is None or not value.isdigit():
+        raise StorageError(f"a timed message has the due time {value!r}")
+    return int(value)
 
 
 def index_records(body: memoryview, position: int) -> EntryIndex:

@@ -16,7 +16,7 @@ that claims their ends renamed into place, then the directories removed that it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -26,17 +26,19 @@ import msgspec
 from broker.state import control
 from broker.state.consume_queue import ConsumeQueues, remove_directories, sync_files
 from broker.state.dedup import DedupWindow, FirstCopy
-from broker.state.indexing import EntryIndex, index_entry
+from broker.state.indexing import EntryIndex, due_ms, index_entry
 from broker.state.key_index import KeyIndex
 from broker.state.locks import LockRow, QueueKey, QueueLocks
-from broker.state.moves import SCHEDULE_TOPIC, Delays, Move
+from broker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC, Delays, Move
 from broker.state.offsets import ConsumerOffsets
 from broker.state.snapshot import read_snapshot, write_snapshot
 from broker.state.subscriptions import SubscriptionGroups
 from broker.state.topics import Topics
+from broker.state.waiting import Waiting
 from dledger.errors import CorruptLog, StorageError
 from dledger.log.entry import Entry, Kind
 from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
+from dledger.remoting.record import Record
 
 _FORMAT: Final = 2
 
@@ -74,6 +76,7 @@ class _State(msgspec.Struct):
     locks: list[LockRow] = []
     dedup: list[bytes] = []
     delays: dict[int, int] = {}
+    timers: list[tuple[int, int]] = []
     queues: dict[str, tuple[int, dict[int, int]]] = {}
     settings: dict[str, str] = {}
     keys: tuple[int, int] = (0, 0)
@@ -103,6 +106,8 @@ class Machine:
         self.settings: dict[str, str] = {}
         self.dedup = DedupWindow()
         self.delays = Delays()
+        #: Messages with a timer, and when they are due.
+        self.timers = Waiting()
         self.queues = ConsumeQueues(directory / "queues")
         self.keys = KeyIndex(directory / "index")
         self._trimmed = False
@@ -203,6 +208,7 @@ class Machine:
         self.locks.restore(state.locks)
         self.dedup.restore(state.dedup)
         self.delays.restore(state.delays)
+        self.timers.restore(state.timers)
         self.settings = dict(state.settings)
 
     def _state(self) -> _State:
@@ -217,6 +223,7 @@ class Machine:
             locks=self.locks.dump(),
             dedup=self.dedup.dump(),
             delays=self.delays.dump(),
+            timers=self.timers.dump(),
             queues=self.queues.ends(),
             settings=self.settings,
             keys=(self.keys.first, self.keys.end),
@@ -230,12 +237,15 @@ class Machine:
             self._apply_part(entry, index)
 
     def _apply_move(self, move: Move) -> None:
-        if move.topic != SCHEDULE_TOPIC:
+        if move.topic == SCHEDULE_TOPIC:
+            self.delays.take(move)
+        elif move.topic == TIMER_TOPIC:
+            self.timers.take(move)
+        else:
             raise StorageError(
                 f"the log holds a move out of {move.topic!r}, which this version does not know: "
                 "it was written by a newer one; upgrade this node"
             )
-        self.delays.take(move)
 
     def _apply_part(self, entry: Entry, index: EntryIndex) -> None:
         for run in index.runs:
@@ -247,6 +257,9 @@ class Machine:
                 )
             self.queues.append(index.topic, run.queue_id, run.units, entry.index)
         self.keys.append(index.keys)
+        if index.topic == TIMER_TOPIC:
+            for offset, record in _records(entry, index):
+                self.timers.add(offset, due_ms(record))
         if index.dedup_key is not None:
             self.dedup.add(index.dedup_key, FirstCopy(entry.body_position, len(entry.body)))
         self.clock_ms = max(self.clock_ms, index.store_timestamp_ms)
@@ -297,3 +310,10 @@ class Machine:
     def _topics_changed(self) -> None:
         if self._watcher is not None:
             self._watcher.topics_changed()
+
+
+def _records(entry: Entry, index: EntryIndex) -> Iterator[tuple[int, Record]]:
+    """(queue offset, record) of the messages that an entry adds to a topic."""
+    for run in index.runs:
+        for offset, position in enumerate(run.decoded()["position"].tolist(), run.first_offset):
+            yield offset, Record(entry.body[position - entry.body_position :])

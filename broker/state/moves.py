@@ -21,6 +21,8 @@ from dledger.remoting.command import Buffer
 
 OP_TOPIC: Final = "RMQ_SYS_MOVE_OP_TOPIC"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+#: Messages that wait for a time of their own.
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 
 
 class Move(NamedTuple):

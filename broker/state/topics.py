@@ -15,7 +15,7 @@ import msgspec
 
 from broker import limits
 from broker.refusal import Refused
-from broker.state.moves import OP_TOPIC, SCHEDULE_TOPIC
+from broker.state.moves import OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.limits import TOPIC_BYTES_MAX
 from dledger.remoting.bodies import DataVersion, TopicConfig
 from dledger.remoting.codes import ResponseCode
@@ -34,6 +34,7 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 UNSENDABLE: Final = frozenset(
     {
         SCHEDULE_TOPIC,
+        TIMER_TOPIC,
         OP_TOPIC,
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
@@ -96,6 +97,7 @@ def system_topics(delay_levels: int, default_queues: int | None) -> list[TopicCo
     """The topics that a broker makes for itself; `TBW102` only if it lends queue counts."""
     topics = [
         read_write(SCHEDULE_TOPIC, delay_levels),
+        read_write(TIMER_TOPIC, 1),
         read_write(OP_TOPIC, 1),
         read_write(TRACE_TOPIC, 1),
     ]

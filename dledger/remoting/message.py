@@ -45,6 +45,10 @@ SHARDING_KEY = "__SHARDINGKEY"
 TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS = "TIMER_DELAY_MS"
 TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+TIMER_OUT_MS = "TIMER_OUT_MS"
+
+#: What a message may say about when it wants to be delivered.
+DELAYS = (DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 
 # Topic and group names with a meaning.
 DEFAULT_TOPIC = "TBW102"

@@ -64,6 +64,7 @@ PURE = [
     "broker.leader.deliveries",
     "broker.state.indexing",
     "broker.state.moves",
+    "broker.state.waiting",
     "broker.state.locks",
     "broker.state.machine",
     "broker.requests.membership",

@@ -81,6 +81,7 @@ async def test_tools_see_topics_queues_and_groups(tmp_path: Path) -> None:
             "TBW102",
             "SCHEDULE_TOPIC_XXXX",
             "RMQ_SYS_MOVE_OP_TOPIC",
+            "rmq_sys_wheel_timer",
             "RMQ_SYS_TRACE_TOPIC",
             "%RETRY%C",
             "Orders",

@@ -27,6 +27,7 @@ from broker.state.moves import (
     ranges_of,
 )
 from broker.state.topics import read_write
+from broker.state.waiting import Waiting
 from dledger.errors import ConfigError, StorageError
 from dledger.log.entry import Kind
 from dledger.remoting.message import host_bytes, properties_decode, properties_encode
@@ -48,7 +49,7 @@ class Leader:
         self.assignments = Assignments(self.machine, lambda: self.now_ms)
         role = Role("n0", {"n0": "127.0.0.1:10911"})
         self.definitions = Definitions(
-            self.machine, self.ledger, role, self.assignments, auto_create=True
+            self.machine, self.ledger, role, self.assignments, auto_create=lambda: True
         )
         self.deliveries = Deliveries(
             self.machine, self.ledger, self.definitions, self.assignments, LEVELS, HOST
@@ -56,10 +57,12 @@ class Leader:
         self.definitions.put_topic(read_write("Orders", 4), lambda _: None)
         self.ledger.commit()
 
-    def send(self, body: bytes, level: int, queue_id: int = 1, topic: str = "Orders") -> None:
-        """Send a message to Orders, delayed by a level."""
-        wanted = {"DELAY": str(level), "UNIQ_KEY": body.decode()}
-        first_topic, first_queue, properties = LEVELS.detour(topic, queue_id, wanted)
+    def send(
+        self, body: bytes, level: int, queue_id: int = 1, topic: str = "Orders", **timer: str
+    ) -> None:
+        """Send a message to Orders, delayed by a level, or by a timer with level 0."""
+        wanted = {"DELAY": str(level), "UNIQ_KEY": body.decode()} | timer
+        first_topic, first_queue, properties = LEVELS.detour(topic, queue_id, wanted, self.now_ms)
         record = NewRecord(body, properties_encode(properties), self.now_ms, HOST)
         draft = RecordsDraft([record], first_topic, [(first_queue, 1)], self.assignments, HOST)
         self.ledger.append_nowait(draft, Kind.MESSAGES, lambda _: None)
@@ -90,13 +93,13 @@ def test_the_levels_of_the_reference() -> None:
     levels = DelayLevels.parse(DEFAULT_LEVELS)
     assert len(levels) == 18
     assert (levels.delay_ms(0), levels.delay_ms(17)) == (1000, 7_200_000)
-    assert levels.detour("T", 3, {"DELAY": "99"}) == (
+    assert levels.detour("T", 3, {"DELAY": "99"}, 0) == (
         SCHEDULE_TOPIC,
         17,
         {"DELAY": "99", "REAL_TOPIC": "T", "REAL_QID": "3"},
     )
     for none in ({}, {"DELAY": "0"}, {"DELAY": "-1"}):
-        assert levels.detour("T", 3, none) == ("T", 3, none)
+        assert levels.detour("T", 3, none, 0) == ("T", 3, none)
 
 
 @pytest.mark.parametrize("text", ["", "10", "5x", "1s 2 3s", "-1s"])
@@ -109,7 +112,7 @@ def test_levels_that_are_none_are_refused_by_name(text: str) -> None:
 def test_a_level_that_is_no_number_is_refused() -> None:
     """Named with its value, and certainly not stored."""
     with pytest.raises(Refused, match="'soon'"):
-        LEVELS.detour("T", 0, {"DELAY": "soon"})
+        LEVELS.detour("T", 0, {"DELAY": "soon"}, 0)
 
 
 def test_the_due_messages_are_the_first_of_their_queue(tmp_path: Path) -> None:
@@ -155,12 +158,13 @@ def test_each_arrives_once_and_none_early_whatever_the_leadership(
     sent: dict[bytes, int] = {}
     for number in range(200):
         leader.now_ms += rng.randrange(500)
-        level = rng.randrange(1, 4)
+        level, timer_ms = rng.randrange(4), rng.randrange(1, 9000)
         body = f"{level} {number}".encode()
-        leader.send(body, level)
+        leader.send(body, level, TIMER_DELAY_MS=str(timer_ms))
         if rng.random() < 0.7:
             leader.ledger.commit()
-            sent[body] = leader.now_ms + LEVELS.delay_ms(level - 1)
+            delay_ms = LEVELS.delay_ms(level - 1) if level else timer_ms
+            sent[body] = leader.now_ms + delay_ms
         else:
             leader.lose_leadership()
         if leader.deliver():
@@ -179,14 +183,60 @@ def test_each_arrives_once_and_none_early_whatever_the_leadership(
     records = leader.arrived()
     assert sorted(bytes(record.body) for record in records) == sorted(sent)
     assert all(record.store_timestamp_ms >= sent[bytes(record.body)] for record in records)
-    for level in (b"1", b"2", b"3"):
-        bodies = [bytes(each.body) for each in records if bytes(each.body).startswith(level)]
-        assert bodies == [body for body in sent if body.startswith(level)]
+    for prefix in (b"1", b"2", b"3"):
+        bodies = [bytes(each.body) for each in records if bytes(each.body).startswith(prefix)]
+        assert bodies == [body for body in sent if body.startswith(prefix)]
     for entry in leader.ledger.entries(replica.applied_index + 1):
         replica.apply(entry)
     assert replica.delays.dump() == leader.machine.delays.dump()
+    assert len(replica.timers) == len(leader.machine.timers) == 0
     assert replica.queues.end("Orders", 1) == len(records)
     replica.close()
+
+
+def test_a_message_with_a_timer_arrives_when_it_says(tmp_path: Path) -> None:
+    """After seconds or milliseconds, or at a time; the earliest first, whoever came first."""
+    leader = Leader(tmp_path)
+    begin_ms = leader.now_ms
+    leader.send(b"last", 0, TIMER_DELAY_SEC="3", TIMER_DELAY_MS="1")
+    leader.send(b"middle", 0, TIMER_DELAY_MS="2000")
+    leader.send(b"first", 0, TIMER_DELIVER_MS=str(begin_ms + 1000))
+    leader.send(b"at once", 0, TIMER_DELIVER_MS=str(begin_ms - 1))
+    assert [bytes(each.body) for each in leader.arrived()] == [b"at once"]
+    for body in (b"first", b"middle", b"last"):
+        wait_ms = leader.deliveries.wait_ms()
+        assert wait_ms == 1000
+        leader.now_ms += wait_ms - 1
+        assert not leader.deliver()
+        leader.now_ms += 1
+        assert leader.deliver()
+        assert bytes(leader.arrived()[-1].body) == body
+    assert leader.deliveries.wait_ms() is None
+    properties = properties_decode(leader.arrived()[1].properties)
+    assert properties["TIMER_OUT_MS"] == str(begin_ms + 1000)
+
+
+@pytest.mark.parametrize("timer", [{"TIMER_DELAY_SEC": "259201"}, {"TIMER_DELIVER_MS": "noon"}])
+def test_a_timer_that_makes_no_sense_is_refused(timer: dict[str, str]) -> None:
+    """Three days are the most, as with RocketMQ."""
+    with pytest.raises(Refused):
+        LEVELS.detour("T", 0, timer, 1_000_000)
+
+
+def test_what_waits_is_taken_once() -> None:
+    """The earliest are due first, and stay until a move takes them."""
+    waiting = Waiting()
+    for offset, at_ms in ((5, 300), (6, 100), (7, 200), (9, 400)):
+        waiting.add(offset, at_ms)
+    assert waiting.due(250, 10) == waiting.due(250, 10) == [6, 7]
+    assert waiting.due(250, 1) == [6]
+    waiting.take(Move("T", 0, ((5, 7),)))
+    assert (waiting.next_ms(), waiting.first_offset(), len(waiting)) == (200, 7, 2)
+    with pytest.raises(StorageError, match="message 6"):
+        waiting.take(Move("T", 0, ((6, 7),)))
+    again = Waiting()
+    again.restore(waiting.dump())
+    assert again.due(1000, 10) == [7, 9]
 
 
 def test_many_due_messages_share_an_entry(tmp_path: Path) -> None:
