@@ -30,6 +30,7 @@ from dledger.errors import (
 from dledger.log.disk import Disk
 from dledger.log.entry import Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
+from dledger.log.retention import SegmentInfo
 from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog, SyncJob
 from dledger.observe import get_logger
@@ -87,6 +88,7 @@ class LedgerStatus:
     first_position: int
     end_position: int
     fenced: str | None
+    first_index: int = 1
 
 
 class Ledger:
@@ -124,6 +126,7 @@ class Ledger:
         self._must_sync = trio.Event()
         self._applied = trio.Event()
         self._closing = False
+        self._kept_from = 1
 
     # -- appending and reading -------------------------------------------------------------
 
@@ -224,6 +227,45 @@ class Ledger:
             first_position=self._log.first_position,
             end_position=self._log.end_position,
             fenced=self._engine.fenced or self._log.fenced,
+            first_index=self._log.first_index,
+        )
+
+    # -- retention -------------------------------------------------------------------------
+
+    def segments(self) -> list[SegmentInfo]:
+        """The log's segments, the oldest first."""
+        return self._log.segments()
+
+    @property
+    def sent_to_all_index(self) -> int:
+        """What every peer that is connected has been sent, if this node leads; else 0.
+
+        Earlier entries are needed only by a peer that was away, and it can do without them.
+        """
+        return self._engine.sent_to_all_index
+
+    def keep_from(self, index: int) -> None:
+        """Remove, soon, the segments that lie before the entry `index` as a whole.
+
+        The caller vouches that a restart does not need them: a durable snapshot of the state
+        machine reaches `index` - 1 at least. Only committed entries go.
+        """
+        self._kept_from = max(self._kept_from, index)
+
+    async def _remove_old(self) -> None:
+        job = self._log.trim(self._kept_from)
+        if job is None:
+            return
+        try:
+            await trio.to_thread.run_sync(job.run)
+        except OSError as error:
+            log.warning("old segments not removed", node=self.config.node_id, reason=str(error))
+            return
+        log.info(
+            "old segments removed",
+            node=self.config.node_id,
+            segments=len(job.paths),
+            first_index=job.head.first_index,
         )
 
     # -- links (LinkOwner) -----------------------------------------------------------------
@@ -367,6 +409,7 @@ class Ledger:
             if self._log.wants_segment:
                 prepared = await trio.to_thread.run_sync(self._log.prepare_segment)
                 self._log.adopt_segment(prepared)
+            await self._remove_old()
             if trio.current_time() >= checkpoint_at:
                 content = self._log.checkpoint()
                 await trio.to_thread.run_sync(self._log.save_checkpoint, content)

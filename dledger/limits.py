@@ -40,6 +40,9 @@ APPENDS_PENDING_BYTES_MAX = 64 * MIB
 # Peers of a broker group.
 PEER_FRAME_BYTES_MAX = 2 * ENTRY_BYTES_MAX
 PEER_SEND_BUFFER_BYTES_MAX = 64 * MIB
+STATE_PART_BYTES = MIB
+"""Of a state machine's state that a peer asked for: one part is under way at a time."""
+STATE_BYTES_MAX = 512 * MIB
 
 assert MESSAGE_BODY_BYTES_MAX + PROPERTIES_BYTES_MAX < ENTRY_BYTES_MAX < SEGMENT_BYTES
 assert ENTRY_BYTES_MAX < FRAME_BYTES_MAX

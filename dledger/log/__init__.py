@@ -7,10 +7,13 @@ General layout
 ``disk``        the few file operations that durability rests on: the seam for simulated disks
 ``segment``     one file: preallocated, written by position, read through a mapping
 ``checkpoint``  what is known of sealed segments, so that a restart reads only the last ones
-``hard_state``  term and vote, durable before any message that depends on them
+``head``        where a log begins whose first segments are gone (pure)
+``retention``   which segments may go (pure)
+``hard_state``  term, vote and seat, durable before any message that depends on them
 ``scan``        reads a segment's bytes to the end, whatever is damaged on the way (pure)
 ``verify``      checks a replica's folder without changing it
-``store``       :class:`~dledger.log.store.SegmentedLog`: append, cut, read, sync, recover
+``reading``     what can be read of a log
+``store``       :class:`~dledger.log.store.SegmentedLog`: append, cut, sync, trim, replace
 
 Positions are identical on every replica, byte for byte: where an entry lands depends only on the
 entries before it and on the segment size, which a group agrees on.

@@ -40,6 +40,13 @@ class Disk:
         except FileNotFoundError:
             return None
 
+    def modified_s(self, path: Path) -> float:
+        """When a file was written to last, in Unix time; 0 if it does not exist."""
+        try:
+            return path.stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
     def open(self, path: Path) -> int:
         """A descriptor for reading and writing an existing file."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)

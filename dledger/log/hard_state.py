@@ -1,8 +1,11 @@
-"""Term and vote: what Raft must remember across a crash, whatever else is lost.
+"""Term, vote and seat: what Raft must remember across a crash, whatever else is lost.
 
 Invariant: a node gives at most one vote in a term, over restarts. The crash that would break it:
 the vote is answered, the power goes, and the node wakes up with the older term or without its
 vote. So `save` returns only when the new state is durable, and the transport sends afterwards.
+
+A node also remembers that it has a seat: that it may vote and count. A folder that was emptied has
+lost that with everything else, so its node can't vote in the name of what it once knew.
 
 The file has two slots of 512 bytes (a sector is written whole or not at all), used in turn, each
 with a sequence number and a CRC. A torn write spoils the slot being written, never the other. If
@@ -22,7 +25,7 @@ from dledger.log.disk import Disk
 
 NODE_ID_BYTES_MAX: Final = 128
 _SLOT_BYTES: Final = 512
-_SLOT: Final = struct.Struct(f">4sQQH{NODE_ID_BYTES_MAX}s")
+_SLOT: Final = struct.Struct(f">4sQQH{NODE_ID_BYTES_MAX}s?")
 _CRC: Final = struct.Struct(">I")
 _MAGIC: Final = b"DLHS"
 _NO_VOTE: Final = 0xFFFF
@@ -30,17 +33,18 @@ _NO_VOTE: Final = 0xFFFF
 
 @dataclass(frozen=True, slots=True)
 class HardState:
-    """The current term and the node that this one voted for in it."""
+    """The current term, the node that this one voted for in it, and whether it may vote at all."""
 
     term: int = 0
     vote: str | None = None
+    seated: bool = False
 
 
 def encode_slot(sequence: int, state: HardState) -> bytes:
     """One slot's bytes."""
     vote = b"" if state.vote is None else state.vote.encode()
     length = _NO_VOTE if state.vote is None else len(vote)
-    raw = _SLOT.pack(_MAGIC, sequence, state.term, length, vote)
+    raw = _SLOT.pack(_MAGIC, sequence, state.term, length, vote, state.seated)
     return raw + _CRC.pack(crc32(raw))
 
 
@@ -51,10 +55,11 @@ def decode_slot(raw: bytes) -> tuple[int, HardState] | None:
     fields, crc = raw[: _SLOT.size], _CRC.unpack_from(raw, _SLOT.size)[0]
     if crc32(fields) != crc:
         return None
-    magic, sequence, term, length, vote = _SLOT.unpack(fields)
+    magic, sequence, term, length, vote, seated = _SLOT.unpack(fields)
     if magic != _MAGIC:
         return None
-    return sequence, HardState(term, None if length == _NO_VOTE else vote[:length].decode())
+    voted = None if length == _NO_VOTE else vote[:length].decode()
+    return sequence, HardState(term, voted, seated)
 
 
 def read_slots(raw: bytes) -> list[tuple[int, HardState]]:

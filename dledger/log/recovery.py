@@ -54,12 +54,11 @@ class Scan:
 
 
 def scan_segment(
-    raw: memoryview, base_position: int, next_index: int | None, previous_chain_crc: int
+    raw: memoryview, base_position: int, next_index: int, previous_chain_crc: int
 ) -> Scan:
     """Check every entry of a segment whose first byte has `base_position`.
 
-    `next_index` is the index that the first entry must have; None if any will do, as in the first
-    segment of a log whose head was removed.
+    `next_index` is the index that the first entry must have.
     """
     scan = Scan()
     offset, limit = 0, len(raw) - WATERMARK_BYTES
@@ -67,7 +66,7 @@ def scan_segment(
         header = decode_header(raw, offset)
         if header.magic == 0 and not any(raw[offset : offset + HEADER_BYTES]):
             break
-        if next_index is not None and header.index != next_index:
+        if header.index != next_index:
             scan.fault = f"index {header.index} stands where {next_index} must follow"
             break
         scan.fault = fault_of(header, raw, offset, previous_chain_crc, base_position + offset)

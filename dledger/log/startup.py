@@ -15,6 +15,7 @@ from dledger.errors import CorruptLog, StorageError
 from dledger.log.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
 from dledger.log.disk import Disk
 from dledger.log.entry import Header, decode_header
+from dledger.log.head import LogHead, decode_head
 from dledger.log.recovery import decode_watermark, first_valid_after, scan_segment
 from dledger.log.segment import Segment, segment_path
 from dledger.log.store import SegmentedLog
@@ -43,9 +44,37 @@ def open_log(
     names = disk.names(folder)
     for leftover in (name for name in names if name.endswith(".new")):
         disk.remove(folder / leftover)
-    bases = _segment_bases(folder, names, segment_bytes, disk)
+    head = _read_head(folder, disk)
+    _remove_before(head, folder, names, disk)
+    bases = _segment_bases(folder, disk.names(folder), segment_bytes, disk)
     checkpoint = decode_checkpoint(disk.read(folder / "checkpoint"))
-    return _Opening(folder, segment_bytes, disk, checkpoint).run(bases)
+    log, recovery = _Opening(folder, segment_bytes, disk, checkpoint, head).run(bases)
+    if head.replacing:
+        log.replace_by(head)
+    return log, recovery
+
+
+def _read_head(folder: Path, disk: Disk) -> LogHead:
+    try:
+        return decode_head(disk.read(folder / "head"))
+    except CorruptLog as error:
+        raise CorruptLog(f"{folder / 'head'}: {error}. {_ADVICE}") from error
+
+
+def _remove_before(head: LogHead, folder: Path, names: list[str], disk: Disk) -> None:
+    """Finish what was interrupted: a removal of old segments, or of all for a new head."""
+    void = [
+        name
+        for name in names
+        if name.endswith(".seg")
+        and (head.replacing or (name[:-4].isdecimal() and int(name[:-4]) < head.base_position))
+    ]
+    if head.replacing:
+        void.append("checkpoint")
+    for name in void:
+        disk.remove(folder / name)
+    if void:
+        disk.sync_folder(folder)
 
 
 def _segment_bases(folder: Path, names: list[str], segment_bytes: int, disk: Disk) -> list[int]:
@@ -72,7 +101,9 @@ def _was_written_to(segment: Segment) -> bool:
 class _Opening:
     """The state of one opening: segments so far, the last entry so far."""
 
-    def __init__(self, folder: Path, segment_bytes: int, disk: Disk, known: Checkpoint) -> None:
+    def __init__(
+        self, folder: Path, segment_bytes: int, disk: Disk, known: Checkpoint, head: LogHead
+    ) -> None:
         self.folder = folder
         self.segment_bytes = segment_bytes
         self.disk = disk
@@ -82,16 +113,25 @@ class _Opening:
         self.sealed = {summary.base_position: summary for summary in known.sealed}
         self.segments: list[Segment] = []
         self.last: Header | None = None
-        self.next_index: int | None = None
-        self.chain_crc = 0
+        self.head = head
+        self.next_index = head.first_index
+        self.chain_crc = head.chain_crc
         self.entries_checked = 0
         self.torn_bytes = 0
         self.torn_because: str | None = None
 
     def run(self, bases: list[int]) -> tuple[SegmentedLog, Recovery]:
         opened = self._without_a_hole([self._open_segment(base) for base in bases])
+        if self.head.first_index > 1 and not self.head.replacing:
+            self.durable_index = self.head.first_index
+        first_base = opened[0].base_position if opened else self.head.base_position
+        if first_base != self.head.base_position:
+            raise CorruptLog(
+                f"{self.folder}: the first segment starts at position {first_base}, but the log "
+                f"begins at {self.head.base_position}: segments are missing. {_ADVICE}"
+            )
         watermarks = [decode_watermark(segment.raw) for segment in opened]
-        self.durable_index = max(self.known.commit_index, *watermarks, 0)
+        self.durable_index = max(self.durable_index, self.known.commit_index, *watermarks)
         unread: list[Segment] = []
         for at, segment in enumerate(opened):
             summary = self.sealed.get(segment.base_position)
@@ -100,7 +140,7 @@ class _Opening:
             if not self._read(segment):
                 unread = opened[at:] if not segment.offsets else opened[at + 1 :]
                 break
-        last_index = self.last.index if self.last else 0
+        last_index = self.next_index - 1
         if last_index < self.durable_index:
             raise CorruptLog(
                 f"{self.folder}: the log ends at index {last_index}, although it was durable up "
@@ -117,6 +157,7 @@ class _Opening:
             self.segments,
             self.last,
             min(self.known.commit_index, last_index),
+            self.head,
         )
         return log, Recovery(self.entries_checked, self.torn_bytes, self.torn_because)
 
@@ -142,7 +183,7 @@ class _Opening:
     def _take(self, segment: Segment, summary: SealedSegment) -> bool:
         """Take a summary for a segment, if it holds for what is there; else it must be read."""
         last = segment.last_of(summary)
-        if last is None or self.next_index not in (None, summary.first_index):
+        if last is None or self.next_index != summary.first_index:
             return False
         segment.first_index = summary.first_index
         segment.adopt_summary(summary)
@@ -152,12 +193,6 @@ class _Opening:
 
     def _read(self, segment: Segment) -> bool:
         """Check a segment; whether the next one may follow."""
-        if not self.segments and segment.base_position > 0:
-            # The first entry's chain continues a value that went with the log's head.
-            raise StorageError(
-                f"{segment_path(self.folder, segment.base_position)}: the log's head is missing "
-                "and no checkpoint says what came before it"
-            )
         scan = scan_segment(segment.raw, segment.base_position, self.next_index, self.chain_crc)
         self.entries_checked += len(scan.offsets)
         if scan.fault is not None:
@@ -175,7 +210,7 @@ class _Opening:
 
     def _judge_fault(self, segment: Segment, end: int, fault: str, last: Header | None) -> None:
         """Cut a torn tail; raise CorruptLog where acknowledged entries may be affected."""
-        bad_index = last.index + 1 if last else (self.next_index or 1)
+        bad_index = last.index + 1 if last else self.next_index
         if bad_index <= self.durable_index:
             following = first_valid_after(segment.raw, end, segment.base_position)
             after = (

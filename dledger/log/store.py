@@ -28,28 +28,43 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 
-from dledger import limits
 from dledger.errors import CorruptLog, Fenced, StorageError, TooLarge
 from dledger.log.checkpoint import Checkpoint, encode_checkpoint
 from dledger.log.disk import Disk
 from dledger.log.entry import (
     HEADER_BYTES,
     Draft,
-    Entry,
     Header,
     body_size,
     chain,
     decode_header,
     encode_header,
+    fault_of,
     padded,
     place_body,
 )
-from dledger.log.recovery import WATERMARK_BYTES
+from dledger.log.head import LogHead, encode_head
+from dledger.log.reading import LogReader
 from dledger.log.segment import Segment, segment_path
 from dledger.remoting.command import Buffer
 
 RECENT_HEADERS = 8192
 """Headers of the log's end that are kept decoded: each is looked at several times on its way."""
+
+
+def first_entry_of(head: LogHead) -> tuple[Header, memoryview, memoryview]:
+    """The entry that a head carries: its header, the raw header, the body. Raises CorruptLog."""
+    raw = memoryview(head.replacing)
+    if len(raw) < HEADER_BYTES:
+        raise CorruptLog(f"a head before entry {head.first_index} carries no entry")
+    header = decode_header(raw)
+    fault = fault_of(header, raw, 0, head.chain_crc, head.base_position)
+    if fault is not None or header.index != head.first_index:
+        raise CorruptLog(
+            f"the entry of the head before entry {head.first_index} has index {header.index}: "
+            f"{fault or 'another one'}"
+        )
+    return header, raw[:HEADER_BYTES], raw[HEADER_BYTES : header.size]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +90,22 @@ class PreparedSegment:
     generation: int
 
 
-class SegmentedLog:
-    """A replica's log. Not safe for threads, but for :meth:`SyncJob.run` and `prepare_segment`."""
+@dataclass(frozen=True, slots=True)
+class TrimJob:
+    """The removal of old segments from the disk. Slow, so `run` may be called in a thread."""
+
+    log: SegmentedLog
+    head: LogHead
+    paths: tuple[Path, ...]
+    replacements: int
+
+    def run(self) -> None:
+        """Say durably where the log begins, then remove. OSError leaves a log that can be read."""
+        self.log.remove_head(self)
+
+
+class SegmentedLog(LogReader):
+    """A replica's log. Not safe for threads, but for `run` of jobs and `prepare_segment`."""
 
     def __init__(
         self,
@@ -86,115 +115,24 @@ class SegmentedLog:
         segments: list[Segment],
         last: Header | None,
         commit_index: int = 0,
+        head: LogHead | None = None,
     ) -> None:
-        self.folder = folder
-        self.segment_bytes = segment_bytes
+        super().__init__(folder, segment_bytes, disk, segments, last, head or LogHead())
         self.fenced: str | None = None
         self.commit_index = commit_index
         #: Told the first and the last index of a tail that is about to be cut.
         self.on_cut: Callable[[int, int], None] = lambda first, last: None
-        self._disk = disk
-        self._segments = segments
-        self._last = last
-        self.durable_index = last.index if last else 0
-        self._recent: dict[int, Header] = {}
+        self.durable_index = self.last_index
         self._staged: list[Buffer] = []
         self._staged_at = segments[-1].end if segments else 0
-        self._written_index = self.durable_index
         self._dirty: list[Segment] = []
         self._syncing: tuple[Segment, ...] = ()
         self._retired: list[Segment] = []
         self._generation = 0
         self._spare: PreparedSegment | None = None
         self._creating = Lock()
-
-    # -- where things are ------------------------------------------------------------------
-
-    @property
-    def first_index(self) -> int:
-        """The lowest index that can be read; 1 for an empty log."""
-        return self._segments[0].first_index if self._segments else 1
-
-    @property
-    def last_index(self) -> int:
-        """The index of the last entry; 0 for an empty log."""
-        return self._last.index if self._last else 0
-
-    @property
-    def last(self) -> Header | None:
-        """The last entry's header."""
-        return self._last
-
-    @property
-    def first_position(self) -> int:
-        """The lowest position that can be read."""
-        return self._segments[0].base_position if self._segments else 0
-
-    @property
-    def end_position(self) -> int:
-        """The position behind the last entry."""
-        return self._last.end if self._last else 0
-
-    @property
-    def entry_bytes_max(self) -> int:
-        """The largest entry, header and body: the general limit, or what a segment can hold."""
-        return min(limits.ENTRY_BYTES_MAX, self.segment_bytes - WATERMARK_BYTES)
-
-    def position_for(self, size_bytes: int) -> int:
-        """Where an entry of `size_bytes` (header and body) lands if it is the next one."""
-        end = self.end_position
-        room = self.segment_bytes - WATERMARK_BYTES - end % self.segment_bytes
-        if size_bytes <= room:
-            return end
-        return (end // self.segment_bytes + 1) * self.segment_bytes
-
-    def _segment_of(self, index: int) -> Segment:
-        if not self.first_index <= index <= self.last_index:
-            raise StorageError(
-                f"index {index} is outside of the log ({self.first_index} to {self.last_index})"
-            )
-        at = bisect_right(self._segments, index, key=lambda segment: segment.first_index)
-        return self._segments[at - 1]
-
-    # -- reading ---------------------------------------------------------------------------
-
-    def header(self, index: int) -> Header:
-        """The header of an entry. Raises StorageError if it is not in the log."""
-        recent = self._recent.get(index)
-        if recent is not None:
-            return recent
-        if index > self._written_index:
-            self.write_out()
-        return self._segment_of(index).header(index)
-
-    def entry(self, index: int) -> Entry:
-        """An entry, its body not copied."""
-        if index > self._written_index:
-            self.write_out()
-        header = self.header(index)
-        body = self._segment_of(index).body(header)
-        return Entry(header.index, header.term, header.kind, header.position, body)
-
-    def view(self, position: int, size_bytes: int) -> memoryview:
-        """Bytes of the log by position, not copied; they must lie within one segment."""
-        self.write_out()
-        at = position // self.segment_bytes - self.first_position // self.segment_bytes
-        if not 0 <= at < len(self._segments):
-            raise StorageError(f"position {position} is not in the log")
-        segment = self._segments[at]
-        start = position - segment.base_position
-        if start + size_bytes > segment.end:
-            raise StorageError(f"positions {position} + {size_bytes} reach beyond a segment's end")
-        return segment.raw[start : start + size_bytes]
-
-    def run_of(self, first_index: int, last_index: int) -> memoryview:
-        """The raw bytes, headers and all, of consecutive entries of one segment."""
-        first, last = self.header(first_index), self.header(last_index)
-        return self.view(first.position, last.end - first.position)
-
-    def batch_end(self, first_index: int, size_bytes: int) -> int:
-        """The last index of a run of about `size_bytes`, at least one entry, of one segment."""
-        return self._segment_of(first_index).batch_end(first_index, size_bytes)
+        self._replacements = 0
+        self._replacing = Lock()
 
     # -- appending -------------------------------------------------------------------------
 
@@ -206,7 +144,7 @@ class SegmentedLog:
         position = self.position_for(size)
         content = place_body(body, position + HEADER_BYTES, index, term)
         raw = encode_header(
-            self._last.chain_crc if self._last else 0,
+            self.chain_crc,
             index=index,
             term=term,
             position=position,
@@ -225,8 +163,7 @@ class SegmentedLog:
         Raises CorruptLog where the chain CRC does not continue this log: the two replicas differ
         below, or the bytes were damaged on the way.
         """
-        previous = self._last.chain_crc if self._last else 0
-        chain_crc = chain(previous, memoryview(raw_header)[:36], header.body_crc)
+        chain_crc = chain(self.chain_crc, memoryview(raw_header)[:36], header.body_crc)
         if header.position != self.position_for(header.size) or chain_crc != header.chain_crc:
             raise CorruptLog(
                 f"entry {header.index} of term {header.term} at position {header.position} does "
@@ -422,6 +359,84 @@ class SegmentedLog:
         at = bisect_right(self._segments, index, key=lambda segment: segment.first_index)
         segment = self._segments[at - 1] if at else None
         return segment.header(index) if segment and segment.offsets else None
+
+    # -- the head --------------------------------------------------------------------------
+
+    def trim(self, first_index: int) -> TrimJob | None:
+        """Forget the segments that lie before `first_index` as a whole; their files go with the
+        job. None if there are none. Only what is committed and durable goes, and never all.
+
+        The caller vouches that nobody needs them: no state machine, no follower.
+        """
+        safe_index = min(first_index, self.commit_index, self.durable_index)
+        busy = {*self._dirty, *self._syncing}
+        count = 0
+        for segment, following in pairwise(self._segments):
+            if following.first_index > safe_index or segment in busy:
+                break
+            count += 1
+        if not count:
+            return None
+        removed = self._segments[:count]
+        self._head = self.head_before(self._segments[count].first_index)
+        del self._segments[:count]
+        self._retired += removed
+        paths = tuple(segment_path(self.folder, segment.base_position) for segment in removed)
+        return TrimJob(self, self._head, paths, self._replacements)
+
+    def remove_head(self, job: TrimJob) -> None:
+        """Do a job of :meth:`trim`. A log that was replaced meanwhile has another head."""
+        with self._replacing:
+            if job.replacements == self._replacements:
+                self._disk.replace(self.folder / "head", encode_head(job.head))
+            for path in job.paths:
+                self._disk.remove(path)
+            self._disk.sync_folder(self.folder)
+
+    def replace_by(self, head: LogHead) -> None:
+        """Drop everything, and begin anew with the first entry that `head` carries, durably.
+
+        Raises StorageError if that would take back what is committed, CorruptLog if the entry
+        does not check, Fenced.
+        """
+        if head.first_index <= self.commit_index:
+            raise StorageError(
+                f"a log that begins with entry {head.first_index} would take back entries that "
+                f"are committed up to {self.commit_index}: refused"
+            )
+        if self.fenced is not None:
+            raise Fenced(self.fenced)
+        header, raw_header, body = first_entry_of(head)
+        self.on_cut(self.first_index, self.last_index)
+        self._generation += 1
+        try:
+            with self._replacing:
+                self._replacements += 1
+                self._disk.replace(self.folder / "head", encode_head(head))
+            self._drop_all(head)
+            self.append_copy(header, raw_header, body)
+            self.sync()
+            # Only now the entry is in a segment, and a start can do without the head's copy.
+            self._head = LogHead(head.base_position, head.first_index, head.chain_crc)
+            self._disk.replace(self.folder / "head", encode_head(self._head))
+        except OSError as error:
+            self._fence("replacing the log", error)
+
+    def _drop_all(self, head: LogHead) -> None:
+        if self._spare is not None:
+            self._discard(self._spare)
+            self._spare = None
+        for segment in reversed(self._segments):
+            self._disk.remove(segment_path(self.folder, segment.base_position))
+        self._disk.remove(self.folder / "checkpoint")
+        self._disk.sync_folder(self.folder)
+        self._retired += self._segments
+        self._segments.clear()
+        self._staged.clear()
+        self._recent.clear()
+        self._dirty, self._syncing = [], ()
+        self._head, self._last = head, None
+        self.durable_index = self._written_index = self.last_index
 
     # -- the checkpoint --------------------------------------------------------------------
 

@@ -9,6 +9,9 @@ General layout
 ``election``   pre-vote and leader stickiness (pure)
 ``elections``  what they let the library do, and what others are told
 ``transfer``   handing leadership over, and back to the preferred node (pure)
+``seat``       who may vote and is counted (pure)
+``state_copy`` the state machine's state, in parts, for a node that can't replay it (pure)
+``joining``    how a node comes into its group: new, emptied, or after too long
 ``engine``     one node, without I/O: messages, appends and `now` in; messages and effects out
 ``links``      the sockets between the nodes, under trio
 

@@ -59,6 +59,8 @@ class Elections:
 
     def may_vote(self, message: PeerMessage, now: float) -> bool:
         """Whether a request for this node's vote is to be looked at while the leader may live."""
+        if not self._transport.seated:
+            return False
         at_the_leaders_wish = message.fields[2]
         return bool(at_the_leaders_wish) or not self._gate.leader_alive(now)
 
@@ -91,6 +93,8 @@ class Elections:
             self._may_elect = False
             return True
         core.election_deadline = now + self._gate.wait(RETRY_WAIT_S)
+        if not self._transport.seated:
+            return False
         last = self._log.last
         assert last is not None
         if self._gate.ask(core.term):
@@ -121,6 +125,7 @@ class Elections:
         grant = (
             message.term >= core.term
             and (term, index) >= (last.term, last.index)
+            and self._transport.seated
             and core.role is not Role.LEADER
             and not self._gate.leader_alive(now)
         )
@@ -144,7 +149,11 @@ class Elections:
     def _told_to_elect(self) -> bool:
         """Start an election without asking anybody, if the leader of this term wished it."""
         told, self._told_in_term = self._told_in_term, None
-        if told != self.core.term or self.core.role is not Role.FOLLOWER:
+        if (
+            told != self.core.term
+            or not self._transport.seated
+            or self.core.role is not Role.FOLLOWER
+        ):
             return False
         self._gate.cancel()
         self._transport.handed_over = True

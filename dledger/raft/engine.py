@@ -42,6 +42,7 @@ from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog, SyncJob
 from dledger.raft.election import ElectionGate
 from dledger.raft.elections import Elections
+from dledger.raft.joining import Joining
 from dledger.raft.journal import LogJournal
 from dledger.raft.library import Core, Node, Role, Timing
 from dledger.raft.messages import PeerKind, PeerMessage
@@ -143,6 +144,7 @@ class RaftEngine:
         self.transport.core = self.core
         gate = ElectionGate(node_id, len(peer_ids) + 1, timing, rng)
         self.elections = Elections(self.core, gate, self.transport, log, clock)
+        self._joining = Joining(self.transport, log, hard_state, machine)
 
     # -- what the shell calls --------------------------------------------------------------
 
@@ -209,12 +211,15 @@ class RaftEngine:
     def link_up(self, node_id: str, link: Link) -> None:
         """A connection to a peer stands."""
         self.transport.link_up(node_id, link)
+        self._joining.link_up(node_id)
 
     def link_down(self, node_id: str, link: Link) -> None:
         """A connection broke. If it led to the leader, do not wait for a timeout."""
         was_live = self.transport.link_down(node_id, link)
         if self._preference is not None and self._preference.node_id == node_id:
             self._preference.reset()
+        if was_live:
+            self._joining.link_down(node_id)
         if was_live and node_id == self.core.leader_id:
             self.elections.leader_lost()
 
@@ -236,6 +241,7 @@ class RaftEngine:
         self.log.write_out()
         self._send_new()
         self.transport.release_held()
+        self._joining.step(now)
         more = self._apply_committed()
         self._announce()
         self._hand_over(now)
@@ -260,8 +266,8 @@ class RaftEngine:
     def _deliver(self, node_id: str, message: PeerMessage, now: float) -> None:
         peer, transport = self.transport.peers[node_id], self.transport
         match message.kind:
-            case PeerKind.APPEND:
-                if transport.deliver_append(peer, message):
+            case PeerKind.APPEND | PeerKind.HEAD:
+                if transport.deliver_from_leader(peer, message):
                     self.elections.heard_from_leader(now)
             case PeerKind.ACK:
                 transport.deliver_ack(peer, message)
@@ -278,6 +284,8 @@ class RaftEngine:
                 self.elections.take_prevote(node_id, message)
             case PeerKind.TAKE_OVER | PeerKind.RESIGNED:
                 self.elections.heed_leader(node_id, message)
+            case _:
+                self._joining.deliver(peer, message, now)
 
     # -- handing leadership over -----------------------------------------------------------
 
@@ -344,6 +352,8 @@ class RaftEngine:
 
     def _apply_committed(self) -> bool:
         """Apply committed entries, up to a bound; whether some are left."""
+        if self._joining.lacks_state:
+            return False
         machine, budget = self.machine, APPLY_BYTES_PER_STEP
         commit_index = self.core.commit_index
         while machine.applied_index < commit_index and budget > 0:
@@ -377,6 +387,15 @@ class RaftEngine:
     def standing(self) -> Standing:
         """Who leads, as far as this node knows."""
         return self._standing or Standing(serving=False, leader=None, term=self.core.term)
+
+    @property
+    def sent_to_all_index(self) -> int:
+        """Up to where a leader has sent its log to each peer that is connected; else 0."""
+        if self.core.role is not Role.LEADER:
+            return 0
+        linked = [peer for peer in self.transport.peers.values() if peer.link is not None]
+        sent = [self.core.next_index(peer.node) - 1 for peer in linked]
+        return min([self.log.last_index, *sent])
 
     def fence(self, error: DledgerError | OSError) -> None:
         """Take no further part: every promise still open is answered as unknown."""

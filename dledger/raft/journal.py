@@ -11,11 +11,12 @@ nothing, and :meth:`add` cuts when, and only when, an entry of another term stan
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import SupportsIndex
 
 from dledger.errors import CorruptLog, StorageError
 from dledger.log.entry import Header, Kind
-from dledger.log.hard_state import HardState, HardStateFile
+from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft.library import COMMAND_NOOP, COMMAND_OPAQUE, Journal
 
@@ -169,7 +170,7 @@ class LogJournal(Journal):  # type: ignore[misc]
 
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803
         """Make term and vote durable, before any message that depends on them is sent."""
-        self._hard_state.save(HardState(term, votedForNodeId))
+        self._hard_state.save(replace(self._hard_state.state, term=term, vote=votedForNodeId))
 
     def getCurrentTerm(self) -> int:  # noqa: N802
         """The term that was saved last."""

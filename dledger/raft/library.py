@@ -7,7 +7,7 @@ differs from the one that this was written against. The private names and what t
 `__raftState`                   follower 0, candidate 1, leader 2 (read)
 `__raftElectionDeadline`        when the library may start an election; pre-vote holds it (set)
 `__raftNextIndex`               per peer: the next index to send (set: it must not go back)
-`__raftMatchIndex`              per peer: what it is known to hold (read)
+`__raftMatchIndex`              per peer: what it is known to hold (read; set to 0: nothing)
 `__lastResponseTime`            per peer: when it last answered, for check-quorum (set)
 `__raftLastApplied`             set to the commit index: we apply, the library does not
 `__raftCommitIndex`             the commit index (read; set to what a majority holds)
@@ -250,6 +250,11 @@ class Core(SyncObj):  # type: ignore[misc]
     def set_next_index(self, node: Node, index: int) -> None:
         """Say what to send to a peer next."""
         self._SyncObj__raftNextIndex[node] = index
+
+    def forget_match(self, node: Node) -> None:
+        """Count nothing for a peer until it acknowledges again."""
+        if node in self._SyncObj__raftMatchIndex:
+            self._SyncObj__raftMatchIndex[node] = 0
 
 
 def majority_index(held: list[int]) -> int:

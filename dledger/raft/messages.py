@@ -13,6 +13,17 @@ Every head starts with the kind of message and the sender's term::
     PREVOTE   last index, last term                      PREVOTED  granted, the asked term
     TAKE_OVER -                                          (elect now: your leader wishes it)
     RESIGNED  -                                          (your leader lost its majority: elect)
+
+and for nodes that begin, or begin again (see `seat` and `state_copy`)::
+
+    FORMING   -                                          (I have no seat: is there a group?)
+    FORMED    fresh                                      (whether I hold nothing, either)
+    LEARNED   as ACK, from a node without a seat: not to be counted
+    SEATED    index                                      (hold up to there, and take your seat)
+    HEAD      commit index, first index, base position, chain CRC before it, sequence
+                                                         + run: the first entry that I have
+    WANTED    state index, offset                        (a part of the state machine, please)
+    STATE     state index, bytes in all, offset, CRC     + run: that part
 """
 
 from __future__ import annotations
@@ -46,6 +57,13 @@ class PeerKind(IntEnum):
     PREVOTED = 6
     TAKE_OVER = 7
     RESIGNED = 8
+    FORMING = 9
+    FORMED = 10
+    LEARNED = 11
+    SEATED = 12
+    HEAD = 13
+    WANTED = 14
+    STATE = 15
 
 
 _FIELD_TYPES: Final[dict[PeerKind, tuple[type, ...]]] = {
@@ -58,6 +76,13 @@ _FIELD_TYPES: Final[dict[PeerKind, tuple[type, ...]]] = {
     PeerKind.PREVOTED: (bool, int),
     PeerKind.TAKE_OVER: (),
     PeerKind.RESIGNED: (),
+    PeerKind.FORMING: (),
+    PeerKind.FORMED: (bool,),
+    PeerKind.LEARNED: (int, bool, bool, int),
+    PeerKind.SEATED: (int,),
+    PeerKind.HEAD: (int, int, int, int, int),
+    PeerKind.WANTED: (int, int),
+    PeerKind.STATE: (int, int, int, int),
 }
 
 

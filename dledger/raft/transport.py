@@ -27,16 +27,20 @@ from typing import Any, Protocol
 
 from dledger import limits
 from dledger.errors import FrameError
+from dledger.log.head import LogHead
 from dledger.log.store import SegmentedLog
 from dledger.raft.journal import Copy
 from dledger.raft.library import Core, Node, Transport
 from dledger.raft.messages import PeerKind, PeerMessage, encode_message, split_run
+from dledger.raft.seat import Barrier
 from dledger.remoting.command import Buffer
 
 BATCH_BYTES = 1 << 20
 """A message to a peer carries entries up to about this many bytes, all of one segment."""
 SIGN_OF_LIFE_S = 0.2
 """A follower whose disk is busy for longer than this says meanwhile that it is there."""
+HEAD_AGAIN_S = 0.5
+"""A head that was sent and not answered is sent again."""
 
 
 class Link(Protocol):
@@ -76,6 +80,8 @@ class Peer:
     held: deque[Held] = field(default_factory=deque)
     acknowledged_at: float = 0.0
     early_ack: tuple[PeerMessage, float] | None = None
+    head_sent_at: float = float("-inf")
+    barrier: Barrier | None = None
 
 
 @dataclass(slots=True)
@@ -87,6 +93,7 @@ class Counters:
     clamped_commits: int = 0
     denied: int = 0
     pauses: int = 0
+    heads: int = 0
 
 
 class PeerTransport(Transport):  # type: ignore[misc]
@@ -102,6 +109,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self.must_send = False
         #: Whether this node elects at its leader's wish: voters need not miss that leader first.
         self.handed_over = False
+        self.seated = False
         self._log = log
         self._sync = sync
         self._votes: set[tuple[str, int]] = set()
@@ -131,6 +139,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         if old is not None:
             old.close("replaced by a newer connection")
             self._onNodeDisconnected(peer.node)
+            self.core.forget_match(peer.node)
         self.peers[node_id] = Peer(peer.node, link, acknowledged_at=self.core.now)
         self._onNodeConnected(peer.node)
         self.must_send = True
@@ -142,6 +151,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
             return False
         self.peers[node_id] = Peer(peer.node)
         self._onNodeDisconnected(peer.node)
+        # It may come back with an emptied folder: what it held is counted when it says so again.
+        self.core.forget_match(peer.node)
         return True
 
     def link_drained(self, node_id: str) -> None:
@@ -177,10 +188,10 @@ class PeerTransport(Transport):  # type: ignore[misc]
             return False
         return True
 
-    def post(self, peer: Peer, kind: PeerKind, term: int, *fields: int) -> None:
+    def post(self, peer: Peer, kind: PeerKind, term: int, *fields: int, run: Buffer = b"") -> None:
         """Send a message that depends on nothing that is not durable yet."""
         if peer.link is not None:
-            peer.link.send(encode_message(kind, term, *fields))
+            peer.link.send(encode_message(kind, term, *fields, run=run))
 
     def broadcast(self, kind: PeerKind, term: int, *fields: int) -> None:
         """Post to every peer."""
@@ -190,11 +201,12 @@ class PeerTransport(Transport):  # type: ignore[misc]
     def send_entries(self, node: Node) -> None:
         """Send a peer all that it lacks, in messages of bounded size; an empty one if nothing.
 
-        A peer that lacks what lies before the log's head gets nothing.
+        A peer that lacks what lies before the log's head gets that head.
         """
         peer, log = self.peers[str(node.id)], self._log
         next_index, last_index = self.core.next_index(node), log.last_index
         if next_index <= log.first_index:
+            self._send_head(peer)
             return
         while peer.link is not None and not peer.paused:
             end = log.batch_end(next_index, BATCH_BYTES) if next_index <= last_index else last_index
@@ -228,6 +240,19 @@ class PeerTransport(Transport):  # type: ignore[misc]
             self.counters.pauses += 1
             self._onNodeDisconnected(peer.node)
 
+    def _send_head(self, peer: Peer) -> None:
+        """A peer needs entries that are gone here: let it begin where this log does."""
+        if self.core.now - peer.head_sent_at < HEAD_AGAIN_S:
+            return
+        peer.head_sent_at = self.core.now
+        peer.sent_sequence += 1
+        self.counters.heads += 1
+        log, core = self._log, self.core
+        first = log.first_index
+        head = log.head_before(first)
+        fields = core.commit_index, first, head.base_position, head.chain_crc, peer.sent_sequence
+        self.post(peer, PeerKind.HEAD, core.term, *fields, run=log.run_of(first, first))
+
     def _hold_ack(self, peer: Peer, term: int, message: dict[str, Any]) -> None:
         next_index, reset = message["next_node_idx"], message["reset"]
         if reset:
@@ -235,14 +260,15 @@ class PeerTransport(Transport):  # type: ignore[misc]
         elif not message["success"]:
             return
         needs = next_index - 1 if message["success"] else 0
+        kind = PeerKind.ACK if self.seated else PeerKind.LEARNED
         frame = encode_message(
-            PeerKind.ACK, term, next_index, reset, message["success"], peer.received_sequence
+            kind, term, next_index, reset, message["success"], peer.received_sequence
         )
         peer.held.append(Held(term, needs, bool(message["success"]), frame))
         if needs > self.vouched_index and self._is_quiet(peer):
             # Not what the leader waits for, but all that is true by now: a disk that takes a second
             # for a sync must not look like a node that is gone.
-            held = PeerKind.ACK, term, self.vouched_index + 1, False, True, peer.received_sequence
+            held = kind, term, self.vouched_index + 1, False, True, peer.received_sequence
             self._acknowledge(peer, encode_message(*held))
 
     def _is_quiet(self, peer: Peer) -> bool:
@@ -275,6 +301,12 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     # -- a peer's message arrives ----------------------------------------------------------
 
+    def deliver_from_leader(self, peer: Peer, message: PeerMessage) -> bool:
+        """An APPEND or a HEAD; whether it was of a current leader. Raises as those two do."""
+        if message.kind is PeerKind.HEAD:
+            return self.deliver_head(peer, message)
+        return self.deliver_append(peer, message)
+
     def deliver_append(self, peer: Peer, message: PeerMessage) -> bool:
         """Check an APPEND and hand it to the library; whether it was of a current leader.
 
@@ -306,10 +338,34 @@ class PeerTransport(Transport):  # type: ignore[misc]
         )
         return True
 
+    def deliver_head(self, peer: Peer, message: PeerMessage) -> bool:
+        """A leader's log begins behind the end of this one, or this one differs there: begin anew
+        with the leader's first entry. It is committed, and all that may have been committed here
+        lies before it. Whether the message was of a current leader.
+
+        Raises FrameError for a malformed run, CorruptLog where the replicas differ.
+        """
+        if message.term < self.core.term:
+            self._deny(peer)
+            return False
+        commit_index, first_index, base_position, chain_crc, sequence = message.fields
+        ((header, _, _),) = split_run(message.run, first_index, 1, message.term)
+        # A term is durable before the first entry of it.
+        self.step_down(peer, message.term)
+        log = self._log
+        if first_index > log.last_index or (
+            first_index >= log.first_index and log.header(first_index).chain_crc != header.chain_crc
+        ):
+            log.replace_by(LogHead(base_position, first_index, chain_crc, bytes(message.run)))
+        fields = commit_index, first_index, header.term, sequence, 0
+        return self.deliver_append(peer, PeerMessage(PeerKind.APPEND, message.term, fields))
+
     def deliver_ack(
         self, peer: Peer, message: PeerMessage, received_at: float | None = None
     ) -> None:
         """Hand an acknowledgement to the library, if it is of this term and this node can count.
+
+        A learner's only says what to send next.
 
         `received_at`: when it came, if it was kept until now.
         """
@@ -328,10 +384,15 @@ class PeerTransport(Transport):  # type: ignore[misc]
                 return
             peer.reset_sequence = peer.sent_sequence
             self.must_send = True
-        elif next_index - 1 > self.vouched_index:
+        elif message.kind is PeerKind.ACK and next_index - 1 > self.vouched_index:
             peer.early_ack = message, self.core.now if received_at is None else received_at
             return
+        last_contact = self.core.last_contact(peer.node)
         self._count_ack(peer, next_index, reset=bool(reset), success=bool(success))
+        if message.kind is PeerKind.LEARNED:
+            # It may have forgotten what it acknowledged before, too.
+            self.core.forget_match(peer.node)
+            self.core.set_last_contact(peer.node, last_contact)
 
     def _count_ack(self, peer: Peer, next_index: int, *, reset: bool, success: bool) -> None:
         before = self.core.next_index(peer.node)

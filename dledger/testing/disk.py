@@ -68,6 +68,15 @@ class SimulatedDisk(Disk):
         self._open: dict[int, _File] = {}
         self._next_descriptor = 1000
 
+    def copy(self) -> SimulatedDisk:
+        """Another disk with the same files, to look at them without touching these."""
+        other = SimulatedDisk()
+        other._names = {
+            path: _File(bytearray(file.content), bytearray(file.durable))
+            for path, file in self._names.items()
+        }
+        return other
+
     # -- what happens to it ----------------------------------------------------------------
 
     def lose_power(self, rng: random.Random, keep: float = 0.5) -> None:
@@ -145,6 +154,10 @@ class SimulatedDisk(Disk):
         """A file's length in bytes; None if it does not exist."""
         file = self._names.get(path)
         return None if file is None else len(file.content)
+
+    def modified_s(self, path: Path) -> float:
+        """No file has an age here: what goes is drawn."""
+        return 0.0
 
     def open(self, path: Path) -> int:
         """A descriptor of an existing file."""

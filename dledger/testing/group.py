@@ -14,6 +14,7 @@ import random
 from unittest.mock import patch
 
 from dledger.errors import AppendError, CorruptLog, DledgerError, TransferFailed
+from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery import decode_watermark
 from dledger.log.startup import open_log
 from dledger.raft import transport
@@ -58,7 +59,7 @@ class Simulation:
         self.healed_s = 0.0
         self._sent = 0
         self.faults = Faults(self)
-        self._snapshots = dict.fromkeys(self.node_ids, 0)
+        self.snapshots = dict.fromkeys(self.node_ids, 0)
         for node_id in self.node_ids:
             self.start(node_id)
         self._reconnect(probability=1.0)
@@ -87,7 +88,7 @@ class Simulation:
         """Start a node on what its disk holds."""
         if self.rng.random() < self.weather.bit_flip:
             self._start_with_a_flipped_bit(node_id)
-        node = SimulatedNode(node_id, self, self._snapshots[node_id])
+        node = SimulatedNode(node_id, self, self.snapshots[node_id])
         self.judge.started(node_id, node.log)
         self.nodes[node_id] = node
         self.note(f"{node_id} starts, log ends at {self.nodes[node_id].log.last_index}")
@@ -99,15 +100,20 @@ class Simulation:
             log = open_log(FOLDER, segment_bytes, disk)[0]
         except CorruptLog as error:
             raise self.violation(f"{node_id} refuses to start: {error}") from error
-        bases = range(0, log.end_position, segment_bytes)
+        first_base = log.first_position
+        bases = range(first_base, log.end_position, segment_bytes)
         paths = [FOLDER / f"{base:020d}.seg" for base in bases]
         watermark = max((decode_watermark(memoryview(disk.read(p))) for p in paths), default=0)
-        if watermark < 1:
+        if watermark < log.first_index:
             return
-        header = log.header(self.rng.randint(1, watermark))
+        header = log.header(self.rng.randint(log.first_index, watermark))
         disk.remove(FOLDER / "checkpoint")
         place = header.position + self.rng.randrange(header.size)
-        damage = paths[place // segment_bytes], place % segment_bytes, self.rng.randrange(8)
+        damage = (
+            paths[(place - first_base) // segment_bytes],
+            place % segment_bytes,
+            self.rng.randrange(8),
+        )
         disk.flip_bit(*damage)
         self.note(f"a bit of entry {header.index} of {node_id} flips")
         try:
@@ -126,15 +132,30 @@ class Simulation:
         node = self.nodes.pop(node_id)
         self.judge.died(node_id)
         if self.rng.random() < 0.3:
-            self._snapshots[node_id] = node.engine.machine.applied_index
+            self.snapshots[node_id] = node.engine.machine.applied_index
         disk = self.disks[node_id]
-        if power or disk.failed:
+        if self.rng.random() < self.weather.empty and self._may_lose_disk(node_id):
+            self.note(f"the disk of {node_id} is replaced by an empty one")
+            self.disks[node_id] = SimulatedDisk()
+            self.snapshots[node_id] = 0
+            self.judge.emptied(node_id)
+        elif power or disk.failed:
             disk.lose_power(self.rng)
         else:
             disk.stop_process()
         quick = self.rng.random() < self.weather.quick_restart
         wait_s = self.rng.uniform(0, 0.05) if quick else self.rng.uniform(0.05, 3.0)
         self.down_until[node_id] = self.network.now + wait_s
+
+    def _may_lose_disk(self, node_id: str) -> bool:
+        """Whether what is committed survives it: a majority of the others must hold its own."""
+        others = [other for other in self.node_ids if other != node_id]
+        seated = [other for other in others if self._holds_its_own(other)]
+        return len(seated) > len(self.node_ids) // 2
+
+    def _holds_its_own(self, node_id: str) -> bool:
+        term = HardStateFile(FOLDER / "term", self.disks[node_id].copy())
+        return term.state.seated
 
     def crash_somehow(self, node_id: str) -> None:
         """Kill the process or cut the power, as the weather has it."""

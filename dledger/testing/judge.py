@@ -15,6 +15,8 @@
 - durability: at the moment when an entry is first known to be committed, it is on the disks of a
   majority, where a power loss can't take it;
 - a leader that hears from no majority stops serving;
+- a log that lost its head begins with a committed entry, and a state that was taken over is one
+  that the group had;
 - a leader that hands leadership over takes appends again if that is not done in time.
 
 What its clients are told is judged by :mod:`dledger.testing.client_history`.
@@ -28,6 +30,7 @@ from pathlib import Path
 
 from dledger.checksum import crc32
 from dledger.log.entry import Entry
+from dledger.log.head import decode_head
 from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
 from dledger.raft.engine import RaftEngine
@@ -111,6 +114,8 @@ class Judge:
         key = receiver, sender, message.term
         if message.kind is PeerKind.ACK and message.fields[2]:
             self._acked[key] = max(self._acked.get(key, 0), message.fields[0] - 1)
+        elif message.kind is PeerKind.HEAD:
+            self._verified[key] = max(self._verified.get(key, 0), message.fields[1])
         elif message.kind is PeerKind.APPEND:
             _, previous_index, _, _, count = message.fields
             self._verified[key] = max(self._verified.get(key, 0), previous_index + count)
@@ -126,9 +131,28 @@ class Judge:
                 f"{node_id} starts without committed entry {promised}, which was durable there"
             )
 
+    def emptied(self, node_id: str) -> None:
+        """A node's disk was replaced: nothing that it held is promised any more.
+
+        Votes that it gave to others still count for those; the one for itself died with it."""
+        self._promised[node_id] = 0
+        self._votes = {
+            (term, voter): candidate
+            for (term, voter), candidate in self._votes.items()
+            if not voter == candidate == node_id
+        }
+
+    def on_install(self, node_id: str, index: int, payload: bytes) -> None:
+        """A node takes over the state of another."""
+        if payload != b"%d" % index or index > self.committed_end:
+            raise self.violation(f"{node_id} takes {payload!r} for the state of entry {index}")
+
     def _holds(self, log: SegmentedLog, index: int) -> bool:
-        """Whether a log has the committed entry of that index, and so all before it."""
-        if not log.first_index <= index <= log.last_index:
+        """Whether a log has the committed entry of that index, and so all before it.
+
+        If that is gone with the log's head, the first entry speaks for it."""
+        index = max(index, log.first_index)
+        if index > log.last_index or index not in self.committed:
             return False
         return log.header(index).chain_crc == self.committed[index][1]
 
@@ -168,7 +192,7 @@ class Judge:
 
     def _check_matching(self, node_id: str, seen: Seen, log: SegmentedLog) -> None:
         last = log.last_index
-        for index in {*range(seen.last_index + 1, last), last} - {0}:
+        for index in {*range(max(seen.last_index + 1, log.first_index), last), last} - {0}:
             header = log.header(index)
             known = self._chains.setdefault((index, header.term), header.chain_crc)
             if known != header.chain_crc:
@@ -234,7 +258,9 @@ class Judge:
                     f"leader {node_id} of term {engine.core.term} counts entry {index} for "
                     f"{peer_id}, which has not acknowledged it in this term"
                 )
-            if index > 1 and not self._is_durable(peer_id, engine.log, index):
+            if index < max(2, engine.log.first_index) or self._is_trimmed(peer_id, index):
+                continue
+            if not self._is_durable(peer_id, engine.log, index):
                 raise self.violation(
                     f"leader {node_id} of term {engine.core.term} counts entry {index} for "
                     f"{peer_id}, which does not hold it"
@@ -259,6 +285,11 @@ class Judge:
         path = segment_path(self._folder, header.position - offset)
         return self._disks[holder].durable_bytes(path, offset, header.size) == raw
 
+    def _is_trimmed(self, holder: str, index: int) -> bool:
+        """Whether an entry lies before the head of what `holder` has on its disk."""
+        head = decode_head(self._disks[holder].read(self._folder / "head"))
+        return index < head.first_index and index <= self.committed_end
+
     def _check_durable(self, node_id: str, log: SegmentedLog, index: int) -> None:
         header = log.header(index)
         holders = [holder for holder in self._disks if self._is_durable(holder, log, index)]
@@ -282,9 +313,7 @@ class Judge:
         index = self.committed_end
         while index > 1 and self._committed_in[index] >= term:
             index -= 1
-        if index > 1 and (
-            index > log.last_index or log.header(index).chain_crc != self.committed[index][1]
-        ):
+        if index > 1 and not self._holds(log, index):
             raise self.violation(
                 f"{node_id} leads term {term} without entry {index} of term "
                 f"{self.committed[index][0]}, which is committed"

@@ -14,7 +14,7 @@ from dledger.errors import DledgerError, OutcomeUnknown, StorageError
 from dledger.log.entry import Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.startup import open_log
-from dledger.log.store import PreparedSegment, SegmentedLog, SyncJob
+from dledger.log.store import PreparedSegment, SegmentedLog, SyncJob, TrimJob
 from dledger.raft.engine import OnDone, RaftEngine
 from dledger.raft.library import Timing, use_clock
 from dledger.raft.messages import decode_message
@@ -39,6 +39,7 @@ class Group(Protocol):
     node_ids: list[str]
     disks: dict[str, SimulatedDisk]
     nodes: dict[str, SimulatedNode]
+    snapshots: dict[str, int]
 
     def note(self, text: str) -> None:
         """Write a line of the transcript."""
@@ -54,6 +55,16 @@ class Recorder:
         self.applied_index = applied_index
         self._node_id = node_id
         self._group = group
+
+    def capture(self) -> tuple[int, bytes]:
+        """The state is how far it got."""
+        return self.applied_index, b"%d" % self.applied_index
+
+    def install(self, index: int, payload: bytes, first_index: int) -> None:
+        """Take another node's state."""
+        self._group.judge.on_install(self._node_id, index, payload)
+        self._group.note(f"{self._node_id} has the state of entry {index}")
+        self.applied_index = first_index - 1
 
     def apply(self, entry: Entry) -> object:
         """Report an entry."""
@@ -87,6 +98,7 @@ class SimulatedNode:
         self._sync: tuple[float, int, SyncJob] | None = None
         self._prepared: tuple[float, PreparedSegment] | None = None
         self._checkpoint: tuple[float, bytes] | None = None
+        self._trim: tuple[float, TrimJob] | None = None
         use_clock(self.clock)
         preferred = group.node_ids[0] if group.extras.preferred else None
         self.log: SegmentedLog = open_log(FOLDER, group.weather.segment_bytes, self.disk)[0]
@@ -165,7 +177,7 @@ class SimulatedNode:
         self.engine.synced(job, error)
 
     def _keep_house(self) -> None:
-        """Segments are prepared and checkpoints written in threads, which take their time."""
+        """What threads do takes its time: prepare segments, write checkpoints, remove segments."""
         now, rng = self.group.network.now, self.group.rng
         if self._prepared is not None and self._prepared[0] <= now:
             self.log.adopt_segment(self._prepared[1])
@@ -178,3 +190,17 @@ class SimulatedNode:
             self._checkpoint = None
         elif self._checkpoint is None and rng.random() < 0.01:
             self._checkpoint = now + rng.uniform(0, 0.1), self.log.checkpoint()
+        if self._trim is not None and self._trim[0] <= now:
+            self._trim[1].run()
+            self._trim = None
+        elif self._trim is None and rng.random() < self.group.weather.trim:
+            self._begin_trim(now)
+
+    def _begin_trim(self, now: float) -> None:
+        """Save the state machine, and drop what a restart will not need."""
+        applied_index = self.engine.machine.applied_index
+        job = self.log.trim(applied_index + 1)
+        if job is not None:
+            self.group.snapshots[self.node_id] = applied_index
+            self.group.note(f"{self.node_id} drops what lies before entry {job.head.first_index}")
+            self._trim = now + self.group.rng.uniform(0, 0.2), job

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from dledger.testing import planted_joining as joining
 from dledger.testing import planted_raft as raft
 from dledger.testing import planted_storage as storage
 
@@ -39,47 +40,62 @@ PLANTED = (
     PlantedBug(
         "send again and truncate matching entries", (1,), raft.send_again_and_truncate, seed=0
     ),
-    PlantedBug("count stale acknowledgements", (2,), raft.count_stale_acks, nodes=5, seed=20),
-    PlantedBug("trust the library's reset hints", (3,), raft.trust_reset_hints, seed=5),
-    PlantedBug("take the commit index unclamped", (1, 4), raft.take_commit_unclamped, seed=4),
+    PlantedBug("count stale acknowledgements", (2,), raft.count_stale_acks, nodes=5, seed=1),
+    PlantedBug("trust the library's reset hints", (3,), raft.trust_reset_hints, seed=0),
+    PlantedBug("take the commit index unclamped", (1, 4), raft.take_commit_unclamped, seed=22),
     PlantedBug("acknowledge before the sync", (7,), raft.acknowledge_before_sync, seed=0),
     PlantedBug("count the leader's copy before its sync", (7,), raft.count_own_copy_early, seed=1),
     PlantedBug("forget term and vote", (7,), raft.forget_term_and_vote, seed=0),
-    PlantedBug("vote again after a restart", (7,), raft.vote_again, nodes=5, seed=24),
+    PlantedBug("vote again after a restart", (7,), raft.vote_again, nodes=5, seed=7),
     PlantedBug("accept a vote file older than the log", (7,), raft.accept_old_vote),
     PlantedBug("trust a commit index beyond the log", (8,), raft.trust_commit_beyond_log, seed=0),
     PlantedBug("elect without asking", (13,), raft.elect_without_asking),
-    PlantedBug("never check the quorum", (14,), raft.never_check_quorum, seed=9),
+    PlantedBug("never check the quorum", (14,), raft.never_check_quorum, seed=12),
     PlantedBug("take over without an election", (), raft.take_over_without_an_election, seed=0),
-    PlantedBug("hand over for ever", (), raft.hand_over_for_ever, seed=7),
-    PlantedBug("append what was refused", (16,), raft.append_what_was_refused, seed=3),
-    PlantedBug("never tell of lost leadership", (16,), raft.never_tell_of_lost_leadership, seed=7),
-    PlantedBug("count a vote twice", (), raft.count_a_vote_twice, nodes=5, seed=0),
-    PlantedBug("vote for a shorter log", (), raft.vote_for_a_shorter_log, seed=0),
+    PlantedBug("hand over for ever", (), raft.hand_over_for_ever, seed=31),
+    PlantedBug("append what was refused", (16,), raft.append_what_was_refused, seed=0),
+    PlantedBug("never tell of lost leadership", (16,), raft.never_tell_of_lost_leadership, seed=4),
+    PlantedBug("count a vote twice", (), raft.count_a_vote_twice, nodes=5, seed=2),
+    PlantedBug("vote for a shorter log", (), raft.vote_for_a_shorter_log, seed=7),
     PlantedBug(
-        "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=9
+        "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=1
     ),
     PlantedBug("count less than a majority", (), raft.count_less_than_a_majority, nodes=5, seed=0),
-    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=39),
-    PlantedBug("keep conflicting entries", (), raft.keep_conflicting_entries, seed=0),
+    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=59),
+    PlantedBug("keep conflicting entries", (), raft.keep_conflicting_entries, seed=2),
     PlantedBug("serve before the no-op is applied", (), raft.serve_early, seed=0),
     PlantedBug("answer before the commit", (), raft.answer_early, seed=0),
     PlantedBug("apply before the commit", (), raft.apply_early, seed=0),
     PlantedBug("sync nothing", (), storage.sync_nothing, seed=0),
-    PlantedBug("call a failed sync good", (), storage.call_a_failed_sync_good, seed=32),
+    PlantedBug("call a failed sync good", (), storage.call_a_failed_sync_good, seed=36),
     PlantedBug(
-        "vouch for what a cut replaced", (), storage.vouch_for_what_a_cut_replaced, seed=101
+        "vouch for what a cut replaced", (), storage.vouch_for_what_a_cut_replaced, seed=155
     ),
     PlantedBug(
         "vouch for what a killed process left", (), storage.vouch_for_unsynced_leftovers, seed=0
     ),
     PlantedBug("forget the folder's sync", (), storage.forget_the_folder, seed=0),
-    PlantedBug("use a removed segment", (), storage.use_a_removed_segment, seed=85),
-    PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=48),
-    PlantedBug("believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, seed=4),
+    PlantedBug("use a removed segment", (), storage.use_a_removed_segment),
+    PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=126),
+    PlantedBug("believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, seed=85),
     PlantedBug("cut what was durable", (), storage.cut_what_was_durable, seed=0),
     PlantedBug("leave what lies behind the log", (), storage.leave_what_lies_behind),
-    PlantedBug("skip the body's checksum", (), storage.skip_the_body_checksum, seed=0),
+    PlantedBug("skip the body's checksum", (), storage.skip_the_body_checksum, seed=1),
+    PlantedBug("vote with an emptied disk", (), joining.vote_with_an_emptied_disk, seed=0),
+    PlantedBug("count a learner", (), joining.count_a_learner, seed=0),
+    PlantedBug("seat a learner at once", (), joining.seat_a_learner_at_once),
+    PlantedBug(
+        "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=29
+    ),
+    PlantedBug(
+        "begin anew without the first entry",
+        (),
+        joining.begin_anew_without_the_first_entry,
+        seed=68,
+    ),
+    PlantedBug(
+        "apply before the state is there", (), joining.apply_before_the_state_is_there, seed=0
+    ),
 )
 
 

@@ -224,9 +224,11 @@ def apply_early() -> Planted:
 
 
 def forget_term_and_vote() -> Planted:
-    """Term and vote are kept in memory only."""
+    """Term and vote are kept in memory only; that there is a seat is on the disk."""
+    original = HardStateFile.save
 
     def save(self: HardStateFile, state: HardState) -> None:
+        original(self, HardState(seated=state.seated))
         self.state = state
 
     return together(patch.object(HardStateFile, "save", save), accept_old_vote())

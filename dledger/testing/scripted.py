@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dledger.errors import AppendError
@@ -116,6 +117,7 @@ class ScriptedNode:
         segment_bytes: int = SEGMENT_BYTES,
         log: SegmentedLog | None = None,
         machine: Recorder | None = None,
+        seated: bool = True,
     ) -> None:
         self.node_id = node_id
         self.now = now
@@ -126,11 +128,14 @@ class ScriptedNode:
         self._sequence = 0
         use_clock(self.clock)
         self.log = log or open_log(FOLDER, segment_bytes, self.disk)[0]
+        hard_state = HardStateFile(FOLDER / "term", self.disk)
+        if seated:
+            hard_state.save(replace(hard_state.state, seated=True))
         self.engine = RaftEngine(
             node_id,
             list(peers),
             self.log,
-            HardStateFile(FOLDER / "term", self.disk),
+            hard_state,
             self.machine,
             sync=sync,
             timing=Timing(),
@@ -181,6 +186,7 @@ class ScriptedNode:
             disk=self.disk,
             now=self.now,
             segment_bytes=self._segment_bytes,
+            seated=False,
         )
 
     # -- what peers say and hear -----------------------------------------------------------

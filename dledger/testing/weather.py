@@ -40,6 +40,8 @@ class Weather:
     sync_error: float
     full: float
     bit_flip: float
+    empty: float
+    trim: float
     # The client and the settings.
     append: float
     appends_max: int
@@ -79,6 +81,8 @@ def draw_weather(rng: random.Random) -> Weather:
         sync_error=odds(0.0004, 0.3),
         full=odds(0.0004, 0.3),
         bit_flip=odds(0.3, 0.2),
+        empty=odds(0.2),
+        trim=odds(0.02),
         append=rng.choice((0.02, 0.1, 0.3)),
         # One entry a message makes many messages.
         appends_max=300 if batch_bytes == 1 else 1500,

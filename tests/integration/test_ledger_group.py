@@ -377,8 +377,11 @@ async def test_who_does_not_belong_is_refused(
     """A third process with another secret, group or segment size gets nothing of the log, and
     the two others go on. With the right settings it catches up."""
     with group_of(3, tmp_path) as group:
-        group.start("n0")
-        group.start("n1")
+        for node_id in group.orders:
+            group.start(node_id)
+        await group.leader()
+        await group.wait_equal()
+        group.stop("n2")
         group.start("n2", directory=str(tmp_path / "stranger"), **wrong)
         async with load_on(group) as load:
             await trio.sleep(1.5)

@@ -15,6 +15,7 @@ from dledger.log.segment import segment_path
 from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog
 from dledger.testing.disk import Crashed, SimulatedDisk
+from dledger.testing.planted import plant
 
 FOLDER = Path("/log")
 SEGMENT_BYTES = 2048
@@ -145,19 +146,25 @@ def test_a_crash_in_any_operation_leaves_what_was_promised(
 def test_a_segment_that_a_cut_removed_is_not_used_again() -> None:
     """A segment is being prepared while the log already starts it, and is cut back again: the
     prepared file has no name any more, and what is written there would be gone."""
-    disk = SimulatedDisk()
-    life = Life(disk)
-    while not life.log.wants_segment:
-        life.append(1, 1)
-    prepared = life.log.prepare_segment()
-    life.append(10, 1)
-    life.sync()
-    life.cut(3)
-    life.log.adopt_segment(prepared)
-    life.append(20, 2)
-    life.sync()
-    disk.stop_process()
-    assert Life(disk).log.last_index == 22
+
+    def last_index_after_a_restart() -> int:
+        disk = SimulatedDisk()
+        life = Life(disk)
+        while not life.log.wants_segment:
+            life.append(1, 1)
+        prepared = life.log.prepare_segment()
+        life.append(10, 1)
+        life.sync()
+        life.cut(3)
+        life.log.adopt_segment(prepared)
+        life.append(20, 2)
+        life.sync()
+        disk.stop_process()
+        return Life(disk).log.last_index
+
+    assert last_index_after_a_restart() == 22
+    with plant("use a removed segment"), pytest.raises(CorruptLog, match="missing"):
+        last_index_after_a_restart()
 
 
 def test_zeros_where_a_durable_entry_was_stop_the_node() -> None:

@@ -35,6 +35,7 @@ from dledger.errors import (
 from dledger.log.checkpoint import Checkpoint, encode_checkpoint
 from dledger.log.entry import HEADER_BYTES, Entry, Kind, decode_header, encode_header
 from dledger.log.hard_state import HardState, HardStateFile
+from dledger.log.head import LogHead, encode_head
 from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog
 from dledger.raft import engine as engine_module
@@ -79,12 +80,14 @@ def log_without_head(
     before = encode_header(
         0, index=first_index - 1, term=1, position=start - HEADER_BYTES, kind=16, body=b""
     )
-    log = SegmentedLog(FOLDER, SEGMENT_BYTES, disk, [], decode_header(before))
+    head = LogHead(start, first_index, decode_header(before).chain_crc)
+    disk.replace(FOLDER / "head", encode_head(head))
+    log = SegmentedLog(FOLDER, SEGMENT_BYTES, disk, [], None, head=head)
     for index in range(first_index, first_index + count):
         log.append(index, 1, Kind.MESSAGES, body)
     log.commit_index = log.last_index
     log.sync()
-    HardStateFile(FOLDER / "term", disk).save(HardState(1, None))
+    HardStateFile(FOLDER / "term", disk).save(HardState(1, None, seated=True))
     return log
 
 

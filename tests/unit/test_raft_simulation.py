@@ -73,6 +73,8 @@ def test_every_planted_bug_has_a_test() -> None:
         "accept a vote file older than the log",
         "elect without asking",
         "leave what lies behind the log",
+        "seat a learner at once",
+        "use a removed segment",
     }
 
 

@@ -1,0 +1,55 @@
+"""Where a log begins whose first segments are gone: the file `head`. Pure.
+
+The first entry's chain CRC continues a value that went with the segments before it, so that value
+is written down, durably, before the first of them is removed. A start takes whatever lies before
+the head for leftovers of an interrupted removal.
+
+A replica that was away for longer than the others' logs reach gets a new head from the leader: the
+leader's own, with the first entry behind it. That one makes all that the replica held void, and it
+may be interrupted anywhere, so the file carries the entry itself until it is in a segment. A start
+that finds an entry in the head does the replacement again, from the beginning.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import msgspec
+
+from dledger.checksum import crc32
+from dledger.errors import CorruptLog
+
+_PREFIX: Final = struct.Struct(">4sI")
+_MAGIC: Final = b"DLHD"
+
+
+class LogHead(msgspec.Struct, frozen=True, array_like=True):
+    """The log's first segment starts at `base_position`, with the entry `first_index`.
+
+    `chain_crc` is that of the entry before. `replacing`: the raw bytes of the first entry while
+    everything on the disk is void; empty otherwise.
+    """
+
+    base_position: int = 0
+    first_index: int = 1
+    chain_crc: int = 0
+    replacing: bytes = b""
+
+
+def encode_head(head: LogHead) -> bytes:
+    """The file's bytes: magic `DLHD`, CRC-32 of the rest, the fields as a msgpack array."""
+    payload = msgspec.msgpack.encode(head)
+    return _PREFIX.pack(_MAGIC, crc32(payload)) + payload
+
+
+def decode_head(raw: bytes) -> LogHead:
+    """The head in a file; that of a whole log if there is no file. Raises CorruptLog."""
+    if not raw:
+        return LogHead()
+    payload = raw[_PREFIX.size :]
+    if len(raw) < _PREFIX.size or _PREFIX.unpack_from(raw) != (_MAGIC, crc32(payload)):
+        raise CorruptLog(
+            "the file `head` does not match its checksum: where the log begins is lost"
+        )
+    return msgspec.msgpack.decode(payload, type=LogHead)

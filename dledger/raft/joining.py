@@ -1,0 +1,210 @@
+"""How a node comes into its group: for the first time, with an emptied folder, or after too long.
+
+Three things may be missing, and each comes by its own way:
+
+- a seat (:mod:`dledger.raft.seat`);
+- entries that the others no longer have: the leader sends its own head, with the first entry that
+  it holds, and this node begins a new log there. All later entries come as to any follower;
+- the state that those entries built on (:mod:`dledger.raft.state_copy`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+from dledger.checksum import crc32
+from dledger.errors import StorageError
+from dledger.log.entry import Kind
+from dledger.log.hard_state import HardStateFile
+from dledger.log.store import SegmentedLog
+from dledger.raft.library import Role
+from dledger.raft.messages import PeerKind, PeerMessage
+from dledger.raft.seat import Barrier, Forming
+from dledger.raft.state_copy import Copy, Picture
+from dledger.raft.transport import Peer, PeerTransport
+
+ASK_AGAIN_S = 1.0
+"""A part of the state that did not come is asked for again."""
+PICTURE_KEPT_S = 30.0
+"""A picture of the state that nobody has asked for in this time is dropped."""
+
+
+class Applying(Protocol):
+    """Whatever applies the log's entries."""
+
+    applied_index: int
+
+
+@runtime_checkable
+class PortableState(Protocol):
+    """A state machine whose log may lose its head: its state can travel without it."""
+
+    applied_index: int
+
+    def capture(self) -> tuple[int, bytes]:
+        """The state now: the index that was applied last, and its bytes."""
+
+    def install(self, index: int, payload: bytes, first_index: int) -> None:
+        """Have another replica's state, as of `index`, instead of this one's.
+
+        The log begins with `first_index`, and so does what is applied next: entries up to `index`
+        come again, for whatever is derived from entries and was not in the payload.
+        `applied_index` must be `first_index` - 1 afterwards.
+        """
+
+
+class Joining:
+    """What a node still lacks, and what it gives to others that lack it."""
+
+    def __init__(
+        self,
+        transport: PeerTransport,
+        log: SegmentedLog,
+        hard_state: HardStateFile,
+        machine: Applying,
+    ) -> None:
+        self._transport = transport
+        self._log = log
+        self._hard_state = hard_state
+        self._machine = machine
+        self._forming = Forming(list(transport.peers))
+        self._copy = Copy()
+        self._asked_at = float("-inf")
+        self._turn = 0
+        self._picture: Picture | None = None
+        self._picture_used_at = 0.0
+        transport.seated = hard_state.state.seated
+        self._take_seat_if_new()
+
+    @property
+    def seated(self) -> bool:
+        """Whether this node may vote and is counted."""
+        return self._transport.seated
+
+    @property
+    def lacks_state(self) -> bool:
+        """Whether the log begins behind what the state machine has applied."""
+        return self._machine.applied_index + 1 < self._log.first_index
+
+    # -- links and time --------------------------------------------------------------------
+
+    def link_up(self, node_id: str) -> None:
+        """A connection to a peer stands: ask it whether there is a group."""
+        self._forming.lost(node_id)
+        if not self.seated:
+            peer = self._transport.peers[node_id]
+            self._transport.post(peer, PeerKind.FORMING, self._transport.core.term)
+
+    def link_down(self, node_id: str) -> None:
+        """A connection broke: what the peer said of itself may no longer be so."""
+        self._forming.lost(node_id)
+
+    def step(self, now: float) -> None:
+        """Ask for what is missing, drop what nobody wants."""
+        if self._picture is not None and now - self._picture_used_at > PICTURE_KEPT_S:
+            self._picture = None
+        if self.lacks_state and now - self._asked_at > ASK_AGAIN_S:
+            peer = self._next_to_ask()
+            if peer is not None:
+                self._ask(peer, now)
+
+    def _next_to_ask(self) -> Peer | None:
+        """The leader; one after the other if this node leads, or nobody does.
+
+        A leader may lack the state, too: its log is the longest all the same.
+        """
+        peers = self._transport.peers
+        leader = peers.get(self._transport.core.leader_id or "")
+        if leader is not None:
+            return leader
+        linked = [peer for peer in peers.values() if peer.link is not None]
+        self._turn += 1
+        return linked[self._turn % len(linked)] if linked else None
+
+    def _ask(self, peer: Peer, now: float) -> None:
+        self._asked_at = now
+        fields = self._copy.index, self._copy.offset
+        self._transport.post(peer, PeerKind.WANTED, self._transport.core.term, *fields)
+
+    # -- messages --------------------------------------------------------------------------
+
+    def deliver(self, peer: Peer, message: PeerMessage, now: float) -> None:
+        """A message that concerns joining. Raises FrameError, StorageError."""
+        core = self._transport.core
+        match message.kind:
+            case PeerKind.FORMING:
+                self._transport.post(peer, PeerKind.FORMED, core.term, self._fresh)
+            case PeerKind.FORMED:
+                self._forming.heard(str(peer.node.id), fresh=bool(message.fields[0]))
+                self._take_seat_if_new()
+            case PeerKind.LEARNED:
+                self._transport.deliver_ack(peer, message)
+                self._admit(peer, message)
+            case PeerKind.SEATED:
+                self._take_offered_seat(peer, message)
+            case PeerKind.WANTED:
+                self._give_state(peer, message, now)
+            case PeerKind.STATE:
+                self._take_state(peer, message, now)
+
+    # -- the seat --------------------------------------------------------------------------
+
+    @property
+    def _fresh(self) -> bool:
+        """Whether nothing that this node holds can ever have been committed."""
+        return self._log.last_index <= 1 and self._hard_state.state.term == 0
+
+    def _take_seat_if_new(self) -> None:
+        if not self.seated and self._fresh and self._forming.complete:
+            self._take_seat()
+
+    def _take_seat(self) -> None:
+        self._hard_state.save(replace(self._hard_state.state, seated=True))
+        self._transport.seated = True
+
+    def _admit(self, peer: Peer, message: PeerMessage) -> None:
+        """A learner acknowledged: see that there is a barrier, and whether it is passed."""
+        core = self._transport.core
+        if core.role is not Role.LEADER or message.term != core.term:
+            return
+        if peer.barrier is None or peer.barrier.term != core.term:
+            peer.barrier = Barrier(core.term, self._log.last_index + 1)
+            self._log.append(self._log.last_index + 1, core.term, Kind.NOOP, b"")
+        next_index, _, success, _ = message.fields
+        if success and peer.barrier.passed(
+            commit_index=core.commit_index, held_index=next_index - 1
+        ):
+            self._transport.post(peer, PeerKind.SEATED, core.term, peer.barrier.index)
+
+    def _take_offered_seat(self, peer: Peer, message: PeerMessage) -> None:
+        core, index = self._transport.core, message.fields[0]
+        if self.seated or message.term != core.term or core.leader_id != str(peer.node.id):
+            return
+        if index <= self._log.durable_index and self._log.header(index).term == core.term:
+            self._take_seat()
+
+    # -- the state -------------------------------------------------------------------------
+
+    def _give_state(self, peer: Peer, message: PeerMessage, now: float) -> None:
+        if self.lacks_state or not isinstance(self._machine, PortableState):
+            return
+        index, offset = message.fields
+        if self._picture is None or self._picture.index != index:
+            self._picture, offset = Picture(*self._machine.capture()), 0
+        self._picture_used_at = now
+        part = self._picture.part(offset)
+        fields = self._picture.index, len(self._picture.payload), offset, crc32(part)
+        self._transport.post(peer, PeerKind.STATE, self._transport.core.term, *fields, run=part)
+
+    def _take_state(self, peer: Peer, message: PeerMessage, now: float) -> None:
+        if not self.lacks_state:
+            return
+        if not isinstance(self._machine, PortableState):
+            raise StorageError("this state machine can't take a state, but its log lost its head")
+        index, total_bytes, offset, crc = message.fields
+        picture = self._copy.take(index, total_bytes, offset, crc, message.run)
+        if picture is None:
+            self._ask(peer, now)
+        elif picture.index + 1 >= self._log.first_index:
+            self._machine.install(picture.index, picture.payload, self._log.first_index)

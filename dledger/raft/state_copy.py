@@ -1,0 +1,64 @@
+"""The state machine's state, in parts, from a node that has it to one that can't replay it. Pure.
+
+A log whose head is gone does not tell all that led to the state. A node with such a log, and no
+snapshot of its own that reaches it, asks the leader for the state: one part after the other, each
+with its checksum, and a part again if no answer came. Whoever is asked keeps the picture that it
+took until all of it was asked for, so that the parts belong together. If it has another one by
+then, or is another node, the copy begins again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dledger import limits
+from dledger.checksum import crc32
+from dledger.errors import FrameError
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The state after the entry `index`."""
+
+    index: int
+    payload: bytes
+
+    def part(self, offset: int) -> memoryview:
+        """The part at `offset`; empty beyond the end."""
+        return memoryview(self.payload)[offset : offset + limits.STATE_PART_BYTES]
+
+
+@dataclass(slots=True)
+class Copy:
+    """A picture on its way in. `index` 0: none yet."""
+
+    index: int = 0
+    received: bytearray = field(default_factory=bytearray)
+
+    @property
+    def offset(self) -> int:
+        """What to ask for next."""
+        return len(self.received)
+
+    def take(
+        self, index: int, total_bytes: int, offset: int, crc: int, part: memoryview
+    ) -> Picture | None:
+        """Take a part; the picture, if it is whole now. Raises FrameError."""
+        if total_bytes > limits.STATE_BYTES_MAX:
+            raise FrameError(
+                f"a state of {total_bytes} bytes is above the limit of {limits.STATE_BYTES_MAX}"
+            )
+        if crc32(part) != crc:
+            raise FrameError(f"the state's part at offset {offset} does not match its CRC")
+        if index != self.index:
+            self.index = index
+            self.received.clear()
+        if offset != self.offset:
+            return None
+        self.received += part
+        if len(self.received) < total_bytes:
+            return None
+        picture = Picture(index, bytes(self.received))
+        self.index = 0
+        self.received.clear()
+        return picture

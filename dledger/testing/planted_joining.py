@@ -1,0 +1,74 @@
+"""Planted bugs of seats, lost disks and logs without a head. See :mod:`dledger.testing.planted`."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from unittest.mock import patch
+
+from dledger.log import store
+from dledger.log.head import LogHead, encode_head
+from dledger.log.store import SegmentedLog, TrimJob
+from dledger.raft.joining import Joining
+from dledger.raft.messages import PeerKind, PeerMessage
+from dledger.raft.seat import Barrier
+from dledger.raft.transport import Peer, PeerTransport
+from dledger.testing.planted_raft import together
+
+Planted = AbstractContextManager[object]
+
+
+def vote_with_an_emptied_disk() -> Planted:
+    """Every node has a seat from the start, whatever its disk has forgotten."""
+
+    def take(self: Joining) -> None:
+        if not self.seated:
+            self._take_seat()
+
+    return patch.object(Joining, "_take_seat_if_new", take)
+
+
+def count_a_learner() -> Planted:
+    """A leader takes a learner's acknowledgements for those of a member."""
+    original = PeerTransport.deliver_ack
+
+    def deliver(
+        self: PeerTransport, peer: Peer, message: PeerMessage, received_at: float | None = None
+    ) -> None:
+        original(self, peer, replace(message, kind=PeerKind.ACK), received_at)
+
+    return patch.object(PeerTransport, "deliver_ack", deliver)
+
+
+def seat_a_learner_at_once() -> Planted:
+    """A learner takes its seat with the first thing that it acknowledges."""
+    return together(
+        patch.object(Barrier, "passed", lambda self, commit_index, held_index: True),
+        patch.object(Joining, "_take_offered_seat", lambda self, peer, message: self._take_seat()),
+    )
+
+
+def remove_before_the_head_is_written() -> Planted:
+    """Old segments go first; where the log begins is written down afterwards."""
+
+    def remove(self: SegmentedLog, job: TrimJob) -> None:
+        for path in job.paths:
+            self._disk.remove(path)
+        self._disk.sync_folder(self.folder)
+        self._disk.replace(self.folder / "head", encode_head(job.head))
+
+    return patch.object(SegmentedLog, "remove_head", remove)
+
+
+def begin_anew_without_the_first_entry() -> Planted:
+    """A new head is written without the entry that the log begins with."""
+
+    def encode(head: LogHead) -> bytes:
+        return encode_head(LogHead(head.base_position, head.first_index, head.chain_crc))
+
+    return patch.object(store, "encode_head", encode)
+
+
+def apply_before_the_state_is_there() -> Planted:
+    """A node applies its log's first entry although what came before it is missing."""
+    return patch.object(Joining, "lacks_state", property(lambda self: False))

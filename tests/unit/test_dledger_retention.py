@@ -1,0 +1,168 @@
+"""The life of a log: which old segments go, and what a start finds after any crash on the way."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from dledger.errors import CorruptLog, StorageError
+from dledger.log.entry import Kind
+from dledger.log.head import LogHead
+from dledger.log.retention import RetentionPolicy, SegmentInfo, first_kept
+from dledger.log.startup import open_log
+from dledger.log.store import SegmentedLog
+from dledger.testing.disk import Crashed, SimulatedDisk
+
+FOLDER = Path("/log")
+SEGMENT_BYTES = 4096
+
+
+def segments(*written_at_s: float) -> list[SegmentInfo]:
+    """Segments of 100 bytes and 10 entries, written to last at these times."""
+    return [
+        SegmentInfo(100 * number, 10 * number + 1, 100, when)
+        for number, when in enumerate(written_at_s)
+    ]
+
+
+def kept_from(policy: RetentionPolicy, needed_index: int = 1000) -> int:
+    """The first index that is kept of four segments, the oldest 400 s old, the last one new."""
+    kept = first_kept(segments(0, 100, 200, 400), policy, 400, needed_index)
+    return 1 if kept is None else kept.first_index
+
+
+@pytest.mark.parametrize(
+    ("policy", "first_index"),
+    [
+        (RetentionPolicy(), 1),
+        (RetentionPolicy(age_max_s=500), 1),
+        (RetentionPolicy(age_max_s=250), 21),
+        (RetentionPolicy(age_max_s=0.5), 31),
+        (RetentionPolicy(size_bytes_max=399), 11),
+        (RetentionPolicy(size_bytes_max=1), 31),
+        (RetentionPolicy(age_max_s=350, size_bytes_max=250), 21),
+    ],
+)
+def test_segments_go_that_are_too_old_or_too_many(
+    policy: RetentionPolicy, first_index: int
+) -> None:
+    """The oldest first, and never the one that is being written."""
+    assert kept_from(policy) == first_index
+
+
+@pytest.mark.parametrize(("needed_index", "first_index"), [(5, 1), (11, 11), (20, 11), (21, 21)])
+def test_what_somebody_needs_stays_however_old(needed_index: int, first_index: int) -> None:
+    """A segment that holds the needed entry stays, and so do all behind it."""
+    assert kept_from(RetentionPolicy(age_max_s=0.5), needed_index) == first_index
+
+
+def test_an_old_segment_behind_a_young_one_stays() -> None:
+    """A log has no holes: what was copied later may have a later date than what follows it."""
+    policy = RetentionPolicy(age_max_s=100)
+    assert first_kept(segments(390, 0, 395), policy, 400, 1000) is None
+
+
+def filled(disk: SimulatedDisk, count: int = 100) -> SegmentedLog:
+    log = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
+    for index in range(log.last_index + 1, count + 1):
+        log.append(index, 1, Kind.MESSAGES, b"%d" % index * 50)
+    log.sync()
+    log.commit_index = count
+    return log
+
+
+def bodies(log: SegmentedLog) -> dict[int, bytes]:
+    return {i: bytes(log.entry(i).body) for i in range(log.first_index, log.last_index + 1)}
+
+
+def test_a_log_without_its_head_is_read_from_there_after_a_restart() -> None:
+    """What is kept is proved by the chain CRC that the file `head` remembers, checkpoint or not."""
+    disk = SimulatedDisk()
+    log = filled(disk)
+    before = bodies(log)
+    job = log.trim(60)
+    assert job is not None
+    assert log.first_index <= 60
+    assert log.first_index > 1
+    job.run()
+    assert len([name for name in disk.names(FOLDER) if name.endswith(".seg")]) == len(
+        log.segments()
+    )
+    kept = {index: body for index, body in before.items() if index >= log.first_index}
+    for checkpoint in (log.checkpoint(), b""):
+        disk.replace(FOLDER / "checkpoint", checkpoint)
+        again = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
+        assert bodies(again) == kept
+        assert again.first_position == log.first_position
+        assert again.head_before(again.first_index) == log.head_before(log.first_index)
+
+
+def test_only_what_is_committed_goes_and_never_all() -> None:
+    """Whatever the caller asks for."""
+    log = filled(SimulatedDisk())
+    log.commit_index = 40
+    assert log.trim(1) is None
+    assert log.trim(1000) is not None
+    assert 1 < log.first_index <= 40
+    log.commit_index = 100
+    assert log.trim(1000) is not None
+    assert log.first_index <= 100
+    with pytest.raises(StorageError, match="outside of the log"):
+        log.entry(log.first_index - 1)
+
+
+def test_a_missing_first_segment_is_a_loss() -> None:
+    """Nobody may mistake a deleted file for retention."""
+    disk = SimulatedDisk()
+    log = filled(disk)
+    log.close()
+    disk.remove(FOLDER / f"{0:020d}.seg")
+    with pytest.raises(CorruptLog, match="segments are missing"):
+        open_log(FOLDER, SEGMENT_BYTES, disk)
+
+
+def head_of(log: SegmentedLog, index: int) -> LogHead:
+    """What a leader with this log would send to a follower that must begin at `index`."""
+    header = log.header(index)
+    head = log.head_before(index)
+    raw = bytes(log.run_of(index, index))
+    return LogHead(header.position, index, head.chain_crc, raw)
+
+
+@pytest.mark.parametrize("operations", range(24))
+def test_a_crash_anywhere_in_a_removal_or_a_new_beginning_costs_nothing(operations: int) -> None:
+    """Power goes in one of the file operations: a start finds the old log or the new one, whole.
+
+    Once the new head is durable it is the new one."""
+    leader = filled(SimulatedDisk())
+    trimmed = leader.trim(100)
+    assert trimmed is not None
+    disk = SimulatedDisk()
+    log = filled(disk, 50)
+    log.commit_index = 20
+    old = bodies(log)
+    head = head_of(leader, leader.first_index)
+    disk.crash_in = operations
+    try:
+        if (job := log.trim(20)) is not None:
+            job.run()
+        log.replace_by(head)
+    except Crashed:
+        pass
+    disk.lose_power(random.Random(operations))
+    again = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
+    if again.first_index == head.first_index:
+        assert bodies(again) == {head.first_index: bodies(leader)[head.first_index]}
+        assert again.durable_index == head.first_index
+    else:
+        assert bodies(again) == {i: body for i, body in old.items() if i >= again.first_index}
+
+
+def test_a_new_beginning_never_takes_back_what_is_committed() -> None:
+    """A leader that offers a head below this node's commit index is not one."""
+    leader, log = filled(SimulatedDisk()), filled(SimulatedDisk(), 90)
+    assert leader.trim(60) is not None
+    with pytest.raises(StorageError, match="take back"):
+        log.replace_by(head_of(leader, leader.first_index))

@@ -1,0 +1,233 @@
+"""Nodes that begin, or begin again: seats, new heads, and the state that goes with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.checksum import crc32
+from dledger.errors import FrameError
+from dledger.raft.library import Role
+from dledger.raft.messages import PeerKind
+from dledger.raft.seat import Barrier, Forming
+from dledger.raft.state_copy import Copy, Picture
+from dledger.testing.planted import plant
+from dledger.testing.scripted import Donor, Recorder, ScriptedNode
+
+SEGMENT_BYTES = 4096
+
+
+class Portable(Recorder):
+    """A state machine whose state is the list of what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = b""
+
+    def capture(self) -> tuple[int, bytes]:
+        return self.applied_index, b"state of %d" % self.applied_index * 300_000
+
+    def install(self, index: int, payload: bytes, first_index: int) -> None:
+        self.state = payload
+        self.applied_index = first_index - 1
+
+
+def without_a_seat(**options: object) -> ScriptedNode:
+    return ScriptedNode(seated=False, **options)
+
+
+def test_a_group_forms_when_every_member_says_that_it_holds_nothing() -> None:
+    """One that has not answered may be the one that knows."""
+    node = without_a_seat()
+    node.step()
+    assert node.take("f", PeerKind.FORMING)
+    node.receive("f", PeerKind.FORMED, 0, True)
+    node.advance(3.0)
+    assert not node.take("f", PeerKind.PREVOTE)
+    node.receive("g", PeerKind.FORMED, 0, True)
+    node.advance(3.0)
+    assert node.take("f", PeerKind.PREVOTE)
+
+
+def test_a_node_with_an_emptied_folder_neither_votes_nor_asks_for_votes() -> None:
+    """It can't know for whom it voted, nor what it acknowledged."""
+    node = without_a_seat()
+    node.receive("f", PeerKind.FORMED, 7, False)
+    node.receive("g", PeerKind.FORMED, 0, True)
+    node.receive("f", PeerKind.VOTE, 8, 50, 7, False)
+    node.receive("g", PeerKind.PREVOTE, 8, 50, 7)
+    node.advance(3.0)
+    assert not node.take("f", PeerKind.VOTED)
+    assert [bool(m.fields[0]) for m in node.take("g", PeerKind.PREVOTED)] == [False]
+    assert node.engine.core.role is Role.FOLLOWER
+    assert node.engine.core.term == 0
+
+
+def test_a_learner_takes_its_seat_at_the_barrier_and_keeps_it() -> None:
+    """Its acknowledgements say that they do not count, until a leader has offered the seat."""
+    donor = Donor()
+    donor.add(3, 5)
+    node = without_a_seat()
+    node.receive_append("f", 3, donor, 2, 6)
+    node.step()
+    assert node.take("f", PeerKind.LEARNED)
+    node.receive("g", PeerKind.SEATED, 3, 6)  # not the leader
+    node.receive("f", PeerKind.SEATED, 2, 6)  # of an older term
+    node.receive("f", PeerKind.SEATED, 3, 7)  # not held yet
+    node.receive_append("f", 3, donor, 7, 6)
+    node.step()
+    assert not node.take("f", PeerKind.ACK)
+    node.receive("f", PeerKind.SEATED, 3, 6)
+    node.receive_append("f", 3, donor, 7, 6)
+    node.step()
+    assert node.take("f", PeerKind.ACK)
+    again = node.restarted(power_lost=True)
+    again.receive_append("f", 3, donor, 7, 6)
+    again.step()
+    assert again.take("f", PeerKind.ACK)
+
+
+def test_a_leader_counts_a_learner_only_after_a_barrier_without_it() -> None:
+    """The barrier lies behind all that the log held when the learner was first heard of."""
+    node = ScriptedNode()
+    term = node.serve("g")
+    node.append()
+    node.step()
+    end = node.log.last_index
+    node.receive("f", PeerKind.LEARNED, term, end + 1, False, True, 1 << 32)
+    node.step()
+    assert node.engine.core.commit_index < end
+    assert node.log.last_index == end + 1, "a no-op, so that the barrier can be passed"
+    node.receive("f", PeerKind.LEARNED, term, end + 2, False, True, 1 << 32)
+    node.step()
+    assert not node.take("f", PeerKind.SEATED)
+    node.acknowledge("g", end + 1)
+    node.receive("f", PeerKind.LEARNED, term, end + 2, False, True, 1 << 32)
+    node.step()
+    assert [message.fields for message in node.take("f", PeerKind.SEATED)] == [(end + 1,)]
+
+
+def test_a_learner_seated_at_once_could_vote_for_who_lacks_what_it_held() -> None:
+    """What the barrier prevents: a vote that its holder, before it forgot, would not have given."""
+
+    def votes_for_a_shorter_log() -> int:
+        donor = Donor()
+        donor.add(3, 5)
+        node = without_a_seat()
+        node.receive_append("f", 3, donor, 2, 3)
+        node.receive("f", PeerKind.SEATED, 3, 6)
+        node.step()
+        node.engine.link_down("f", node.wires["f"])
+        node.receive("g", PeerKind.VOTE, 4, 3, 3, False)
+        node.step()
+        return len(node.take("g", PeerKind.VOTED))
+
+    assert votes_for_a_shorter_log() == 0
+    with plant("seat a learner at once"):
+        assert votes_for_a_shorter_log() == 1
+
+
+def test_a_leader_forgets_what_a_peer_held_when_the_link_breaks() -> None:
+    """It may come back with an emptied folder."""
+    node = ScriptedNode()
+    node.serve("g")
+    match = node.engine.core.match_index
+    peer = node.engine.transport.peers["g"].node
+    assert match(peer) > 0
+    node.engine.link_down("g", node.wires["g"])
+    assert match(peer) == 0
+
+
+def test_a_follower_that_was_away_too_long_begins_where_the_leader_does() -> None:
+    """The leader sends its first entry; then it asks for the state; then entries as ever."""
+    donor = Donor()
+    donor.add(1, 300)
+    machine = Portable()
+    node = ScriptedNode(machine=machine)
+    node.receive_append("f", 1, donor, 2, 9, commit_index=9)
+    node.step()
+    assert machine.applied_index == 9
+    donor.log.sync()
+    donor.log.commit_index = 300
+    assert donor.log.trim(250) is None, "one segment only"
+    first = 100
+    header, before = donor.log.header(first), donor.log.header(first - 1)
+    fields = 290, first, header.position, before.chain_crc, 7
+    node.take("f")
+    node.receive("f", PeerKind.HEAD, 1, *fields, run=donor.run(first, first))
+    node.step()
+    assert (node.log.first_index, node.log.last_index) == (first, first)
+    acks = node.take("f")
+    assert [m.fields[0] for m in acks if m.kind is PeerKind.ACK] == [first + 1]
+    assert [m.fields for m in acks if m.kind is PeerKind.WANTED] == [(0, 0)]
+    node.receive_append("f", 1, donor, first + 1, 300, commit_index=300)
+    node.step()
+    assert machine.applied_index == 9, "nothing is applied before the state is there"
+    picture = Picture(280, b"the state")
+    part = picture.part(0)
+    fields = 280, 9, 0, crc32(part)
+    node.receive("f", PeerKind.STATE, 1, *fields, run=part)
+    node.step()
+    assert machine.state == b"the state"
+    assert machine.applied_index == 300
+
+
+def test_a_leader_whose_head_is_gone_offers_the_first_entry_that_it_has() -> None:
+    """Once, and again only if no answer comes: it may be large."""
+    machine = Portable()
+    node = ScriptedNode(machine=machine, segment_bytes=SEGMENT_BYTES)
+    term = node.serve("g")
+    for _ in range(100):
+        node.append(b"x" * 100)
+        node.step()
+    node.acknowledge("g", node.log.last_index)
+    job = node.log.trim(node.log.last_index)
+    assert job is not None
+    job.run()
+    node.take("f")
+    node.receive("f", PeerKind.ACK, term, 2, True, False, 1 << 32)
+    node.advance(0.3)
+    heads = node.take("f", PeerKind.HEAD)
+    assert [head.fields[1] for head in heads] == [node.log.first_index]
+    assert bytes(heads[0].run) == bytes(node.log.run_of(*[node.log.first_index] * 2))
+    node.acknowledge("f", node.log.first_index)
+    node.advance(0.1)
+    appends = node.take("f", PeerKind.APPEND)
+    assert appends[0].fields[1] == node.log.first_index
+
+
+def test_a_state_travels_in_parts_and_goes_on_where_it_was() -> None:
+    """A part that comes twice or out of turn changes nothing; another picture starts anew."""
+    giver = ScriptedNode(machine=Portable())
+    giver.step()
+    copy = Copy()
+    pictures = []
+    while not pictures:
+        giver.receive("f", PeerKind.WANTED, 0, copy.index, copy.offset)
+        giver.step()
+        (state,) = giver.take("f", PeerKind.STATE)
+        index, total, offset, crc = state.fields
+        assert copy.take(index, total, offset + 1, crc, state.run) is None
+        if (picture := copy.take(index, total, offset, crc, state.run)) is not None:
+            pictures.append(picture)
+    assert pictures == [Picture(*giver.machine.capture())]
+    copy.take(5, 20, 0, crc32(b"old"), memoryview(b"old"))
+    assert copy.take(6, 3, 0, crc32(b"new"), memoryview(b"new")) == Picture(6, b"new")
+
+
+def test_a_damaged_or_endless_state_is_refused() -> None:
+    """The link is closed; the part is asked for again on the next one."""
+    with pytest.raises(FrameError, match="CRC"):
+        Copy().take(1, 3, 0, 0, memoryview(b"abc"))
+    with pytest.raises(FrameError, match="limit"):
+        Copy().take(1, 1 << 40, 0, crc32(b"abc"), memoryview(b"abc"))
+
+
+def test_an_answer_over_a_broken_link_is_forgotten() -> None:
+    """The peer may come back as a member of a group."""
+    forming = Forming(["f", "g"])
+    forming.heard("f", fresh=True)
+    forming.lost("f")
+    forming.heard("g", fresh=True)
+    assert not forming.complete
+    assert Barrier(1, 5).passed(commit_index=5, held_index=5)
+    assert not Barrier(1, 5).passed(commit_index=4, held_index=9)
