@@ -19,6 +19,7 @@ from broker.broker import Broker
 from broker.config import BrokerConfig
 from broker.registration import Registration
 from broker.requests.core import Core
+from broker.retention import Retention
 from broker.state.machine import Machine
 from dledger.errors import Fenced
 from dledger.ledger import Ledger, open_ledger
@@ -67,7 +68,8 @@ async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger) -> None
         if config.vip_channel_enable:
             await nursery.start(serve_remoting, broker.handler, host, config.vip_port)
         _log.info("broker started", node=config.node_id, address=f"{host}:{port}")
-        for task in (broker.run, registration.run, snapshots.run):
+        retention = Retention(config, machine, ledger, core.role, time.time)
+        for task in (broker.run, registration.run, snapshots.run, retention.run):
             nursery.start_soon(task)
         nursery.start_soon(_watch_fence, ledger)
         await _stop_signal()
@@ -91,6 +93,7 @@ class Snapshots:
         self._saved_index = machine.applied_index
         self._saved_position = ledger.status.end_position
         self._failed = False
+        self._keep_from(machine.first_index, machine.applied_index)
 
     async def run(self) -> None:
         """Save when enough was applied."""
@@ -99,7 +102,10 @@ class Snapshots:
             entries = self._machine.applied_index - self._saved_index
             log_bytes = self._ledger.status.end_position - self._saved_position
             if entries and (
-                entries >= limits.SNAPSHOT_ENTRIES or log_bytes >= limits.SNAPSHOT_LOG_BYTES
+                entries < 0  # another replica's state was taken over
+                or self._machine.first_index != self._kept_index
+                or entries >= limits.SNAPSHOT_ENTRIES
+                or log_bytes >= limits.SNAPSHOT_LOG_BYTES
             ):
                 await self.save()
 
@@ -107,7 +113,7 @@ class Snapshots:
         """Save now. After a failed sync none is saved any more: what is on disk is not known."""
         if self._failed or self._machine.applied_index == self._saved_index:
             return
-        position = self._ledger.status.end_position
+        position, first_index = self._ledger.status.end_position, self._machine.first_index
         pending = self._machine.begin_snapshot()
         try:
             await trio.to_thread.run_sync(pending.write)
@@ -116,6 +122,12 @@ class Snapshots:
             _log.error("snapshot failed", reason=str(error), remedy="a restart replays more")
             return
         self._saved_index, self._saved_position = pending.applied_index, position
+        self._keep_from(first_index, pending.applied_index)
+
+    def _keep_from(self, first_index: int, saved_index: int) -> None:
+        """Old segments may go that neither messages are read from nor a restart needs."""
+        self._kept_index = first_index
+        self._ledger.keep_from(min(first_index, saved_index + 1))
 
 
 async def _watch_fence(ledger: Ledger) -> None:

@@ -51,6 +51,9 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     default_topic_queue_nums: int = 8
     max_message_size: int = foundation.MESSAGE_BODY_BYTES_MAX
     message_delay_level: str = DEFAULT_LEVELS
+    file_reserved_time: float = 72.0
+    commit_log_size_max: int = 0
+    clean_resource_interval: int = 10_000
     d_leger_group: str = ""
     d_leger_peers: str = ""
     d_leger_self_id: str = "n0"
@@ -141,6 +144,9 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
             ("maxMessageSize", self.max_message_size, 1, foundation.MESSAGE_BODY_BYTES_MAX),
             ("defaultTopicQueueNums", self.default_topic_queue_nums, 1, 1024),
             ("registerBrokerHeartbeatMillis", self.register_broker_heartbeat_millis, 100, 30_000),
+            ("fileReservedTime", self.file_reserved_time, 0, 1_000_000),
+            ("cleanResourceInterval", self.clean_resource_interval, 100, 86_400_000),
+            ("commitLogSizeMax", self.commit_log_size_max, 0, 1 << 62),
             ("listenPort", self.listen_port, 0, 65_535),
             ("flushIntervalCommitLog", self.flush_interval_commit_log, 10, 60_000),
         ):

@@ -62,6 +62,12 @@ class FilePool:
             os.close(self._open.popitem(last=False)[1])
         return descriptor
 
+    def drop(self, path: Path) -> None:
+        """Close the descriptor of a file that will be removed."""
+        descriptor = self._open.pop(path, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
     def forget(self, directory: Path) -> None:
         """Close those below `directory`."""
         for path in [path for path in self._open if directory in path.parents]:
@@ -143,12 +149,33 @@ class ConsumeQueue:
         taken, self._unsynced = self._unsynced, set()
         return taken
 
-    def restore(self, end: int) -> None:
-        """After a restart: have the first `end` units, which are on disk. Changes no file.
+    def forget_before(self, position: int) -> list[Path]:
+        """Begin with the first message at `position` of the log or behind it.
+
+        Returns the files that hold nothing else: a snapshot that does not claim them must be
+        durable before they go.
+        """
+        old = self._file_of(self.begin)[0]
+        low, high = self.begin, self.end
+        while low < high:
+            middle = (low + high) // 2
+            if int(self.read(middle, 1)["position"][0]) < position:
+                low = middle + 1
+            else:
+                high = middle
+        self.begin = low
+        first, kept = int(old.name), int(self._file_of(low)[0].name)
+        names = range(first, kept, limits.UNITS_PER_FILE)
+        return [self.directory / f"{name:020}" for name in names]
+
+    def restore(self, begin: int, end: int) -> None:
+        """After a restart: have the units from `begin` to `end`, which are on disk. Changes no
+        file.
 
         Raises StorageError if the files hold fewer, as after a lost disk block.
         """
-        if end:
+        self.begin = begin
+        if end > begin:
             path, unit = self._file_of(end - 1)
             needed = (unit + 1) * UNIT_BYTES
             if not path.exists() or path.stat().st_size < needed:
@@ -159,7 +186,7 @@ class ConsumeQueue:
         """Cut the files back to what was restored."""
         for path in self.directory.glob("*"):
             keep = min(max(self._written - int(path.name), 0), limits.UNITS_PER_FILE) * UNIT_BYTES
-            if keep == 0:
+            if keep == 0 or int(path.name) + limits.UNITS_PER_FILE <= self.begin:
                 path.unlink()
             elif path.stat().st_size > keep:
                 os.truncate(path, keep)
@@ -207,6 +234,8 @@ class TopicQueues:
 
 #: topic -> (index of the entry with its first message, {queue id: end}), as a snapshot keeps it.
 QueueEnds: TypeAlias = Mapping[str, tuple[int, Mapping[int, int]]]
+#: topic -> {queue id: begin}; 0 where there is none.
+QueueBegins: TypeAlias = Mapping[str, Mapping[int, int]]
 
 
 class ConsumeQueues:
@@ -274,12 +303,31 @@ class ConsumeQueues:
             for topic, queues in self._topics.items()
         }
 
+    def begins(self) -> dict[str, dict[int, int]]:
+        """What a snapshot keeps of the queues whose first messages are gone."""
+        begins = {
+            topic: {queue_id: queue.begin for queue_id, queue in queues if queue.begin}
+            for topic, queues in self._topics.items()
+        }
+        return {topic: queues for topic, queues in begins.items() if queues}
+
+    def forget_before(self, position: int) -> None:
+        """Keep no message that lies before `position` of the log."""
+        for _, queues in self._topics.items():
+            for _, queue in queues:
+                outdated = queue.forget_before(position)
+                for path in outdated:
+                    self._files.drop(path)
+                self._deleted += outdated
+
     def take_deleted(self) -> list[Path]:
-        """Directories of deleted topics, to remove once a snapshot without them is durable."""
+        """Directories of deleted topics and files of old units.
+
+        They may be removed once a snapshot without them is durable."""
         taken, self._deleted = self._deleted, []
         return taken
 
-    def restore(self, ends: QueueEnds) -> None:
+    def restore(self, ends: QueueEnds, begins: QueueBegins) -> None:
         """After a restart: have the queues that a snapshot claims. Changes no file.
 
         Raises StorageError if some of it is not there.
@@ -288,7 +336,8 @@ class ConsumeQueues:
             directory = self._directory / f"{topic}.{created_index}"
             queues = TopicQueues(directory, created_index, self._files)
             for queue_id, end in queue_ends.items():
-                queues.queue(queue_id).restore(end)
+                begin = begins.get(topic, {}).get(queue_id, 0)
+                queues.queue(queue_id).restore(begin, end)
             self._topics[topic] = queues
 
     def trim(self) -> None:
@@ -321,10 +370,13 @@ def sync_files(paths: Iterable[Path]) -> None:
         sync_path(directory)
 
 
-def remove_directories(paths: Iterable[Path]) -> None:
-    """Remove directories that `take_deleted` handed out. Blocks."""
+def remove_paths(paths: Iterable[Path]) -> None:
+    """Remove directories and files that `take_deleted` handed out. Blocks."""
     for path in paths:
-        shutil.rmtree(path, ignore_errors=True)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def sync_path(path: Path) -> None:

@@ -76,6 +76,13 @@ class UnlockQueues(msgspec.Struct, frozen=True):
     queues: list[tuple[str, int]]
 
 
+class DropHead(msgspec.Struct, frozen=True):
+    """Keep no messages that lie before `position`: there the segment with entry `index` begins."""
+
+    position: int
+    index: int
+
+
 Control: TypeAlias = (
     PutTopics
     | DeleteTopic
@@ -85,6 +92,7 @@ Control: TypeAlias = (
     | CommitOffsets
     | LockQueues
     | UnlockQueues
+    | DropHead
 )
 
 _OPERATIONS: Final[dict[str, type[Control]]] = {
@@ -96,6 +104,7 @@ _OPERATIONS: Final[dict[str, type[Control]]] = {
     "commit_offsets": CommitOffsets,
     "lock_queues": LockQueues,
     "unlock_queues": UnlockQueues,
+    "drop_head": DropHead,
 }
 _NAMES: Final = {operation: name for name, operation in _OPERATIONS.items()}
 

@@ -64,6 +64,8 @@ class DedupWindow:
         self._chunk_entries = chunk_entries
         self._chunks_max = entries_max // chunk_entries + 1
         self._chunks = deque([_Chunk({})])
+        #: Where the log begins: a copy before it is gone, and so is what is known of it.
+        self.first_position = 0
 
     def __len__(self) -> int:
         return sum(len(chunk.copies) for chunk in self._chunks)
@@ -72,7 +74,7 @@ class DedupWindow:
         """The first copy of an append, if it is within the window."""
         for chunk in self._chunks:
             copy = chunk.copies.get(key)
-            if copy is not None:
+            if copy is not None and copy[0] >= self.first_position:
                 return FirstCopy(*copy)
         return None
 
@@ -82,7 +84,9 @@ class DedupWindow:
             self._chunks.append(_Chunk({}))
             if len(self._chunks) > self._chunks_max:
                 self._chunks.popleft()
-        self._chunks[-1].copies.setdefault(key, (copy.position, copy.size))
+        copies = self._chunks[-1].copies
+        if copies.setdefault(key, copy)[0] < self.first_position:
+            copies[key] = copy
 
     def dump(self) -> list[bytes]:
         """What a snapshot keeps: the chunks, the oldest first."""

@@ -24,7 +24,7 @@ from typing import Final, Protocol
 import msgspec
 
 from broker.state import control
-from broker.state.consume_queue import ConsumeQueues, remove_directories, sync_files
+from broker.state.consume_queue import ConsumeQueues, remove_paths, sync_files
 from broker.state.dedup import DedupWindow, FirstCopy
 from broker.state.indexing import EntryIndex, due_ms, index_entry
 from broker.state.key_index import KeyIndex
@@ -80,6 +80,10 @@ class _State(msgspec.Struct):
     queues: dict[str, tuple[int, dict[int, int]]] = {}
     settings: dict[str, str] = {}
     keys: tuple[int, int] = (0, 0)
+    begins: dict[str, dict[int, int]] = {}
+    first_position: int = 0
+    first_index: int = 1
+    ahead_index: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,11 @@ class Machine:
 
     def __init__(self, directory: Path) -> None:
         self.applied_index = 0
+        #: Messages before this position, and entries before this index, are not kept any more.
+        self.first_position = 0
+        self.first_index = 1
+        self._ahead_index = 0
+        self._outdated: list[Path] = []
         #: The newest store time in the log: the leader's clock never goes behind it.
         self.clock_ms = 0
         self.topics = Topics()
@@ -128,7 +137,7 @@ class Machine:
             state = msgspec.msgpack.decode(payload, type=_State)
             if state.format != _FORMAT:
                 raise StorageError(f"the snapshot has format {state.format}, not {_FORMAT}")
-            self.queues.restore(state.queues)
+            self.queues.restore(state.queues, state.begins)
             self.keys.restore(*state.keys)
         except (StorageError, msgspec.MsgspecError) as error:
             self.queues.forget()
@@ -152,7 +161,9 @@ class Machine:
         if entry.index != self.applied_index + 1:
             raise CorruptLog(f"entry {entry.index} was given after entry {self.applied_index}")
         result: object = None
-        if entry.kind == Kind.MESSAGES:
+        if entry.index <= self._ahead_index:
+            self._derive_again(entry)
+        elif entry.kind == Kind.MESSAGES:
             self._apply_messages(entry)
         elif entry.kind == Kind.CONTROL:
             result = self._apply_control(control.decode_control(entry.body))
@@ -178,17 +189,42 @@ class Machine:
         self.queues.flush()
         self.keys.flush()
         unsynced = self.queues.take_unsynced() | self.keys.take_unsynced()
-        deleted = self.queues.take_deleted()
+        deleted = [*self.queues.take_deleted(), *self._outdated]
+        self._outdated = []
         payload = msgspec.msgpack.encode(self._state())
         path, keys, keys_end = self._snapshot_path, self.keys, self.keys.end
 
         def write() -> None:
             sync_files(unsynced)
             write_snapshot(path, payload)
-            remove_directories(deleted)
+            remove_paths(deleted)
             keys.seal(keys_end)
 
         return PendingSnapshot(self.applied_index, write)
+
+    def capture(self) -> tuple[int, bytes]:
+        """The state for a replica that can't replay all of it: the log's head is gone."""
+        return self.applied_index, msgspec.msgpack.encode(self._state())
+
+    def install(self, index: int, payload: bytes, first_index: int) -> None:
+        """Have another replica's state, as of entry `index`, in the place of this one's.
+
+        Queues and keys are in files, which did not come with it. They are made again from the
+        entries, which come again from `first_index` on; those up to `index` change nothing else.
+        """
+        state = msgspec.msgpack.decode(payload, type=_State)
+        begins = {
+            topic: (made, {queue: state.begins.get(topic, {}).get(queue, 0) for queue in ends})
+            for topic, (made, ends) in state.queues.items()
+        }
+        self.forget()
+        self.queues.restore(begins, state.begins)
+        self.queues.trim()
+        self.keys.trim()
+        self._trimmed = True
+        self._take(state)
+        self._ahead_index = max(index, state.ahead_index)
+        self.applied_index = first_index - 1
 
     def close(self) -> None:
         """Close the files. What is not in a snapshot will be replayed."""
@@ -201,6 +237,9 @@ class Machine:
 
     def _take(self, state: _State) -> None:
         self.applied_index = state.applied_index
+        self._ahead_index = state.ahead_index
+        self.first_position = self.dedup.first_position = state.first_position
+        self.first_index = state.first_index
         self.clock_ms = state.clock_ms
         self.topics.restore(state.topics, state.topics_version)
         self.groups.restore(state.groups, state.groups_version)
@@ -227,7 +266,21 @@ class Machine:
             queues=self.queues.ends(),
             settings=self.settings,
             keys=(self.keys.first, self.keys.end),
+            begins=self.queues.begins(),
+            first_position=self.first_position,
+            first_index=self.first_index,
+            ahead_index=self._ahead_index,
         )
+
+    def _derive_again(self, entry: Entry) -> None:
+        """Put a message entry into queues and key index only: the state holds it already."""
+        if entry.kind != Kind.MESSAGES or entry.position < self.first_position:
+            return
+        for index in index_entry(entry.body, entry.body_position)[1]:
+            queues = self.queues.topic(index.topic)
+            if queues is not None and entry.index >= queues.created_index:
+                self._append_to_queues(entry, index)
+            self.keys.append(index.keys)
 
     def _apply_messages(self, entry: Entry) -> None:
         move, parts = index_entry(entry.body, entry.body_position)
@@ -247,7 +300,7 @@ class Machine:
                 "it was written by a newer one; upgrade this node"
             )
 
-    def _apply_part(self, entry: Entry, index: EntryIndex) -> None:
+    def _append_to_queues(self, entry: Entry, index: EntryIndex) -> None:
         for run in index.runs:
             end = self.queues.end(index.topic, run.queue_id)
             if run.first_offset != end:
@@ -256,6 +309,9 @@ class Machine:
                     f"at offset {run.first_offset}, but the queue ends at {end}"
                 )
             self.queues.append(index.topic, run.queue_id, run.units, entry.index)
+
+    def _apply_part(self, entry: Entry, index: EntryIndex) -> None:
+        self._append_to_queues(entry, index)
         self.keys.append(index.keys)
         if index.topic == TIMER_TOPIC:
             for offset, record in _records(entry, index):
@@ -297,7 +353,17 @@ class Machine:
                 self.locks.delete_topic(topic)
                 self.queues.delete(topic)
                 self._topics_changed()
+            case control.DropHead(position, index):
+                self._drop_head(position, index)
         return None
+
+    def _drop_head(self, position: int, index: int) -> None:
+        if position <= self.first_position:
+            return
+        self.first_position = self.dedup.first_position = position
+        self.first_index = index
+        self.queues.forget_before(position)
+        self._outdated += self.keys.forget_before(position)
 
     def _put_settings(self, settings: Mapping[str, str], now_ms: int) -> None:
         merged = {**self.settings, **settings}

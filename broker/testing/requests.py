@@ -27,16 +27,19 @@ async def ask(peer: Peer, code: int, content: bytes | None = None, /, **ext: Ext
 
 
 def produce_request(
-    key: str, topic: str = TOPIC, runs: Sequence[tuple[int, int]] = ((0, 2), (3, 1))
+    key: str,
+    topic: str = TOPIC,
+    runs: Sequence[tuple[int, int]] = ((0, 2), (3, 1)),
+    content: bytes | None = None,
 ) -> Command:
-    """PRODUCE: runs of (queue id, count); bodies are "key queue number", unique keys alike."""
+    """PRODUCE: runs of (queue id, count); bodies are "key queue number" or `content`."""
     body = bytearray()
     for queue_id, count in runs:
         for number in range(count):
             body += encode_record(
                 topic=topic.encode(),
                 queue_id=queue_id,
-                body=f"{key} {queue_id} {number}".encode(),
+                body=f"{key} {queue_id} {number}".encode() if content is None else content,
                 properties=properties_encode({"UNIQ_KEY": f"{key}-{queue_id}-{number}"}),
                 born_timestamp_ms=1,
                 born_host=BORN_HOST,

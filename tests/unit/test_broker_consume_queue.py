@@ -13,7 +13,7 @@ from broker.state.consume_queue import (
     ConsumeQueue,
     ConsumeQueues,
     FilePool,
-    remove_directories,
+    remove_paths,
     sync_files,
 )
 from dledger.errors import StorageError
@@ -105,7 +105,7 @@ def test_a_restart_keeps_what_the_snapshot_claims_and_cuts_the_rest(tmp_path: Pa
     queues.close()
 
     again = ConsumeQueues(tmp_path)
-    again.restore(ends)
+    again.restore(ends, {})
     again.trim()
     assert again.ends() == ends
     assert {path.name for path in tmp_path.iterdir()} == {"Orders.7", "Other.9"}
@@ -122,7 +122,7 @@ def test_restoring_changes_no_file_before_it_is_trimmed(tmp_path: Path) -> None:
     queues.flush()
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     again = ConsumeQueues(tmp_path)
-    again.restore({"Orders": (7, {0: 3})})
+    again.restore({"Orders": (7, {0: 3})}, {})
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -131,9 +131,9 @@ def test_files_shorter_than_the_snapshot_claims_are_not_trusted(tmp_path: Path) 
     queues = filled(tmp_path)
     queues.flush()
     with pytest.raises(StorageError, match="shorter than"):
-        ConsumeQueues(tmp_path).restore({"Orders": (7, {0: 14})})
+        ConsumeQueues(tmp_path).restore({"Orders": (7, {0: 14})}, {})
     with pytest.raises(StorageError, match="shorter than"):
-        ConsumeQueues(tmp_path).restore({"Missing": (7, {0: 1})})
+        ConsumeQueues(tmp_path).restore({"Missing": (7, {0: 1})}, {})
 
 
 def test_a_topic_made_again_gets_new_queues_and_the_old_files_stay_for_a_while(
@@ -149,5 +149,5 @@ def test_a_topic_made_again_gets_new_queues_and_the_old_files_stay_for_a_while(
     assert queues.end("Orders", 0) == 1
     assert (tmp_path / "Orders.7").exists()
     assert (tmp_path / "Orders.20").exists()
-    remove_directories(queues.take_deleted())
+    remove_paths(queues.take_deleted())
     assert not (tmp_path / "Orders.7").exists()

@@ -85,7 +85,7 @@ def test_a_failing_seed_is_told_with_its_transcript_and_its_replay(
     assert main(seeds="0-3", planted="sync nothing") == 1
     told = capsys.readouterr().out
     assert "n0 starts, log ends at 1" in told
-    assert "durable only on no node" in told
+    assert "which is durable only on n1" in told
     assert '--seeds 0 --nodes 3 --seconds 8 --planted "sync nothing"' in told
     assert main(seeds="0") == 0
     assert "1 seeds, 3 nodes: clean" in capsys.readouterr().out
