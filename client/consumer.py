@@ -27,11 +27,12 @@ from client.assignment import Assignment, ConsumeFrom
 from client.errors import ClientClosed, NotAssigned
 from client.handout import Handler, HandOut
 from client.models import Rebalance, ReceivedMessage
+from client.running_info import running_info
 from client.session import Session
 from client.subscriptions import ALL, parse_subscription
 from dledger.errors import BadInput
 from dledger.observe import get_logger
-from dledger.remoting.bodies import ConsumerData, HeartbeatData
+from dledger.remoting.bodies import ConsumerData, Dialect, HeartbeatData, encode_body
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
@@ -62,7 +63,7 @@ class Consumer:
         if not subscriptions:
             raise BadInput(f"consumer of group {group!r}: no subscription was given")
         self.group = check_group(group)
-        version_ms = int(time.time() * 1000)
+        self._started_ms = version_ms = int(time.time() * 1000)
         wanted = {RETRY_PREFIX + group: ALL, **subscriptions}
         self._subscriptions = {
             topic: parse_subscription(topic, expression, version_ms)
@@ -213,10 +214,23 @@ class Consumer:
                     if queue.broker_name == broker_name and found != leader:
                         fetcher.interrupt()
 
-    def _asked(self, address: str, command: Command) -> None:
-        """A broker announces that the group's members changed."""
-        if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED and self._assignment is not None:
-            self._assignment.look_again(f"{address} announced a change of members")
+    def _asked(self, address: str, command: Command) -> Command | None:
+        """A broker announces that the group's members changed, or asks on a tool's behalf."""
+        assignment = self._assignment
+        if assignment is None:
+            return None
+        if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+            assignment.look_again(f"{address} announced a change of members")
+        elif command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
+            fetchers = assignment.fetchers
+            info = running_info(
+                name_servers=self._session.name_servers,
+                started_ms=self._started_ms,
+                subscriptions=self._subscriptions.values(),
+                queues={queue: fetcher.progress for queue, fetcher in fetchers.items()},
+            )
+            return command.reply(body=encode_body(info, Dialect.LOOSE))
+        return None
 
     def _route_changed(self, topic: str) -> None:
         if self._assignment is not None and topic in self._subscriptions:

@@ -65,6 +65,11 @@ class QueueProgress:
         """Whether something can be handed out."""
         return bool(self._chunks)
 
+    @property
+    def buffered_from(self) -> int | None:
+        """The offset of the first message that was fetched and not yet handed out."""
+        return self._chunks[0].messages[0].queue_offset if self._chunks else None
+
     def accept(self, epoch: int, chunk: Chunk, next_offset: int) -> bool:
         """Take in the answer to a pull made under `epoch`; whether it still counted."""
         if epoch != self.epoch:

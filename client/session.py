@@ -19,7 +19,7 @@ from client.addresses import parse_addresses
 from client.errors import ClientClosed, NoRoute
 from client.identity import local_host_towards, make_client_id
 from client.leaders import LeaderFinder
-from client.peers import PeerPool
+from client.peers import PeerPool, ServerRequest
 from client.routing import Route, RouteTable
 from dledger.errors import RemotingError
 from dledger.observe import get_logger
@@ -33,11 +33,9 @@ log = get_logger(__name__)
 
 
 class Session:
-    """One client's presence. `on_request` gets what servers send to it (address, command)."""
+    """One client's presence. `on_request` may answer what servers send to it."""
 
-    def __init__(
-        self, namesrv_addr: str, on_request: Callable[[str, Command], None] | None = None
-    ) -> None:
+    def __init__(self, namesrv_addr: str, on_request: ServerRequest | None = None) -> None:
         self.name_servers = parse_addresses(namesrv_addr)[: limits.NAME_SERVERS_MAX]
         self.host = local_host_towards(self.name_servers[0])
         self.client_id = make_client_id(self.host)
@@ -155,10 +153,9 @@ class Session:
             log.warning("broker declined", address=address, code=answer.code, reason=answer.remark)
 
     def _asked(self, address: str, command: Command) -> Command | None:
-        if self._on_request is not None:
-            self._on_request(address, command)
-        if command.is_oneway:
-            return None
+        answer = None if self._on_request is None else self._on_request(address, command)
+        if answer is not None or command.is_oneway:
+            return answer
         return command.reply(
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
             remark=f"this client does not serve request code {command.code}",

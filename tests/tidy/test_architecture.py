@@ -87,6 +87,7 @@ PURE = [
     "client.progress",
     "client.retry",
     "client.routing",
+    "client.running_info",
     "client.subscriptions",
     "chaos.chart",
     "chaos.layout",

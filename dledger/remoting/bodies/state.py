@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from dledger.remoting.bodies.base import Body
 from dledger.remoting.bodies.groups import SubscriptionData
 from dledger.remoting.json_dialect import MessageQueue
@@ -112,6 +114,29 @@ class ConsumerConnection(Body):
     consume_type: str = "CONSUME_PASSIVELY"
     message_model: str = "CLUSTERING"
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+
+
+class ProcessQueueInfo(Body):
+    """One queue within a consumer: what is committed, and what waits there to be consumed."""
+
+    commit_offset: int = 0
+    cached_msg_min_offset: int = 0
+    cached_msg_max_offset: int = 0
+    cached_msg_count: int = 0
+    cached_msg_size_in_mib: int = msgspec.field(name="cachedMsgSizeInMiB", default=0)
+    locked: bool = False
+    droped: bool = False
+    last_pull_timestamp: int = 0
+    last_consume_timestamp: int = 0
+
+
+class ConsumerRunningInfo(Body):
+    """GET_CONSUMER_RUNNING_INFO: what a consumer says of itself."""
+
+    properties: dict[str, str] = {}
+    subscription_set: list[SubscriptionData] = []
+    mq_table: dict[MessageQueue, ProcessQueueInfo] = {}
+    status_table: dict[str, dict[str, float]] = {}
 
 
 class ProducerConnection(Body):
