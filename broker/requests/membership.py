@@ -110,11 +110,13 @@ class Membership:
     def _consumer(self, connection_id: int, client: Client, data: ConsumerData) -> bool:
         group = self._consumers.get(data.group_name)
         if group is None:
-            group = ConsumerGroup(data.consume_type, data.message_model, data.consume_from_where)
+            group = ConsumerGroup(
+                str(data.consume_type), str(data.message_model), str(data.consume_from_where)
+            )
             self._consumers[data.group_name] = group
-        group.consume_type = data.consume_type
-        group.message_model = data.message_model
-        group.consume_from_where = data.consume_from_where
+        group.consume_type = str(data.consume_type)
+        group.message_model = str(data.message_model)
+        group.consume_from_where = str(data.consume_from_where)
         joined = group.members.get(connection_id) != client
         group.members[connection_id] = client
         return self._subscribe(group, data.subscription_data_set) or joined

@@ -13,6 +13,7 @@ from dledger.errors import BadInput
 from dledger.remoting.bodies import (
     BrokerData,
     ClusterInfo,
+    ConsumerData,
     ConsumeStats,
     Dialect,
     HeartbeatData,
@@ -204,3 +205,17 @@ def test_queues_sort_as_stock_clients_sort_them() -> None:
     """By topic, then broker name, then queue id: all members of a group must agree."""
     unsorted = [MessageQueue("T", "b", 2), MessageQueue("T", "a", 10), MessageQueue("S", "z", 9)]
     assert [queue.queue_id for queue in sorted(unsorted)] == [9, 10, 2]
+
+
+def test_a_heartbeat_may_number_its_enums_as_cpp_clients_do() -> None:
+    """Numbers become names; one that no constant has is refused by the member's name."""
+    data = b'{"clientID":"c","consumerDataSet":[{"groupName":"G","consumeType":%d,'
+    data += b'"messageModel":1,"consumeFromWhere":4}]}'
+
+    (group,) = decode_body(HeartbeatData, data % 1).consumer_data_set
+
+    assert group == ConsumerData(
+        "G", "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_FIRST_OFFSET"
+    )
+    with pytest.raises(BadInput, match="9 is not the number of one of CONSUME_ACTIVELY"):
+        decode_body(HeartbeatData, data % 9)

@@ -29,15 +29,45 @@ class ProducerData(Body):
     group_name: str
 
 
+# RocketMQ's enums in their order: C++ clients send a constant's number instead of its name.
+_CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
+_MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")
+_CONSUME_FROM_WHERE = (
+    "CONSUME_FROM_LAST_OFFSET",
+    "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+    "CONSUME_FROM_MIN_OFFSET",
+    "CONSUME_FROM_MAX_OFFSET",
+    "CONSUME_FROM_FIRST_OFFSET",
+    "CONSUME_FROM_TIMESTAMP",
+)
+
+
 class ConsumerData(Body):
-    """A consumer group that the client belongs to. The three enums are RocketMQ's names."""
+    """A consumer group that the client belongs to.
+
+    The three enums may be read as numbers, and are RocketMQ's names afterwards.
+    """
 
     group_name: str
-    consume_type: str = "CONSUME_PASSIVELY"
-    message_model: str = "CLUSTERING"
-    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    consume_type: str | int = "CONSUME_PASSIVELY"
+    message_model: str | int = "CLUSTERING"
+    consume_from_where: str | int = "CONSUME_FROM_LAST_OFFSET"
     subscription_data_set: list[SubscriptionData] = []
     unit_mode: bool = False
+
+    def __post_init__(self) -> None:
+        self.consume_type = _name(self.consume_type, _CONSUME_TYPES)
+        self.message_model = _name(self.message_model, _MESSAGE_MODELS)
+        self.consume_from_where = _name(self.consume_from_where, _CONSUME_FROM_WHERE)
+
+
+def _name(value: str | int, names: tuple[str, ...]) -> str:
+    """An enum's constant by its name. Raises ValueError for a number that it does not have."""
+    if isinstance(value, str):
+        return value
+    if not 0 <= value < len(names):
+        raise ValueError(f"{value} is not the number of one of {', '.join(names)}")
+    return names[value]
 
 
 class HeartbeatData(Body):
