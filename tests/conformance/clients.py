@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ class Client:
     """One stock client.
 
     `name` begins its topics and groups; `prepare` fetches and builds it, and returns the command
-    line that starts its driver.
+    line that starts its driver; `at_once` scenarios run beside each other.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Client:
     version: str
     prepare: Callable[[Client], list[str]]
     features: tuple[str, ...]
+    at_once: int = 6
 
     @property
     def home(self) -> Path:
@@ -171,7 +173,107 @@ JAVA_FEATURES = (
     "request_reply",
 )
 
+# --- Go, Node, C++ --------------------------------------------------------------------------------
+
+
+def prepare_go(client: Client) -> list[str]:
+    """A driver with the client built into it."""
+    go = tool("go", "golang-go")
+    sources = sorted((HERE / "go").iterdir())
+    folders = {"GOMODCACHE": CACHE / "go" / "modules", "GOCACHE": CACHE / "go" / "build"}
+    environment = {name: str(path) for name, path in folders.items()}
+
+    def make() -> None:
+        # Writable, so that the cache can be removed like any other.
+        run(
+            [go, "build", "-modcacherw", "-o", f"{client.home}/driver", "."],
+            HERE / "go",
+            **environment,
+        )
+
+    once(client, sources, make)
+    return [str(client.home / "driver")]
+
+
+def prepare_node(client: Client) -> list[str]:
+    """The package beside a copy of the driver."""
+    npm, node = tool("npm", "npm"), tool("node", "nodejs")
+    sources = sorted((HERE / "node").iterdir())
+
+    def make() -> None:
+        for source in sources:
+            shutil.copy(source, client.home)
+        options = ["--no-audit", "--no-fund", "--ignore-scripts", "--cache", str(CACHE / "npm")]
+        run([npm, "install", *options], client.home)
+
+    once(client, sources, make)
+    return [node, str(client.home / "driver.js")]
+
+
+def prepare_cpp(client: Client) -> list[str]:
+    """The binding's wheel, which has the C++ client inside."""
+    driver = HERE / "cpp" / "driver.py"
+
+    def make() -> None:
+        target = ["--no-deps", "--target", str(client.home / "wheel")]
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--cache-dir", str(CACHE / "pip")]
+        run([*pip, *target, f"rocketmq=={client.version}"], client.home)
+
+    once(client, [driver], make)
+    path = f"import sys; sys.path.insert(0, {str(client.home / 'wheel')!r})"
+    start = f"{path}; import runpy; runpy.run_path({str(driver)!r}, run_name='__main__')"
+    return [sys.executable, "-P", "-c", start]
+
+
+GO_FEATURES = (
+    "push_orderly_alone",
+    "send_sync",
+    "send_async",
+    "send_oneway",
+    "send_batch",
+    "send_selector",
+    "send_compressed",
+    "auto_topic",
+    "push_clustering",
+    "push_broadcast",
+    "tag_filter",
+    "from_first",
+    "from_last",
+    "resume",
+    "delay",
+    "retry",
+    "dead_letter",
+    "namespace",
+    "request_reply",
+)
+NODE_FEATURES = (
+    "push_clustering",
+    "retry",
+    "send_sync",
+    "send_compressed",
+    "push_broadcast",
+    "tag_filter",
+    "resume",
+    "delay",
+)
+CPP_FEATURES = (
+    "send_sync",
+    "send_oneway",
+    "send_selector",
+    "send_compressed",
+    "auto_topic",
+    "push_clustering",
+    "push_orderly_alone",
+    "push_broadcast",
+    "tag_filter",
+    "delay",
+    "retry",
+)
+
 CLIENTS = (
     Client("java4", "Java", "4.9.8", prepare_java, JAVA_FEATURES),
     Client("java5", "Java", "5.5.0", prepare_java, JAVA_FEATURES),
+    Client("go", "Go (rocketmq-client-go)", "2.1.2", prepare_go, GO_FEATURES),
+    Client("node", "Node (ali-ons)", "3.12.0", prepare_node, NODE_FEATURES),
+    Client("cpp", "C++ (rocketmq wheel)", "0.4.4", prepare_cpp, CPP_FEATURES),
 )

@@ -17,7 +17,6 @@ from clients import CACHE, Client, Missing
 from judges import Event, Scenario
 
 DRIVER_TIMEOUT_S = 150
-SCENARIOS_AT_ONCE = 6
 
 
 class Run:
@@ -26,7 +25,7 @@ class Run:
     def __init__(self, client: Client, argv: list[str], namesrv_addr: str, output: Path) -> None:
         self.client = client
         self.stdout, self.stderr = output / f"{client.name}.jsonl", output / f"{client.name}.txt"
-        arguments = [namesrv_addr, client.name, str(SCENARIOS_AT_ONCE), *client.features]
+        arguments = [namesrv_addr, client.name, str(client.at_once), *client.features]
         with self.stdout.open("wb") as out, self.stderr.open("wb") as err:
             self.process = subprocess.Popen(
                 [*argv, *arguments],
