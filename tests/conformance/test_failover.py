@@ -1,0 +1,39 @@
+"""A leader dies under steady sends of stock Java producers; the long form is in `failover`."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+
+import failover
+import pytest
+import trio
+from clients import CLIENTS, Missing
+
+from chaos.cluster import Cluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.conformance]
+
+POLL_MS = 10_000
+"""An application may shorten the route poll of 30 s: so the suite waits less."""
+
+
+def test_a_leader_dies_and_stock_applications_go_on(cluster: Cluster, tmp_path: Path) -> None:
+    """With two groups no exception and no send above 3 s; with one, sends after the route poll."""
+    for client in CLIENTS[:2]:
+        try:
+            client.prepare(client)
+        except Missing as reason:
+            pytest.skip(f"{client.title} {client.version}: {reason}")
+    trio.run(failover.make_topics, cluster)
+    with failover.steady(("java4", "java5"), cluster, tmp_path, POLL_MS) as runs:
+        time.sleep(2)
+        failover.kill_leader(
+            cluster, cluster.layout.brokers[0], io.StringIO(), down_s=POLL_MS / 1000
+        )
+        time.sleep(3)
+        for run in runs:
+            run.drain(POLL_MS / 1000 + failover.DRAIN_MARGIN_S)
+    failover.report(runs)
+    assert failover.verdicts(runs, POLL_MS) == []
