@@ -9,6 +9,7 @@ with them.
 from __future__ import annotations
 
 import socket
+import struct
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -28,6 +29,7 @@ RECEIVE_LARGE_BYTES = 1024 * 1024
 #: Pieces in one system call; Linux refuses more than 1024.
 PIECES_PER_CALL_MAX = 512
 _BUSY_RETRY_S = 0.01
+_NO_LINGER = struct.pack("ii", 0, 0)
 
 
 class Link:
@@ -120,8 +122,10 @@ class Link:
             yield command
 
     def close(self) -> None:
-        """Close the socket. No task may be waiting for it any more."""
+        """Close the socket. No task may be waiting for it any more. What was written arrives."""
         self._outgoing.clear()
+        with suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self._socket.close()
 
     def _write(self) -> bool:

@@ -146,3 +146,12 @@ def read_to_end(connection: socket.socket) -> bytes:
     except ConnectionResetError:
         pass
     return received
+
+
+def test_a_killed_server_resets_its_connections(server: Server) -> None:
+    """RocketMQ clients of 4.9 notice only a reset at once; after an end they wait for timeouts."""
+    server.assert_serving()
+    with server.connect() as connection:
+        server.process.kill()
+        with pytest.raises(ConnectionResetError):
+            connection.recv(1)
