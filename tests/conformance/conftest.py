@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from chaos.cluster import Cluster
-from chaos.layout import plan, ports_needed
+from chaos.layout import plan
 from chaos.probe import Probe
 from chaos.processes import free_ports
 from client import Admin
@@ -31,8 +31,11 @@ MAKE_THEIR_OWN = {"auto_topic", "namespace"}
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two groups of three nodes and a name server, all real processes."""
-    layout = plan(free_ports(ports_needed(3, 2, 1)), nodes=3, groups=2, namesrvs=1)
+    layout = plan(ports_with_room_for_vip(), nodes=3, groups=2, namesrvs=1)
     running = Cluster.create(tmp_path_factory.mktemp("conformance") / "cluster", layout)
+    for node in layout.nodes:
+        with (running.folder(node.name) / "broker.toml").open("a") as config:
+            print("vipChannelEnable = true", file=config)
     try:
         running.start()
         trio.run(make_topics, running)
@@ -40,6 +43,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         assert running.stop() == []
     finally:
         running.kill_all()
+
+
+def ports_with_room_for_vip() -> list[int]:
+    """A name server's port, then each node's for clients and for peers; VIP is two below."""
+    free = free_ports(1 + 3 * 6)
+    nodes = [free[first : first + 3] for first in range(1, len(free), 3)]
+    if any(client != vip + 2 for vip, _, client in nodes):
+        return ports_with_room_for_vip()
+    return [free[0], *(port for _, peers, client in nodes for port in (client, peers))]
 
 
 async def make_topics(cluster: Cluster) -> None:

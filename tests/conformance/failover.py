@@ -42,7 +42,7 @@ SEND_S_MAX = 3.0
 PAUSE_MS = 5
 STOCK_POLL_MS = 30_000
 LEADERLESS_S = 3.0
-"""An election, with the new leader's registration, takes no longer: bounds the single group's gap."""
+"""An election, with the new leader's registration, takes no longer."""
 DRAIN_MARGIN_S = 15.0
 
 Event = dict[str, Any]
@@ -160,8 +160,8 @@ def steady(
         yield running
     finally:
         for each in running:
-            each.process.kill()
-            each.process.wait()
+            with each.process:
+                each.process.kill()
 
 
 def fault(history: TextIO, kind: str, name: str) -> None:

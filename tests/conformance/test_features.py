@@ -8,7 +8,7 @@ import pytest
 from clients import CLIENTS, Client
 from judges import Scenario, judge
 
-NOT_YET = {"vip_channel", "request_reply"}
+NOT_YET = {"request_reply"}
 """What the broker does not do as yet; the page says so, too."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]

@@ -24,7 +24,7 @@ from rocketmq.client import Message, Producer, PushConsumer, RecvMessage
 from rocketmq.ffi import MessageModel
 
 COUNT = 10
-WAIT_S = 20.0
+WAIT_S = 30.0  # The client rebalances every 20 s.
 JOIN_S = 3.0
 printing = threading.Lock()
 
@@ -251,7 +251,7 @@ def main() -> None:
     start = [*sys.orig_argv[: -len(features) - 1], "0"]
     with ThreadPoolExecutor(int(at_once)) as pool:
         for feature in features:
-            pool.submit(subprocess.run, [*start, feature], check=False, timeout=3 * WAIT_S)
+            pool.submit(subprocess.run, [*start, feature], check=False, timeout=2 * WAIT_S)
 
 
 if __name__ == "__main__":
