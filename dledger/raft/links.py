@@ -137,7 +137,8 @@ class SocketLink:
         buffer = bytearray(READ_BUFFER_BYTES)
         view = memoryview(buffer)
         start = end = 0
-        while True:
+        # The link may have been closed while this task was about to wait for it.
+        while self.closed_because is None:
             await trio.lowlevel.wait_readable(self._socket)
             try:
                 count = self._socket.recv_into(view[end:])
