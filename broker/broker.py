@@ -16,6 +16,7 @@ from broker import limits
 from broker.leader.deliveries import Deliveries
 from broker.leader.offset_commits import OffsetCommits
 from broker.leader.outcome import Outcome
+from broker.leader.transactions import Timing, Transactions
 from broker.refusal import Refused
 from broker.requests.admin_broker import BrokerAdminHandler
 from broker.requests.admin_groups import GroupAdminHandler
@@ -40,6 +41,7 @@ from broker.requests.relays import RelayHandler
 from broker.requests.resets import ResetHandler
 from broker.requests.send import SendHandler
 from broker.requests.send_back import SendBackHandler
+from broker.requests.transactions import TransactionHandler
 from broker.state.indexing import EntryIndex
 from broker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.errors import AppendError
@@ -73,6 +75,21 @@ class Broker:
             core.store_host,
         )
         self._clients = ClientHandler(core, membership)
+        timing = Timing(
+            core.config.transaction_time_out,
+            core.config.transaction_check_interval,
+            core.config.transaction_check_max,
+        )
+        self._transactions = Transactions(
+            core.machine,
+            core.log,
+            core.role,
+            core.definitions,
+            core.assignments,
+            timing,
+            core.store_host,
+        )
+        self._transaction_handler = TransactionHandler(core, self._clients, self._transactions)
         administration, topics = BrokerAdminHandler(core), TopicAdminHandler(core)
         self.handler = Dispatcher(
             core,
@@ -84,6 +101,7 @@ class Broker:
                 PullHandler(core, membership, self._commits, self._readers, self._held),
                 LookupHandler(core, membership, self._commits, self._readers),
                 QueryHandler(core),
+                self._transaction_handler,
             )
             | administered_by_leader(
                 self._clients,
@@ -139,6 +157,7 @@ class Broker:
         core.assignments.reset()
         core.definitions.reset()
         self._readers.clear()
+        self._transactions.reset()
         self._log_role()
         self._deliveries_due.set()
         lacking = core.lacking_system_topics()
@@ -252,6 +271,8 @@ class Broker:
         while True:
             await trio.sleep(1.0)
             now_s = self.core.clock_s()
+            if self.core.role.serving:
+                self._transaction_handler.check()
             self.core.rates.sample(now_s, _local_day(self.core.clock_ms()))
             if now_s >= next_scan_s:
                 next_scan_s += limits.CLIENT_SCAN_S

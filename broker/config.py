@@ -54,6 +54,9 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     file_reserved_time: float = 72.0
     commit_log_size_max: int = 0
     clean_resource_interval: int = 10_000
+    transaction_time_out: int = 6_000
+    transaction_check_interval: int = 60_000
+    transaction_check_max: int = 15
     d_leger_group: str = ""
     d_leger_peers: str = ""
     d_leger_self_id: str = "n0"
@@ -148,6 +151,9 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
             ("cleanResourceInterval", self.clean_resource_interval, 100, 86_400_000),
             ("commitLogSizeMax", self.commit_log_size_max, 0, 1 << 62),
             ("listenPort", self.listen_port, 0, 65_535),
+            ("transactionTimeOut", self.transaction_time_out, 100, 86_400_000),
+            ("transactionCheckInterval", self.transaction_check_interval, 100, 86_400_000),
+            ("transactionCheckMax", self.transaction_check_max, 1, 1000),
             ("flushIntervalCommitLog", self.flush_interval_commit_log, 10, 60_000),
         ):
             if not least <= value <= most:

@@ -52,6 +52,9 @@ TIMER_DELAY_S_MAX = 3 * 86_400
 """RocketMQ: timerMaxDelaySec."""
 TIMERS_MAX = 262_144
 """Timed messages that wait: their times are kept in memory, and in every snapshot."""
+TRANSACTIONS_MAX = 65_536
+"""Transactions that have not ended."""
+TRANSACTION_CHECKS_PER_TURN_MAX = 256
 DELIVERY_MESSAGES_MAX = 1024
 DELIVERY_BYTES_MAX = MIB
 """One entry delivers that much at most, or a single larger message."""

@@ -2,6 +2,6 @@
 
 `role` says whether this replica leads. `assignments` hands out queue offsets and store times,
 `drafts` are batches waiting for their place, `append` puts each into the log once. `definitions`
-makes topics and groups, `delays` and `deliveries` let messages wait and arrive, `offset_commits`
-gathers commits, `outcome` tells how a change ended.
+makes topics and groups, `delays` and `deliveries` let messages wait and arrive, `transactions`
+end. `offset_commits` gathers commits, `outcome` tells how a change ended.
 """

@@ -112,6 +112,7 @@ class NewRecord:
     flag: int = 0
     sys_flag: int = 0
     reconsume_times: int = 0
+    prepared_offset: int = 0
 
     @classmethod
     def copy(cls, record: Record) -> NewRecord:
@@ -152,6 +153,7 @@ class NewRecord:
             born_timestamp_ms=self.born_timestamp_ms,
             born_host=self.born_host,
             reconsume_times=self.reconsume_times,
+            prepared_offset=self.prepared_offset,
             queue_offset=queue_offset,
             physical_offset=position,
             store_timestamp_ms=store_timestamp_ms,

@@ -137,6 +137,15 @@ class ClientHandler:
             if connection_id in self._connections
         ]
 
+    def producers(self, group: str) -> list[Connection]:
+        """The connections of a producer group's members."""
+        members = self._membership.producers(group)
+        return [
+            self._connections[connection_id]
+            for connection_id in members
+            if connection_id in self._connections
+        ]
+
     def _notify(self, groups: Iterable[str]) -> None:
         for name in groups:
             ext = encode_header(NotifyConsumerIdsChangedHeader(name))

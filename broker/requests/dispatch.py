@@ -26,6 +26,7 @@ from broker.requests.relays import RelayHandler
 from broker.requests.resets import ResetHandler
 from broker.requests.send import SendHandler
 from broker.requests.send_back import SendBackHandler
+from broker.requests.transactions import TransactionHandler
 from dledger.errors import AppendError
 from dledger.net import Connection
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -123,6 +124,7 @@ def answered_by_leader(
     pull: PullHandler,
     lookups: LookupHandler,
     queries: QueryHandler,
+    transactions: TransactionHandler,
 ) -> dict[int, HandlerMethod]:
     """Messages and offsets: what the leader answers."""
     return {
@@ -131,6 +133,7 @@ def answered_by_leader(
         RequestCode.SEND_MESSAGE_V2: send.send,
         RequestCode.SEND_BATCH_MESSAGE: send.send_batch,
         RequestCode.CONSUMER_SEND_MSG_BACK: send_back.send_back,
+        RequestCode.END_TRANSACTION: transactions.end,
         RequestCode.PULL_MESSAGE: pull.pull,
         RequestCode.LITE_PULL_MESSAGE: pull.pull,
         RequestCode.GET_MAX_OFFSET: lookups.max_offset,

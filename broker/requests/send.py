@@ -1,9 +1,8 @@
 """Sends of stock clients: SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320).
 
 The broker makes the records. The steps and error codes are the reference's (SendMessageProcessor);
-the few differences: a message whose unique key was stored a short while ago is answered with the
-first copy's offsets, and transactional messages are refused, because storing them at once would
-show them too early.
+the one difference: a message whose unique key was stored a short while ago is answered with the
+first copy's offsets.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from functools import lru_cache
 from broker import limits
 from broker.leader.append import Stored
 from broker.leader.drafts import NewRecord, RecordsDraft
-from broker.refusal import Refused
+from broker.leader.transactions import half_message
+from broker.refusal import Refused, busy
 from broker.requests.core import Core
 from broker.requests.retries import retry_destination
 from broker.state.dedup import dedup_key
@@ -50,11 +50,14 @@ class SendHandler:
         """Append one message."""
         header = _header(request)
         properties = self._properties(header.properties or "")
-        self._refuse_what_must_wait(header, properties)
+        transactional = f"\x02{names.TRAN_MSG}\x01true" in "\x02" + properties
+        if not transactional:
+            _refuse_transaction_bits(header)
         topic, queue_id = self._destination(header)
         answer = self._answer(request, connection, queue_id=queue_id)
-        if _is_delayed(properties):
-            topic, queue_id, properties = self._detour(topic, queue_id, properties)
+        if transactional or _is_delayed(properties):
+            detour = self._half if transactional else self._detour
+            topic, queue_id, properties = detour(topic, queue_id, properties)
         record = self._record(header, request.payload, properties.encode(), connection)
         unique_key = properties.partition(_UNIQ_KEY)[2].partition("\x02")[0]
         key = None
@@ -76,9 +79,11 @@ class SendHandler:
             own.setdefault(names.UNIQ_KEY, _new_unique_key())
             first_key = first_key or own[names.UNIQ_KEY]
             properties = self._properties(names.properties_encode(common | own).decode())
-            self._refuse_what_must_wait(header, properties)
-            if _is_delayed(properties):
-                raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't be delayed")
+            _refuse_transaction_bits(header)
+            if _is_delayed(properties) or names.TRAN_MSG in own:
+                raise Refused(
+                    ResponseCode.MESSAGE_ILLEGAL, "a batch can't be delayed or transactional"
+                )
             record = self._record(header, item.body, properties.encode(), connection)
             records.append(replace(record, flag=item.flag))
         if not 0 < len(records) <= limits.MESSAGES_PER_BATCH_MAX:
@@ -159,6 +164,18 @@ class SendHandler:
         topic, queue_id, decoded = self._core.detour(topic, queue_id, decoded)
         return topic, queue_id, names.properties_encode(decoded).decode()
 
+    def _half(self, topic: str, queue_id: int, properties: str) -> tuple[str, int, str]:
+        """Where a transactional message waits for the end of its transaction."""
+        decoded = names.properties_decode(properties.encode())
+        if names.PGROUP not in decoded:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL, "a transactional message names no producer group"
+            )
+        if len(self._core.machine.halves) >= limits.TRANSACTIONS_MAX:
+            raise busy(f"{limits.TRANSACTIONS_MAX} transactions have not ended")
+        topic, queue_id, decoded = half_message(topic, queue_id, decoded)
+        return topic, queue_id, names.properties_encode(decoded).decode()
+
     def _record(
         self, header: SendMessageHeader, body: Buffer, properties: bytes, connection: Connection
     ) -> NewRecord:
@@ -175,7 +192,7 @@ class SendHandler:
             born_timestamp_ms=header.born_timestamp,
             born_host=born_host(connection),
             flag=header.flag,
-            sys_flag=header.sys_flag,
+            sys_flag=header.sys_flag & ~TRANSACTION_BITS,
             reconsume_times=header.reconsume_times or 0,
         )
 
@@ -196,13 +213,6 @@ class SendHandler:
             f"{properties}{names.CLUSTER}\x01{self._core.config.broker_cluster_name}\x02{_TRACED}"
         )
 
-    @staticmethod
-    def _refuse_what_must_wait(header: SendMessageHeader, properties: str) -> None:
-        if header.sys_flag & TRANSACTION_BITS or f"{names.TRAN_MSG}\x01true" in properties:
-            raise Refused(
-                ResponseCode.NO_PERMISSION, "this broker does not take transactional messages"
-            )
-
 
 _UNIQ_KEY = names.UNIQ_KEY + "\x01"
 # Consumers of 5.x trace only messages that carry a region.
@@ -211,6 +221,14 @@ _NOT_KEPT = (names.WAIT, names.POP_CK, names.CLUSTER, *_REGION)
 
 
 _DELAYS = tuple(f"\x02{name}\x01" for name in names.DELAYS)
+
+
+def _refuse_transaction_bits(header: SendMessageHeader) -> None:
+    if header.sys_flag & TRANSACTION_BITS:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the system flag {header.sys_flag} has transaction bits, but TRAN_MSG is not true",
+        )
 
 
 def _is_delayed(properties: str) -> bool:

@@ -29,7 +29,7 @@ from broker.state.dedup import DedupWindow, FirstCopy
 from broker.state.indexing import EntryIndex, due_ms, index_entry
 from broker.state.key_index import KeyIndex
 from broker.state.locks import LockRow, QueueKey, QueueLocks
-from broker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC, Delays, Move
+from broker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Delays, Move
 from broker.state.offsets import ConsumerOffsets
 from broker.state.snapshot import read_snapshot, write_snapshot
 from broker.state.subscriptions import SubscriptionGroups
@@ -77,6 +77,7 @@ class _State(msgspec.Struct):
     dedup: list[bytes] = []
     delays: dict[int, int] = {}
     timers: list[tuple[int, int]] = []
+    halves: list[tuple[int, int]] = []
     queues: dict[str, tuple[int, dict[int, int]]] = {}
     settings: dict[str, str] = {}
     keys: tuple[int, int] = (0, 0)
@@ -117,6 +118,8 @@ class Machine:
         self.delays = Delays()
         #: Messages with a timer, and when they are due.
         self.timers = Waiting()
+        #: Half messages of transactions that have not ended, and when they were stored.
+        self.halves = Waiting()
         self.queues = ConsumeQueues(directory / "queues")
         self.keys = KeyIndex(directory / "index")
         self._trimmed = False
@@ -248,6 +251,7 @@ class Machine:
         self.dedup.restore(state.dedup)
         self.delays.restore(state.delays)
         self.timers.restore(state.timers)
+        self.halves.restore(state.halves)
         self.settings = dict(state.settings)
 
     def _state(self) -> _State:
@@ -263,6 +267,7 @@ class Machine:
             dedup=self.dedup.dump(),
             delays=self.delays.dump(),
             timers=self.timers.dump(),
+            halves=self.halves.dump(),
             queues=self.queues.ends(),
             settings=self.settings,
             keys=(self.keys.first, self.keys.end),
@@ -294,6 +299,8 @@ class Machine:
             self.delays.take(move)
         elif move.topic == TIMER_TOPIC:
             self.timers.take(move)
+        elif move.topic == HALF_TOPIC:
+            self.halves.take(move)
         else:
             raise StorageError(
                 f"the log holds a move out of {move.topic!r}, which this version does not know: "
@@ -316,6 +323,9 @@ class Machine:
         if index.topic == TIMER_TOPIC:
             for offset, record in _records(entry, index):
                 self.timers.add(offset, due_ms(record))
+        elif index.topic == HALF_TOPIC:
+            for offset, record in _records(entry, index):
+                self.halves.add(offset, record.store_timestamp_ms)
         if index.dedup_key is not None:
             self.dedup.add(index.dedup_key, FirstCopy(entry.body_position, len(entry.body)))
         self.clock_ms = max(self.clock_ms, index.store_timestamp_ms)

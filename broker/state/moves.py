@@ -23,6 +23,9 @@ OP_TOPIC: Final = "RMQ_SYS_MOVE_OP_TOPIC"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 #: Messages that wait for a time of their own.
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+#: Messages of transactions that have not ended, and those whose end nobody could tell.
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+CHECKED_TOO_OFTEN_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 
 class Move(NamedTuple):

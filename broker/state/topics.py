@@ -15,7 +15,13 @@ import msgspec
 
 from broker import limits
 from broker.refusal import Refused
-from broker.state.moves import OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from broker.state.moves import (
+    CHECKED_TOO_OFTEN_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+)
 from dledger.limits import TOPIC_BYTES_MAX
 from dledger.remoting.bodies import DataVersion, TopicConfig
 from dledger.remoting.codes import ResponseCode
@@ -36,9 +42,9 @@ UNSENDABLE: Final = frozenset(
         SCHEDULE_TOPIC,
         TIMER_TOPIC,
         OP_TOPIC,
-        "RMQ_SYS_TRANS_HALF_TOPIC",
+        HALF_TOPIC,
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        CHECKED_TOO_OFTEN_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     }
@@ -98,6 +104,8 @@ def system_topics(delay_levels: int, default_queues: int | None) -> list[TopicCo
     topics = [
         read_write(SCHEDULE_TOPIC, delay_levels),
         read_write(TIMER_TOPIC, 1),
+        read_write(HALF_TOPIC, 1),
+        read_write(CHECKED_TOO_OFTEN_TOPIC, 1),
         read_write(OP_TOPIC, 1),
         read_write(TRACE_TOPIC, 1),
     ]

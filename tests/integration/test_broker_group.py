@@ -33,10 +33,11 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import (
     ProduceResponseHeader,
+    SendMessageResponseHeader,
     decode_header,
 )
 from dledger.remoting.json_dialect import MessageQueue
-from dledger.remoting.message import properties_decode
+from dledger.remoting.message import offset_message_id_decode, properties_decode
 from dledger.remoting.record import Record
 
 pytestmark = pytest.mark.slow
@@ -223,6 +224,41 @@ async def test_messages_are_found_by_key_after_kills_and_restarts(tmp_path: Path
             cluster.kill(leader.name)
             await leader_of(cluster, but=leader.name)
             cluster.start([leader.name])
+
+
+async def test_a_transaction_that_a_dead_leader_began_is_ended_by_the_next(
+    tmp_path: Path,
+) -> None:
+    """The producer names the half message as the old leader did; it is seen once, or never."""
+    async with group(tmp_path) as cluster:
+        first = await leader_of(cluster)
+        halves = []
+        async with connect_peer("127.0.0.1", first.port) as peer:
+            for key in ("committed", "rolled back"):
+                properties = f"TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01{key}\x02"
+                request = send_request(key.encode(), e="0", f="4", i=properties)
+                sent = await peer.request(request, TIMEOUT_S)
+                assert sent.code == ResponseCode.SUCCESS, sent.remark
+                halves.append(decode_header(SendMessageResponseHeader, sent))
+        cluster.kill(first.name)
+        second = await leader_of(cluster, but=first.name)
+        async with connect_peer("127.0.0.1", second.port) as peer:
+            for half, how, code in (
+                (halves[0], 8, ResponseCode.SUCCESS),
+                (halves[1], 12, ResponseCode.SUCCESS),
+                (halves[0], 8, ResponseCode.SYSTEM_ERROR),
+                (halves[1], 8, ResponseCode.SYSTEM_ERROR),
+            ):
+                ended = await ask(
+                    peer,
+                    RequestCode.END_TRANSACTION,
+                    producerGroup="P",
+                    tranStateTableOffset=half.queue_offset,
+                    commitLogOffset=offset_message_id_decode(half.msg_id)[-1],
+                    commitOrRollback=how,
+                )
+                assert ended.code == code, ended.remark
+            assert [body for _, _, body in await drain(peer)] == [b"committed"]
 
 
 async def test_queue_locks_outlive_their_leader(tmp_path: Path) -> None:

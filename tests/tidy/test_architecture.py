@@ -66,6 +66,7 @@ PURE = [
     "broker.requests.filters",
     "broker.leader.delays",
     "broker.leader.deliveries",
+    "broker.leader.transactions",
     "broker.state.indexing",
     "broker.state.moves",
     "broker.state.waiting",

@@ -82,6 +82,8 @@ async def test_tools_see_topics_queues_and_groups(tmp_path: Path) -> None:
             "SCHEDULE_TOPIC_XXXX",
             "RMQ_SYS_MOVE_OP_TOPIC",
             "rmq_sys_wheel_timer",
+            "RMQ_SYS_TRANS_HALF_TOPIC",
+            "TRANS_CHECK_MAX_TIME_TOPIC",
             "RMQ_SYS_TRACE_TOPIC",
             "%RETRY%C",
             "Orders",

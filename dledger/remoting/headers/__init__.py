@@ -80,6 +80,7 @@ from dledger.remoting.headers.namesrv import (
     WipeWritePermOfBrokerResponseHeader,
 )
 from dledger.remoting.headers.send import (
+    CheckTransactionStateHeader,
     EndTransactionHeader,
     ProduceHeader,
     ProduceResponseHeader,
@@ -92,6 +93,7 @@ __all__ = [
     "AddWritePermOfBrokerHeader",
     "AddWritePermOfBrokerResponseHeader",
     "BrokerHeartbeatHeader",
+    "CheckTransactionStateHeader",
     "ConsumeMessageDirectlyHeader",
     "ConsumerSendMsgBackHeader",
     "DeleteKvConfigHeader",

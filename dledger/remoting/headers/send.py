@@ -111,6 +111,19 @@ class ProduceResponseHeader(Header, frozen=True):
     duplicate: bool
 
 
+class CheckTransactionStateHeader(Header, frozen=True):
+    """CHECK_TRANSACTION_STATE (39), one-way, from the broker to a producer; the record follows.
+
+    The producer answers by END_TRANSACTION with the two offsets.
+    """
+
+    tran_state_table_offset: int
+    commit_log_offset: int
+    msg_id: str | None = None
+    transaction_id: str | None = None
+    offset_msg_id: str | None = None
+
+
 class EndTransactionHeader(Header, frozen=True):
     """END_TRANSACTION (37), one-way. `commit_or_rollback`: 8 commit, 12 roll back, 0 not known."""
 
