@@ -16,7 +16,6 @@ from broker import limits
 from broker.leader.deliveries import Deliveries
 from broker.leader.offset_commits import OffsetCommits
 from broker.leader.outcome import Outcome
-from broker.leader.transactions import Timing, Transactions
 from broker.refusal import Refused
 from broker.requests.admin_broker import BrokerAdminHandler
 from broker.requests.admin_groups import GroupAdminHandler
@@ -75,21 +74,7 @@ class Broker:
             core.store_host,
         )
         self._clients = ClientHandler(core, membership)
-        timing = Timing(
-            core.config.transaction_time_out,
-            core.config.transaction_check_interval,
-            core.config.transaction_check_max,
-        )
-        self._transactions = Transactions(
-            core.machine,
-            core.log,
-            core.role,
-            core.definitions,
-            core.assignments,
-            timing,
-            core.store_host,
-        )
-        self._transaction_handler = TransactionHandler(core, self._clients, self._transactions)
+        self._transactions = TransactionHandler(core, self._clients)
         administration, topics = BrokerAdminHandler(core), TopicAdminHandler(core)
         self.handler = Dispatcher(
             core,
@@ -101,7 +86,7 @@ class Broker:
                 PullHandler(core, membership, self._commits, self._readers, self._held),
                 LookupHandler(core, membership, self._commits, self._readers),
                 QueryHandler(core),
-                self._transaction_handler,
+                self._transactions,
             )
             | administered_by_leader(
                 self._clients,
@@ -272,7 +257,7 @@ class Broker:
             await trio.sleep(1.0)
             now_s = self.core.clock_s()
             if self.core.role.serving:
-                self._transaction_handler.check()
+                self._transactions.check()
             self.core.rates.sample(now_s, _local_day(self.core.clock_ms()))
             if now_s >= next_scan_s:
                 next_scan_s += limits.CLIENT_SCAN_S

@@ -6,7 +6,7 @@ replica moves its queues' first offsets when it applies that, and removes files 
 its own is durable that does not need them.
 
 What is still needed stays, however old: entries that a connected follower has not been sent, and
-delayed messages that wait for their time.
+delayed messages and open transactions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from broker.config import BrokerConfig
 from broker.leader.role import Role
 from broker.state import control
 from broker.state.machine import Machine
-from broker.state.moves import SCHEDULE_TOPIC
+from broker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.errors import AppendError
 from dledger.ledger import Ledger
 from dledger.log.entry import Kind
@@ -45,11 +45,17 @@ def needed_index(segments: Sequence[SegmentInfo], machine: Machine, sent_index: 
 
 
 def _waiting_positions(machine: Machine) -> Iterator[int]:
-    """Where the oldest message of each delay level lies that was not delivered yet."""
+    """Where the oldest messages lie that still wait: of each delay level, of timers, of
+    transactions."""
     levels = machine.queues.topic(SCHEDULE_TOPIC)
     for queue_id, queue in levels or ():
         for unit in queue.read(machine.delays.next(queue_id), 1):
             yield int(unit["position"])
+    for topic, waiting in ((TIMER_TOPIC, machine.timers), (HALF_TOPIC, machine.halves)):
+        oldest, waiting_queue = waiting.first_offset(), machine.queues.get(topic, 0)
+        if oldest is not None and waiting_queue is not None:
+            for unit in waiting_queue.read(oldest, 1):
+                yield int(unit["position"])
 
 
 class Retention:

@@ -8,7 +8,7 @@ is only logged, and a producer that was not heard is asked again.
 
 from __future__ import annotations
 
-from broker.leader.transactions import Half, Transactions
+from broker.leader.transactions import Half, Timing, Transactions
 from broker.refusal import Refused
 from broker.requests.clients import ClientHandler
 from broker.requests.core import Core
@@ -36,10 +36,27 @@ _log = get_logger("broker.requests.transactions")
 class TransactionHandler:
     """Answers 37, and asks 39."""
 
-    def __init__(self, core: Core, clients: ClientHandler, transactions: Transactions) -> None:
+    def __init__(self, core: Core, clients: ClientHandler) -> None:
         self._core = core
         self._clients = clients
-        self._transactions = transactions
+        timing = Timing(
+            core.config.transaction_time_out,
+            core.config.transaction_check_interval,
+            core.config.transaction_check_max,
+        )
+        self._transactions = Transactions(
+            core.machine,
+            core.log,
+            core.role,
+            core.definitions,
+            core.assignments,
+            timing,
+            core.store_host,
+        )
+
+    def reset(self) -> None:
+        """A leadership begins."""
+        self._transactions.reset()
 
     def end(self, request: Command, connection: Connection) -> Command | None:
         """END_TRANSACTION: what is committed can be pulled when this is answered."""

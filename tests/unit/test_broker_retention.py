@@ -14,7 +14,7 @@ from broker.requests.queue_reading import read_queue
 from broker.retention import needed_index, policy_of
 from broker.state import control
 from broker.state.machine import Machine
-from broker.state.moves import SCHEDULE_TOPIC
+from broker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, Move
 from broker.state.topics import read_write
 from dledger.log.entry import Entry, Kind
 from dledger.log.retention import RetentionPolicy, SegmentInfo
@@ -196,6 +196,19 @@ def test_a_delayed_message_that_waits_is_kept_however_old(tmp_path: Path) -> Non
     ]
     assert needed_index(segments, leader.machine, 12) == 7
     assert needed_index(segments, leader.machine, 5) == 5
+
+
+def test_a_transaction_that_has_not_ended_is_kept_however_old(tmp_path: Path) -> None:
+    """Its commit stores the half message once more."""
+    leader = Leader(tmp_path)
+    leader.send(HALF_TOPIC, 0, "half")
+    for number in range(9):
+        leader.send("A", 0, f"k{number}")
+    segments = [SegmentInfo(entry.position, entry.index, 1, 0.0) for entry in leader.entries()]
+    half = leader.entries()[1]
+    assert needed_index(segments, leader.machine, 12) == half.index
+    leader.machine.halves.take(Move(HALF_TOPIC, 0, ((0, 1),)))
+    assert needed_index(segments, leader.machine, 9) == 9
 
 
 def test_the_config_says_how_much_is_kept() -> None:
