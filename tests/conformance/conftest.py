@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -19,9 +22,9 @@ from client.peers import PeerPool
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("judges")
 
-from clients import CLIENTS  # noqa: E402 -- beside this file, which is no package
+from clients import CACHE, CLIENTS  # noqa: E402 -- beside this file, which is no package
 from drivers import run_all  # noqa: E402 -- beside this file, which is no package
-from judges import Scenario  # noqa: E402 -- beside this file, which is no package
+from judges import FEATURES, Scenario  # noqa: E402 -- beside this file, which is no package
 
 QUEUES = 2
 """Of each topic, per broker group: enough to share, few enough to be seen all."""
@@ -81,3 +84,49 @@ def runs(
 ) -> tuple[Mapping[str, dict[str, Scenario]], Mapping[str, str]]:
     """Every client's scenarios, and why clients are missing."""
     return run_all(CLIENTS, cluster.layout.namesrv_addr, tmp_path_factory.mktemp("drivers"))
+
+
+_found: dict[str, Any] = {"features": {}, "codes": []}
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Note the outcome of each client's feature for docs/compatibility.md."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.when != "call" and report.outcome == "passed":
+        return
+    _found["codes"] = dict(report.user_properties).get("codes", _found["codes"])
+    parameters = getattr(item, "callspec", None)
+    if parameters is None or "feature" not in parameters.params:
+        return
+    kind = "missing" if report.skipped else report.outcome
+    reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else ""
+    if hasattr(report, "wasxfail"):
+        kind, reason = "not yet", report.wasxfail
+    elif report.failed and call_error(report):
+        reason = call_error(report)
+    noted = {"outcome": kind, "reason": reason.removeprefix("reason: ")}
+    client, feature = parameters.params["client"], parameters.params["feature"]
+    _found["features"].setdefault(feature, {})[client.name] = noted
+
+
+def call_error(report: pytest.TestReport) -> str:
+    """The error in a line."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message) if crash is not None else ""
+
+
+def pytest_sessionfinish() -> None:
+    """Leave the results of a whole run to the page's generator."""
+    if not _found["codes"] or len(_found["features"]) < len(FEATURES):
+        return
+    results = {
+        "made": datetime.now(UTC).date().isoformat(),
+        "clients": [
+            {"name": each.name, "title": each.title, "version": each.version} for each in CLIENTS
+        ],
+        "titles": {name: title for name, (title, _) in FEATURES.items()},
+        **_found,
+    }
+    (CACHE / "results.json").write_text(json.dumps(results, indent=1))
