@@ -40,6 +40,10 @@ APPENDS_PENDING_BYTES_MAX = 64 * MIB
 # Peers of a broker group.
 PEER_FRAME_BYTES_MAX = 2 * ENTRY_BYTES_MAX
 PEER_SEND_BUFFER_BYTES_MAX = 64 * MIB
+PEER_IN_FLIGHT_BYTES_MAX = 16 * MIB
+"""Entries sent to a peer and not acknowledged. Above it, and one more message, nothing is sent."""
+CATCH_UP_BYTES_PER_S = 48 * MIB
+"""For a peer that is far behind, while appends are under way (RocketMQ's HA: 100 MB/s)."""
 STATE_PART_BYTES = MIB
 """Of a state machine's state that a peer asked for: one part is under way at a time."""
 STATE_BYTES_MAX = 512 * MIB

@@ -9,6 +9,8 @@ General layout
 ``election``   pre-vote and leader stickiness (pure)
 ``elections``  what they let the library do, and what others are told
 ``transfer``   handing leadership over, and back to the preferred node (pure)
+``peer``       what a node knows of each of its peers
+``pacing``     how much may be under way to a peer (pure)
 ``seat``       who may vote and is counted (pure)
 ``state_copy`` the state machine's state, in parts, for a node that can't replay it (pure)
 ``joining``    how a node comes into its group: new, emptied, or after too long

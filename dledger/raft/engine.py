@@ -46,8 +46,9 @@ from dledger.raft.joining import Joining
 from dledger.raft.journal import LogJournal
 from dledger.raft.library import Core, Node, Role, Timing
 from dledger.raft.messages import PeerKind, PeerMessage
+from dledger.raft.peer import Link
 from dledger.raft.transfer import TRANSFER_TIMEOUT_S, Follower, Next, Preference, Transfer
-from dledger.raft.transport import Link, PeerTransport
+from dledger.raft.transport import PeerTransport
 from dledger.remoting.command import Buffer
 
 MESSAGES_PER_STEP_MAX = 256
@@ -332,9 +333,13 @@ class RaftEngine:
             self._sent_index = self.log.last_index
             self.transport.must_send = False
             self.core.send_append_entries()
+        else:
+            self.transport.resume_held_back()
 
-    def _role_changed(self, old: int, _new: int) -> None:
+    def _role_changed(self, old: int, new: int) -> None:
         """The library's call. Whoever waits for a deposed leader's appends is told at once."""
+        if new == Role.LEADER:
+            self.transport.begin_to_lead()
         if old != Role.LEADER:
             return
         led_term = self._standing.term if self._standing is not None else None

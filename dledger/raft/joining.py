@@ -20,9 +20,10 @@ from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft.library import Role
 from dledger.raft.messages import PeerKind, PeerMessage
+from dledger.raft.peer import Peer
 from dledger.raft.seat import Barrier, Forming
 from dledger.raft.state_copy import Copy, Picture
-from dledger.raft.transport import Peer, PeerTransport
+from dledger.raft.transport import PeerTransport
 
 ASK_AGAIN_S = 1.0
 """A part of the state that did not come is asked for again."""

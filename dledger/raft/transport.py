@@ -21,9 +21,7 @@ rules, each with the hole of the library that it closes:
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from dledger import limits
 from dledger.errors import FrameError
@@ -32,68 +30,17 @@ from dledger.log.store import SegmentedLog
 from dledger.raft.journal import Copy
 from dledger.raft.library import Core, Node, Transport
 from dledger.raft.messages import PeerKind, PeerMessage, encode_message, split_run
-from dledger.raft.seat import Barrier
+from dledger.raft.peer import Counters, Held, Link, Peer
 from dledger.remoting.command import Buffer
 
 BATCH_BYTES = 1 << 20
 """A message to a peer carries entries up to about this many bytes, all of one segment."""
 SIGN_OF_LIFE_S = 0.2
 """A follower whose disk is busy for longer than this says meanwhile that it is there."""
+COMMITS_GO_ON_S = 0.2
+"""A leader that has committed nothing for so long has no appends that a copy could slow."""
 HEAD_AGAIN_S = 0.5
 """A head that was sent and not answered is sent again."""
-
-
-class Link(Protocol):
-    """A connection to one peer, as the transport uses it."""
-
-    def send(self, buffers: tuple[Buffer, ...]) -> None:
-        """Queue bytes; never blocks."""
-
-    @property
-    def queued_bytes(self) -> int:
-        """How much is queued and not yet taken by the kernel."""
-
-    def close(self, reason: str) -> None:
-        """Close the connection; the transport is told by `link_down`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """An acknowledgement that waits until everything up to `needed_index` is durable here."""
-
-    term: int
-    needed_index: int
-    success: bool
-    frame: tuple[Buffer, ...]
-
-
-@dataclass(slots=True)
-class Peer:
-    """What the transport knows of a peer."""
-
-    node: Node
-    link: Link | None = None
-    paused: bool = False
-    sent_sequence: int = 0
-    reset_sequence: int = 0
-    received_sequence: int = 0
-    held: deque[Held] = field(default_factory=deque)
-    acknowledged_at: float = 0.0
-    early_ack: tuple[PeerMessage, float] | None = None
-    head_sent_at: float = float("-inf")
-    barrier: Barrier | None = None
-
-
-@dataclass(slots=True)
-class Counters:
-    """What the transport refused or held, for status and tests."""
-
-    stale_acks: int = 0
-    old_resets: int = 0
-    clamped_commits: int = 0
-    denied: int = 0
-    pauses: int = 0
-    heads: int = 0
 
 
 class PeerTransport(Transport):  # type: ignore[misc]
@@ -110,6 +57,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         #: Whether this node elects at its leader's wish: voters need not miss that leader first.
         self.handed_over = False
         self.seated = False
+        self._committed = 0, 0.0
         self._log = log
         self._sync = sync
         self._votes: set[tuple[str, int]] = set()
@@ -204,17 +152,48 @@ class PeerTransport(Transport):  # type: ignore[misc]
         A peer that lacks what lies before the log's head gets that head.
         """
         peer, log = self.peers[str(node.id)], self._log
+        peer.held_back = False
         next_index, last_index = self.core.next_index(node), log.last_index
         if next_index <= log.first_index:
             self._send_head(peer)
             return
         while peer.link is not None and not peer.paused:
+            if next_index <= last_index and not self._may_send(peer, next_index):
+                peer.held_back = True
+                self._show_life(peer, next_index)
+                return
             end = log.batch_end(next_index, BATCH_BYTES) if next_index <= last_index else last_index
             self._send_append(peer, peer.link, next_index, end)
             next_index = end + 1
             self.core.set_next_index(node, next_index)
             if next_index > last_index:
                 return
+
+    def resume_held_back(self) -> None:
+        """Go on sending to those that had enough under way."""
+        for peer in self.peers.values():
+            if peer.held_back:
+                self.send_entries(peer.node)
+
+    def begin_to_lead(self) -> None:
+        """What this node sent when it led before will not be acknowledged to it any more."""
+        for peer in self.peers.values():
+            peer.pace.start_again()
+
+    def _may_send(self, peer: Peer, next_index: int) -> bool:
+        log, core = self._log, self.core
+        behind_bytes = log.end_position - log.header(next_index - 1).end
+        if core.commit_index != self._committed[0]:
+            self._committed = core.commit_index, core.now
+        # If nothing is committed any more, this peer may be the one that all wait for.
+        goes_on = core.now - self._committed[1] < COMMITS_GO_ON_S
+        busy = core.commit_index < log.last_index and goes_on
+        return peer.pace.may_send(core.now, behind_bytes=behind_bytes, busy=busy)
+
+    def _show_life(self, peer: Peer, next_index: int) -> None:
+        """A peer that gets no entries for now hears at least that there is a leader."""
+        if peer.link is not None and self.core.now - peer.sent_at > SIGN_OF_LIFE_S / 2:
+            self._send_append(peer, peer.link, next_index, next_index - 1)
 
     def _send_append(self, peer: Peer, link: Link, first_index: int, last_index: int) -> None:
         """Send the entries from `first_index` to `last_index`, which may be none."""
@@ -223,6 +202,9 @@ class PeerTransport(Transport):  # type: ignore[misc]
         run: Buffer = log.run_of(first_index, last_index) if count else b""
         previous = log.header(first_index - 1)
         peer.sent_sequence += 1
+        peer.sent_at = core.now
+        if count:
+            peer.pace.sent(last_index, len(run), core.now)
         link.send(
             encode_message(
                 PeerKind.APPEND,
@@ -378,11 +360,13 @@ class PeerTransport(Transport):  # type: ignore[misc]
         next_index, reset, success, sequence = message.fields
         if next_index - 1 > self._log.last_index:
             raise FrameError(f"an acknowledgement up to {next_index - 1}, which was never sent")
+        peer.pace.acknowledged(next_index - 1)
         if reset:
             if sequence <= peer.reset_sequence:
                 self.counters.old_resets += 1
                 return
             peer.reset_sequence = peer.sent_sequence
+            peer.pace.start_again()
             self.must_send = True
         elif message.kind is PeerKind.ACK and next_index - 1 > self.vouched_index:
             peer.early_ack = message, self.core.now if received_at is None else received_at

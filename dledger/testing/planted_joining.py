@@ -11,8 +11,9 @@ from dledger.log.head import LogHead, encode_head
 from dledger.log.store import SegmentedLog, TrimJob
 from dledger.raft.joining import Joining
 from dledger.raft.messages import PeerKind, PeerMessage
+from dledger.raft.peer import Peer
 from dledger.raft.seat import Barrier
-from dledger.raft.transport import Peer, PeerTransport
+from dledger.raft.transport import PeerTransport
 from dledger.testing.planted_raft import together
 
 Planted = AbstractContextManager[object]

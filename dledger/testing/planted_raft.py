@@ -18,8 +18,9 @@ from dledger.raft.engine import Appended, OnDone, RaftEngine
 from dledger.raft.journal import Copy, LogJournal
 from dledger.raft.library import Core, Node, Role
 from dledger.raft.messages import PeerKind, PeerMessage, encode_message
+from dledger.raft.peer import Held, Peer
 from dledger.raft.transfer import Follower, Next, Transfer
-from dledger.raft.transport import Held, Peer, PeerTransport
+from dledger.raft.transport import PeerTransport
 from dledger.remoting.command import Buffer
 
 Planted = AbstractContextManager[object]

@@ -47,6 +47,7 @@ PURE = [
     "dledger.log.retention",
     "dledger.log.scan",
     "dledger.raft.messages",
+    "dledger.raft.pacing",
     "dledger.raft.seat",
     "dledger.raft.state_copy",
     "dledger.raft.transfer",

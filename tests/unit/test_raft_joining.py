@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 
+from dledger import limits
 from dledger.checksum import crc32
 from dledger.errors import FrameError
 from dledger.raft.library import Role
 from dledger.raft.messages import PeerKind
+from dledger.raft.pacing import Pace
 from dledger.raft.seat import Barrier, Forming
 from dledger.raft.state_copy import Copy, Picture
 from dledger.testing.planted import plant
@@ -193,6 +197,49 @@ def test_a_leader_whose_head_is_gone_offers_the_first_entry_that_it_has() -> Non
     node.advance(0.1)
     appends = node.take("f", PeerKind.APPEND)
     assert appends[0].fields[1] == node.log.first_index
+
+
+def test_a_follower_that_is_far_behind_gets_no_more_than_it_can_take() -> None:
+    """So much is under way and no more; its acknowledgements let it have the rest, and meanwhile
+    it hears that there is a leader."""
+    with patch.object(limits, "PEER_IN_FLIGHT_BYTES_MAX", 4000):
+        node = ScriptedNode(segment_bytes=SEGMENT_BYTES)
+        term = node.serve("g")
+        node.take("f")
+        for _ in range(100):
+            node.append(b"x" * 100)
+        node.advance(0.5)
+        first = [append for append in node.take("f", PeerKind.APPEND) if append.run]
+        assert sum(len(append.run) for append in first) < 4000 + SEGMENT_BYTES
+        node.advance(0.5)
+        waiting = node.take("f", PeerKind.APPEND)
+        assert len(waiting) >= 3
+        assert not any(append.run for append in waiting)
+        held = max(append.fields[1] + append.fields[4] for append in first)
+        sent = len(first)
+        while held < node.log.last_index:
+            node.receive("f", PeerKind.ACK, term, held + 1, False, True, 1 << 32)
+            node.advance(0.02)
+            appends = [append for append in node.take("f", PeerKind.APPEND) if append.run]
+            held = max(append.fields[1] + append.fields[4] for append in appends)
+            sent += len(appends)
+        assert sent > 2
+
+
+def test_catching_up_is_slowed_only_beside_appends() -> None:
+    """A copy takes what there is while nobody else wants it."""
+    pace, behind = Pace(), 1 << 30
+    pace.sent(5, limits.CATCH_UP_BYTES_PER_S, now=10.0)
+    pace.acknowledged(5)
+    assert pace.in_flight_bytes == 0
+    assert not pace.may_send(10.5, behind_bytes=behind, busy=True)
+    assert pace.may_send(10.5, behind_bytes=behind, busy=False)
+    assert pace.may_send(10.5, behind_bytes=1000, busy=True)
+    assert pace.may_send(11.0, behind_bytes=behind, busy=True)
+    pace.sent(6, limits.PEER_IN_FLIGHT_BYTES_MAX, now=11.0)
+    assert not pace.may_send(99.0, behind_bytes=1000, busy=False)
+    pace.start_again()
+    assert pace.may_send(99.0, behind_bytes=1000, busy=False)
 
 
 def test_a_state_travels_in_parts_and_goes_on_where_it_was() -> None:

@@ -1,0 +1,69 @@
+"""What a node knows of each of its peers: the link to it, and what is under way on it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dledger.raft.library import Node
+from dledger.raft.messages import PeerMessage
+from dledger.raft.pacing import Pace
+from dledger.raft.seat import Barrier
+from dledger.remoting.command import Buffer
+
+
+class Link(Protocol):
+    """A connection to one peer, as the transport uses it."""
+
+    def send(self, buffers: tuple[Buffer, ...]) -> None:
+        """Queue bytes; never blocks."""
+
+    @property
+    def queued_bytes(self) -> int:
+        """How much is queued and not yet taken by the kernel."""
+
+    def close(self, reason: str) -> None:
+        """Close the connection; the transport is told by `link_down`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An acknowledgement that waits until everything up to `needed_index` is durable here."""
+
+    term: int
+    needed_index: int
+    success: bool
+    frame: tuple[Buffer, ...]
+
+
+@dataclass(slots=True)
+class Peer:
+    """What the transport knows of a peer."""
+
+    node: Node
+    link: Link | None = None
+    paused: bool = False
+    sent_sequence: int = 0
+    reset_sequence: int = 0
+    received_sequence: int = 0
+    held: deque[Held] = field(default_factory=deque)
+    acknowledged_at: float = 0.0
+    early_ack: tuple[PeerMessage, float] | None = None
+    head_sent_at: float = float("-inf")
+    sent_at: float = 0.0
+    held_back: bool = False
+    pace: Pace = field(default_factory=Pace)
+    barrier: Barrier | None = None
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the transport refused or held, for status and tests."""
+
+    stale_acks: int = 0
+    old_resets: int = 0
+    clamped_commits: int = 0
+    denied: int = 0
+    pauses: int = 0
+    heads: int = 0
