@@ -36,4 +36,4 @@ def test_a_leader_dies_and_stock_applications_go_on(cluster: Cluster, tmp_path: 
         for run in runs:
             run.drain(POLL_MS / 1000 + failover.DRAIN_MARGIN_S)
     failover.report(runs)
-    assert failover.verdicts(runs, POLL_MS) == []
+    assert failover.verdicts(runs, POLL_MS / 1000 + failover.LEADERLESS_S) == []
