@@ -107,7 +107,7 @@ class Transactions:
         properties = half.properties
         topic = self._definitions.lasting(properties.pop(names.REAL_TOPIC))
         queue_id = int(properties.pop(names.REAL_QID))
-        properties.pop(names.TRAN_MSG, None)
+        # TRAN_MSG stays, as with RocketMQ: it makes consumers tell the transaction's id.
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, "the topic of the transaction is deleted")
         committed = replace(

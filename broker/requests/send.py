@@ -50,7 +50,9 @@ class SendHandler:
         """Append one message."""
         header = _header(request)
         properties = self._properties(header.properties or "")
-        transactional = f"\x02{names.TRAN_MSG}\x01true" in "\x02" + properties
+        transactional = (
+            f"\x02{names.TRAN_MSG}\x01true" in "\x02" + properties and not header.reconsume_times
+        )
         if not transactional:
             _refuse_transaction_bits(header)
         topic, queue_id = self._destination(header)

@@ -98,7 +98,8 @@ async def test_a_message_is_seen_when_its_transaction_is_committed(tmp_path: Pat
         assert (bytes(record.body), record.sys_flag, record.prepared_offset) == (b"k", 8, position)
         properties = properties_decode(record.properties)
         assert properties["UNIQ_KEY"] == "k"
-        assert not properties.keys() & {"TRAN_MSG", "REAL_TOPIC", "REAL_QID", "DELAY"}
+        assert properties["TRAN_MSG"] == "true"
+        assert not properties.keys() & {"REAL_TOPIC", "REAL_QID", "DELAY"}
         assert len(its.broker.machine.halves) == 0
 
 
@@ -127,6 +128,16 @@ async def test_a_request_that_names_another_message_ends_nothing(tmp_path: Path)
         assert len(its.broker.machine.halves) == 1
         nobodys = send_request(f="4", i="TRAN_MSG\x01true\x02")
         assert (await its.producer.request(nobodys, 5)).code == Code.MESSAGE_ILLEGAL
+
+
+async def test_a_committed_message_that_is_tried_again_begins_no_transaction(
+    tmp_path: Path,
+) -> None:
+    """It keeps TRAN_MSG, which consumers look at."""
+    async with scene(tmp_path) as its:
+        again = send_request(b"k", j="1", i="TRAN_MSG\x01true\x02PGROUP\x01P\x02")
+        assert (await its.producer.request(again, 5)).code == Code.SUCCESS
+        assert len(await its.visible()) == 1
 
 
 async def test_two_ends_at_once_are_one(tmp_path: Path) -> None:
