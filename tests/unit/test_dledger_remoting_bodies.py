@@ -219,3 +219,9 @@ def test_a_heartbeat_may_number_its_enums_as_cpp_clients_do() -> None:
     )
     with pytest.raises(BadInput, match="9 is not the number of one of CONSUME_ACTIVELY"):
         decode_body(HeartbeatData, data % 9)
+
+
+def test_a_string_that_is_no_utf8_is_refused_as_such() -> None:
+    """Found by damaging a captured heartbeat: it must not be an internal error of the server."""
+    with pytest.raises(BadInput, match="utf-8.*0x80 in position 13"):
+        decode_body(HeartbeatData, b'{"clientID":"\x80"}')

@@ -51,7 +51,7 @@ def decode_body(body_type: type[BodyT], data: Buffer) -> BodyT:
     decoder = _standard_decoder(body_type)
     if decoder is not None:
         # Should this fail, the slow reader tells the loose dialect and null members from nonsense.
-        with suppress(msgspec.DecodeError, RecursionError):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return decoder.decode(data)
     if len(data) > LOOSE_BODY_BYTES_MAX:
         raise BadInput(
