@@ -14,9 +14,19 @@ from client.identity import UniqueKeys
 from client.models import Message
 from dledger.errors import BadInput
 from dledger.limits import MESSAGE_BODY_BYTES_MAX, TOPIC_BYTES_MAX
-from dledger.remoting.message import KEYS, TAGS, UNIQ_KEY, host_bytes, properties_encode
+from dledger.remoting.message import (
+    DELAYS,
+    KEYS,
+    TAGS,
+    TRAN_MSG,
+    UNIQ_KEY,
+    host_bytes,
+    properties_encode,
+)
 from dledger.remoting.record import encode_record
 
+# What a broker would have to act upon; it takes our records as they are.
+_NOT_SENT = (*DELAYS, TRAN_MSG)
 # A generated key needs no checks, so all but the key itself is encoded once.
 _PLACE = "0"
 _KEY_BEFORE, _KEY_AFTER = properties_encode({UNIQ_KEY: _PLACE}).split(_PLACE.encode())
@@ -33,6 +43,12 @@ def topic_bytes(topic: str) -> bytes:
 
 def _user_properties(message: Message) -> dict[str, str]:
     properties = dict(message.properties or {})
+    for name in _NOT_SENT:
+        if name in properties:
+            raise BadMessage(
+                f"the property {name}={properties[name]!r} asks for a delay or a transaction, "
+                "which this producer does not do: leave it out, or send with a RocketMQ client"
+            )
     if message.keys:
         properties[KEYS] = message.keys
     if message.tags:

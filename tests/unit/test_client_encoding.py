@@ -68,6 +68,13 @@ def test_unique_keys_are_unique_and_sort_by_age() -> None:
     assert all(len(key) == 32 and key.startswith("0A010203") for key in made)
 
 
+@pytest.mark.parametrize("name", ["DELAY", "TIMER_DELAY_SEC", "TRAN_MSG"])
+def test_a_delay_or_a_transaction_is_refused_rather_than_ignored(name: str) -> None:
+    """It would be seen at once; the error names the property."""
+    with pytest.raises(BadMessage, match=name):
+        encoder().encode(Message("T", b"body", properties={name: "1"}), 0)
+
+
 def test_a_damaged_body_is_not_handed_out() -> None:
     """One flipped bit in the body raises, naming the message's place."""
     _, record = encoder().encode(Message("T", b"body"), 3)
