@@ -51,8 +51,11 @@ class Role:
     def not_leader(self) -> Refused:
         """The refusal of a replica that does not serve."""
         address = self.leader_address if self.leader_id != self.node_id else None
-        ext = {"leaderAddr": address} if address is not None else {}
-        return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "not the leader", ext)
+        if address is None:
+            return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "not the leader; none is known")
+        # Stock tools show nothing but the words to whoever asked a follower by its address.
+        remark = f"not the leader: ask {address}"
+        return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, remark, {"leaderAddr": address})
 
     def refusal_of(self, error: AppendError) -> Refused:
         """The answer to a request whose append failed.

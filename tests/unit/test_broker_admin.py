@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from broker.config import BrokerConfig
+from broker.leader.role import Role
 from broker.state.machine import Machine
 from broker.testing import MemoryBroker, memory_broker
 from broker.testing.requests import (
@@ -248,3 +249,13 @@ async def test_every_replica_says_how_full_and_how_old_it_is(tmp_path: Path) -> 
             assert (await ask(peer, code)).code == Code.SUCCESS
         refused = await ask(peer, RequestCode.UPDATE_BROKER_CONFIG, b"maxMessageSize=9\n")
         assert refused.code == Code.SERVICE_NOT_AVAILABLE
+
+
+def test_a_follower_says_whom_to_ask() -> None:
+    """In words, for people at stock tools, and in a field, for our client."""
+    role = Role("n0", {"n0": "h:1", "n1": "h:2"})
+    role.following("n1", 3)
+    refused = role.not_leader()
+    assert (str(refused), refused.ext) == ("not the leader: ask h:2", {"leaderAddr": "h:2"})
+    role.following(None, 4)
+    assert (str(role.not_leader()), role.not_leader().ext) == ("not the leader; none is known", {})

@@ -175,7 +175,7 @@ async def test_lost_leadership_leaves_an_outcome_unknown_and_a_retry_safe(tmp_pa
             broker.ledger.follow("n1")
         refused = await peer.request(produce_request("a"), 5)
         assert refused.code == Code.SERVICE_NOT_AVAILABLE
-        assert refused.remark == "not the leader"
+        assert refused.remark == "not the leader; none is known"
         broker.ledger.lead()
         async with trio.open_nursery() as nursery:
 
