@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +15,10 @@ import trio
 from broker.testing.requests import ask, make_topic, produce_request, pull_request, records
 from chaos.cluster import Cluster
 from chaos.layout import NodeLayout, plan, ports_needed
+from chaos.probe import Probe
 from chaos.processes import free_ports
+from client import Message, Producer, SendResult
+from client.peers import PeerPool
 from dledger.errors import DledgerError
 from dledger.log.startup import open_log
 from dledger.net import Peer, connect_peer
@@ -177,3 +181,42 @@ async def test_an_emptied_folder_is_filled_again_behind_retention(tmp_path: Path
             ends.add((log.last_index, log.chain_crc))
             log.close()
         assert len(ends) == 1
+
+
+async def test_a_rolling_restart_fails_no_send(tmp_path: Path) -> None:
+    """Each member is stopped and started again, the leader too, under steady sends: every send is
+    acknowledged, once, in order, and all replicas are equal in the end."""
+    async with group(tmp_path) as cluster, PeerPool() as pool:
+        probe = Probe(cluster, pool)
+        await probe.wait_until_serving()
+        results: list[SendResult] = []
+        stopped = False
+
+        async def send(producer: Producer) -> None:
+            for number in itertools.count():
+                if stopped:
+                    return
+                results.append(await producer.send(Message("T", b"%d" % number), key="k"))
+
+        longest_s = 0.0
+        async with (
+            Producer(cluster.layout.namesrv_addr, "PG") as producer,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(send, producer)
+            for node in cluster.layout.nodes:
+                await trio.sleep(1.0)
+                began = trio.current_time()
+                assert not cluster.stop([node.name]), "it had to be killed"
+                before = len(results)
+                with trio.fail_after(TIMEOUT_S):
+                    while len(results) < before + 3:  # noqa: ASYNC110 - the sender tells nobody
+                        await trio.sleep(0.01)
+                longest_s = max(longest_s, trio.current_time() - began)
+                cluster.start([node.name])
+                await probe.wait_until_level("broker-a")
+            stopped = True
+        print(f"{len(results)} sends; a stop, until sends went on: at most {longest_s:.2f} s")
+        offsets = [result.queue_offset for result in results]
+        assert offsets == list(range(len(results)))
+        await until(all_equal, cluster)
