@@ -413,6 +413,7 @@ class Ledger:
             if trio.current_time() >= checkpoint_at:
                 content = self._log.checkpoint()
                 await trio.to_thread.run_sync(self._log.save_checkpoint, content)
+                self._log.release_idle()
                 checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
 
     def _log_cut(self, first_index: int, last_index: int) -> None:

@@ -29,17 +29,58 @@ class Segment:
     """
 
     def __init__(
-        self, disk: Disk, descriptor: int, base_position: int, first_index: int, size_bytes: int
+        self,
+        disk: Disk,
+        path: Path,
+        first_index: int,
+        size_bytes: int,
+        descriptor: int | None = None,
     ) -> None:
-        self._disk = disk
-        self._descriptor = descriptor
-        self.base_position = base_position
+        self.path = path
+        self.base_position = int(path.stem)
         self.first_index = first_index
         self.size_bytes = size_bytes
         self.end = 0
-        self.raw = disk.map(descriptor, size_bytes)
+        self._disk = disk
+        self._descriptor = descriptor
+        self._raw: memoryview | None = None
+        self._used = True
         self._offsets: array[int] | None = array("I")
         self._summary: SealedSegment | None = None
+
+    @property
+    def descriptor(self) -> int:
+        """The open file."""
+        if self._descriptor is None:
+            self._descriptor = self._disk.open(self.path)
+        return self._descriptor
+
+    @property
+    def raw(self) -> memoryview:
+        """The file's bytes, mapped: a view shows what is written later, too."""
+        self._used = True
+        if self._raw is None:
+            self._raw = self._disk.map(self.descriptor, self.size_bytes)
+        return self._raw
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open, and perhaps mapped."""
+        return self._descriptor is not None
+
+    def release(self) -> None:
+        """Close the file until somebody needs it again. Views that were handed out stay good."""
+        if self._descriptor is not None:
+            self._disk.close(self._descriptor)
+        self._descriptor = self._raw = None
+        if self._summary is not None:
+            self._offsets = None
+
+    def release_if_idle(self) -> None:
+        """Release a sealed segment that nobody has read since the last call."""
+        if self._summary is not None and not self._used:
+            self.release()
+        self._used = False
 
     @property
     def capacity_bytes(self) -> int:
@@ -112,16 +153,16 @@ class Segment:
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write bytes; they are durable after the next :meth:`sync`."""
-        self._disk.write(self._descriptor, buffers, offset)
+        self._disk.write(self.descriptor, buffers, offset)
 
     def mark(self, durable_index: int) -> None:
         """Write down that everything up to `durable_index` is durable."""
         watermark_at = self.size_bytes - WATERMARK_BYTES
-        self._disk.write(self._descriptor, [encode_watermark(durable_index)], watermark_at)
+        self._disk.write(self.descriptor, [encode_watermark(durable_index)], watermark_at)
 
     def sync(self) -> None:
         """Make all that was written durable."""
-        self._disk.sync_data(self._descriptor)
+        self._disk.sync_data(self.descriptor)
 
     def cut(self, count: int) -> None:
         """Keep the first `count` entries; overwrite what follows with zeros."""
@@ -133,5 +174,7 @@ class Segment:
         self.end, self._summary = start, None
 
     def close(self) -> None:
-        """Close the descriptor. The mapping lives as long as somebody holds a view of it."""
-        self._disk.close(self._descriptor)
+        """Close the file for good. Views that were handed out stay good."""
+        if self._descriptor is not None:
+            self._disk.close(self._descriptor)
+            self._descriptor = None

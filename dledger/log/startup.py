@@ -98,6 +98,12 @@ def _was_written_to(segment: Segment) -> bool:
     return decode_header(segment.raw).magic != 0 or decode_watermark(segment.raw) > 0
 
 
+def _watermark_of(segment: Segment) -> int:
+    durable_index = decode_watermark(segment.raw)
+    segment.release()
+    return durable_index
+
+
 class _Opening:
     """The state of one opening: segments so far, the last entry so far."""
 
@@ -130,7 +136,7 @@ class _Opening:
                 f"{self.folder}: the first segment starts at position {first_base}, but the log "
                 f"begins at {self.head.base_position}: segments are missing. {_ADVICE}"
             )
-        watermarks = [decode_watermark(segment.raw) for segment in opened]
+        watermarks = [_watermark_of(segment) for segment in opened]
         self.durable_index = max(self.durable_index, self.known.commit_index, *watermarks)
         unread: list[Segment] = []
         for at, segment in enumerate(opened):
@@ -162,8 +168,7 @@ class _Opening:
         return log, Recovery(self.entries_checked, self.torn_bytes, self.torn_because)
 
     def _open_segment(self, base: int) -> Segment:
-        descriptor = self.disk.open(segment_path(self.folder, base))
-        return Segment(self.disk, descriptor, base, 0, self.segment_bytes)
+        return Segment(self.disk, segment_path(self.folder, base), 0, self.segment_bytes)
 
     def _without_a_hole(self, opened: list[Segment]) -> list[Segment]:
         """Segments that follow each other. A crash may leave a prepared one behind a removed one:
@@ -189,6 +194,7 @@ class _Opening:
         segment.adopt_summary(summary)
         self.segments.append(segment)
         self.last, self.next_index, self.chain_crc = last, last.index + 1, last.chain_crc
+        segment.release()
         return True
 
     def _read(self, segment: Segment) -> bool:
@@ -206,6 +212,7 @@ class _Opening:
             self.segments.append(segment)
             self.last, self.chain_crc = scan.last, scan.last.chain_crc
             self.next_index = scan.last.index + 1
+        segment.release()
         return scan.fault is None and scan.last is not None
 
     def _judge_fault(self, segment: Segment, end: int, fault: str, last: Header | None) -> None:

@@ -226,7 +226,7 @@ class SegmentedLog(LogReader):
         except OSError as error:
             self._fence(f"creating {path}", error)
         self._spare = None
-        segment = Segment(self._disk, descriptor, base, header.index, self.segment_bytes)
+        segment = Segment(self._disk, path, header.index, self.segment_bytes, descriptor)
         self._segments.append(segment)
         return segment
 
@@ -270,6 +270,16 @@ class SegmentedLog(LogReader):
         self._disk.close(prepared.descriptor)
         if prepared.base_position > self._segments[-1].base_position:
             self._disk.remove(segment_path(self.folder, prepared.base_position))
+
+    def release_idle(self) -> None:
+        """Close sealed segments that nobody has read since the last call.
+
+        So open files, mappings, and what the process has in memory, do not grow with the log.
+        """
+        busy = {*self._dirty, *self._syncing}
+        for segment in self._segments[:-1]:
+            if segment not in busy:
+                segment.release_if_idle()
 
     # -- durability ------------------------------------------------------------------------
 

@@ -187,6 +187,7 @@ class SimulatedNode:
             self._prepared = now + wait_s, self.log.prepare_segment()
         if self._checkpoint is not None and self._checkpoint[0] <= now:
             self.log.save_checkpoint(self._checkpoint[1])
+            self.log.release_idle()
             self._checkpoint = None
         elif self._checkpoint is None and rng.random() < 0.01:
             self._checkpoint = now + rng.uniform(0, 0.1), self.log.checkpoint()

@@ -166,3 +166,39 @@ def test_a_new_beginning_never_takes_back_what_is_committed() -> None:
     assert leader.trim(60) is not None
     with pytest.raises(StorageError, match="take back"):
         log.replace_by(head_of(leader, leader.first_index))
+
+
+def open_segments(folder: Path) -> tuple[int, int]:
+    """How many segments of a log this process has open, and how many mapped."""
+    links = [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.exists()]
+    opened = [path for path in links if path.parent == folder and path.suffix == ".seg"]
+    return len(opened), Path("/proc/self/maps").read_text().count(f"{folder}/0")
+
+
+def test_open_files_and_mappings_do_not_grow_with_the_log(tmp_path: Path) -> None:
+    """A log of many segments, written, read from end to end, started again: a few are open."""
+    log = open_log(tmp_path, SEGMENT_BYTES)[0]
+    for index in range(1, 8001):
+        log.append(index, 1, Kind.MESSAGES, bytes(100))
+        if index % 500 == 0:
+            log.sync()
+            log.checkpoint()
+            log.release_idle()
+    log.release_idle()
+    assert len(log.segments()) > 250
+    assert max(open_segments(tmp_path)) < 60
+    held = log.entry(1).body
+    for index in range(1, 8001):
+        assert log.entry(index).index == index
+        if index % 500 == 0:
+            log.release_idle()
+    assert max(open_segments(tmp_path)) < 60
+    log.release_idle()
+    log.release_idle()
+    assert bytes(held) == bytes(100), "a view outlives the release of its segment"
+    log.close()
+    del log, held
+    again = open_log(tmp_path, SEGMENT_BYTES)[0]
+    assert max(open_segments(tmp_path)) < 4
+    assert bytes(again.entry(4000).body) == bytes(100)
+    again.close()
