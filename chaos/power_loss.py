@@ -44,6 +44,8 @@ VICTIMS: Final = (1, 2, 3)
 BODY_BYTES: Final = (100, 1000, 4000)
 SEND_TIMEOUT_S: Final = 20.0
 SENDS_IN_FLIGHT: Final = 200
+PATIENCE_S: Final = 60.0
+"""What is looked for is loss; a busy machine may take its time."""
 
 app = cyclopts.App(name="power_loss", help="Cut the power of real replicas, again and again.")
 
@@ -163,11 +165,12 @@ async def run_rounds(
                 nursery.start_soon(Load(producer, rng, report).run)
                 for number in range(rounds):
                     await trio.sleep(rng.uniform(0.3, 1.0))
-                    leader = (await probe.wait_for_leader(BROKER)).node.name
+                    leader = (await probe.wait_for_leader(BROKER, PATIENCE_S)).node.name
                     count = victims[number % len(victims)]
                     chosen = choose(rng, cluster.layout.nodes, leader, count)
                     await lose_power(cluster, disks, chosen)
                     report.rounds[count] += 1
+                    await probe.wait_for_leader(BROKER, PATIENCE_S)
                     await probe.wait_until_level(BROKER)
                 nursery.cancel_scope.cancel()
             await producer.flush()

@@ -53,9 +53,12 @@ class LeaderFinder:
             leader = self.routes.leader(broker_name)
             if leader is not None and self._found[broker_name] != before:
                 return leader
-            await self._search(broker_name, topic)
-            found = self.routes.leader(broker_name)
-            return found if found is not None else await self.find(broker_name, topic)
+            while True:
+                await self._search(broker_name, topic)
+                found = self.routes.leader(broker_name)
+                # None if somebody else has lost it already.
+                if found is not None:
+                    return found
 
     async def ask(
         self,

@@ -92,6 +92,9 @@ class Role(IntEnum):
     LEADER = 2
 
 
+_ROLES = tuple(Role)
+
+
 class Timing:
     """Election and heartbeat times, in seconds.
 
@@ -173,7 +176,7 @@ class Core(SyncObj):  # type: ignore[misc]
     @property
     def role(self) -> Role:
         """What this node is at the moment."""
-        return Role(self._SyncObj__raftState)
+        return _ROLES[self._SyncObj__raftState]
 
     @property
     def leader_id(self) -> str | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import Collection
 from unittest.mock import patch
 
 from dledger.errors import AppendError, CorruptLog, DledgerError, TransferFailed
@@ -26,7 +27,7 @@ from dledger.testing.faults import Faults
 from dledger.testing.judge import Judge
 from dledger.testing.network import Network, SimulatedLink
 from dledger.testing.node import FOLDER, SimulatedNode
-from dledger.testing.weather import Extras, Weather, draw_extras, draw_weather
+from dledger.testing.weather import Extras, Weather, calmer, draw_extras, draw_weather
 
 HEAL_LIMIT_S = 15.0
 HEAL_FRAMES_MAX = 50_000
@@ -38,12 +39,14 @@ ASK_ANYBODY = 0.02
 class Simulation:
     """A group, what happens to it, and its judge."""
 
-    def __init__(self, seed: int, size: int = 3) -> None:
+    def __init__(self, seed: int, size: int = 3, without: Collection[str] = ()) -> None:
         self.seed = seed
         self.rng = random.Random(f"{seed}/{size}")
         self.weather: Weather = draw_weather(self.rng)
         self.extra_rng = random.Random(f"{seed}/{size}/extras")
         self.extras: Extras = draw_extras(self.extra_rng)
+        self.weather = calmer(self.weather, without)
+        self.extras = calmer(self.extras, without)
         random.seed(seed)  # the library draws its timeouts from the module's generator
         self.network = Network(self.rng)
         self.network.on_down = self._link_down
@@ -327,13 +330,17 @@ class Simulation:
         return not self.extras.preferred or leaders == self.node_ids[:1]
 
 
-def run_seed(seed: int, size: int = 3, duration_s: float = 8.0) -> Simulation:
+def run_seed(
+    seed: int, size: int = 3, duration_s: float = 8.0, without: Collection[str] = ()
+) -> Simulation:
     """One run: faults for `duration_s` of virtual time, then healing and the final checks.
+
+    Faults named in `without` don't come.
 
     Raises Violation, with the end of the transcript as a note; any other error of a node counts
     as one too.
     """
-    simulation = Simulation(seed, size)
+    simulation = Simulation(seed, size, without)
     try:
         with patch.object(transport, "BATCH_BYTES", simulation.weather.batch_bytes):
             simulation.run(duration_s, faults=True)

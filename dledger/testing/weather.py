@@ -9,7 +9,9 @@ simulated time, about 5 ms, unless the name says otherwise.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,24 @@ def draw_extras(rng: random.Random) -> Extras:
         clock_jump=odds(0.001, 0.2),
         long_pause=odds(0.0005, 0.2),
     )
+
+
+#: What a failing run can be tried without: whatever is a fault by its odds.
+FAULTS = (
+    *("cut", "stall", "partition", "isolate_leader", "slow", "slow_sync", "sync_error", "full"),
+    *("crash", "crash_in_an_operation", "crash_after_commit", "crash_while_electing", "blackout"),
+    *("pause", "bit_flip", "clock_drift"),
+    *("transfer", "rift", "clock_jump", "long_pause"),
+)
+
+_Odds = TypeVar("_Odds", Weather, Extras)
+
+
+def calmer(odds: _Odds, without: Collection[str]) -> _Odds:
+    """The same odds, but for faults that shall not come."""
+    names = {field.name for field in fields(odds)}
+    none: dict[str, Any] = {name: 0.0 for name in without if name in names}
+    return replace(odds, **none)
 
 
 def _quarrel(weather: Weather, rng: random.Random) -> Weather:
