@@ -134,6 +134,7 @@ def java(client: Client, *, tools: bool = False) -> list[str]:
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         f"-Duser.home={client.home}",
+        f"-Drocketmq.home.dir={client.home / 'mqadmin'}",
         "-cp",
         ":".join(map(str, [client.home / "classes", *jars])),
     ]

@@ -65,9 +65,11 @@ async def make_topics(cluster: Cluster) -> None:
     async with PeerPool() as pool:
         await Probe(cluster, pool).wait_until_serving()
     async with Admin(cluster.layout.namesrv_addr) as admin:
+        at_once = trio.CapacityLimiter(8)
 
         async def make(topic: str, queues: int) -> None:
-            await admin.update_topic(topic, read_queues=queues, write_queues=queues)
+            async with at_once:
+                await admin.update_topic(topic, read_queues=queues, write_queues=queues)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(make, "RMQ_SYS_TRACE_TOPIC", 1)
