@@ -1,0 +1,164 @@
+"""RocketMQ's own `mqadmin`, unmodified: the command lines that are run, and what each must print.
+
+The tool's exit status says nothing (it is 0 after an error, too), so its words are judged: all of
+`shows` must be there, and no exception. Where 4.9 and 5.x want other options or say it in other
+words, a line is for one of them. `{...}` is filled in: names, ids, and who leads
+broker-a at the moment.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from clients import Client, java
+
+COMMAND_TIMEOUT_S = 60
+MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One command line. `major` is the release line that it is for, 0 for both."""
+
+    line: str
+    shows: tuple[str, ...]
+    major: int = 0
+    refused: bool = False
+    """The right answer is an error."""
+
+
+LINES = (
+    Line("clusterList", ("DefaultCluster", "broker-a", "V4_9_8")),
+    Line("clusterList -m", ("#InTotalToday", "broker-b")),
+    Line("updateTopic -c DefaultCluster -t {t} -r 2 -w 2", ("create topic to", "success")),
+    Line("updateTopic -b {leader} -t {t}b -r 1 -w 1", ("create topic to {leader} success",)),
+    Line("updateTopic -c DefaultCluster -t {t}o -r 2 -w 2 -o true", ("broker-a:2", "broker-b:2")),
+    Line("topicRoute -t {t}o", ('"orderTopicConf":"broker-', ":2;broker-", '"perm":6')),
+    Line("topicList", ("{t}", "{t}b", "TBW102")),
+    Line("topicList -c", ("{t}",)),
+    Line("topicClusterList -t {t}", ("DefaultCluster",)),
+    Line("updateSubGroup -c DefaultCluster -g {g}", ("create subscription group to", "success")),
+    Line("updateSubGroup -b {leader} -g {g}b -r 3", ("retryMaxTimes=3",)),
+    Line("sendMessage -t {t} -p hello -k key1 -c tagA -b broker-a -i 0", ("SEND_OK", "broker-a")),
+    Line("sendMessage -t {t} -p again -k key1 -c tagB", ("SEND_OK",)),
+    Line("topicStatus -t {t}", ("broker-a", "broker-b", "#Max Offset")),
+    Line("consumeMessage -t {t}", ("Consume ok", "MSGID: ")),
+    Line("consumeMessage -t {t} -b broker-a -i 0", ("Consume ok", "MSGID: ")),
+    Line("printMsg -t {t}", ("minOffset=0", "MSGID: ")),
+    Line("queryMsgByOffset -t {t} -b broker-a -i 0 -o 0", ("OffsetID:", "[key1]", "[tagA]")),
+    Line("queryMsgByKey -t {t} -k key1", ("{id}",)),
+    Line("queryMsgById -i {place}", ("CommitLog Offset:", "[key1]"), major=4),
+    Line("queryMsgById -t {t} -i {place}", ("CommitLog Offset:", "[key1]"), major=5),
+    Line("queryMsgByUniqueKey -t {t} -i {id}", ("CommitLog Offset:", "[key1]")),
+    Line("resetOffsetByTime -g {g} -t {t} -s -1", ("consumer offset by specified", "broker-a")),
+    Line("consumerProgress", ("#Group", "{live}")),
+    Line("consumerProgress -g {live}", ("Orders", "Diff Total: 0")),
+    Line("consumerConnection -g {live}", ("CLUSTERING", "Orders", "127.0.0.1@")),
+    Line("producerConnection -g {live}P -t Orders", ("127.0.0.1@", "PYTHON")),
+    Line("consumerStatus -g {live}", ("127.0.0.1@", "V4_9_8")),
+    Line(
+        "resetOffsetByTime -g {live} -t Orders -s now", ("consumer offset by specified", "broker-b")
+    ),
+    Line("brokerStatus -b {leader}", ("putTps", "commitLogMaxOffset", "SYNC_MASTER")),
+    Line("brokerStatus -c DefaultCluster", ("{leader}", "earliestMessageTimeStamp")),
+    Line("statsAll", ("Orders", "{live}")),
+    Line("statsAll -a -t {t}", ("{t}",)),
+    Line("getBrokerConfig -b {leader}", ("maxMessageSize", "4194304")),
+    Line(
+        "updateBrokerConfig -b {leader} -k maxMessageSize -v 4194304",
+        ("update broker config success, {leader}",),
+    ),
+    Line("updateBrokerConfig -c DefaultCluster -k maxMessageSize -v 4194304", ("success",)),
+    Line(
+        "updateBrokerConfig -b {leader} -k listenPort -v 1",
+        ("CODE: 16", "listenPort"),
+        refused=True,
+    ),
+    Line("getNamesrvConfig", ("listenPort", "kvConfigPath")),
+    Line(
+        "updateNamesrvConfig -k returnOrderTopicConfigToBroker -v true",
+        ("update name server config success",),
+    ),
+    Line("updateNamesrvConfig -k listenPort -v 1", ("CODE: 16", "listenPort"), refused=True),
+    Line("updateKvConfig -s {g} -k k -v v", ("create or update kv config to namespace success",)),
+    Line("deleteKvConfig -s {g} -k k", ("delete kv config from namespace success",)),
+    Line("wipeWritePerm -b broker-b", ("wipe write perm of broker[broker-b]", "OK")),
+    Line("addWritePerm -b broker-b", ("add write perm of broker[broker-b]", "OK")),
+    Line("cleanExpiredCQ -c DefaultCluster", ("success",)),
+    Line("cleanExpiredCQ -b {leader}", ("success",)),
+    Line("cleanUnusedTopic -c DefaultCluster", ("success",)),
+    Line("cleanUnusedTopic -b {leader}", ("success",)),
+    Line("deleteSubGroup -c DefaultCluster -g {g}", ("delete subscription group [{g}]",)),
+    Line("deleteSubGroup -b {leader} -g {g}b -r true", ("delete subscription group [{g}b]",)),
+    Line("deleteTopic -c DefaultCluster -t {t}", ("delete topic [{t}] from NameServer success",)),
+    Line("deleteTopic -c DefaultCluster -t {t}b", ("from NameServer success",)),
+    Line("deleteTopic -c DefaultCluster -t {t}o", ("from NameServer success",)),
+)
+
+
+@dataclass
+class Stock:
+    """One release of the tool, and what its lines are filled in with.
+
+    The ids are those of the first message that it sent, taken from what it printed.
+    """
+
+    client: Client
+    namesrv_addr: str
+    live: str
+    home: Path
+    names: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        name = self.client.name
+        self.names |= {"t": f"{name}Tool", "g": f"{name}Group"}
+        self.names["live"] = self.live
+        (self.home / "conf").mkdir(parents=True, exist_ok=True)
+        (self.home / "conf" / "logback_tools.xml").write_text("<configuration/>")
+
+    def fill(self, text: str) -> str:
+        """A line, or words, with the names in place."""
+        for name, value in self.names.items():
+            text = text.replace("{" + name + "}", value)
+        return text
+
+    def run(self, line: Line) -> str:
+        """What a command prints, on both of its streams."""
+        argv = [
+            *java(self.client, tools=True),
+            MAIN,
+            *self.fill(line.line).split(),
+            *("-n", self.namesrv_addr),
+        ]
+        # The JVM takes these before its class path or main class; each run has its own home.
+        argv[1:1] = [f"-Drocketmq.home.dir={self.home}"]
+        done = subprocess.run(
+            argv,
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+        self._learn(done.stdout)
+        return done.stdout
+
+    def _learn(self, printed: str) -> None:
+        for text in printed.splitlines():
+            words = text.split()
+            if "SEND_OK" in words:
+                self.names.setdefault("id", words[-1])
+            if words[:1] == ["OffsetID:"]:
+                self.names.setdefault("place", words[-1])
+
+
+def judge(stock: Stock, line: Line, printed: str) -> None:
+    """Raise AssertionError unless it printed what it must."""
+    for words in line.shows:
+        assert stock.fill(words) in printed, f"{words!r} is missing in:\n{printed}"
+    assert line.refused or "Exception" not in printed, printed
