@@ -383,6 +383,7 @@ async def test_who_does_not_belong_is_refused(
         await group.wait_equal()
         group.stop("n2")
         group.start("n2", directory=str(tmp_path / "stranger"), **wrong)
+        await group.wait_until_up("n2")
         async with load_on(group) as load:
             await trio.sleep(1.5)
             stranger = await group.status("n2")
