@@ -182,7 +182,9 @@ class Joining:
         core, index = self._transport.core, message.fields[0]
         if self.seated or message.term != core.term or core.leader_id != str(peer.node.id):
             return
-        if index <= self._log.durable_index and self._log.header(index).term == core.term:
+        # A log that began again behind the barrier holds it too, if it holds an entry of this term.
+        held = max(index, self._log.first_index)
+        if held <= self._log.durable_index and self._log.header(held).term == core.term:
             self._take_seat()
 
     # -- the state -------------------------------------------------------------------------
