@@ -113,6 +113,7 @@ def answered_everywhere(
         RequestCode.CLEAN_UNUSED_TOPIC: broker.nothing_to_clean,
         RequestCode.VIEW_BROKER_STATS_DATA: broker.statistics,
         RequestCode.GET_ALL_TOPIC_CONFIG: topics.all_topics,
+        RequestCode.DELETE_TOPIC_IN_BROKER: topics.delete_topic,
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics.system_topics,
     }
 
@@ -163,7 +164,6 @@ def administered_by_leader(
         RequestCode.LOCK_BATCH_MQ: clients.lock,
         RequestCode.UNLOCK_BATCH_MQ: clients.unlock,
         RequestCode.UPDATE_AND_CREATE_TOPIC: topics.put_topic,
-        RequestCode.DELETE_TOPIC_IN_BROKER: topics.delete_topic,
         RequestCode.GET_TOPIC_CONFIG: topics.topic_config,
         RequestCode.GET_TOPIC_STATS_INFO: topics.topic_stats,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: groups.put_group,

@@ -57,9 +57,7 @@ def at_work(cluster: Cluster) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module", params=JAVA, ids=lambda client: client.version)
-def stock(
-    request: pytest.FixtureRequest, at_work: str, tmp_path_factory: pytest.TempPathFactory
-) -> Stock:
+def stock(request: pytest.FixtureRequest, at_work: str) -> Iterator[Stock]:
     """One release of the tool, pointed to the cluster."""
     client: Client = request.param
     try:
@@ -67,8 +65,8 @@ def stock(
         client.prepare(client)
     except Missing as reason:
         pytest.skip(f"mqadmin {client.version}: {reason}")
-    home = tmp_path_factory.mktemp(client.name)
-    return Stock(client, at_work, LIVE, home)
+    with Stock(client, at_work, LIVE) as running:
+        yield running
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.line)

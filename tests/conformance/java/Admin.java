@@ -5,7 +5,7 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
-/** Runs commands of the stock mqadmin, a line of stdin each, and prints what each printed. */
+/** Runs commands of the stock mqadmin, a line of stdin each, and prints what each printed, and a line with @@. */
 public final class Admin {
     public static void main(String[] arguments) throws Exception {
         PrintStream out = System.out;
@@ -22,8 +22,8 @@ public final class Admin {
                 System.setOut(out);
                 System.setErr(err);
             }
-            out.println("@@ " + line);
             out.println(printed.toString(StandardCharsets.UTF_8));
+            out.println("@@");
             out.flush();
         }
         System.exit(0);
