@@ -425,7 +425,10 @@ class SegmentedLog(LogReader):
                 self._disk.replace(self.folder / "head", encode_head(head))
             self._drop_all(head)
             self.append_copy(header, raw_header, body)
-            self.sync()
+            self.write_out()
+            # Not by `sync`: its end would close files that a thread may be syncing still.
+            self._segments[-1].sync()
+            self.durable_index = self.last_index
             # Only now the entry is in a segment, and a start can do without the head's copy.
             self._head = LogHead(head.base_position, head.first_index, head.chain_crc)
             self._disk.replace(self.folder / "head", encode_head(self._head))

@@ -24,7 +24,7 @@ class Pace:
 
     def may_send(self, now: float, *, behind_bytes: int, busy: bool) -> bool:
         """Whether entries may be sent now. `behind_bytes`: what the peer has not been sent yet;
-        `busy`: the leader waits for acknowledgements of entries of its own."""
+        `busy`: the leader commits appends."""
         if self.in_flight_bytes >= limits.PEER_IN_FLIGHT_BYTES_MAX:
             return False
         far_behind = behind_bytes > limits.PEER_IN_FLIGHT_BYTES_MAX

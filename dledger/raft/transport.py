@@ -185,9 +185,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         behind_bytes = log.end_position - log.header(next_index - 1).end
         if core.commit_index != self._committed[0]:
             self._committed = core.commit_index, core.now
-        # If nothing is committed any more, this peer may be the one that all wait for.
-        goes_on = core.now - self._committed[1] < COMMITS_GO_ON_S
-        busy = core.commit_index < log.last_index and goes_on
+        # If nothing is committed any more, nobody appends, or this peer is whom all wait for.
+        busy = core.now - self._committed[1] < COMMITS_GO_ON_S
         return peer.pace.may_send(core.now, behind_bytes=behind_bytes, busy=busy)
 
     def _show_life(self, peer: Peer, next_index: int) -> None:
