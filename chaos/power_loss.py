@@ -11,6 +11,7 @@ must lie where its acknowledgement said, on every replica. Needs root.
 from __future__ import annotations
 
 import random
+import struct
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -200,7 +201,7 @@ def _message_at(log: SegmentedLog, position: int) -> str | None:
     try:
         size = Record(log.view(position, RECORD_OVERHEAD_BYTES)).size
         return properties_decode(Record(log.view(position, size)).properties).get(UNIQ_KEY)
-    except (DledgerError, LookupError, ValueError):
+    except (DledgerError, LookupError, ValueError, struct.error):
         # The log ends before, or something else stands there.
         return None
 
