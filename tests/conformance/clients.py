@@ -263,7 +263,7 @@ CPP_FEATURES = (
     "send_selector",
     "send_compressed",
     "auto_topic",
-    "push_clustering",
+    "push_clustering_alone",
     "push_orderly_alone",
     "push_broadcast",
     "tag_filter",

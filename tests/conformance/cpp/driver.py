@@ -158,9 +158,8 @@ def auto_topic(s: Scenario) -> None:
     s.read_back(1)
 
 
-def push_clustering(s: Scenario) -> None:
+def push_clustering_alone(s: Scenario) -> None:
     s.consumer("one")
-    s.consumer("two")
     time.sleep(JOIN_S)
     producer = s.producer()
     for number in range(4 * COUNT):
@@ -228,7 +227,7 @@ FEATURES: dict[str, Callable[[Scenario], None]] = {
         send_selector,
         send_compressed,
         auto_topic,
-        push_clustering,
+        push_clustering_alone,
         push_orderly_alone,
         push_broadcast,
         tag_filter,
