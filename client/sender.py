@@ -145,9 +145,10 @@ class GroupSender:
                 batch.ack = Ack(-1, dict.fromkeys(batch.runs, -1), leader)
                 self._finish(batch)
                 return
-            peer.request_nowait(command, partial(self._answered, batch, batch.attempt, leader))
+            # Before it is sent: a connection that breaks in that moment answers within the call.
             batch.on_wire = True
             self._on_wire.add(batch)
+            peer.request_nowait(command, partial(self._answered, batch, batch.attempt, leader))
         except (ConnectFailed, Busy) as error:
             self._answered(batch, batch.attempt, leader, error)
 

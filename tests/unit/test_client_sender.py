@@ -19,7 +19,9 @@ from client.peers import PeerPool
 from client.pending import PendingSend
 from client.routing import RouteTable
 from client.sender import GroupSender
+from dledger.errors import ConnectionLost
 from dledger.net import Connection, serve_remoting
+from dledger.net.peer import OnResponse, Peer
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -152,6 +154,30 @@ async def test_a_lost_connection_is_followed_by_a_search() -> None:
         result = await g.send().wait()
         assert result.leader == g.b.address
         assert g.a.bodies == g.b.bodies
+
+
+async def test_a_connection_that_breaks_within_the_call_costs_one_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer comes before the call returns: the batch is tried again, and only once."""
+    async with group() as g:
+        await g.send().wait()
+        send, broken = Peer.request_nowait, []
+
+        def break_once(self: Peer, command: Command, on_response: OnResponse) -> int:
+            if broken:
+                return send(self, command, on_response)
+            broken.append(command)
+            on_response(ConnectionLost("it broke"))
+            return 0
+
+        monkeypatch.setattr(Peer, "request_nowait", break_once)
+        pending = g.send()
+        batch = pending.batch
+        assert not batch.on_wire
+        assert batch not in g.sender._on_wire
+        await pending.wait()
+        assert [bytes(body) for body in g.a.bodies] == [b"record-1", b"record-2"]
 
 
 async def test_a_silent_leader_is_left_when_another_leads() -> None:
