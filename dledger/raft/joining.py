@@ -153,8 +153,12 @@ class Joining:
 
     @property
     def _fresh(self) -> bool:
-        """Whether nothing that this node holds can ever have been committed."""
-        return self._log.last_index <= 1 and self._hard_state.state.term == 0
+        """Whether nothing that this node holds can ever have been committed: it holds no entry.
+
+        Whatever its term: a member that took its seat first may ask for votes before the others
+        have heard all answers, and they must still find their seats.
+        """
+        return self._log.last_index <= 1
 
     def _take_seat_if_new(self) -> None:
         if not self.seated and self._fresh and self._forming.complete:
