@@ -69,7 +69,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name when it is used: `mqadmin topicList` needs no numpy, and starts faster."""
+    """Load a public name when it is used: `mqadmin topicList` needs no consumer, and is faster."""
     for module, names in _HOMES.items():
         if name in names.split():
             return getattr(import_module(module), name)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker.leader.assignments import Assignments
+from dledger.checksum import crc32
 from dledger.remoting.command import Buffer
 from dledger.remoting.record import (
     BORN_HOST_IPV6,
@@ -20,13 +21,12 @@ from dledger.remoting.record import (
     HOST_IPV4_BYTES,
     RECORD_OVERHEAD_BYTES,
     STORE_HOST_IPV6,
-    LoneRecord,
     Record,
-    RecordBatch,
-    crc32,
     encode_record,
     walk,
 )
+from dledger.remoting.record.batch import RecordBatch
+from dledger.remoting.record.lone import LoneRecord
 
 _HOST_BITS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
 

@@ -22,13 +22,9 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
-from dledger.remoting.record import (
-    HOST_IPV4_BYTES,
-    LoneRecord,
-    Record,
-    RecordBatch,
-    parse_records,
-)
+from dledger.remoting.record import HOST_IPV4_BYTES, Record
+from dledger.remoting.record.batch import RecordBatch
+from dledger.remoting.record.lone import LoneRecord, parse_records
 
 
 class ProduceHandler:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from client.admin.session import TOOLS_GROUP, AdminSession
 from client.errors import Refused
+from client.models import ReceivedMessage
 from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -18,9 +17,7 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.headers.consume import PULL_SUBSCRIPTION
 from dledger.remoting.json_dialect import MessageQueue
-
-if TYPE_CHECKING:
-    from client.models import ReceivedMessage
+from dledger.remoting.record import walk
 
 PULL_RECORDS_MAX = 32
 _NOTHING_THERE = frozenset(
@@ -89,10 +86,6 @@ class MessageAdmin(AdminSession):
 
 def messages_of(answer: Command, broker_name: str) -> list[ReceivedMessage]:
     """The records in an answer."""
-    # Imported here because records need numpy, whose start costs more than any other command.
-    from client.models import ReceivedMessage  # noqa: PLC0415
-    from dledger.remoting.record import walk  # noqa: PLC0415
-
     data = memoryview(answer.payload)
     starts = walk(data)
     return [

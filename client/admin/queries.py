@@ -6,20 +6,17 @@ A broker finds keys by hash, so what it answers may hold others too: each is loo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from client.addresses import join_address
 from client.admin.messages import MessageAdmin, messages_of
 from client.admin.requests import expect_success
 from client.admin.session import UnknownTarget, run_for_each
 from client.admin.topics import TopicAdmin
+from client.models import ReceivedMessage
 from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.headers import QueryMessageHeader, ViewMessageByIdHeader
 from dledger.remoting.message import offset_message_id_decode
-
-if TYPE_CHECKING:
-    from client.models import ReceivedMessage
 
 END_OF_TIME_MS = 2**63 - 1
 UNIQUE_KEY_COPIES_MAX = 32

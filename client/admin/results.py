@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from client.addresses import join_address
+from client.models import ReceivedMessage
 from dledger.remoting.message import host_decode
-
-if TYPE_CHECKING:
-    from client.models import ReceivedMessage
-
 
 END = -1
 """As a timestamp: where a queue ends."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -14,9 +14,7 @@ from client.admin.results import MessageView
 from client.commands.common import DEFAULTS, Common, Topic
 from client.commands.output import Table, moment, one_line, plural
 from client.commands.times import parse_time
-
-if TYPE_CHECKING:
-    from client.models import ReceivedMessage
+from client.models import ReceivedMessage
 
 
 def query_msg_by_id(

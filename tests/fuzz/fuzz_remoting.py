@@ -33,7 +33,8 @@ with atheris.instrument_imports():
     from dledger.remoting.framing import FrameDecoder
     from dledger.remoting.headers import decode_header
     from dledger.remoting.message import batch_decode, properties_decode
-    from dledger.remoting.record import Record, RecordBatch, walk
+    from dledger.remoting.record import Record, walk
+    from dledger.remoting.record.batch import RecordBatch
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 BODIES = (

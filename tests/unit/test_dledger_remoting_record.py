@@ -17,11 +17,11 @@ from dledger.remoting.record import (
     BORN_HOST_IPV6,
     STORE_HOST_IPV6,
     Record,
-    RecordBatch,
     encode_record,
-    parse_records,
     walk,
 )
+from dledger.remoting.record.batch import RecordBatch
+from dledger.remoting.record.lone import parse_records
 
 IPV4 = host_bytes("127.0.0.1", 1234)
 IPV6 = host_bytes("::1", 1234)

@@ -8,7 +8,6 @@ by column, and what depends on the place in the log is scattered back into the r
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -31,17 +30,15 @@ from dledger.remoting.record.layout import (
     HOST_IPV4_BYTES,
     HOST_IPV6_EXTRA_BYTES,
     I64,
-    MAGIC,
     MULTI_TAGS,
     PHYSICAL_OFFSET_AT,
     QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
     RECORD_OVERHEAD_BYTES,
-    SIZE_AND_MAGIC,
     SYS_FLAG_AT,
     U32,
 )
-from dledger.remoting.record.view import first_unique_key
+from dledger.remoting.record.view import first_unique_key, walk
 
 _Ints = npt.NDArray[np.int64]
 
@@ -64,31 +61,6 @@ _U8 = np.dtype(np.uint8)
 _U32 = np.dtype(">u4")
 _I64 = np.dtype(">i8")
 _HOST = np.dtype(f"V{HOST_IPV4_BYTES}")
-
-
-def walk(buffer: Buffer) -> list[int]:
-    """Return where each record of `buffer` begins. Sizes and magic are checked, nothing else.
-
-    Raises RecordError, naming the record's number and place, if the records don't fill the buffer.
-    """
-    starts: list[int] = []
-    append, unpack_from = starts.append, SIZE_AND_MAGIC.unpack_from
-    position, end = 0, len(buffer)
-    try:
-        while position < end:
-            size, magic = unpack_from(buffer, position)
-            if magic != MAGIC or size < RECORD_OVERHEAD_BYTES:
-                raise RecordError(
-                    f"record {len(starts)} at byte {position} has size {size} and magic "
-                    f"{magic:#010x}; expected at least {RECORD_OVERHEAD_BYTES} and {MAGIC:#010x}"
-                )
-            append(position)
-            position += size
-    except struct.error:
-        position = end + 1
-    if position != end:
-        raise RecordError(f"record {max(len(starts) - 1, 0)} reaches beyond the {end} bytes given")
-    return starts
 
 
 class RecordBatch:

@@ -1,10 +1,12 @@
-"""Read one record, field by field, where it lies.
+"""Find the records of a buffer, and read one, field by field, where it lies.
 
 Nothing is decoded before it is asked for: a broker that serves raw log bytes needs a size, a
 consumer its body and properties, an audit all of it.
 """
 
 from __future__ import annotations
+
+import struct
 
 from dledger.checksum import crc32
 from dledger.errors import BadInput, RecordError
@@ -23,15 +25,43 @@ from dledger.remoting.record.layout import (
     HOST_IPV6_EXTRA_BYTES,
     I32,
     I64,
+    MAGIC,
     PHYSICAL_OFFSET_AT,
     QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
+    RECORD_OVERHEAD_BYTES,
+    SIZE_AND_MAGIC,
     STORE_HOST_IPV6,
     SYS_FLAG_AT,
     SYS_FLAG_LOW_BYTE_AT,
     U16,
     U32,
 )
+
+
+def walk(buffer: Buffer) -> list[int]:
+    """Return where each record of `buffer` begins. Sizes and magic are checked, nothing else.
+
+    Raises RecordError, naming the record's number and place, if the records don't fill the buffer.
+    """
+    starts: list[int] = []
+    append, unpack_from = starts.append, SIZE_AND_MAGIC.unpack_from
+    position, end = 0, len(buffer)
+    try:
+        while position < end:
+            size, magic = unpack_from(buffer, position)
+            if magic != MAGIC or size < RECORD_OVERHEAD_BYTES:
+                raise RecordError(
+                    f"record {len(starts)} at byte {position} has size {size} and magic "
+                    f"{magic:#010x}; expected at least {RECORD_OVERHEAD_BYTES} and {MAGIC:#010x}"
+                )
+            append(position)
+            position += size
+    except struct.error:
+        position = end + 1
+    if position != end:
+        raise RecordError(f"record {max(len(starts) - 1, 0)} reaches beyond the {end} bytes given")
+    return starts
 
 
 class Record:
