@@ -30,7 +30,7 @@ MAGIC: Final = 0x444C4731
 HEADER: Final = struct.Struct(">IIQQQIIII")
 HEADER_BYTES: Final = HEADER.size
 ALIGNMENT: Final = 8
-_CHAINED_PREFIX_BYTES: Final = 36
+_CHAINED_BYTES: Final = 36
 _U32: Final = struct.Struct(">I")
 
 assert HEADER_BYTES == 48
@@ -109,9 +109,10 @@ def padded(size: int) -> int:
     return (size + ALIGNMENT - 1) & -ALIGNMENT
 
 
-def chain(previous_chain_crc: int, header_prefix: Buffer, body_crc: int) -> int:
-    """The chain CRC of an entry, from the first 36 bytes of its header and its body CRC."""
-    return crc32(_U32.pack(body_crc), crc32(header_prefix, previous_chain_crc))
+def chain(previous_chain_crc: int, raw_header: Buffer, body_crc: int) -> int:
+    """The chain CRC of an entry, from its header's bytes (those before it count) and body CRC."""
+    chained = memoryview(raw_header)[:_CHAINED_BYTES]
+    return crc32(_U32.pack(body_crc), crc32(chained, previous_chain_crc))
 
 
 def encode_header(
@@ -123,8 +124,7 @@ def encode_header(
     raw = bytearray(
         HEADER.pack(MAGIC, HEADER_BYTES + length, index, term, position, kind, 0, body_crc, length)
     )
-    chain_crc = chain(previous_chain_crc, memoryview(raw)[:_CHAINED_PREFIX_BYTES], body_crc)
-    _U32.pack_into(raw, _CHAINED_PREFIX_BYTES, chain_crc)
+    _U32.pack_into(raw, _CHAINED_BYTES, chain(previous_chain_crc, raw, body_crc))
     return bytes(raw)
 
 
@@ -134,12 +134,20 @@ def decode_header(buffer: Buffer, offset: int = 0) -> Header:
 
 
 def fault_of(
-    header: Header, raw: memoryview, offset: int, previous_chain_crc: int, position: int
+    header: Header, raw: memoryview, offset: int, previous_chain_crc: int | None, position: int
 ) -> str | None:
     """What is wrong with the entry at `offset` of `raw`, or None if all of it checks.
 
-    `position` is where the entry must be in the log's address space.
+    `position` is where the entry must be in the log's address space. With `previous_chain_crc`
+    None its link to the entry before is taken as it is.
     """
+    return shape_fault(header, raw, offset, position) or crc_fault(
+        header, raw, offset, previous_chain_crc
+    )
+
+
+def shape_fault(header: Header, raw: memoryview, offset: int, position: int) -> str | None:
+    """Why there is no entry at `offset` that ends within `raw`: its magic, sizes, position."""
     if header.magic != MAGIC:
         return f"magic {header.magic:#010x} is not {MAGIC:#010x}"
     if header.size != HEADER_BYTES + header.body_length:
@@ -148,10 +156,23 @@ def fault_of(
         return f"position {header.position} stands at {position}"
     if offset + header.size > len(raw):
         return f"size {header.size} reaches beyond the segment"
+    return None
+
+
+def crc_fault(
+    header: Header, raw: memoryview, offset: int, previous_chain_crc: int | None
+) -> str | None:
+    """Which CRC does not fit an entry that has its shape: the body's, or the chain's."""
     body_at = offset + HEADER_BYTES
-    if crc32(raw[body_at : body_at + header.body_length]) != header.body_crc:
-        return "the body does not match its CRC"
-    prefix = raw[offset : offset + _CHAINED_PREFIX_BYTES]
-    if chain(previous_chain_crc, prefix, header.body_crc) != header.chain_crc:
-        return "the chain CRC does not continue the previous entry's"
+    body_crc = crc32(raw[body_at : body_at + header.body_length])
+    if body_crc != header.body_crc:
+        return f"the body has CRC {body_crc:#010x}, its header says {header.body_crc:#010x}"
+    if previous_chain_crc is None:
+        return None
+    chain_crc = chain(previous_chain_crc, raw[offset:body_at], body_crc)
+    if chain_crc != header.chain_crc:
+        return (
+            f"the chain CRC {header.chain_crc:#010x} does not continue the previous entry's, "
+            f"which makes {chain_crc:#010x}"
+        )
     return None

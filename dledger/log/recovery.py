@@ -121,7 +121,7 @@ def first_valid_after(raw: memoryview, offset: int, base_position: int) -> int |
         header = decode_header(raw, candidate)
         if header.position != base_position + candidate:
             continue
-        fault = fault_of(header, raw, candidate, 0, base_position + candidate)
-        if fault is None or fault.startswith("the chain"):
+        fault = fault_of(header, raw, candidate, None, base_position + candidate)
+        if fault is None:
             return candidate
     return None

@@ -22,18 +22,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dledger.checksum import crc32
 from dledger.log.entry import (
     ALIGNMENT,
     HEADER_BYTES,
     MAGIC,
     Header,
-    chain,
+    crc_fault,
     decode_header,
+    shape_fault,
 )
 from dledger.log.recovery import WATERMARK_BYTES
 
-_CHAINED_PREFIX_BYTES = 36
 _MAGIC_AS_STORED = np.frombuffer(MAGIC.to_bytes(4, "big"), np.uint32)[0]
 
 
@@ -74,7 +73,7 @@ def scan_entries(
             yield found
             offset += found.size
             continue
-        error = _crc_error(raw, offset, header, previous_chain_crc) if verify else None
+        error = crc_fault(header, raw, offset, previous_chain_crc) if verify else None
         yield Found(offset, header.size, header, error)
         previous_chain_crc = header.chain_crc
         offset = header.end - base_position
@@ -99,28 +98,8 @@ def _plausible_header(
     if offset + HEADER_BYTES > limit:
         return None
     header = decode_header(raw, offset)
-    if (
-        header.magic != MAGIC
-        or header.position != base_position + offset
-        or header.size != HEADER_BYTES + header.body_length
-        or offset + header.size > limit
-    ):
-        return None
-    return header
-
-
-def _crc_error(raw: memoryview, offset: int, header: Header, previous: int | None) -> str | None:
-    body_at = offset + HEADER_BYTES
-    body_crc = crc32(raw[body_at : body_at + header.body_length])
-    if body_crc != header.body_crc:
-        return f"entry body has CRC {body_crc:#010x}, its header says {header.body_crc:#010x}"
-    if previous is None:
-        return None
-    prefix = raw[offset : offset + _CHAINED_PREFIX_BYTES]
-    chain_crc = chain(previous, prefix, header.body_crc)
-    if chain_crc != header.chain_crc:
-        return f"chain CRC is {header.chain_crc:#010x}, the entries make {chain_crc:#010x}"
-    return None
+    fault = shape_fault(header, raw[:limit], offset, base_position + offset)
+    return header if fault is None else None
 
 
 def _skip_to_entry(raw: memoryview, offset: int, base_position: int, limit: int) -> Found | None:

@@ -163,7 +163,7 @@ class SegmentedLog(LogReader):
         Raises CorruptLog where the chain CRC does not continue this log: the two replicas differ
         below, or the bytes were damaged on the way.
         """
-        chain_crc = chain(self.chain_crc, memoryview(raw_header)[:36], header.body_crc)
+        chain_crc = chain(self.chain_crc, raw_header, header.body_crc)
         if header.position != self.position_for(header.size) or chain_crc != header.chain_crc:
             raise CorruptLog(
                 f"entry {header.index} of term {header.term} at position {header.position} does "

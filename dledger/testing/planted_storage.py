@@ -104,7 +104,7 @@ def skip_the_body_checksum() -> Planted:
     original = entry.fault_of
 
     def fault_of(
-        header: Header, raw: memoryview, offset: int, previous: int, position: int
+        header: Header, raw: memoryview, offset: int, previous: int | None, position: int
     ) -> str | None:
         fault = original(header, raw, offset, previous, position)
         return None if fault is not None and fault.startswith("the body") else fault

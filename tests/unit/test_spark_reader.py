@@ -108,7 +108,7 @@ def test_a_flipped_body_is_an_error_of_its_entry_and_its_record(replicas: list[R
     planting.flip(replicas[0], RUN.message_id(42), recompute=False)
     entry, record = damage(read(replicas[:1], MESSAGES, "unique_key", "position", "error"))
     assert (entry["unique_key"], record["unique_key"]) == (None, RUN.message_id(42))
-    assert "entry body has CRC" in str(entry["error"])
+    assert "the body has CRC" in str(entry["error"])
     assert "message body has CRC" in str(record["error"])
     assert len(read(replicas[:1], MESSAGES, "unique_key")) == 301
 
@@ -166,7 +166,7 @@ def test_a_cut_off_entry_is_damage(shorten: bool, replicas: list[Replica]) -> No
     planting.truncate(replicas[0], 1, shorten=shorten)
     bad = damage(read(replicas[:1], ENTRIES))
     assert [row["position"] for row in bad][:1] == [last["position"]]
-    expected = "an entry was cut off here" if shorten else "entry body has CRC"
+    expected = "an entry was cut off here" if shorten else "the body has CRC"
     assert expected in str(bad[0]["error"])
     assert len(bad) == 1 + shorten
     if shorten:
