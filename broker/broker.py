@@ -37,6 +37,7 @@ from broker.requests.pull import PullHandler
 from broker.requests.queries import QueryHandler
 from broker.requests.readers import Readers
 from broker.requests.relays import RelayHandler
+from broker.requests.request_reply import ReplyHandler
 from broker.requests.resets import ResetHandler
 from broker.requests.send import SendHandler
 from broker.requests.send_back import SendBackHandler
@@ -87,6 +88,7 @@ class Broker:
                 LookupHandler(core, membership, self._commits, self._readers),
                 QueryHandler(core),
                 self._transactions,
+                ReplyHandler(core, self._clients),
             )
             | administered_by_leader(
                 self._clients,

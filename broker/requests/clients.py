@@ -146,6 +146,11 @@ class ClientHandler:
             if connection_id in self._connections
         ]
 
+    def connection_of(self, client_id: str) -> Connection | None:
+        """The connection over which a client's last heartbeat came."""
+        connection_id = self._membership.connection_of(client_id)
+        return None if connection_id is None else self._connections.get(connection_id)
+
     def _notify(self, groups: Iterable[str]) -> None:
         for name in groups:
             ext = encode_header(NotifyConsumerIdsChangedHeader(name))

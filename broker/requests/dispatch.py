@@ -23,6 +23,7 @@ from broker.requests.produce import ProduceHandler
 from broker.requests.pull import PullHandler
 from broker.requests.queries import QueryHandler
 from broker.requests.relays import RelayHandler
+from broker.requests.request_reply import ReplyHandler
 from broker.requests.resets import ResetHandler
 from broker.requests.send import SendHandler
 from broker.requests.send_back import SendBackHandler
@@ -126,6 +127,7 @@ def answered_by_leader(
     lookups: LookupHandler,
     queries: QueryHandler,
     transactions: TransactionHandler,
+    replies: ReplyHandler,
 ) -> dict[int, HandlerMethod]:
     """Messages and offsets: what the leader answers."""
     return {
@@ -133,6 +135,8 @@ def answered_by_leader(
         RequestCode.SEND_MESSAGE: send.send,
         RequestCode.SEND_MESSAGE_V2: send.send,
         RequestCode.SEND_BATCH_MESSAGE: send.send_batch,
+        RequestCode.SEND_REPLY_MESSAGE: replies.reply,
+        RequestCode.SEND_REPLY_MESSAGE_V2: replies.reply,
         RequestCode.CONSUMER_SEND_MSG_BACK: send_back.send_back,
         RequestCode.END_TRANSACTION: transactions.end,
         RequestCode.PULL_MESSAGE: pull.pull,

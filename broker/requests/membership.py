@@ -46,6 +46,7 @@ class Membership:
         self._producers: dict[str, dict[int, Client]] = {}
         self._consumers: dict[str, ConsumerGroup] = {}
         self._last_seen_s: dict[int, float] = {}
+        self._connections: dict[str, int] = {}
 
     def heartbeat(
         self, connection_id: int, client: Client, heartbeat: HeartbeatData, now_s: float
@@ -56,6 +57,7 @@ class Membership:
         """
         _check_bounds(heartbeat)
         self._last_seen_s[connection_id] = now_s
+        self._connections[client.client_id] = connection_id
         for producer in heartbeat.producer_data_set:
             self._producers.setdefault(producer.group_name, {})[connection_id] = client
         return {
@@ -77,6 +79,9 @@ class Membership:
         """A connection is gone, and with it its memberships. Returns the changed groups."""
         if self._last_seen_s.pop(connection_id, None) is None:
             return set()
+        self._connections = {
+            client_id: its for client_id, its in self._connections.items() if its != connection_id
+        }
         for group in list(self._producers):
             self._leave_producers(group, connection_id)
         return {group for group in list(self._consumers) if self._leave(group, connection_id)}
@@ -106,6 +111,10 @@ class Membership:
     def producers(self, group: str) -> Mapping[int, Client]:
         """The members of a producer group, by connection id."""
         return self._producers.get(group, {})
+
+    def connection_of(self, client_id: str) -> int | None:
+        """The connection of a client's last heartbeat, if it is still there."""
+        return self._connections.get(client_id)
 
     def _consumer(self, connection_id: int, client: Client, data: ConsumerData) -> bool:
         group = self._consumers.get(data.group_name)

@@ -44,7 +44,7 @@ class RelayHandler:
         """GET_CONSUMER_RUNNING_INFO: what one consumer says of itself."""
         header = decode_header(GetConsumerRunningInfoHeader, request)
         connection = self._member(header.consumer_group, header.client_id)
-        answer = await _ask(connection, Command(request.code, dict(request.ext)))
+        answer = await ask_client(connection, Command(request.code, dict(request.ext)))
         return request.reply(answer.code, body=answer.payload, remark=answer.remark)
 
     async def consume_directly(self, request: Command, _: Connection) -> Command:
@@ -58,7 +58,7 @@ class RelayHandler:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         body = bytes(self._core.log.view(position, record.size))
         ext = dict(request.ext) | {"brokerName": self._core.config.broker_name}
-        answer = await _ask(connection, Command(request.code, ext, body))
+        answer = await ask_client(connection, Command(request.code, ext, body))
         return request.reply(answer.code, body=answer.payload, remark=answer.remark)
 
     async def consumer_status(self, request: Command, _: Connection) -> Command:
@@ -69,7 +69,7 @@ class RelayHandler:
         for client, connection in self._clients.members(header.group):
             if header.client_addr in (None, "", client.client_id):
                 code = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
-                answer = await _ask(connection, Command(code, encode_header(asked)))
+                answer = await ask_client(connection, Command(code, encode_header(asked)))
                 if answer.code == ResponseCode.SUCCESS:
                     status = decode_body(ConsumerStatusFromClientBody, answer.payload)
                     table[client.client_id] = status.message_queue_table
@@ -88,7 +88,8 @@ class RelayHandler:
         )
 
 
-async def _ask(connection: Connection, question: Command) -> Command:
+async def ask_client(connection: Connection, question: Command) -> Command:
+    """A client's answer. Refused if there is none: CONSUME_MSG_TIMEOUT if it was too slow."""
     try:
         return await connection.request(question, limits.RELAY_S)
     except RequestTimeout as error:

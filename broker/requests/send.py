@@ -37,7 +37,7 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.record import TRANSACTION_BITS
 
-_REGION = {names.MSG_REGION: "DefaultRegion", names.TRACE_ON: "true"}
+REGION = {names.MSG_REGION: "DefaultRegion", names.TRACE_ON: "true"}
 
 
 class SendHandler:
@@ -48,7 +48,7 @@ class SendHandler:
 
     def send(self, request: Command, connection: Connection) -> None:
         """Append one message."""
-        header = _header(request)
+        header = send_header(request)
         properties = self._properties(header.properties or "")
         transactional = (
             f"\x02{names.TRAN_MSG}\x01true" in "\x02" + properties and not header.reconsume_times
@@ -69,7 +69,7 @@ class SendHandler:
 
     def send_batch(self, request: Command, connection: Connection) -> None:
         """Append several messages to one queue, with consecutive offsets."""
-        header = _header(request)
+        header = send_header(request)
         if header.topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't go to a retry topic")
         topic, queue_id = self._destination(header)
@@ -132,7 +132,7 @@ class SendHandler:
                 queue_id=queue_id,
                 queue_offset=queue_offset,
             )
-            response = request.reply(ext=encode_header(answer) | _REGION)
+            response = request.reply(ext=encode_header(answer) | REGION)
             core.replies.send(request, connection, response)
 
         return done
@@ -218,8 +218,8 @@ class SendHandler:
 
 _UNIQ_KEY = names.UNIQ_KEY + "\x01"
 # Consumers of 5.x trace only messages that carry a region.
-_TRACED = names.properties_encode(_REGION).decode()
-_NOT_KEPT = (names.WAIT, names.POP_CK, names.CLUSTER, *_REGION)
+_TRACED = names.properties_encode(REGION).decode()
+_NOT_KEPT = (names.WAIT, names.POP_CK, names.CLUSTER, *REGION)
 
 
 _DELAYS = tuple(f"\x02{name}\x01" for name in names.DELAYS)
@@ -246,8 +246,9 @@ def born_host(connection: Connection) -> bytes:
 _host_bytes = lru_cache(maxsize=4096)(names.host_bytes)
 
 
-def _header(request: Command) -> SendMessageHeader:
-    if request.code == RequestCode.SEND_MESSAGE:
+def send_header(request: Command) -> SendMessageHeader:
+    """The header of any of the codes, under its long names."""
+    if request.code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE):
         return decode_header(SendMessageHeader, request)
     return decode_header(SendMessageV2Header, request).to_v1()
 

@@ -25,7 +25,7 @@ from broker.state.moves import (
 from dledger.limits import TOPIC_BYTES_MAX
 from dledger.remoting.bodies import DataVersion, TopicConfig
 from dledger.remoting.codes import ResponseCode
-from dledger.remoting.message import DEFAULT_TOPIC, DLQ_PREFIX, RETRY_PREFIX
+from dledger.remoting.message import DEFAULT_TOPIC, DLQ_PREFIX, REPLY_SUFFIX, RETRY_PREFIX
 
 PERM_INHERIT: Final = 1
 PERM_WRITE: Final = 2
@@ -99,8 +99,12 @@ def default_topic(queues: int) -> TopicConfig:
     )
 
 
-def system_topics(delay_levels: int, default_queues: int | None) -> list[TopicConfig]:
-    """The topics that a broker makes for itself; `TBW102` only if it lends queue counts."""
+def system_topics(cluster: str, delay_levels: int, default_queues: int | None) -> list[TopicConfig]:
+    """The topics that a broker makes for itself; `TBW102` only if it lends queue counts.
+
+    Nothing lies in the reply topic: its route leads repliers to the brokers (see
+    `broker.requests.request_reply`).
+    """
     topics = [
         read_write(SCHEDULE_TOPIC, delay_levels),
         read_write(TIMER_TOPIC, 1),
@@ -108,6 +112,7 @@ def system_topics(delay_levels: int, default_queues: int | None) -> list[TopicCo
         read_write(CHECKED_TOO_OFTEN_TOPIC, 1),
         read_write(OP_TOPIC, 1),
         read_write(TRACE_TOPIC, 1),
+        read_write(cluster + REPLY_SUFFIX, 1),
     ]
     return topics if default_queues is None else [*topics, default_topic(default_queues)]
 

@@ -104,9 +104,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         return
     kind = "missing" if report.skipped else report.outcome
     reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else ""
-    if hasattr(report, "wasxfail"):
-        kind, reason = "not yet", report.wasxfail
-    elif report.failed and call_error(report):
+    if report.failed and call_error(report):
         reason = call_error(report)
     noted = {"outcome": kind, "reason": reason.removeprefix("reason: ")}
     client, feature = parameters.params["client"], parameters.params["feature"]

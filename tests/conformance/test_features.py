@@ -8,9 +8,6 @@ import pytest
 from clients import CLIENTS, Client
 from judges import Scenario, judge
 
-NOT_YET = {"request_reply"}
-"""What the broker does not do as yet; the page says so, too."""
-
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 
 
@@ -29,9 +26,4 @@ def test_a_stock_client_finds_what_it_expects(
     scenarios, missing = runs
     if client.name in missing:
         pytest.skip(f"{client.title} {client.version}: {missing[client.name]}")
-    try:
-        judge(scenarios[client.name][feature])
-    except AssertionError as reason:
-        if feature in NOT_YET:
-            pytest.xfail(str(reason))
-        raise
+    judge(scenarios[client.name][feature])

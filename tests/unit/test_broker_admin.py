@@ -86,6 +86,7 @@ async def test_tools_see_topics_queues_and_groups(tmp_path: Path) -> None:
             "RMQ_SYS_TRANS_HALF_TOPIC",
             "TRANS_CHECK_MAX_TIME_TOPIC",
             "RMQ_SYS_TRACE_TOPIC",
+            "DefaultCluster_REPLY_TOPIC",
             "%RETRY%C",
             "Orders",
         }

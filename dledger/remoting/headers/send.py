@@ -11,7 +11,7 @@ from dledger.remoting.headers.base import Header
 
 
 class SendMessageHeader(Header, frozen=True):
-    """SEND_MESSAGE (10).
+    """SEND_MESSAGE (10), SEND_REPLY_MESSAGE (324).
 
     `queue_id` below 0 lets the broker choose; `properties` is the encoded property string.
     """
@@ -33,7 +33,10 @@ class SendMessageHeader(Header, frozen=True):
 
 
 class SendMessageV2Header(Header, frozen=True):
-    """SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320): `SendMessageHeader` in letters."""
+    """SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), SEND_REPLY_MESSAGE_V2 (325).
+
+    `SendMessageHeader` in letters.
+    """
 
     a: str
     b: str
@@ -82,6 +85,28 @@ class SendMessageResponseHeader(Header, frozen=True):
     queue_offset: int
     transaction_id: str | None = None
     batch_uniq_id: str | None = None
+
+
+class PushReplyMessageToClientHeader(Header, frozen=True):
+    """PUSH_REPLY_MESSAGE_TO_CLIENT (326), from the broker to who made a request; the body follows.
+
+    What the replier sent, and beside it where and when it passed. Hosts are "address:port".
+    """
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: int
+    queue_id: int
+    sys_flag: int
+    born_timestamp: int
+    flag: int
+    born_host: str
+    store_host: str
+    store_timestamp: int
+    properties: str | None = None
+    reconsume_times: int | None = None
+    unit_mode: bool | None = None
 
 
 class ProduceHeader(Header, frozen=True):

@@ -170,6 +170,9 @@ var features = map[string]func(*scenario){
 	"request_reply": func(s *scenario) {
 		replier := s.producer()
 		s.listen("replier", "*", func(message *primitive.MessageExt) bool {
+			if message.GetProperty("REPLY_TO_CLIENT") == "" {
+				return true
+			}
 			reply := s.message("reply to " + string(message.Body))
 			reply.Topic = message.GetProperty("CLUSTER") + "_REPLY_TOPIC"
 			reply.WithProperty("MSG_TYPE", "reply")
@@ -180,7 +183,13 @@ var features = map[string]func(*scenario){
 			must(err)
 			return true
 		})
-		reply, err := s.producer().Request(context.Background(), 10*time.Second, s.message("a question"))
+		// Brokers know who asks by its heartbeat. This client sends the first one a second after its
+		// start, and to the brokers of topics that it has sent to by then.
+		asker := s.producer()
+		_, err := asker.SendSync(context.Background(), s.message("no question"))
+		must(err)
+		time.Sleep(2 * time.Second)
+		reply, err := asker.Request(context.Background(), 10*time.Second, s.message("a question"))
 		must(err)
 		s.say("reply", "body", string(reply.Body))
 	},
