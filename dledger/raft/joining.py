@@ -137,8 +137,9 @@ class Joining:
             case PeerKind.FORMING:
                 self._transport.post(peer, PeerKind.FORMED, core.term, self._fresh)
             case PeerKind.FORMED:
-                self._forming.heard(str(peer.node.id), fresh=bool(message.fields[0]))
-                self._take_seat_if_new()
+                fresh = bool(message.fields[0])
+                self._forming.heard(str(peer.node.id), message.term, fresh=fresh)
+                self._take_seat_if_new(peer)
             case PeerKind.LEARNED:
                 self._transport.deliver_ack(peer, message)
                 self._admit(peer, message)
@@ -160,8 +161,10 @@ class Joining:
         """
         return self._log.last_index <= 1
 
-    def _take_seat_if_new(self) -> None:
+    def _take_seat_if_new(self, answering: Peer | None = None) -> None:
         if not self.seated and self._fresh and self._forming.complete:
+            if answering is not None:
+                self._transport.step_down(answering, self._forming.unused_term)
             self._take_seat()
 
     def _take_seat(self) -> None:

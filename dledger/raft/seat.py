@@ -7,9 +7,11 @@ takes entries, but its acknowledgements are not counted, and it does not vote.
 
 There are two ways to a seat.
 
-*A new group.* Every other member says that it holds nothing either. Then nothing was ever
+*A new group.* Every other member says that it holds no entry either. Then nothing was ever
 committed. All must say so, not a majority: of three members, one may never have been there and one
-may have lost its disk, and only the third would know.
+may have lost its disk, and only the third would know. They may have voted already, one that took
+its seat first does, and this node with them before it forgot. Whoever it voted for is in that term
+and says so; so it enters a later term than all of them, and can't vote twice.
 
 *A barrier.* A leader that hears from a learner notes the end of its log, and appends a no-op. Once
 an entry behind that end is committed by a majority without the learner, and the learner holds it,
@@ -25,27 +27,33 @@ from dataclasses import dataclass
 
 
 class Forming:
-    """Which peers said, since their present links stand, that they hold nothing."""
+    """Which peers said, since their present links stand, that they hold nothing, in which terms."""
 
     def __init__(self, peer_ids: list[str]) -> None:
         self._peers = frozenset(peer_ids)
-        self._fresh: set[str] = set()
+        self._terms: dict[str, int] = {}
 
-    def heard(self, peer_id: str, *, fresh: bool) -> None:
-        """A peer's answer."""
+    def heard(self, peer_id: str, term: int, *, fresh: bool) -> None:
+        """A peer's answer, and the term that it was in."""
         if fresh:
-            self._fresh.add(peer_id)
+            self._terms[peer_id] = term
         else:
-            self._fresh.discard(peer_id)
+            self.lost(peer_id)
 
     def lost(self, peer_id: str) -> None:
         """The link broke: the peer may come back as somebody else."""
-        self._fresh.discard(peer_id)
+        self._terms.pop(peer_id, None)
 
     @property
     def complete(self) -> bool:
         """Whether all have said so."""
-        return self._fresh == self._peers
+        return self._terms.keys() == self._peers
+
+    @property
+    def unused_term(self) -> int:
+        """One in which this node can't have voted; 0 while nobody has."""
+        term = max(self._terms.values(), default=0)
+        return term + 1 if term else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,8 @@ PLANTED = (
     PlantedBug("leave what lies behind the log", (), storage.leave_what_lies_behind),
     PlantedBug("skip the body's checksum", (), storage.skip_the_body_checksum, seed=1),
     PlantedBug("vote with an emptied disk", (), joining.vote_with_an_emptied_disk, seed=0),
+    PlantedBug("seat only where nobody has a term", (), joining.seat_only_where_nobody_has_a_term),
+    PlantedBug("vote anew in a new group", (), joining.vote_anew_in_a_new_group, seed=214),
     PlantedBug("count a learner", (), joining.count_a_learner, seed=0),
     PlantedBug("seat a learner at once", (), joining.seat_a_learner_at_once),
     PlantedBug(

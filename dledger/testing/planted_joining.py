@@ -12,7 +12,7 @@ from dledger.log.store import SegmentedLog, TrimJob
 from dledger.raft.joining import Joining
 from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.peer import Peer
-from dledger.raft.seat import Barrier
+from dledger.raft.seat import Barrier, Forming
 from dledger.raft.transport import PeerTransport
 from dledger.testing.planted_raft import together
 
@@ -27,6 +27,20 @@ def vote_with_an_emptied_disk() -> Planted:
             self._take_seat()
 
     return patch.object(Joining, "_take_seat_if_new", take)
+
+
+def seat_only_where_nobody_has_a_term() -> Planted:
+    """A member is new only in term 0: a quick candidate leaves the others without seats."""
+
+    def fresh(self: Joining) -> bool:
+        return self._log.last_index <= 1 and self._transport.core.term == 0
+
+    return patch.object(Joining, "_fresh", property(fresh))
+
+
+def vote_anew_in_a_new_group() -> Planted:
+    """A member of a new group takes its seat in the term in which it may have voted before."""
+    return patch.object(Forming, "unused_term", property(lambda self: 0))
 
 
 def count_a_learner() -> Planted:

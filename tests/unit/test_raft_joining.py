@@ -52,6 +52,41 @@ def test_a_group_forms_when_every_member_says_that_it_holds_nothing() -> None:
     assert node.take("f", PeerKind.PREVOTE)
 
 
+def test_a_candidate_that_holds_no_entry_still_says_so() -> None:
+    """The member that takes its seat first asks for votes before the others have theirs."""
+
+    def says_that_it_is_new() -> list[bool]:
+        node = without_a_seat()
+        node.receive("f", PeerKind.FORMED, 0, True)
+        node.receive("g", PeerKind.FORMED, 0, True)
+        with pytest.raises(AssertionError, match="no election"):
+            node.elect()
+        (*_, asked) = node.take("f", PeerKind.PREVOTE)
+        node.receive("f", PeerKind.PREVOTED, asked.term, True, asked.term)
+        node.step()
+        assert node.engine.core.term == 1
+        node.receive("f", PeerKind.FORMING, 0)
+        node.step()
+        return [bool(message.fields[0]) for message in node.take("f", PeerKind.FORMED)]
+
+    assert says_that_it_is_new() == [True]
+    with plant("seat only where nobody has a term"):
+        assert says_that_it_is_new() == [False]
+
+
+def test_a_seat_in_a_new_group_is_taken_in_a_term_that_no_forgotten_vote_is_of() -> None:
+    """With an emptied folder it may have voted for any member that now says it holds nothing."""
+    node = without_a_seat()
+    node.receive("f", PeerKind.FORMED, 4, True)
+    node.receive("g", PeerKind.FORMED, 2, True)
+    node.receive("g", PeerKind.VOTE, 4, 1, 0, True)
+    node.step()
+    assert not node.take("g", PeerKind.VOTED)
+    node.receive("g", PeerKind.VOTE, 5, 1, 0, True)
+    node.step()
+    assert node.take("g", PeerKind.VOTED)
+
+
 def test_a_node_with_an_emptied_folder_neither_votes_nor_asks_for_votes() -> None:
     """It can't know for whom it voted, nor what it acknowledged."""
     node = without_a_seat()
@@ -272,9 +307,9 @@ def test_a_damaged_or_endless_state_is_refused() -> None:
 def test_an_answer_over_a_broken_link_is_forgotten() -> None:
     """The peer may come back as a member of a group."""
     forming = Forming(["f", "g"])
-    forming.heard("f", fresh=True)
+    forming.heard("f", 0, fresh=True)
     forming.lost("f")
-    forming.heard("g", fresh=True)
+    forming.heard("g", 0, fresh=True)
     assert not forming.complete
     assert Barrier(1, 5).passed(commit_index=5, held_index=5)
     assert not Barrier(1, 5).passed(commit_index=4, held_index=9)

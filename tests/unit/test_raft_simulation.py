@@ -74,6 +74,7 @@ def test_every_planted_bug_has_a_test() -> None:
         "elect without asking",
         "leave what lies behind the log",
         "seat a learner at once",
+        "seat only where nobody has a term",
         "use a removed segment",
     }
 
