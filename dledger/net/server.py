@@ -66,6 +66,8 @@ async def serve_remoting(
         (host, port), family=family, backlog=bounds.CONNECTIONS_PENDING_MAX
     ) as listener:
         listener.setblocking(False)
+        # Connections have it from their listener: also one that waits to be accepted.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_DEATH)
         server = _Server(handler, limits or ServerLimits())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.sweep_forever)
@@ -112,7 +114,6 @@ class _Server:
 
     def _start(self, accepted: socket.socket, peer: tuple[str, int], nursery: trio.Nursery) -> None:
         limits = self._limits
-        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_DEATH)
         link = Link(accepted, limits.send_buffer_bytes_max, limits.frame_bytes_max)
         connection = Connection(
             next(_connection_ids), peer, link, limits.requests_in_flight_per_connection_max
