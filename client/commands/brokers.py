@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from client.commands.common import DEFAULTS, Broker, Cluster, Common
-from client.commands.output import Table
+from client.commands.common import DEFAULTS, AskedBroker, AskedCluster, Cluster, Common
+from client.commands.output import Table, leaderless
 
 
 def cluster_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
-    """Show every broker: who leads, at which term, how busy, how far behind.
-
-    Parameters
-    ----------
-    cluster
-        Only this cluster.
-    """
+    """Show every broker: who leads, at which term, how busy, how far behind."""
     brokers = common.ask(lambda admin: admin.cluster_list(cluster))
     headers = (
         *("CLUSTER", "BROKER", "ID", "ADDRESS", "ROLE", "TERM", "VERSION"),
@@ -26,27 +20,17 @@ def cluster_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
         )
         for b in brokers
     ]
-    led = {b.broker_name for b in brokers if b.role == "leader"}
-    leaderless = sorted({b.broker_name for b in brokers} - led)
-    notes = [f"no leader: {name} takes no writes at the moment" for name in leaderless]
+    notes = leaderless((b.broker_name, b.role) for b in brokers)
     common.show("clusterList", brokers, Table(headers, rows, notes))
 
 
 def broker_status(
     *,
-    broker: Broker = None,
-    cluster: Cluster = None,
+    broker: AskedBroker = None,
+    cluster: AskedCluster = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Show the figures that brokers report about themselves.
-
-    Parameters
-    ----------
-    broker
-        One broker by its address (host:port), or the leader of a broker name.
-    cluster
-        Instead, the leaders of this cluster; without either, of all clusters.
-    """
+    """Show the figures that brokers report about themselves."""
     found = common.ask(lambda admin: admin.broker_status(broker, cluster))
     rows = [
         (status.broker_name, status.address, name, value)

@@ -15,13 +15,7 @@ _HEADERS = ("CLIENT", "ADDRESS", "LANGUAGE", "VERSION")
 
 
 def consumer_connection(*, group: Group, common: Common = DEFAULTS) -> None:
-    """Show who consumes for a group at the moment, and what.
-
-    Parameters
-    ----------
-    group
-        Name of the consumer group.
-    """
+    """Show who consumes for a group at the moment, and what."""
     found = common.ask(lambda admin: admin.consumer_connection(group))
     notes = [
         f"group {group}: {found.consume_type}, {found.message_model}, {found.consume_from_where}",
@@ -42,8 +36,6 @@ def producer_connection(
     ----------
     group
         Name of the producer group.
-    topic
-        Name of the topic.
     """
     found = common.ask(lambda admin: admin.producer_connection(group, topic))
     notes = [f"group {group}: {plural(len(found.clients), 'producer')}"]
@@ -61,8 +53,6 @@ def consumer_status(
 
     Parameters
     ----------
-    group
-        Name of the consumer group.
     client
         Only the one with this client id.
     stacks
@@ -70,7 +60,7 @@ def consumer_status(
     """
     found = common.ask(lambda admin: admin.consumer_status(group, client, with_stacks=stacks))
     rows = [
-        (status.client.client_id, family, name, one_line(_text(value)))
+        (status.client.client_id, family, name, one_line(_in_one(value)))
         for status in found
         for family, values in sorted(status.running_info.items())
         for name, value in _pairs(values)
@@ -93,10 +83,6 @@ def reset_offset_by_time(
 
     Parameters
     ----------
-    group
-        Name of the consumer group.
-    topic
-        Name of the topic.
     time
         now, -1 (the end), milliseconds since 1970, or a local time such as
         2026-07-01#12:30:00:000 or 2026-07-01T12:30:00.
@@ -122,7 +108,7 @@ def _pairs(values: object) -> list[tuple[str, object]]:
     return [("", values)]
 
 
-def _text(value: object) -> str:
+def _in_one(value: object) -> str:
     if isinstance(value, dict):
         return " ".join(f"{name}={item}" for name, item in sorted(value.items()))
     return str(value)

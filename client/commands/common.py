@@ -1,4 +1,4 @@
-"""What all commands share: options, one administration session, output, and errors in one line.
+"""What all commands share: options with their help, one administration session, output.
 
 Exit status: 0 done, 1 the cluster could not do it (or not in time), 2 the command line is wrong.
 """
@@ -20,16 +20,62 @@ from dledger.errors import BadInput, ConfigError
 
 _T = TypeVar("_T")
 
-Topic = Annotated[str, Parameter(name=["--topic", "-t"])]
-"""Name of the topic."""
-Cluster = Annotated[str | None, Parameter(name=["--cluster", "-c", "--clusterName"])]
-"""Name of the cluster."""
-Broker = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerAddr"])]
-"""Name of a broker group, or the address (host:port) of one of its members."""
-Group = Annotated[str, Parameter(name=["--group", "-g", "--groupName", "--consumerGroup"])]
-"""Name of the consumer group."""
+_TOPIC = ["--topic", "-t"]
+_GROUP = ["--group", "-g", "--groupName", "--consumerGroup"]
+_BROKER = ["--broker", "-b", "--brokerName", "--brokerAddr"]
+_CLUSTER = ["--cluster", "-c", "--clusterName"]
+
+Topic = Annotated[str, Parameter(name=_TOPIC, help="Name of the topic.")]
+OneTopic = Annotated[str | None, Parameter(name=_TOPIC, help="Only this topic.")]
+Group = Annotated[str, Parameter(name=_GROUP, help="Name of the consumer group.")]
+BrokerName = Annotated[str, Parameter(name=_BROKER, help="Name of the broker group.")]
+Cluster = Annotated[str | None, Parameter(name=_CLUSTER, help="Only this cluster.")]
+
+ChangedBroker = Annotated[
+    str | None,
+    Parameter(
+        name=_BROKER,
+        help="On this broker group only: its name, or the address of one of its members.",
+    ),
+]
+ChangedCluster = Annotated[
+    str | None,
+    Parameter(
+        name=_CLUSTER,
+        help="On every broker group of this cluster; may be left out if there is one cluster.",
+    ),
+]
+AskedBroker = Annotated[
+    str | None,
+    Parameter(
+        name=_BROKER,
+        help="One broker by its address (host:port), or the leader of a broker name.",
+    ),
+]
+AskedCluster = Annotated[
+    str | None,
+    Parameter(
+        name=_CLUSTER,
+        help="Instead, the leaders of this cluster; without either, of all clusters.",
+    ),
+]
+CleanedBroker = Annotated[
+    str | None,
+    Parameter(name=_BROKER, help="One broker by its address (host:port), or all of a broker name."),
+]
+CleanedCluster = Annotated[
+    str | None,
+    Parameter(
+        name=_CLUSTER,
+        help="Instead, all brokers of this cluster; without either, of all clusters.",
+    ),
+]
+
 Key = Annotated[str, Parameter(name=["--key", "-k"])]
 Value = Annotated[str, Parameter(name=["--value", "-v"], allow_leading_hyphen=True)]
+Namespace = Annotated[
+    str, Parameter(name=["--namespace", "-s"], help="Such as ORDER_TOPIC_CONFIG.")
+]
 Switch = Literal["true", "false"]
 """As RocketMQ's tools spell it: an option that is given with its value."""
 QueueCount = Annotated[int, Parameter(validator=Number(gte=1))]
@@ -51,6 +97,10 @@ class Output:
             print_json(command, result)
         else:
             print_table(table)
+
+    def say(self, command: str, result: object, sentence: str) -> None:
+        """Print a result that people can read in one sentence."""
+        self.show(command, result, Table((), (), [sentence]))
 
 
 @Parameter(name="*")

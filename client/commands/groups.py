@@ -9,7 +9,15 @@ from cyclopts import Parameter
 
 from client.admin import Admin
 from client.admin.results import GroupProgress
-from client.commands.common import DEFAULTS, Broker, Cluster, Common, Group, Switch
+from client.commands.common import (
+    DEFAULTS,
+    ChangedBroker,
+    ChangedCluster,
+    Common,
+    Group,
+    OneTopic,
+    Switch,
+)
 from client.commands.output import Table, joined, moment, plural
 from dledger.remoting.bodies import SubscriptionGroupConfig
 
@@ -17,7 +25,7 @@ from dledger.remoting.bodies import SubscriptionGroupConfig
 def consumer_progress(
     *,
     group: Annotated[str | None, Parameter(name=["--group", "-g", "--groupName"])] = None,
-    topic: Annotated[str | None, Parameter(name=["--topic", "-t"])] = None,
+    topic: OneTopic = None,
     common: Common = DEFAULTS,
 ) -> None:
     """Show how far a consumer group is in each queue; without -g, list all groups.
@@ -26,8 +34,6 @@ def consumer_progress(
     ----------
     group
         Name of the consumer group.
-    topic
-        Only this topic.
     """
     if group is None:
         groups = common.ask(lambda admin: admin.consumer_groups())
@@ -40,8 +46,8 @@ def consumer_progress(
 def update_sub_group(
     *,
     group: Group,
-    cluster: Cluster = None,
-    broker: Broker = None,
+    cluster: ChangedCluster = None,
+    broker: ChangedBroker = None,
     consume: Annotated[
         Switch | None, Parameter(name=["--consume", "-s", "--consumeEnable"])
     ] = None,
@@ -64,12 +70,6 @@ def update_sub_group(
 
     Parameters
     ----------
-    group
-        Name of the consumer group.
-    cluster
-        On every broker group of this cluster; may be left out if there is one cluster.
-    broker
-        On this broker group only: its name, or the address of one of its members.
     consume
         With false, nobody can consume for the group.
     from_min
@@ -103,7 +103,7 @@ def update_sub_group(
         return config, await admin.update_group(config, cluster=cluster, broker=broker)
 
     config, names = common.ask(update)
-    rows = [(key, _text(value)) for key, value in msgspec.to_builtins(config).items()]
+    rows = list(msgspec.to_builtins(config).items())
     note = f"group {group} is on {joined(names)}"
     result = {"group": group, "brokers": names, "config": config}
     common.show("updateSubGroup", result, Table(("KEY", "VALUE"), rows, [note]))
@@ -112,8 +112,8 @@ def update_sub_group(
 def delete_sub_group(
     *,
     group: Group,
-    cluster: Cluster = None,
-    broker: Broker = None,
+    cluster: ChangedCluster = None,
+    broker: ChangedBroker = None,
     remove_offsets: Annotated[
         Switch, Parameter(name=["--remove-offsets", "-r", "--removeOffset"])
     ] = "false",
@@ -123,12 +123,6 @@ def delete_sub_group(
 
     Parameters
     ----------
-    group
-        Name of the consumer group.
-    cluster
-        On every broker group of this cluster; may be left out if there is one cluster.
-    broker
-        On this broker group only: its name, or the address of one of its members.
     remove_offsets
         With true, also how far the group was in its topics.
     """
@@ -137,12 +131,8 @@ def delete_sub_group(
             group, cluster=cluster, broker=broker, remove_offsets=remove_offsets == "true"
         )
     )
-    note = f"group {group} is deleted on {joined(names)}"
-    common.show("deleteSubGroup", {"group": group, "brokers": names}, Table((), (), [note]))
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    result = {"group": group, "brokers": names}
+    common.say("deleteSubGroup", result, f"group {group} is deleted on {joined(names)}")
 
 
 def _summary(groups: tuple[GroupProgress, ...]) -> Table:

@@ -9,10 +9,10 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from client.admin import Admin, UnknownTarget
-from client.admin.results import END, MessageView, QueueStatus
+from client.admin.results import MessageView, QueueStatus
 from client.commands.common import DEFAULTS, Common, Topic
 from client.commands.output import Table, moment, one_line, plural
-from client.commands.times import parse_time
+from client.commands.times import Begin, End, parse_bound
 from client.errors import NoRoute
 from client.models import Message, ReceivedMessage, SendResult
 from client.producer import Producer
@@ -24,8 +24,8 @@ _EARLIEST = "earliest"
 _CHUNK = 1024
 """Messages held at a time while looking for those that are wanted."""
 
-BrokerName = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerName"])]
-QueueId = Annotated[
+OneBroker = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerName"])]
+OneQueue = Annotated[
     int | None, Parameter(name=["--queue", "-i", "--queueId", "--qid"], validator=Number(gte=0))
 ]
 
@@ -36,16 +36,14 @@ def send_message(
     body: Annotated[str, Parameter(name=["--body", "-p"], allow_leading_hyphen=True)],
     keys: Annotated[str, Parameter(name=["--keys", "-k", "--key"])] = "",
     tags: Annotated[str, Parameter(name=["--tags", "-c"])] = "",
-    broker: BrokerName = None,
-    queue: QueueId = None,
+    broker: OneBroker = None,
+    queue: OneQueue = None,
     common: Common = DEFAULTS,
 ) -> None:
     """Send one message and show where it was stored.
 
     Parameters
     ----------
-    topic
-        Name of the topic.
     body
         The message, as text.
     keys
@@ -107,8 +105,8 @@ async def _send(
 def consume_message(
     *,
     topic: Topic,
-    broker: BrokerName = None,
-    queue: QueueId = None,
+    broker: OneBroker = None,
+    queue: OneQueue = None,
     offset: str = _EARLIEST,
     count: Annotated[int, Parameter(name=["--count", "-c"], validator=Number(gte=1))] = 128,
     common: Common = DEFAULTS,
@@ -117,8 +115,6 @@ def consume_message(
 
     Parameters
     ----------
-    topic
-        Name of the topic.
     broker
         Only from this broker name.
     queue
@@ -146,10 +142,8 @@ def print_msg(
     *,
     topic: Topic,
     tags: Annotated[str, Parameter(name=["--tags", "-s", "--subExpression"])] = "*",
-    begin: Annotated[str, Parameter(name=["--begin", "-b", "--beginTimestamp"])] = "0",
-    end: Annotated[
-        str, Parameter(name=["--end", "-e", "--endTimestamp"], allow_leading_hyphen=True)
-    ] = "now",
+    begin: Begin = "0",
+    end: End = "now",
     count: Annotated[int, Parameter(name="--count", validator=Number(gte=1))] = 1024,
     common: Common = DEFAULTS,
 ) -> None:
@@ -157,22 +151,16 @@ def print_msg(
 
     Parameters
     ----------
-    topic
-        Name of the topic.
     tags
         Only those with one of these tags: "*", or "TagA || TagB".
-    begin
-        Stored at this time or later: milliseconds since 1970, or a local time.
-    end
-        Stored at this time or earlier.
     count
         At most this many messages.
     """
-    begin_ms, end_ms = parse_time(begin), parse_time(end)
+    begin_ms, end_ms = parse_bound(begin), parse_bound(end)
     wanted = {tag.strip() for tag in tags.split("||")}
 
     def is_before_end(message: ReceivedMessage) -> bool:
-        return end_ms == END or message.store_timestamp_ms <= end_ms
+        return message.store_timestamp_ms <= end_ms
 
     def is_wanted(message: ReceivedMessage) -> bool:
         return is_before_end(message) and (tags == "*" or message.tags in wanted)

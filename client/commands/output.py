@@ -82,7 +82,21 @@ def joined(names: Iterable[str]) -> str:
     return ", ".join(names) or "-"
 
 
+def leaderless(members: Iterable[tuple[str, str]]) -> list[str]:
+    """A note for each broker group that nobody leads; `members` are (broker name, role)."""
+    roles: dict[str, set[str]] = {}
+    for broker_name, role in members:
+        roles.setdefault(broker_name, set()).add(role)
+    return [
+        f"no leader: {name} takes no writes at the moment"
+        for name, found in sorted(roles.items())
+        if "leader" not in found
+    ]
+
+
 def _shown(cell: Cell) -> str:
     if cell is None or cell == "":
         return "-"
+    if isinstance(cell, bool):
+        return str(cell).lower()
     return f"{cell:.2f}" if isinstance(cell, float) else str(cell)

@@ -9,11 +9,10 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from client.admin import Admin, UnknownTarget
-from client.admin.queries import END_OF_TIME_MS
 from client.admin.results import MessageView
-from client.commands.common import DEFAULTS, Common, Topic
+from client.commands.common import DEFAULTS, BrokerName, Common, Topic
 from client.commands.output import Table, moment, one_line, plural
-from client.commands.times import parse_time
+from client.commands.times import Begin, End, parse_bound
 from client.models import ReceivedMessage
 
 
@@ -48,8 +47,8 @@ def query_msg_by_key(
     *,
     topic: Topic,
     key: Annotated[str, Parameter(name=["--key", "-k", "--msgKey"])],
-    begin: Annotated[str, Parameter(name=["--begin", "-b", "--beginTimestamp"])] = "0",
-    end: Annotated[str, Parameter(name=["--end", "-e", "--endTimestamp"])] = str(END_OF_TIME_MS),
+    begin: Begin = "0",
+    end: End = "now",
     count: Annotated[
         int, Parameter(name=["--count", "-c", "--maxNum"], validator=Number(gte=1))
     ] = 64,
@@ -59,18 +58,12 @@ def query_msg_by_key(
 
     Parameters
     ----------
-    topic
-        Name of the topic.
     key
         One of the keys that their sender gave them.
-    begin
-        Stored at this time or later: milliseconds since 1970, or a local time.
-    end
-        Stored at this time or earlier.
     count
         At most this many from each broker group.
     """
-    begin_ms, end_ms = parse_time(begin), parse_time(end)
+    begin_ms, end_ms = parse_bound(begin), parse_bound(end)
     found = common.ask(
         lambda admin: admin.messages_by_key(
             topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count
@@ -89,8 +82,6 @@ def query_msg_by_unique_key(
 
     Parameters
     ----------
-    topic
-        Name of the topic.
     message_id
         The key that its producer's client gave it.
     """
@@ -101,7 +92,7 @@ def query_msg_by_unique_key(
 def query_msg_by_offset(
     *,
     topic: Topic,
-    broker: Annotated[str, Parameter(name=["--broker", "-b", "--brokerName"])],
+    broker: BrokerName,
     queue: Annotated[int, Parameter(name=["--queue", "-i", "--queueId"], validator=Number(gte=0))],
     offset: Annotated[int, Parameter(name=["--offset"], validator=Number(gte=0))],
     common: Common = DEFAULTS,
@@ -110,10 +101,6 @@ def query_msg_by_offset(
 
     Parameters
     ----------
-    topic
-        Name of the topic.
-    broker
-        Name of the broker group.
     queue
         The queue id.
     offset

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from client.commands.common import DEFAULTS, Cluster, Common
-from client.commands.output import Table
+from client.commands.output import Table, leaderless
 
 Broker = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerName"])]
 
@@ -37,11 +37,7 @@ def raft_status(
         )
         for m in members
     ]
-    led = {m.broker_name for m in members if m.role == "leader"}
-    notes = [
-        f"no leader: {name} takes no writes at the moment"
-        for name in sorted({m.broker_name for m in members} - led)
-    ]
+    notes = leaderless((m.broker_name, m.role) for m in members)
     if any(m.preferred for m in members):
         notes.append("* the preferred leader")
     common.show("raftStatus", members, Table(headers, rows, notes))

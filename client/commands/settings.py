@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from cyclopts import Parameter
-
 from client.admin.results import PermChange, ServerConfig
-from client.commands.common import DEFAULTS, Broker, Cluster, Common, Key, Value
+from client.commands.common import (
+    DEFAULTS,
+    AskedBroker,
+    AskedCluster,
+    BrokerName,
+    ChangedBroker,
+    ChangedCluster,
+    CleanedBroker,
+    CleanedCluster,
+    Common,
+    Key,
+    Namespace,
+    Value,
+)
 from client.commands.output import Table, joined, plural
 from dledger.remoting.codes import RequestCode
 
-BrokerName = Annotated[str, Parameter(name=["--broker", "-b", "--brokerName"])]
-Namespace = Annotated[str, Parameter(name=["--namespace", "-s"])]
-
 
 def get_broker_config(
-    *, broker: Broker = None, cluster: Cluster = None, common: Common = DEFAULTS
+    *, broker: AskedBroker = None, cluster: AskedCluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Show the configs of brokers as they are in force.
-
-    Parameters
-    ----------
-    broker
-        One broker by its address (host:port), or the leader of a broker name.
-    cluster
-        Instead, the leaders of this cluster; without either, of all clusters.
-    """
+    """Show the configs of brokers as they are in force."""
     found = common.ask(lambda admin: admin.broker_config(broker, cluster))
     common.show("getBrokerConfig", found, _configs(found))
 
@@ -35,8 +33,8 @@ def update_broker_config(
     *,
     key: Key,
     value: Value,
-    broker: Broker = None,
-    cluster: Cluster = None,
+    broker: ChangedBroker = None,
+    cluster: ChangedCluster = None,
     common: Common = DEFAULTS,
 ) -> None:
     """Change a config key on all members of a broker group, now and over restarts.
@@ -47,15 +45,11 @@ def update_broker_config(
         A key that can change while a broker runs; others are refused.
     value
         Its new value; an empty one gives back what the config file says.
-    broker
-        On this broker group only: its name, or the address of one of its members.
-    cluster
-        On every broker group of this cluster; may be left out if there is one cluster.
     """
     names = common.ask(lambda admin: admin.update_broker_config(key, value, broker, cluster))
     note = f"{key} is {value or 'as in the config file'} on {joined(names)}"
     result = {"key": key, "value": value, "brokers": names}
-    common.show("updateBrokerConfig", result, Table((), (), [note]))
+    common.say("updateBrokerConfig", result, note)
 
 
 def get_namesrv_config(*, common: Common = DEFAULTS) -> None:
@@ -77,7 +71,7 @@ def update_namesrv_config(*, key: Key, value: Value, common: Common = DEFAULTS) 
     addresses = common.ask(lambda admin: admin.update_namesrv_config(key, value))
     result = {"key": key, "value": value, "namesrvs": addresses}
     note = f"{key} is {value} on {joined(addresses)}"
-    common.show("updateNamesrvConfig", result, Table((), (), [note]))
+    common.say("updateNamesrvConfig", result, note)
 
 
 def update_kv_config(
@@ -87,8 +81,6 @@ def update_kv_config(
 
     Parameters
     ----------
-    namespace
-        Such as ORDER_TOPIC_CONFIG.
     key
         Within the namespace.
     value
@@ -97,7 +89,7 @@ def update_kv_config(
     addresses = common.ask(lambda admin: admin.update_kv_config(namespace, key, value))
     result = {"namespace": namespace, "key": key, "value": value, "namesrvs": addresses}
     note = f"{namespace}/{key} is set on {joined(addresses)}"
-    common.show("updateKvConfig", result, Table((), (), [note]))
+    common.say("updateKvConfig", result, note)
 
 
 def delete_kv_config(*, namespace: Namespace, key: Key, common: Common = DEFAULTS) -> None:
@@ -105,68 +97,38 @@ def delete_kv_config(*, namespace: Namespace, key: Key, common: Common = DEFAULT
 
     Parameters
     ----------
-    namespace
-        Such as ORDER_TOPIC_CONFIG.
     key
         Within the namespace.
     """
     addresses = common.ask(lambda admin: admin.delete_kv_config(namespace, key))
     result = {"namespace": namespace, "key": key, "namesrvs": addresses}
     note = f"{namespace}/{key} is deleted on {joined(addresses)}"
-    common.show("deleteKvConfig", result, Table((), (), [note]))
+    common.say("deleteKvConfig", result, note)
 
 
 def wipe_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
-    """Keep producers away from a broker group: its topics are no longer writable by their routes.
-
-    Parameters
-    ----------
-    broker
-        Name of the broker group.
-    """
+    """Keep producers away from a broker group: routes say that its topics are not writable."""
     changes = common.ask(lambda admin: admin.set_write_perm(broker, writable=False))
     common.show("wipeWritePerm", changes, _perms(changes))
 
 
 def add_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
-    """Let producers write to a broker group again.
-
-    Parameters
-    ----------
-    broker
-        Name of the broker group.
-    """
+    """Let producers write to a broker group again."""
     changes = common.ask(lambda admin: admin.set_write_perm(broker, writable=True))
     common.show("addWritePerm", changes, _perms(changes))
 
 
 def clean_expired_cq(
-    *, broker: Broker = None, cluster: Cluster = None, common: Common = DEFAULTS
+    *, broker: CleanedBroker = None, cluster: CleanedCluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Have brokers remove consume queues whose messages are gone (ours do so by themselves).
-
-    Parameters
-    ----------
-    broker
-        One broker by its address (host:port), or all of a broker name.
-    cluster
-        Instead, all brokers of this cluster; without either, of all clusters.
-    """
+    """Have brokers remove consume queues whose messages are gone (ours do so by themselves)."""
     _clean("cleanExpiredCQ", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, broker, cluster, common)
 
 
 def clean_unused_topic(
-    *, broker: Broker = None, cluster: Cluster = None, common: Common = DEFAULTS
+    *, broker: CleanedBroker = None, cluster: CleanedCluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Have brokers remove what is left of deleted topics (ours leave nothing).
-
-    Parameters
-    ----------
-    broker
-        One broker by its address (host:port), or all of a broker name.
-    cluster
-        Instead, all brokers of this cluster; without either, of all clusters.
-    """
+    """Have brokers remove what is left of deleted topics (ours leave nothing)."""
     _clean("cleanUnusedTopic", RequestCode.CLEAN_UNUSED_TOPIC, broker, cluster, common)
 
 
@@ -175,7 +137,7 @@ def _clean(
 ) -> None:
     addresses = common.ask(lambda admin: admin.clean(code, broker, cluster))
     note = f"{plural(len(addresses), 'broker')} cleaned: {joined(addresses)}"
-    common.show(command, {"brokers": addresses}, Table((), (), [note]))
+    common.say(command, {"brokers": addresses}, note)
 
 
 def _configs(found: tuple[ServerConfig, ...]) -> Table:

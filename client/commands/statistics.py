@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from client.commands.common import DEFAULTS, Common
+from client.commands.common import DEFAULTS, Common, OneTopic
 from client.commands.output import Table
 
 
@@ -15,7 +15,7 @@ def stats_all(
     active: Annotated[
         bool, Parameter(name=["--active", "-a", "--activeTopic"], negative=())
     ] = False,
-    topic: Annotated[str | None, Parameter(name=["--topic", "-t"])] = None,
+    topic: OneTopic = None,
     common: Common = DEFAULTS,
 ) -> None:
     """Show for each topic and each group that reads it: messages in and out, and the lag.
@@ -24,8 +24,6 @@ def stats_all(
     ----------
     active
         Only topics that got messages in the last 24 hours.
-    topic
-        Only this topic.
     """
     found = common.ask(lambda admin: admin.traffic(topic))
     shown = [row for row in found if row.in_24_h or not active]

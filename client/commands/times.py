@@ -4,12 +4,39 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime
+from typing import Annotated
 
+from cyclopts import Parameter
+
+from client.admin.queries import END_OF_TIME_MS
 from client.admin.results import END
 from dledger.errors import ConfigError
 
 #: RocketMQ's form of a time, beside the one of ISO 8601.
 _TIME_FORMATS = ("%Y-%m-%d#%H:%M:%S:%f", "%Y-%m-%d#%H:%M:%S")
+
+Begin = Annotated[
+    str,
+    Parameter(
+        name=["--begin", "-b", "--beginTimestamp"],
+        allow_leading_hyphen=True,
+        help="Stored at this time or later: now, milliseconds since 1970, or a local time.",
+    ),
+]
+End = Annotated[
+    str,
+    Parameter(
+        name=["--end", "-e", "--endTimestamp"],
+        allow_leading_hyphen=True,
+        help="Stored at this time or earlier.",
+    ),
+]
+
+
+def parse_bound(text: str) -> int:
+    """Where a span of time begins or ends, as `parse_time`; now is later than all messages."""
+    timestamp_ms = parse_time(text)
+    return END_OF_TIME_MS if timestamp_ms == END else timestamp_ms
 
 
 def parse_time(text: str) -> int:

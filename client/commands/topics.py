@@ -7,7 +7,15 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from client.commands.common import DEFAULTS, Broker, Cluster, Common, QueueCount, Topic
+from client.commands.common import (
+    DEFAULTS,
+    ChangedBroker,
+    ChangedCluster,
+    Cluster,
+    Common,
+    QueueCount,
+    Topic,
+)
 from client.commands.output import Table, joined, moment, plural
 
 _PERMISSIONS = {2: "write", 4: "read", 6: "read, write", 7: "read, write, inherit"}
@@ -16,8 +24,8 @@ _PERMISSIONS = {2: "write", 4: "read", 6: "read, write", 7: "read, write, inheri
 def update_topic(
     *,
     topic: Topic,
-    cluster: Cluster = None,
-    broker: Broker = None,
+    cluster: ChangedCluster = None,
+    broker: ChangedBroker = None,
     read_queues: Annotated[
         QueueCount, Parameter(name=["--read-queues", "-r", "--readQueueNums"])
     ] = 8,
@@ -32,12 +40,6 @@ def update_topic(
 
     Parameters
     ----------
-    topic
-        Name of the topic.
-    cluster
-        On every broker group of this cluster; may be left out if there is one cluster.
-    broker
-        On this broker group only: its name, or the address of one of its members.
     read_queues
         Queues to read from, on each group.
     write_queues
@@ -59,33 +61,21 @@ def update_topic(
         )
     )
     queues = plural(write_queues, "queue") + (" each" if len(names) > 1 else "")
-    note = f"topic {topic} is on {joined(names)} with {queues}"
-    common.show("updateTopic", {"topic": topic, "brokers": names}, Table((), (), [note]))
+    result = {"topic": topic, "brokers": names}
+    common.say("updateTopic", result, f"topic {topic} is on {joined(names)} with {queues}")
 
 
-def delete_topic(*, topic: Topic, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
-    """Delete a topic, its messages and the offsets of its consumers.
-
-    Parameters
-    ----------
-    topic
-        Name of the topic.
-    cluster
-        On every broker group of this cluster; may be left out if there is one cluster.
-    """
+def delete_topic(
+    *, topic: Topic, cluster: ChangedCluster = None, common: Common = DEFAULTS
+) -> None:
+    """Delete a topic, its messages and the offsets of its consumers."""
     names = common.ask(lambda admin: admin.delete_topic(topic, cluster))
-    note = f"topic {topic} is deleted on {joined(names)}"
-    common.show("deleteTopic", {"topic": topic, "brokers": names}, Table((), (), [note]))
+    result = {"topic": topic, "brokers": names}
+    common.say("deleteTopic", result, f"topic {topic} is deleted on {joined(names)}")
 
 
 def topic_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
-    """List the topics.
-
-    Parameters
-    ----------
-    cluster
-        Only those of this cluster.
-    """
+    """List the topics."""
     topics = common.ask(lambda admin: admin.topic_list(cluster))
     rows = [(info.topic, info.kind) for info in topics]
     table = Table(("TOPIC", "KIND"), rows, [] if rows else ["no topics"])
@@ -93,13 +83,7 @@ def topic_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
 
 
 def topic_route(*, topic: Topic, common: Common = DEFAULTS) -> None:
-    """Show which brokers serve a topic, and who leads them.
-
-    Parameters
-    ----------
-    topic
-        Name of the topic.
-    """
+    """Show which brokers serve a topic, and who leads them."""
     route = common.ask(lambda admin: admin.topic_route(topic))
     headers = ("BROKER", "CLUSTER", "READ QUEUES", "WRITE QUEUES", "PERM", "LEADER", "FOLLOWERS")
     rows = [
@@ -119,25 +103,13 @@ def topic_route(*, topic: Topic, common: Common = DEFAULTS) -> None:
 
 
 def topic_cluster_list(*, topic: Topic, common: Common = DEFAULTS) -> None:
-    """List the clusters that serve a topic.
-
-    Parameters
-    ----------
-    topic
-        Name of the topic.
-    """
+    """List the clusters that serve a topic."""
     clusters = common.ask(lambda admin: admin.topic_clusters(topic))
     common.show("topicClusterList", clusters, Table(("CLUSTER",), [(name,) for name in clusters]))
 
 
 def topic_status(*, topic: Topic, common: Common = DEFAULTS) -> None:
-    """Show how many messages each queue of a topic holds.
-
-    Parameters
-    ----------
-    topic
-        Name of the topic.
-    """
+    """Show how many messages each queue of a topic holds."""
     status = common.ask(lambda admin: admin.topic_status(topic))
     rows = [
         (

@@ -6,9 +6,18 @@ import json
 
 import pytest
 
+from client.admin.queries import END_OF_TIME_MS
 from client.admin.results import QueueStatus, TopicInfo
 from client.commands.messages import first_offset, parse_offset
-from client.commands.output import Table, moment, one_line, print_json, print_table
+from client.commands.output import (
+    Table,
+    leaderless,
+    moment,
+    one_line,
+    print_json,
+    print_table,
+)
+from client.commands.times import parse_bound
 from dledger.errors import ConfigError
 
 
@@ -27,6 +36,28 @@ def test_numbers_are_right_aligned_and_texts_left(capsys: pytest.CaptureFixture[
         "-            -  12.00  -",
         "3 rows",
     ]
+
+
+def test_truth_is_told_as_it_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    """As RocketMQ's tools spell it, in a column of texts."""
+    assert printed(capsys, Table(("KEY", "VALUE"), [("enabled", True), ("name", "x")])) == [
+        "KEY      VALUE",
+        "enabled  true",
+        "name     x",
+    ]
+
+
+def test_a_group_without_a_leader_gets_a_note() -> None:
+    """Each group once, however many members it has."""
+    members = [("b", "follower"), ("a", "leader"), ("b", "candidate"), ("a", "follower")]
+    assert leaderless(members) == ["no leader: b takes no writes at the moment"]
+
+
+@pytest.mark.parametrize("text", ["now", "-1"])
+def test_no_message_is_later_than_now(text: str) -> None:
+    """As a bound, now is later than all: -e now leaves none out, -b now shows none."""
+    assert parse_bound(text) == END_OF_TIME_MS
+    assert parse_bound("1000") == 1000
 
 
 def test_no_value_is_ever_cut(capsys: pytest.CaptureFixture[str]) -> None:
