@@ -17,7 +17,7 @@ from anyio.lowlevel import checkpoint
 from client import limits
 from client.errors import ClientError, Refused
 from client.leaders import LeaderFinder
-from client.models import ReceivedMessage
+from client.models import messages_in
 from client.progress import Chunk, QueueProgress
 from client.retry import backoff_s
 from client.signals import Broadcast
@@ -33,7 +33,6 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.headers.consume import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
-from dledger.remoting.record import walk
 
 log = get_logger(__name__)
 
@@ -151,20 +150,13 @@ class QueueFetcher:
 
     def _chunk(self, answer: Command) -> Chunk:
         """Cut the answer into records, and leave out those with a tag that was not asked for."""
-        data = memoryview(answer.payload)
-        starts = walk(data)
-        ends = [*starts[1:], len(data)]
-        broker_name = self.progress.queue.broker_name
-        messages = [
-            ReceivedMessage(data[start:end], broker_name)
-            for start, end in zip(starts, ends, strict=True)
-        ]
+        messages = messages_in(answer.payload, self.progress.queue.broker_name)
         if self.subscription.tags_set:
             wanted = frozenset(self.subscription.tags_set)
             messages = [message for message in messages if message.tags in wanted]
         if messages and messages[0].queue_id != self.progress.queue.queue_id:
             raise RecordError(f"a pull of {self.progress.queue} was answered with another queue's")
-        return Chunk(messages, len(data))
+        return Chunk(messages, len(answer.payload))
 
     def _warn(self, error: Exception) -> None:
         queue = self.progress.queue

@@ -15,8 +15,9 @@ from typing import TypeAlias
 from client import limits
 from dledger.errors import RecordError
 from dledger.remoting import message as wire
+from dledger.remoting.command import Buffer
 from dledger.remoting.json_dialect import MessageQueue
-from dledger.remoting.record import COMPRESSED, COMPRESSION_TYPE, Record
+from dledger.remoting.record import COMPRESSED, COMPRESSION_TYPE, Record, walk
 
 #: Chooses one of a topic's writable queues, given in RocketMQ's order.
 Selector: TypeAlias = "Callable[[Sequence[MessageQueue], Message], MessageQueue]"
@@ -181,6 +182,16 @@ class ReceivedMessage:
     def store_timestamp_ms(self) -> int:
         """When the broker took it, by the broker's clock."""
         return self.record.store_timestamp_ms
+
+
+def messages_in(records: Buffer, broker_name: str) -> list[ReceivedMessage]:
+    """The messages of raw records that a broker answered with. Raises RecordError."""
+    view = memoryview(records)
+    starts = walk(view)
+    return [
+        ReceivedMessage(view[start:end], broker_name)
+        for start, end in zip(starts, [*starts[1:], len(view)], strict=True)
+    ]
 
 
 def _inflate(record: Record) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from client.admin.session import TOOLS_GROUP, AdminSession
 from client.errors import Refused
-from client.models import ReceivedMessage
+from client.models import ReceivedMessage, messages_in
 from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -17,7 +17,6 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.headers.consume import PULL_SUBSCRIPTION
 from dledger.remoting.json_dialect import MessageQueue
-from dledger.remoting.record import walk
 
 PULL_RECORDS_MAX = 32
 _NOTHING_THERE = frozenset(
@@ -46,7 +45,7 @@ class MessageAdmin(AdminSession):
             answer = await self._pull(broker, topic, queue_id, offset, wanted)
             next_offset = decode_header(PullMessageResponseHeader, answer).next_begin_offset
             if answer.code == ResponseCode.SUCCESS:
-                messages += messages_of(answer, broker_name)
+                messages += messages_in(answer.payload, broker_name)
             if next_offset <= offset:
                 break
             offset = next_offset
@@ -82,13 +81,3 @@ class MessageAdmin(AdminSession):
             address = self.requests.leader(broker)
             raise Refused(f"reading {topic}", address, answer.code, answer.remark)
         return answer
-
-
-def messages_of(answer: Command, broker_name: str) -> list[ReceivedMessage]:
-    """The records in an answer."""
-    data = memoryview(answer.payload)
-    starts = walk(data)
-    return [
-        ReceivedMessage(data[start:end], broker_name)
-        for start, end in zip(starts, [*starts[1:], len(data)], strict=True)
-    ]

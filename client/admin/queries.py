@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from client.addresses import join_address
-from client.admin.messages import MessageAdmin, messages_of
+from client.admin.messages import MessageAdmin
 from client.admin.requests import expect_success
 from client.admin.session import UnknownTarget, run_for_each
 from client.admin.topics import TopicAdmin
-from client.models import ReceivedMessage
+from client.models import ReceivedMessage, messages_in
 from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.headers import QueryMessageHeader, ViewMessageByIdHeader
@@ -38,9 +38,9 @@ class QueryAdmin(TopicAdmin, MessageAdmin):
         known = [group for group in await self.groups() if address in group.broker_addrs.values()]
         if known:
             answer = await self.requests.ask_leader(known[0], code, header)
-            return messages_of(answer, known[0].broker_name)[0]
+            return messages_in(answer.payload, known[0].broker_name)[0]
         answer = expect_success(await self.requests.ask(address, code, header), code.name, address)
-        return messages_of(answer, "")[0]
+        return messages_in(answer.payload, "")[0]
 
     async def messages_by_key(
         self,
@@ -85,7 +85,7 @@ class QueryAdmin(TopicAdmin, MessageAdmin):
             if answer.code == ResponseCode.QUERY_NOT_FOUND:
                 return []
             expect_success(answer, code.name, self.requests.leader(broker))
-            return messages_of(answer, broker.broker_name)
+            return messages_in(answer.payload, broker.broker_name)
 
         found = await run_for_each(ask, (await self._route(header.topic)).broker_datas)
         messages = [message for one in found for message in one if is_wanted(message)]
