@@ -16,6 +16,7 @@
     |   +-- Busy                 definitely not appended: a bound was reached
     |   +-- TooLarge             definitely not appended: the entry is above a limit
     |   +-- OutcomeUnknown       appended or not: leadership was lost on the way
+    +-- NotConfirmed             nothing was read: no majority said that the leader still leads
     +-- TransferFailed           leadership stays where it is
     +-- RemotingError            a request to a server did not get an answer
         +-- ConnectFailed        definitely not sent
@@ -94,6 +95,13 @@ class OutcomeUnknown(AppendError):
     """The entry may or may not be committed later: leadership was lost while it was on its way."""
 
     definite = False
+
+
+class NotConfirmed(DledgerError):
+    """Nothing was read: no majority has confirmed in time that this node still leads.
+
+    A read has no effect, so this is definite. Ask again, here or the leader that there is by then.
+    """
 
 
 class TransferFailed(DledgerError):

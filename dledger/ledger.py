@@ -22,6 +22,7 @@ from dledger.errors import (
     AppendError,
     ConfigError,
     DledgerError,
+    NotConfirmed,
     NotLeader,
     OutcomeUnknown,
     StorageError,
@@ -34,6 +35,7 @@ from dledger.log.retention import SegmentInfo
 from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog, SyncJob
 from dledger.observe import get_logger
+from dledger.outcome import Outcome
 from dledger.raft.engine import Appended, OnDone, RaftEngine, StateMachine
 from dledger.raft.library import Role, Timing, monotonic
 from dledger.raft.links import PeerNetwork, SocketLink
@@ -147,18 +149,32 @@ class Ledger:
 
     async def append(self, body: Buffer | Draft, kind: int = Kind.MESSAGES) -> Appended:
         """Append an entry and wait until it is committed and applied here. Raises AppendError."""
-        done = trio.Event()
-        outcome: list[Appended | AppendError] = []
+        outcome: Outcome[Appended | AppendError] = Outcome()
+        self.append_nowait(body, kind, outcome.set)
+        result = await outcome.wait()
+        if isinstance(result, AppendError):
+            raise result
+        return result
 
-        def take(result: Appended | AppendError) -> None:
-            outcome.append(result)
-            done.set()
+    async def read_index(self, timeout_s: float = limits.READ_TIMEOUT_S) -> int:
+        """An index up to which everything is applied here, and above which nothing was
+        acknowledged, by any node, before this call: a read of the state that follows misses none.
 
-        self.append_nowait(body, kind, take)
-        await done.wait()
-        if isinstance(outcome[0], AppendError):
-            raise outcome[0]
-        return outcome[0]
+        Costs one round trip to a majority, no disk; concurrent calls share it. Raises NotLeader,
+        Busy, or NotConfirmed after `timeout_s`; after each of them nothing was read.
+        """
+        outcome: Outcome[int | NotLeader] = Outcome()
+        self._engine.read(outcome.set)
+        self._wake.set()
+        with trio.move_on_after(timeout_s):
+            result = await outcome.wait()
+            if isinstance(result, NotLeader):
+                raise result
+            return result
+        raise NotConfirmed(
+            f"no majority has confirmed within {timeout_s} s that {self.config.node_id} still "
+            "leads; nothing was read. Ask again, here or whoever leads by then"
+        )
 
     async def transfer_leadership(self, target: str | None = None) -> str:
         """Hand leadership to a peer, by default the one that holds most of the log; the peer's id.
@@ -166,19 +182,13 @@ class Ledger:
         Until it leads, for a second at most, appends are refused with Busy. Returns when this node
         leads no longer, or raises TransferFailed, or NotLeader.
         """
-        done = trio.Event()
-        outcome: list[str | None] = []
-
-        def take(failed: str | None) -> None:
-            outcome.append(failed)
-            done.set()
-
-        chosen = self._engine.transfer(target, take)
+        outcome: Outcome[str | None] = Outcome()
+        chosen = self._engine.transfer(target, outcome.set)
         self._wake.set()
         log.info("leadership transfer", node=self.config.node_id, to=chosen)
-        await done.wait()
-        if outcome[0] is not None:
-            raise TransferFailed(f"{outcome[0]}; {self.config.node_id} still leads")
+        failed = await outcome.wait()
+        if failed is not None:
+            raise TransferFailed(f"{failed}; {self.config.node_id} still leads")
         return chosen
 
     async def step_aside(self) -> None:

@@ -36,6 +36,10 @@ SEGMENT_BYTES = 128 * MIB
 ENTRY_BYTES_MAX = 8 * MIB
 APPENDS_PENDING_MAX = 4096
 APPENDS_PENDING_BYTES_MAX = 64 * MIB
+READS_PENDING_MAX = 65_536
+"""Reads of the log's end that wait until a majority has confirmed the leader."""
+READ_TIMEOUT_S = 2.0
+"""A leader that no majority answers says so after a second; stock clients wait for three."""
 
 # Peers of a broker group.
 PEER_FRAME_BYTES_MAX = 2 * ENTRY_BYTES_MAX

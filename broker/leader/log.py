@@ -23,6 +23,10 @@ class Log(Protocol):
     async def append(self, body: Buffer | Draft, kind: int = ...) -> Appended:
         """Append and wait until the entry was applied."""
 
+    async def read_index(self, timeout_s: float = ...) -> int:
+        """Return when a read of the applied state misses nothing that was acknowledged before.
+        NotLeader, Busy, NotConfirmed: nothing may be read."""
+
     async def transfer_leadership(self, target: str | None = ...) -> str:
         """Hand leadership to another member; who. NotLeader, TransferFailed."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import trio
-
+import dledger.outcome
 from broker.leader.definitions import Definitions
 from broker.state.control import Control
 from dledger.errors import AppendError
@@ -14,21 +13,15 @@ class Outcome:
     """The outcome of one append: pass `set` as its `on_done`, then `await wait()`."""
 
     def __init__(self) -> None:
-        self._event = trio.Event()
-        self._outcome: Appended | AppendError | None = None
-
-    def set(self, outcome: Appended | AppendError) -> None:
-        """Called when the entry is applied, or will not be."""
-        self._outcome = outcome
-        self._event.set()
+        self._appended: dledger.outcome.Outcome[Appended | AppendError] = dledger.outcome.Outcome()
+        self.set = self._appended.set
 
     async def wait(self) -> object:
         """What applying the entry returned. Raises AppendError."""
-        await self._event.wait()
-        if isinstance(self._outcome, Appended):
-            return self._outcome.result
-        assert self._outcome is not None
-        raise self._outcome
+        outcome = await self._appended.wait()
+        if isinstance(outcome, AppendError):
+            raise outcome
+        return outcome.result
 
 
 async def changed(definitions: Definitions, control: Control) -> object:

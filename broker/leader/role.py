@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.refusal import Refused
-from dledger.errors import AppendError, Busy, NotLeader, TooLarge
+from dledger.errors import AppendError, Busy, NotConfirmed, NotLeader, TooLarge
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import ExtValue
 
@@ -57,8 +57,8 @@ class Role:
         remark = f"not the leader: ask {address}"
         return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, remark, {"leaderAddr": address})
 
-    def refusal_of(self, error: AppendError) -> Refused:
-        """The answer to a request whose append failed.
+    def refusal_of(self, error: AppendError | NotConfirmed) -> Refused:
+        """The answer to a request whose append failed, or whose read was not confirmed.
 
         All transient failures are SERVICE_NOT_AVAILABLE, which stock producers retry elsewhere
         (older ones do not retry SYSTEM_BUSY). The ext field `outcome` says "unknown" where the

@@ -3,12 +3,17 @@
 Followers hold the same state, but only a leader knows that nothing newer is acknowledged; so reads
 of messages and offsets need it too. Clients' heartbeats, member lists and questions about the
 replica itself are answered everywhere.
+
+A leader that was cut off is the last to know it. What would be wrong if it were stale, offsets and
+the ends of queues, is answered only when a majority has confirmed, after the request came, that
+this replica still leads. Messages are not: an old leader's are a part of what the new one has.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from broker.refusal import Refused
@@ -28,13 +33,18 @@ from broker.requests.resets import ResetHandler
 from broker.requests.send import SendHandler
 from broker.requests.send_back import SendBackHandler
 from broker.requests.transactions import TransactionHandler
-from dledger.errors import AppendError
+from dledger.errors import AppendError, NotConfirmed
 from dledger.net import Connection
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 
 Answer: TypeAlias = "Command | Awaitable[Command | None] | None"
 HandlerMethod: TypeAlias = Callable[[Command, Connection], Answer]
+
+
+CONFIRMED_FIRST = frozenset(
+    {RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET}
+)
 
 
 class Departures(Protocol):
@@ -72,6 +82,8 @@ class Dispatcher:
                     ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
                     f"request code {request.code} is not supported",
                 )
+            if request.code in CONFIRMED_FIRST:
+                handler = partial(self._when_confirmed, handler)
             answer = handler(request, connection)
         except Refused as refused:
             return self._core.replies.refusal(request, connection, refused)
@@ -86,6 +98,13 @@ class Dispatcher:
         """Pass it on."""
         self._departures.disconnected(connection)
 
+    async def _when_confirmed(
+        self, handler: HandlerMethod, request: Command, connection: Connection
+    ) -> Command | None:
+        await self._core.log.read_index()
+        answer = handler(request, connection)
+        return await answer if inspect.isawaitable(answer) else answer
+
     async def _later(
         self, request: Command, connection: Connection, answer: Awaitable[Command | None]
     ) -> Command | None:
@@ -93,9 +112,9 @@ class Dispatcher:
             return await answer
         except Refused as refused:
             return self._core.replies.refusal(request, connection, refused)
-        except AppendError as error:
-            not_stored = self._core.role.refusal_of(error)
-            return self._core.replies.refusal(request, connection, not_stored)
+        except (AppendError, NotConfirmed) as error:
+            not_done = self._core.role.refusal_of(error)
+            return self._core.replies.refusal(request, connection, not_done)
 
 
 def answered_everywhere(

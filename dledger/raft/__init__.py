@@ -9,6 +9,7 @@ General layout
 ``election``   pre-vote and leader stickiness (pure)
 ``elections``  what they let the library do, and what others are told
 ``transfer``   handing leadership over, and back to the preferred node (pure)
+``reads``      read index: reads that miss nothing that was acknowledged before
 ``peer``       what a node knows of each of its peers
 ``pacing``     how much may be under way to a peer (pure)
 ``seat``       who may vote and is counted (pure)

@@ -47,6 +47,7 @@ from dledger.raft.journal import LogJournal
 from dledger.raft.library import Core, Node, Role, Timing
 from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.peer import Link
+from dledger.raft.reads import OnRead, Reads
 from dledger.raft.transfer import TRANSFER_TIMEOUT_S, Follower, Next, Preference, Transfer
 from dledger.raft.transport import PeerTransport
 from dledger.remoting.command import Buffer
@@ -146,6 +147,7 @@ class RaftEngine:
         gate = ElectionGate(node_id, len(peer_ids) + 1, timing, rng)
         self.elections = Elections(self.core, gate, self.transport, log, clock)
         self._joining = Joining(self.transport, log, hard_state, machine)
+        self._reads = Reads(self.transport)
 
     # -- what the shell calls --------------------------------------------------------------
 
@@ -178,6 +180,16 @@ class RaftEngine:
     def appends_pending(self) -> int:
         """How many appends of this node's have not been answered."""
         return len(self._pending)
+
+    def read(self, on_read: OnRead) -> None:
+        """`on_read` is called once, from a later step: with an index, when everything up to it is
+        applied and nothing above it was acknowledged before this call; or with NotLeader.
+
+        Raises NotLeader or Busy at once.
+        """
+        if not self.standing.serving:
+            raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
+        self._reads.add(on_read)
 
     def transfer(self, target: str | None, on_done: Callable[[str | None], None]) -> str:
         """Begin to hand leadership to a peer, by default the one that holds most; its id.
@@ -245,6 +257,8 @@ class RaftEngine:
         self._joining.step(now)
         more = self._apply_committed()
         self._announce()
+        if self.standing.serving:
+            self._reads.step(now, self.machine.applied_index)
         self._hand_over(now)
         return more or bool(self._inbox) or (self._solo and self._lags())
 
@@ -285,6 +299,8 @@ class RaftEngine:
                 self.elections.take_prevote(node_id, message)
             case PeerKind.TAKE_OVER | PeerKind.RESIGNED:
                 self.elections.heed_leader(node_id, message)
+            case PeerKind.CONFIRM | PeerKind.CONFIRMED:
+                self._reads.deliver(peer, message)
             case _:
                 self._joining.deliver(peer, message, now)
 
@@ -348,6 +364,7 @@ class RaftEngine:
         self._pending_bytes = 0
         for append in pending.values():
             append.on_done(OutcomeUnknown("leadership was lost before the entry was committed"))
+        self._reads.fail(NotLeader(None))
         self._end_transfer(None)
         self.elections.resigned(led_term)
         if self._preference is not None:

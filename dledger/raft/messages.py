@@ -13,6 +13,8 @@ Every head starts with the kind of message and the sender's term::
     PREVOTE   last index, last term                      PREVOTED  granted, the asked term
     TAKE_OVER -                                          (elect now: your leader wishes it)
     RESIGNED  -                                          (your leader lost its majority: elect)
+    CONFIRM   round                                      (are you still in my term? for reads)
+    CONFIRMED round                                      (yes)
 
 and for nodes that begin, or begin again (see `seat` and `state_copy`)::
 
@@ -64,6 +66,8 @@ class PeerKind(IntEnum):
     HEAD = 13
     WANTED = 14
     STATE = 15
+    CONFIRM = 16
+    CONFIRMED = 17
 
 
 _FIELD_TYPES: Final[dict[PeerKind, tuple[type, ...]]] = {
@@ -83,6 +87,8 @@ _FIELD_TYPES: Final[dict[PeerKind, tuple[type, ...]]] = {
     PeerKind.HEAD: (int, int, int, int, int),
     PeerKind.WANTED: (int, int),
     PeerKind.STATE: (int, int, int, int),
+    PeerKind.CONFIRM: (int,),
+    PeerKind.CONFIRMED: (int,),
 }
 
 

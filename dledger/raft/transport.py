@@ -294,7 +294,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         Raises FrameError for a malformed run, CorruptLog where the replicas differ.
         """
         if message.term < self.core.term:
-            self._deny(peer)
+            self.deny(peer)
             return False
         commit_index, previous_index, previous_term, sequence, count = message.fields
         runs = split_run(message.run, previous_index + 1, count, message.term)
@@ -327,7 +327,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         Raises FrameError for a malformed run, CorruptLog where the replicas differ.
         """
         if message.term < self.core.term:
-            self._deny(peer)
+            self.deny(peer)
             return False
         commit_index, first_index, base_position, chain_crc, sequence = message.fields
         ((header, _, _),) = split_run(message.run, first_index, 1, message.term)
@@ -412,7 +412,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
     def deliver_vote(self, peer: Peer, message: PeerMessage) -> None:
         """A candidate asks for this node's vote."""
         if message.term < self.core.term:
-            self._deny(peer)
+            self.deny(peer)
             return
         last_index, last_term, _ = message.fields
         self._onMessageReceived(
@@ -433,7 +433,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self._votes = {held for held in self._votes if held[1] == message.term} | {vote}
         self._onMessageReceived(peer.node, {"type": "response_vote", "term": message.term})
 
-    def _deny(self, peer: Peer) -> None:
+    def deny(self, peer: Peer) -> None:
+        """Tell a peer that it is behind in terms."""
         self.counters.denied += 1
         self.post(peer, PeerKind.DENIED, self.core.term)
 

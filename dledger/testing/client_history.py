@@ -4,7 +4,8 @@
 - what is acknowledged is committed, and keeps its place in every log for ever;
 - acknowledged entries come in the order in which they were asked for;
 - what was definitely refused never turns up;
-- a leader serves only with everything applied that was acknowledged before its term.
+- a leader serves only with everything applied that was acknowledged before its term;
+- a read that is answered sees everything that was acknowledged, by anybody, before it was asked.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class Violation(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An append that waits for its outcome: at which node, and what was acknowledged before."""
+    """An append or a read that waits for its outcome: at which node, and what was acknowledged
+    before it."""
 
     node_id: str
     after_index: int
@@ -38,6 +40,9 @@ class ClientHistory:
         self._end = 0
         self._offers: dict[bytes, Offer] = {}
         self._refused: set[bytes] = set()
+        self._reads: dict[int, Offer] = {}
+        self._reads_asked = 0
+        self.reads_answered = 0
 
     @property
     def acknowledged(self) -> int:
@@ -48,6 +53,9 @@ class ClientHistory:
         """Nobody will answer the appends that were under way at a node."""
         self._offers = {
             body: offer for body, offer in self._offers.items() if offer.node_id != node_id
+        }
+        self._reads = {
+            number: read for number, read in self._reads.items() if read.node_id != node_id
         }
 
     def check_applied(self, node_id: str, index: int, body: bytes) -> None:
@@ -97,6 +105,30 @@ class ClientHistory:
         self._acknowledged[index] = (outcome.term, body)
         self._end = max(self._end, index)
 
+    def read_asked(self, node_id: str) -> int:
+        """A read begins at a node; its number."""
+        self._reads_asked += 1
+        self._reads[self._reads_asked] = Offer(node_id, self._end)
+        return self._reads_asked
+
+    def read_answered(self, number: int, outcome: int | AppendError, applied_index: int) -> None:
+        """A node answers a read with an index, and has applied up to `applied_index`."""
+        read = self._reads.pop(number, None)
+        if read is None:
+            raise self.violation(f"read {number} was answered twice")
+        if isinstance(outcome, AppendError):
+            return
+        self.reads_answered += 1
+        if min(outcome, applied_index) < read.after_index:
+            raise self.violation(
+                f"{read.node_id} reads up to entry {outcome} with {applied_index} applied, "
+                f"although entry {read.after_index} was acknowledged before the read began"
+            )
+        if applied_index < outcome:
+            raise self.violation(
+                f"{read.node_id} answers a read with entry {outcome}, applied is {applied_index}"
+            )
+
     def finish(self, logs: Mapping[str, SegmentedLog]) -> None:
         """All is healed: every log must hold what was acknowledged, every append be answered.
 
@@ -110,3 +142,5 @@ class ClientHistory:
                     raise self.violation(f"{node_id} lost acknowledged entry {index}")
         for body, offer in self._offers.items():
             raise self.violation(f"{offer.node_id} never answered append {body[:12]!r}")
+        for number, read in self._reads.items():
+            raise self.violation(f"{read.node_id} never answered read {number}")

@@ -14,7 +14,7 @@ import random
 from collections.abc import Collection
 from unittest.mock import patch
 
-from dledger.errors import AppendError, CorruptLog, DledgerError, TransferFailed
+from dledger.errors import AppendError, CorruptLog, DledgerError, NotLeader, TransferFailed
 from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery import decode_watermark
 from dledger.log.startup import open_log
@@ -34,6 +34,9 @@ HEAL_FRAMES_MAX = 50_000
 """More messages than this, when nobody appends any more, are messages that beget messages."""
 TRANSCRIPT_LINES = 60
 ASK_ANYBODY = 0.02
+READ, READ_SHARE = 0.1, 0.3
+"""How often a client reads, in a step, from a node that takes itself for the leader; and in how
+many runs."""
 
 
 class Simulation:
@@ -45,6 +48,8 @@ class Simulation:
         self.weather: Weather = draw_weather(self.rng)
         self.extra_rng = random.Random(f"{seed}/{size}/extras")
         self.extras: Extras = draw_extras(self.extra_rng)
+        self.read_rng = random.Random(f"{seed}/{size}/reading")
+        self.read = READ if self.read_rng.random() < READ_SHARE else 0.0
         self.weather = calmer(self.weather, without)
         self.extras = calmer(self.extras, without)
         random.seed(seed)  # the library draws its timeouts from the module's generator
@@ -205,6 +210,19 @@ class Simulation:
                 return
             self.judge.client.offered(node.node_id, body)
 
+    def _read(self, node: SimulatedNode) -> None:
+        """A client asks for the log's end, as this node takes it to be."""
+        client = self.judge.client
+        number = client.read_asked(node.node_id)
+
+        def on_read(outcome: int | NotLeader) -> None:
+            client.read_answered(number, outcome, node.engine.machine.applied_index)
+
+        try:
+            node.engine.read(on_read)
+        except AppendError as error:
+            client.read_answered(number, error, 0)
+
     def _wish_for_another(self, node: SimulatedNode) -> None:
         """An operator hands leadership to a certain node, or to any."""
         rng = self.extra_rng
@@ -263,6 +281,9 @@ class Simulation:
         try:
             if faults and asked and rng.random() < weather.append:
                 self._append_some(node)
+            may_read = asked or core.role is Role.LEADER
+            if faults and may_read and self.read_rng.random() < self.read:
+                self._read(node)
             took_part = not node.fenced and node.step()
         except Crashed:
             self.judge.dying(node_id, node.engine)

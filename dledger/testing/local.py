@@ -110,6 +110,12 @@ class LocalLedger:
             raise outcome[0]
         return outcome[0]
 
+    async def read_index(self, timeout_s: float = limits.READ_TIMEOUT_S) -> int:
+        """The end of what is committed: there is nobody to ask."""
+        if self._leader != "local":
+            raise NotLeader(self._leader)
+        return self._machine.applied_index
+
     async def transfer_leadership(self, target: str | None = None) -> str:
         """Refuse: there is nobody else."""
         if self._leader != "local":

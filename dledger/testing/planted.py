@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from dledger.testing import planted_joining as joining
 from dledger.testing import planted_raft as raft
+from dledger.testing import planted_reads as reads
 from dledger.testing import planted_storage as storage
 
 
@@ -97,6 +98,12 @@ PLANTED = (
     ),
     PlantedBug(
         "apply before the state is there", (), joining.apply_before_the_state_is_there, seed=0
+    ),
+    PlantedBug("answer a read without asking", (), reads.answer_a_read_without_asking, seed=6),
+    PlantedBug("join a round under way", (), reads.join_a_round_under_way, seed=5),
+    PlantedBug("count any confirmation", (), reads.count_any_confirmation),
+    PlantedBug(
+        "read before the own term's commit", (), reads.read_before_the_own_terms_commit, seed=5
     ),
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -121,6 +123,37 @@ async def test_a_new_leader_has_all_that_the_old_one_acknowledged(tmp_path: Path
             assert committed.ext["offset"] == 33
             more = await produce(peer, "new")
             assert more.offsets == [(0, 160)]
+
+
+async def test_a_leader_that_was_cut_off_never_answers_with_old_offsets(tmp_path: Path) -> None:
+    """It stands still while another acknowledges more. What it was asked afterwards it must refuse,
+    though it has the question at hand before it can know of the other leader."""
+    async with group(tmp_path) as cluster:
+        first = await leader_of(cluster)
+        queue: dict[str, ExtValue] = {"topic": "Orders", "queueId": 0}
+        codes = (RequestCode.GET_MAX_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET)
+        key = queue | {"consumerGroup": "C"}
+        async with connect_peer("127.0.0.1", first.port) as old:
+            await produce(old, "before")
+            await ask(old, RequestCode.UPDATE_CONSUMER_OFFSET, **key, commitOffset=1)
+            assert [(await ask(old, code, **key)).ext["offset"] for code in codes] == [8, 1]
+            os.kill(cluster.pid(first.name), signal.SIGSTOP)
+            second = await leader_of(cluster, but=first.name)
+            async with connect_peer("127.0.0.1", second.port) as new:
+                await produce(new, "after")
+                await ask(new, RequestCode.UPDATE_CONSUMER_OFFSET, **key, commitOffset=2)
+                answers: list[Command] = []
+
+                async def ask_old(code: RequestCode) -> None:
+                    answers.append(await ask(old, code, **key))
+
+                async with trio.open_nursery() as nursery:
+                    for code in codes * 20:
+                        nursery.start_soon(ask_old, code)
+                    await trio.sleep(0.05)
+                    os.kill(cluster.pid(first.name), signal.SIGCONT)
+                assert {answer.code for answer in answers} == {ResponseCode.SERVICE_NOT_AVAILABLE}
+                assert [(await ask(new, code, **key)).ext["offset"] for code in codes] == [16, 2]
 
 
 async def test_delayed_messages_arrive_once_though_leaders_die(tmp_path: Path) -> None:

@@ -655,7 +655,7 @@ def test_hole_12_who_is_behind_in_terms_is_told() -> None:
         return [(m.kind, m.term) for m in node.take("g")]
 
     assert answers() == [(PeerKind.DENIED, 5)]
-    with patch.object(PeerTransport, "_deny", lambda *_: None):
+    with patch.object(PeerTransport, "deny", lambda *_: None):
         assert answers() == []
 
 

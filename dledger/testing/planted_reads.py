@@ -1,0 +1,65 @@
+"""Planted bugs of linearizable reads. See :mod:`dledger.testing.planted`."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from unittest.mock import patch
+
+from dledger.errors import NotLeader
+from dledger.raft.engine import RaftEngine
+from dledger.raft.library import Role
+from dledger.raft.messages import PeerKind, PeerMessage
+from dledger.raft.peer import Peer
+from dledger.raft.reads import OnRead, Reads
+from dledger.testing.planted_raft import together
+
+Planted = AbstractContextManager[object]
+
+
+def answer_a_read_without_asking() -> Planted:
+    """A leader answers reads by itself: it may have been deposed without knowing."""
+    return patch.object(Reads, "_is_confirmed", lambda self: True)
+
+
+def join_a_round_under_way() -> Planted:
+    """A read is answered by confirmations that were sent before it was asked."""
+    original = Reads.add
+
+    def add(self: Reads, on_read: OnRead) -> None:
+        if self._asking:
+            self._asking.append(on_read)
+        else:
+            original(self, on_read)
+
+    return patch.object(Reads, "add", add)
+
+
+def count_any_confirmation() -> Planted:
+    """A confirmation counts whatever round it is of, so also one sent before the read."""
+    original = Reads.deliver
+
+    def deliver(self: Reads, peer: Peer, message: PeerMessage) -> None:
+        if message.kind is PeerKind.CONFIRMED:
+            message = replace(message, fields=(self._round,))
+        original(self, peer, message)
+
+    return patch.object(Reads, "deliver", deliver)
+
+
+def read_before_the_own_terms_commit() -> Planted:
+    """A new leader takes and answers reads before its own no-op is committed and applied."""
+    original = RaftEngine.step
+
+    def read(self: RaftEngine, on_read: OnRead) -> None:
+        if self.core.role is not Role.LEADER:
+            raise NotLeader(None)
+        self._reads.add(on_read)
+
+    def step(self: RaftEngine) -> bool:
+        more = original(self)
+        if self.core.role is Role.LEADER:
+            self._reads.step(self._clock(), self.machine.applied_index)
+        return more
+
+    return together(patch.object(RaftEngine, "read", read), patch.object(RaftEngine, "step", step))
