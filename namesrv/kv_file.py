@@ -6,12 +6,12 @@ so that a crash leaves the old content or the new one.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import trio
 
 from dledger.errors import ConfigError, StorageError
+from dledger.log.disk import Disk
 from namesrv.kv import KvTable
 
 
@@ -60,15 +60,6 @@ def _load(path: Path) -> KvTable:
 
 
 def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(path.name + ".new")
-    with new.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    disk = Disk()
+    disk.make_folder(path.parent)
+    disk.replace(path, data)

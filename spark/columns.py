@@ -18,6 +18,16 @@ from dledger.checksum import crc32
 from dledger.errors import BadInput
 from dledger.remoting.message import KEYS, TAGS, host_decode, properties_decode
 from dledger.remoting.record import BORN_HOST_IPV6, HOST_IPV4_BYTES, HOST_IPV6_BYTES
+from dledger.remoting.record.layout import (
+    BODY_CRC_AT,
+    BORN_HOST_AT,
+    BORN_TIMESTAMP_AT,
+    FLAG_AT,
+    PHYSICAL_OFFSET_AT,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    SYS_FLAG_AT,
+)
 from spark.planning import SegmentPartition
 from spark.records import RecordColumns
 from spark.schema import arrow_schema
@@ -28,18 +38,17 @@ Values = Iterable[object]
 _US_PER_MS: Final = 1000
 #: Fixed fields before the hosts: where in the record, and numpy's type.
 _FRONT: Final = {
-    "body_crc": (8, ">u4"),
-    "queue_id": (12, ">i4"),
-    "flag": (16, ">i4"),
-    "queue_offset": (20, ">i8"),
-    "physical_offset": (28, ">i8"),
-    "sys_flag": (36, ">i4"),
-    "born_timestamp": (40, ">i8"),
+    "body_crc": (BODY_CRC_AT, ">u4"),
+    "queue_id": (QUEUE_ID_AT, ">i4"),
+    "flag": (FLAG_AT, ">i4"),
+    "queue_offset": (QUEUE_OFFSET_AT, ">i8"),
+    "physical_offset": (PHYSICAL_OFFSET_AT, ">i8"),
+    "sys_flag": (SYS_FLAG_AT, ">i4"),
+    "born_timestamp": (BORN_TIMESTAMP_AT, ">i8"),
 }
 #: Fixed fields behind the hosts: how far before the body.
 _BACK: Final = {"reconsume_times": (16, ">i4"), "prepared_offset": (12, ">i8")}
 _STORE_TIMESTAMP: Final = "store_timestamp"
-_BORN_HOST_AT: Final = 48
 _TIMESTAMP_BYTES: Final = 8
 
 
@@ -119,7 +128,7 @@ class MessageColumns:
         at, stored = _FRONT["sys_flag"]
         flags[whole] = self._cut(starts[whole] + at, stored)
         born_host_bytes = np.where(flags & BORN_HOST_IPV6, HOST_IPV6_BYTES, HOST_IPV4_BYTES)
-        return starts + _BORN_HOST_AT + born_host_bytes
+        return starts + BORN_HOST_AT + born_host_bytes
 
     def _record_crcs(self, rows: RecordColumns) -> Values:
         spans = zip(rows.starts, rows.sizes, strict=True)
@@ -132,7 +141,7 @@ class MessageColumns:
         for start, time_at, (body_at, _), whole in zip(
             rows.starts, times, rows.bodies, rows.whole, strict=True
         ):
-            span = (start + _BORN_HOST_AT, time_at)
+            span = (start + BORN_HOST_AT, time_at)
             if store:
                 span = (time_at + _TIMESTAMP_BYTES, body_at - _BACK["reconsume_times"][0])
             host, port = host_decode(self._raw[slice(*span)]) if whole else ("", 0)

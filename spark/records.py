@@ -27,10 +27,14 @@ from dledger.remoting.record import (
     COMPRESSED,
     COMPRESSION_TYPE,
     CRC_MASK,
-    HOST_IPV4_BYTES,
-    HOST_IPV6_BYTES,
     MAGIC,
     STORE_HOST_IPV6,
+)
+from dledger.remoting.record.layout import (
+    BODY_AT,
+    HOST_IPV6_EXTRA_BYTES,
+    MAGIC_AT,
+    PHYSICAL_OFFSET_AT,
 )
 from spark.limits import INFLATED_BODY_BYTES_MAX
 
@@ -41,11 +45,6 @@ _U32: Final = struct.Struct(">I")
 _U64: Final = struct.Struct(">Q")
 _U16: Final = struct.Struct(">H")
 _MAGIC_AS_STORED: Final = MAGIC.to_bytes(4, "big")
-_MAGIC_AT: Final = 4
-_PHYSICAL_OFFSET_AT: Final = 28
-#: Fixed bytes of a record with two IPv4 hosts, up to and including the body length.
-FIXED_BYTES: Final = 88
-_IPV6_EXTRA_BYTES: Final = HOST_IPV6_BYTES - HOST_IPV4_BYTES
 _IPV6_BITS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
 _BODY_LENGTH_BYTES: Final = 4
 _UNIQUE_KEY: Final = re.compile(rb"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
@@ -117,11 +116,11 @@ class RecordWalk:
     def _bytes_to_next_record(self, start: int, end: int) -> int:
         """How far the next record is: a magic, in a record that says its own position."""
         rest = bytes(self._raw[start:end])
-        found = rest.find(_MAGIC_AS_STORED, _MAGIC_AT + 1)
+        found = rest.find(_MAGIC_AS_STORED, MAGIC_AT + 1)
         while found >= 0:
-            at = start + found - _MAGIC_AT
-            if end - at >= FIXED_BYTES:
-                (physical_offset,) = _U64.unpack_from(self._raw, at + _PHYSICAL_OFFSET_AT)
+            at = start + found - MAGIC_AT
+            if end - at >= BODY_AT:
+                (physical_offset,) = _U64.unpack_from(self._raw, at + PHYSICAL_OFFSET_AT)
                 if physical_offset == self._base_position + at:
                     return at - start
             found = rest.find(_MAGIC_AS_STORED, found + 1)
@@ -130,12 +129,12 @@ class RecordWalk:
     def _append(self, rows: RecordColumns, place: Place, at: int, end: int) -> int:
         """One record's row. Returns its size, or 0 if there is no well-formed record."""
         raw = self._raw
-        if end - at < FIXED_BYTES:
+        if end - at < BODY_AT:
             return 0
         size: int
         size, magic, body_crc, physical_offset, sys_flag = _HEAD.unpack_from(raw, at)
         record_end = at + size
-        body_at = at + FIXED_BYTES + (_ipv6_bytes(sys_flag) if sys_flag & _IPV6_BITS else 0)
+        body_at = at + BODY_AT + (_ipv6_bytes(sys_flag) if sys_flag & _IPV6_BITS else 0)
         if magic != MAGIC or record_end > end or body_at > record_end:
             return 0
         (body_length,) = _U32.unpack_from(raw, body_at - _BODY_LENGTH_BYTES)
@@ -190,7 +189,7 @@ class RecordWalk:
 def _ipv6_bytes(sys_flag: int) -> int:
     """How many more bytes than with IPv4 the two hosts take."""
     ipv6_hosts = bool(sys_flag & BORN_HOST_IPV6) + bool(sys_flag & STORE_HOST_IPV6)
-    return _IPV6_EXTRA_BYTES * ipv6_hosts
+    return HOST_IPV6_EXTRA_BYTES * ipv6_hosts
 
 
 def _content_crc(body: memoryview, sys_flag: int) -> int | None:

@@ -16,14 +16,17 @@ from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.scan import scan_entries
 from dledger.log.segment import segment_path
 from dledger.remoting.record import CRC_MASK
+from dledger.remoting.record.layout import (
+    BODY_AT,
+    BODY_CRC_AT,
+    PHYSICAL_OFFSET_AT,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+)
 from spark.planning import Replica
-from spark.records import FIXED_BYTES, Place, RecordColumns, RecordWalk
+from spark.records import Place, RecordColumns, RecordWalk
 from spark.synthetic import LogWriter
 
-_CRC_AT: Final = 8
-_QUEUE_AT: Final = 12
-_QUEUE_OFFSET_AT: Final = 20
-_POSITION_AT: Final = 28
 _FLIPPED_BIT: Final = 0x10
 
 
@@ -41,17 +44,17 @@ class StoredMessage:
     @property
     def queue_id(self) -> int:
         """The queue that the record names."""
-        return int.from_bytes(self.raw[_QUEUE_AT : _QUEUE_AT + 4], "big")
+        return int.from_bytes(self.raw[QUEUE_ID_AT : QUEUE_ID_AT + 4], "big")
 
     @property
     def queue_offset(self) -> int:
         """The offset in its queue that the record names."""
-        return int.from_bytes(self.raw[_QUEUE_OFFSET_AT : _QUEUE_OFFSET_AT + 8], "big")
+        return int.from_bytes(self.raw[QUEUE_OFFSET_AT : QUEUE_OFFSET_AT + 8], "big")
 
     def moved_to(self, queue_id: int, queue_offset: int) -> StoredMessage:
         """The same message under another place in a queue."""
-        raw = _patched(self.raw, _QUEUE_AT, queue_id.to_bytes(4, "big"))
-        raw = _patched(raw, _QUEUE_OFFSET_AT, queue_offset.to_bytes(8, "big"))
+        raw = _patched(self.raw, QUEUE_ID_AT, queue_id.to_bytes(4, "big"))
+        raw = _patched(raw, QUEUE_OFFSET_AT, queue_offset.to_bytes(8, "big"))
         return replace(self, raw=raw)
 
     def with_id(self, message_id: str) -> StoredMessage:
@@ -66,7 +69,7 @@ class StoredMessage:
         raw = _patched(self.raw, middle, bytes([self.raw[middle] ^ _FLIPPED_BIT]))
         if crc:
             body = raw[self.body_at : self.body_at + self.body_bytes]
-            raw = _patched(raw, _CRC_AT, (crc32(body) & CRC_MASK).to_bytes(4, "big"))
+            raw = _patched(raw, BODY_CRC_AT, (crc32(body) & CRC_MASK).to_bytes(4, "big"))
         return replace(self, raw=raw)
 
 
@@ -148,12 +151,12 @@ def _placed(log: LogWriter, messages: Sequence[StoredMessage]) -> bytes:
     position = log.body_position(sum(len(message.raw) for message in messages))
     placed = []
     for message in messages:
-        placed.append(_patched(message.raw, _POSITION_AT, position.to_bytes(8, "big")))
+        placed.append(_patched(message.raw, PHYSICAL_OFFSET_AT, position.to_bytes(8, "big")))
         position += len(message.raw)
     return b"".join(placed)
 
 
 def _patched(raw: bytes, at: int, data: bytes) -> bytes:
     assert at + len(data) <= len(raw)
-    assert len(raw) >= FIXED_BYTES
+    assert len(raw) >= BODY_AT
     return raw[:at] + data + raw[at + len(data) :]

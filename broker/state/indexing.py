@@ -29,25 +29,30 @@ from dledger.errors import StorageError
 from dledger.remoting.message import KEYS, TAGS, TIMER_OUT_MS, UNIQ_KEY, tags_code
 from dledger.remoting.record import (
     BORN_HOST_IPV6,
-    HOST_IPV4_BYTES,
-    HOST_IPV6_BYTES,
     RECORD_OVERHEAD_BYTES,
     STORE_HOST_IPV6,
     Record,
     walk,
+)
+from dledger.remoting.record.layout import (
+    BODY_LENGTH_AT,
+    BORN_HOST_AT,
+    HOST_IPV6_EXTRA_BYTES,
+    PHYSICAL_OFFSET_AT,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    SYS_FLAG_AT,
 )
 
 _HEAD: Final = np.dtype(
     {
         "names": ["size", "queue_id", "queue_offset", "physical_offset", "sys_flag"],
         "formats": [">u4", ">i4", ">i8", ">i8", ">i4"],
-        "offsets": [0, 12, 20, 28, 36],
-        "itemsize": 48,
+        "offsets": [0, QUEUE_ID_AT, QUEUE_OFFSET_AT, PHYSICAL_OFFSET_AT, SYS_FLAG_AT],
+        "itemsize": BORN_HOST_AT,
     }
 )
 _U32: Final = np.dtype(">u4")
-_BODY_LENGTH_AT: Final = 84
-_IPV6_EXTRA_BYTES: Final = HOST_IPV6_BYTES - HOST_IPV4_BYTES
 _UNIT: Final = struct.Struct(">QIqq")
 _TAGS: Final = TAGS.encode() + b"\x01"
 _UNIQ_KEY: Final = UNIQ_KEY.encode() + b"\x01"
@@ -189,10 +194,10 @@ def _tags_and_keys(
 ) -> tuple[list[int] | int, Keys]:
     """The tags codes, and the keys."""
     flags = heads["sys_flag"]
-    extra = np.where(flags & BORN_HOST_IPV6, _IPV6_EXTRA_BYTES, 0)
-    extra += np.where(flags & STORE_HOST_IPV6, _IPV6_EXTRA_BYTES, 0)
+    extra = np.where(flags & BORN_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
+    extra += np.where(flags & STORE_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
     lengths: Units = np.ndarray(len(body) - 4, _U32, body, strides=(1,))
-    begins = starts + extra + lengths[starts + extra + _BODY_LENGTH_AT].astype(np.int64)
+    begins = starts + extra + lengths[starts + extra + BODY_LENGTH_AT].astype(np.int64)
     begins += RECORD_OVERHEAD_BYTES + len(topic)
     ends = starts + heads["size"]
     hashes = _hashes_of_unique_keys_only(body, begins, ends, topic)

@@ -8,13 +8,13 @@ holds can be had again from the log; the reader says why it was not used.
 
 from __future__ import annotations
 
-import os
 import struct
 from pathlib import Path
 from typing import Final
 
 from dledger.checksum import crc32
 from dledger.errors import StorageError
+from dledger.log.disk import Disk
 
 _HEADER: Final = struct.Struct(">8sQI")
 _MAGIC: Final = b"DLGSNAP1"
@@ -22,18 +22,8 @@ _MAGIC: Final = b"DLGSNAP1"
 
 def write_snapshot(path: Path, payload: bytes) -> None:
     """Replace the snapshot at `path`, durably. Blocks; OSError leaves the old one in place."""
-    new = path.with_name(path.name + ".new")
-    with new.open("wb") as file:
-        file.write(_HEADER.pack(_MAGIC, len(payload), crc32(payload)))
-        file.write(payload)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    header = _HEADER.pack(_MAGIC, len(payload), crc32(payload))
+    Disk().replace(path, header + payload)
 
 
 def read_snapshot(path: Path) -> bytes | None:

@@ -20,8 +20,9 @@ from dledger.errors import RecordError
 from dledger.limits import MESSAGE_BODY_BYTES_MAX, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
 from dledger.remoting.command import Buffer
 from dledger.remoting.record.layout import (
-    BACK_BYTES,
+    BODY_AT,
     BODY_CRC_AT,
+    BODY_LENGTH_AT,
     BORN_HOST_AT,
     BORN_HOST_IPV6,
     COMPRESSED,
@@ -36,7 +37,6 @@ from dledger.remoting.record.layout import (
     QUEUE_OFFSET_AT,
     RECORD_OVERHEAD_BYTES,
     SYS_FLAG_AT,
-    U32,
 )
 from dledger.remoting.record.view import first_unique_key, walk
 
@@ -55,8 +55,6 @@ _FRONT = np.dtype(
         "itemsize": BORN_HOST_AT,
     }
 )
-BODY_AT = BORN_HOST_AT + HOST_IPV4_BYTES + I64.size + HOST_IPV4_BYTES + BACK_BYTES
-BODY_LENGTH_AT = BODY_AT - U32.size
 _U8 = np.dtype(np.uint8)
 _U32 = np.dtype(">u4")
 _I64 = np.dtype(">i8")

@@ -35,6 +35,7 @@ STORE_HOST_IPV6 = 0x20
 COMPRESSION_TYPE = 0x700
 
 # Where the fields before the born host lie, and the least significant byte of the system flag.
+MAGIC_AT = 4
 BODY_CRC_AT = 8
 QUEUE_ID_AT = 12
 FLAG_AT = 16
@@ -52,3 +53,7 @@ U16 = struct.Struct(">H")
 U32 = struct.Struct(">I")
 I32 = struct.Struct(">i")
 I64 = struct.Struct(">q")
+
+# Where body length and body lie in a record of two IPv4 hosts.
+BODY_AT = BORN_HOST_AT + HOST_IPV4_BYTES + I64.size + HOST_IPV4_BYTES + BACK_BYTES
+BODY_LENGTH_AT = BODY_AT - U32.size

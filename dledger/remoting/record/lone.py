@@ -14,13 +14,13 @@ from dledger.checksum import crc32
 from dledger.limits import MESSAGE_BODY_BYTES_MAX, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
 from dledger.remoting.command import Buffer
 from dledger.remoting.record.batch import (
-    BODY_AT,
-    BODY_LENGTH_AT,
     SYS_FLAGS_ALLOWED,
     RecordBatch,
     writable,
 )
 from dledger.remoting.record.layout import (
+    BODY_AT,
+    BODY_LENGTH_AT,
     BORN_HOST_AT,
     BORN_HOST_IPV6,
     CRC_MASK,
