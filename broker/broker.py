@@ -33,6 +33,7 @@ from broker.requests.leadership import LeadershipHandler
 from broker.requests.lookups import LookupHandler
 from broker.requests.membership import Membership
 from broker.requests.produce import ProduceHandler
+from broker.requests.progress import ProgressHandler
 from broker.requests.pull import PullHandler
 from broker.requests.queries import QueryHandler
 from broker.requests.readers import Readers
@@ -95,6 +96,7 @@ class Broker:
                 administration,
                 topics,
                 GroupAdminHandler(core, membership),
+                ProgressHandler(core, membership),
                 ResetHandler(core, self._clients, self._readers),
                 RelayHandler(core, self._clients),
                 LeadershipHandler(core),

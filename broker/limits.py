@@ -37,6 +37,8 @@ KEYS_PER_MESSAGE_MAX = 32
 QUERY_MESSAGES_MAX = 64
 QUERY_CANDIDATES_MAX = 8192
 """Messages looked at for one query: those of the wanted time may lie behind newer ones."""
+QUERY_UNITS_MAX = 1024
+"""Units of a consume queue shown to a tool at a time."""
 
 # Snapshots of the replicated state: a restart replays what was applied since the last one.
 SNAPSHOT_INTERVAL_S = 2.0
@@ -90,6 +92,9 @@ RESETS_PENDING_MAX = 65_536
 # Clients.
 RELAY_S = 10.0
 """A client has that long to answer what a tool asks it through the broker."""
+FORWARD_S = 3.0
+FORWARDED_MAX = 64
+"""Tools' requests that a follower has passed on to the leader."""
 CLIENT_EXPIRY_S = 120.0
 CLIENT_SCAN_S = 10.0
 GROUPS_PER_HEARTBEAT_MAX = 1024

@@ -106,7 +106,7 @@ class Definitions:
         """Make or change topics, all at once."""
         new = sum(self._machine.topics.get(config.topic_name) is None for config in configs)
         if new:
-            count = len(self._machine.topics) + len(self._topics_coming)
+            count = len(self._machine.topics) + len(self._topics_coming) + new
             _check_count("topics", count, limits.TOPICS_MAX)
 
         def done(outcome: Appended | AppendError) -> None:
@@ -145,7 +145,7 @@ class Definitions:
         if group == TOOLS_GROUP:
             return
         if self._machine.groups.get(group) is None and group not in self._groups_coming:
-            self.put_group(SubscriptionGroupConfig(group_name=group), lambda _: None)
+            self.put_groups([SubscriptionGroupConfig(group_name=group)], lambda _: None)
 
     def ensure_consumers(self, group: str) -> None:
         """Make what the consumers of a group need: the group, and a topic for its retries."""
@@ -154,22 +154,26 @@ class Definitions:
         if group != TOOLS_GROUP and self._known(topic) is None:
             self.put_topic(read_write(topic, 1), lambda _: None)
 
-    def put_group(
-        self, config: SubscriptionGroupConfig, on_done: Callable[[Appended | AppendError], None]
+    def put_groups(
+        self,
+        configs: list[SubscriptionGroupConfig],
+        on_done: Callable[[Appended | AppendError], None],
     ) -> None:
-        """Make or change a consumer group."""
-        name = config.group_name
-        if self._machine.groups.get(name) is None:
-            count = len(self._machine.groups) + len(self._groups_coming)
+        """Make or change consumer groups, all at once."""
+        new = sum(self._machine.groups.get(config.group_name) is None for config in configs)
+        if new:
+            count = len(self._machine.groups) + len(self._groups_coming) + new
             _check_count("consumer groups", count, limits.GROUPS_MAX)
 
         def done(outcome: Appended | AppendError) -> None:
-            if self._groups_coming.get(name) is config:
-                del self._groups_coming[name]
+            for name, config in coming.items():
+                if self._groups_coming.get(name) is config:
+                    del self._groups_coming[name]
             on_done(outcome)
 
-        self._groups_coming[name] = config
-        self.change(PutGroups([config], self._assignments.now_ms()), done)
+        coming = {config.group_name: config for config in configs}
+        self._groups_coming |= coming
+        self.change(PutGroups(configs, self._assignments.now_ms()), done)
 
     def delete_group(
         self, group: str, with_offsets: bool, on_done: Callable[[Appended | AppendError], None]
@@ -196,8 +200,8 @@ class Definitions:
 
 
 def _check_count(what: str, count: int, count_max: int) -> None:
-    if count >= count_max:
+    if count > count_max:
         raise Refused(
             ResponseCode.SERVICE_NOT_AVAILABLE,
-            f"there are {count} {what} already; at most {count_max} are kept: delete unused ones",
+            f"there would be {count} {what}; at most {count_max} are kept: delete unused ones",
         )

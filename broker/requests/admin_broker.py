@@ -1,4 +1,4 @@
-"""The broker itself: codes 25, 26, 28, 306, 315, 316, and GROUP_INFO (9002)."""
+"""The broker itself: codes 25, 26, 28, 306, 315, 316, 329, and GROUP_INFO (9002)."""
 
 from __future__ import annotations
 
@@ -98,10 +98,11 @@ class BrokerAdminHandler:
         return request.reply()
 
     def nothing_to_clean(self, request: Command, _: Connection) -> Command:
-        """CLEAN_EXPIRED_CONSUMEQUEUE and CLEAN_UNUSED_TOPIC.
+        """CLEAN_EXPIRED_CONSUMEQUEUE, CLEAN_UNUSED_TOPIC and DELETE_EXPIRED_COMMITLOG.
 
         Consume queues are derived from the log: they go with the messages that they name, and with
-        their topic, by the same entry on all replicas. None can be left over.
+        their topic, by the same entry on all replicas. None can be left over. Expired segments go
+        by themselves, every `cleanResourceInterval`.
         """
         return request.reply()
 

@@ -1,4 +1,4 @@
-"""Administration of groups: codes 200, 201, 203, 204, 207, 208, 300, 352."""
+"""Administration of groups: codes 200, 201, 203, 204, 207, 225, 300, 328, 343, 345, 352."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from broker.leader.outcome import Outcome
 from broker.refusal import Refused
-from broker.requests.admin_topics import dialect_for
 from broker.requests.core import Core
 from broker.requests.membership import Client, Membership
 from broker.state.topics import check_group_name
@@ -14,12 +13,15 @@ from dledger.net import Connection
 from dledger.remoting.bodies import (
     ClientConnection,
     ConsumerConnection,
-    ConsumeStats,
     GroupList,
-    OffsetWrapper,
     ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+    QuerySubscriptionResponseBody,
     SubscriptionGroupConfig,
+    SubscriptionGroupList,
     SubscriptionGroupWrapper,
+    TopicList,
     decode_body,
     encode_body,
 )
@@ -28,13 +30,13 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     DeleteSubscriptiongroupHeader,
     GetConsumerConnectionListHeader,
-    GetConsumeStatsHeader,
     GetProducerConnectionListHeader,
     GetSubscriptiongroupConfigHeader,
+    QuerySubscriptionByConsumerHeader,
     QueryTopicConsumeByWhoHeader,
+    QueryTopicsByConsumerHeader,
     decode_header,
 )
-from dledger.remoting.json_dialect import MessageQueue
 
 
 class GroupAdminHandler:
@@ -46,10 +48,19 @@ class GroupAdminHandler:
 
     async def put_group(self, request: Command, _: Connection) -> Command:
         """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: answered once applied."""
-        config = decode_body(SubscriptionGroupConfig, request.payload)
-        check_group_name(config.group_name)
+        return await self._put(request, [decode_body(SubscriptionGroupConfig, request.payload)])
+
+    async def put_groups(self, request: Command, _: Connection) -> Command:
+        """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: all of them or none."""
+        return await self._put(
+            request, decode_body(SubscriptionGroupList, request.payload).group_config_list
+        )
+
+    async def _put(self, request: Command, configs: list[SubscriptionGroupConfig]) -> Command:
+        for config in configs:
+            check_group_name(config.group_name)
         outcome = Outcome()
-        self._core.definitions.put_group(config, outcome.set)
+        self._core.definitions.put_groups(configs, outcome.set)
         await outcome.wait()
         return request.reply()
 
@@ -104,22 +115,36 @@ class GroupAdminHandler:
         answer = ProducerConnection(_connections(members.values()))
         return request.reply(body=encode_body(answer))
 
-    def consume_stats(self, request: Command, _: Connection) -> Command:
-        """GET_CONSUME_STATS: how far a group is in each queue of the topics that it consumes."""
-        header = decode_header(GetConsumeStatsHeader, request)
-        name = header.consumer_group
-        topics = set(self._core.machine.offsets.topics_of(name))
-        online = self._membership.consumers(name)
-        if online is not None:
-            topics |= set(online.subscriptions)
-        if header.topic:
-            topics &= {header.topic}
+    def all_producers(self, request: Command, _: Connection) -> Command:
+        """GET_ALL_PRODUCER_INFO."""
+        core, membership = self._core, self._membership
+        now_ms, now_s = core.clock_ms(), core.clock_s()
+
+        def info(connection_id: int, client: Client) -> ProducerInfo:
+            seen_ms = now_ms - round(1000 * (now_s - membership.last_seen_s(connection_id)))
+            return ProducerInfo(
+                client.client_id, client.address, client.language, client.version, seen_ms
+            )
+
         table = {
-            MessageQueue(topic, self._core.config.broker_name, queue_id): progress
-            for topic in topics
-            for queue_id, progress in self._progress(name, topic)
+            name: [info(*member) for member in members.items()]
+            for name, members in membership.producer_groups()
         }
-        return request.reply(body=encode_body(ConsumeStats(table), dialect_for(request)))
+        return request.reply(body=encode_body(ProducerTableInfo(table)))
+
+    def topics_of_group(self, request: Command, _: Connection) -> Command:
+        """QUERY_TOPICS_BY_CONSUMER: those that it has offsets for."""
+        group = decode_header(QueryTopicsByConsumerHeader, request).group
+        topics = sorted(self._core.machine.offsets.topics_of(group))
+        return request.reply(body=encode_body(TopicList(topics)))
+
+    def subscription(self, request: Command, _: Connection) -> Command:
+        """QUERY_SUBSCRIPTION_BY_CONSUMER."""
+        header = decode_header(QuerySubscriptionByConsumerHeader, request)
+        group = self._membership.consumers(header.group)
+        subscription = group.subscriptions.get(header.topic) if group is not None else None
+        answer = QuerySubscriptionResponseBody(header.group, header.topic, subscription)
+        return request.reply(body=encode_body(answer))
 
     def groups_of_topic(self, request: Command, _: Connection) -> Command:
         """QUERY_TOPIC_CONSUME_BY_WHO: who subscribes now, or has offsets."""
@@ -131,19 +156,6 @@ class GroupAdminHandler:
             if topic in group.subscriptions
         }
         return request.reply(body=encode_body(GroupList(sorted(groups))))
-
-    def _progress(self, group: str, topic: str) -> Iterable[tuple[int, OffsetWrapper]]:
-        machine = self._core.machine
-        config = machine.topics.get(topic)
-        for queue_id in range(config.read_queue_nums if config is not None else 0):
-            queue = machine.queues.get(topic, queue_id)
-            end = queue.end if queue is not None else 0
-            offset = machine.offsets.get(group, topic, queue_id) or 0
-            last_ms = 0
-            if queue is not None and queue.begin < offset <= end:
-                last_ms = int(queue.read(offset - 1, 1)["store_timestamp_ms"][0])
-            pulled = self._core.rates.pull_offset((group, topic, queue_id))
-            yield queue_id, OffsetWrapper(end, offset, last_ms, max(offset, pulled))
 
 
 def _connections(clients: Iterable[Client]) -> list[ClientConnection]:

@@ -1,18 +1,23 @@
-"""Administration of topics: codes 17, 21, 202, 215, 305, 351."""
+"""Administration of topics: codes 17, 18, 21, 202, 215, 305, 321, 351."""
 
 from __future__ import annotations
 
+from broker import limits
 from broker.leader.outcome import Outcome
 from broker.refusal import Refused
 from broker.requests.core import Core
 from broker.state.topics import UNSENDABLE, check_config
 from dledger.net import Connection
 from dledger.remoting.bodies import (
+    ConsumeQueueData,
+    CreateTopicListBody,
     Dialect,
+    QueryConsumeQueueResponseBody,
     TopicConfig,
     TopicList,
     TopicOffset,
     TopicStats,
+    decode_body,
     encode_body,
 )
 from dledger.remoting.codes import ResponseCode
@@ -21,6 +26,7 @@ from dledger.remoting.headers import (
     DeleteTopicInBrokerHeader,
     GetTopicConfigHeader,
     GetTopicStatsInfoHeader,
+    QueryConsumeQueueHeader,
     UpdateAndCreateTopicHeader,
     decode_header,
 )
@@ -51,9 +57,19 @@ class TopicAdminHandler:
             order=header.order,
             topic_filter_type=header.topic_filter_type,
         )
-        check_config(config)
+        return await self._put(request, [config])
+
+    async def put_topics(self, request: Command, _: Connection) -> Command:
+        """UPDATE_AND_CREATE_TOPIC_LIST: all of them or none."""
+        return await self._put(
+            request, decode_body(CreateTopicListBody, request.payload).topic_config_list
+        )
+
+    async def _put(self, request: Command, configs: list[TopicConfig]) -> Command:
+        for config in configs:
+            check_config(config)
         outcome = Outcome()
-        self._core.definitions.put_topic(config, outcome.set)
+        self._core.definitions.put_topics(configs, outcome.set)
         await outcome.wait()
         return request.reply()
 
@@ -62,10 +78,6 @@ class TopicAdminHandler:
         topic = decode_header(DeleteTopicInBrokerHeader, request).topic
         if topic in UNSENDABLE or topic == DEFAULT_TOPIC:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"the topic {topic!r} belongs to the broker")
-        role = self._core.role
-        if not role.serving and self._core.machine.topics.get(topic) is None:
-            return request.reply()  # tools of 5.x ask followers too; here it is gone already
-        role.check_serving()
         outcome = Outcome()
         self._core.definitions.delete_topic(topic, outcome.set)
         await outcome.wait()
@@ -88,6 +100,27 @@ class TopicAdminHandler:
             key = MessageQueue(config.topic_name, self._core.config.broker_name, queue_id)
             table[key] = self._queue_stats(config.topic_name, queue_id)
         return request.reply(body=encode_body(TopicStats(table), dialect_for(request)))
+
+    def consume_queue(self, request: Command, _: Connection) -> Command:
+        """QUERY_CONSUME_QUEUE: units of one queue, for people who look for a message's place."""
+        header = decode_header(QueryConsumeQueueHeader, request)
+        queue = self._core.machine.queues.get(header.topic, header.queue_id)
+        if queue is None:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"queue {header.queue_id} of {header.topic!r} does not exist, or was never sent to",
+            )
+        count = min(header.count, limits.QUERY_UNITS_MAX)
+        units = queue.read(header.index, count) if queue.begin <= header.index < queue.end else ()
+        answer = QueryConsumeQueueResponseBody(
+            max_queue_index=queue.end,
+            min_queue_index=queue.begin,
+            queue_data=[
+                ConsumeQueueData(int(unit["position"]), int(unit["size"]), int(unit["tags_code"]))
+                for unit in units
+            ],
+        )
+        return request.reply(body=encode_body(answer))
 
     def system_topics(self, request: Command, _: Connection) -> Command:
         """GET_SYSTEM_TOPIC_LIST_FROM_BROKER."""

@@ -22,9 +22,11 @@ from broker.requests.admin_groups import GroupAdminHandler
 from broker.requests.admin_topics import TopicAdminHandler
 from broker.requests.clients import ClientHandler
 from broker.requests.core import Core
+from broker.requests.forwarding import Forwarding
 from broker.requests.leadership import LeadershipHandler
 from broker.requests.lookups import LookupHandler
 from broker.requests.produce import ProduceHandler
+from broker.requests.progress import ProgressHandler
 from broker.requests.pull import PullHandler
 from broker.requests.queries import QueryHandler
 from broker.requests.relays import RelayHandler
@@ -33,9 +35,10 @@ from broker.requests.resets import ResetHandler
 from broker.requests.send import SendHandler
 from broker.requests.send_back import SendBackHandler
 from broker.requests.transactions import TransactionHandler
+from broker.requests.unsupported import not_supported
 from dledger.errors import AppendError, NotConfirmed
 from dledger.net import Connection
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 
 Answer: TypeAlias = "Command | Awaitable[Command | None] | None"
@@ -68,28 +71,31 @@ class Dispatcher:
         self._everywhere = everywhere
         self._leader_only = leader_only
         self._departures = departures
+        self._forwarding = Forwarding(core)
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
         """Answer a request, at once or later."""
         try:
-            handler = self._leader_only.get(request.code)
-            if handler is not None:
-                self._core.role.check_serving()
-            else:
-                handler = self._everywhere.get(request.code)
-            if handler is None:
-                raise Refused(
-                    ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                    f"request code {request.code} is not supported",
-                )
-            if request.code in CONFIRMED_FIRST:
-                handler = partial(self._when_confirmed, handler)
+            handler = self._everywhere.get(request.code) or self._led(request)
             answer = handler(request, connection)
         except Refused as refused:
             return self._core.replies.refusal(request, connection, refused)
         if inspect.isawaitable(answer):
             return self._later(request, connection, answer)
         return answer
+
+    def _led(self, request: Command) -> HandlerMethod:
+        """The handler of what needs the leader: its own, or the way there."""
+        handler = self._leader_only.get(request.code)
+        if handler is None:
+            raise not_supported(request.code)
+        role = self._core.role
+        if not role.serving and self._forwarding.takes(request):
+            return lambda request, _: self._forwarding.forward(request)
+        role.check_serving()
+        if request.code in CONFIRMED_FIRST:
+            return partial(self._when_confirmed, handler)
+        return handler
 
     def connected(self, connection: Connection) -> None:
         """Nothing to note: a connection is known by its first heartbeat."""
@@ -131,9 +137,9 @@ def answered_everywhere(
         RequestCode.GET_BROKER_RUNTIME_INFO: broker.runtime,
         RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: broker.nothing_to_clean,
         RequestCode.CLEAN_UNUSED_TOPIC: broker.nothing_to_clean,
+        RequestCode.DELETE_EXPIRED_COMMITLOG: broker.nothing_to_clean,
         RequestCode.VIEW_BROKER_STATS_DATA: broker.statistics,
         RequestCode.GET_ALL_TOPIC_CONFIG: topics.all_topics,
-        RequestCode.DELETE_TOPIC_IN_BROKER: topics.delete_topic,
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics.system_topics,
     }
 
@@ -176,6 +182,7 @@ def administered_by_leader(
     broker: BrokerAdminHandler,
     topics: TopicAdminHandler,
     groups: GroupAdminHandler,
+    progress: ProgressHandler,
     resets: ResetHandler,
     relays: RelayHandler,
     leadership: LeadershipHandler,
@@ -187,15 +194,25 @@ def administered_by_leader(
         RequestCode.LOCK_BATCH_MQ: clients.lock,
         RequestCode.UNLOCK_BATCH_MQ: clients.unlock,
         RequestCode.UPDATE_AND_CREATE_TOPIC: topics.put_topic,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: topics.put_topics,
+        RequestCode.DELETE_TOPIC_IN_BROKER: topics.delete_topic,
+        RequestCode.QUERY_CONSUME_QUEUE: topics.consume_queue,
         RequestCode.GET_TOPIC_CONFIG: topics.topic_config,
         RequestCode.GET_TOPIC_STATS_INFO: topics.topic_stats,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: groups.put_group,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: groups.put_groups,
         RequestCode.DELETE_SUBSCRIPTIONGROUP: groups.delete_group,
         RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: groups.all_groups,
         RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: groups.group_config,
         RequestCode.GET_CONSUMER_CONNECTION_LIST: groups.consumers,
         RequestCode.GET_PRODUCER_CONNECTION_LIST: groups.producers,
-        RequestCode.GET_CONSUME_STATS: groups.consume_stats,
+        RequestCode.GET_ALL_PRODUCER_INFO: groups.all_producers,
+        RequestCode.QUERY_TOPICS_BY_CONSUMER: groups.topics_of_group,
+        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: groups.subscription,
+        RequestCode.GET_CONSUME_STATS: progress.consume_stats,
+        RequestCode.GET_BROKER_CONSUME_STATS: progress.broker_stats,
+        RequestCode.QUERY_CONSUME_TIME_SPAN: progress.time_span,
+        RequestCode.CLONE_GROUP_OFFSET: progress.clone,
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: groups.groups_of_topic,
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: resets.reset,
         RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: relays.consumer_status,

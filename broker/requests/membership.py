@@ -112,6 +112,14 @@ class Membership:
         """The members of a producer group, by connection id."""
         return self._producers.get(group, {})
 
+    def producer_groups(self) -> Iterator[tuple[str, Mapping[int, Client]]]:
+        """All producer groups, with their members by connection id."""
+        return iter(self._producers.items())
+
+    def last_seen_s(self, connection_id: int) -> float:
+        """When a member's last heartbeat came."""
+        return self._last_seen_s[connection_id]
+
     def connection_of(self, client_id: str) -> int | None:
         """The connection of a client's last heartbeat, if it is still there."""
         return self._connections.get(client_id)

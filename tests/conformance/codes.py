@@ -54,7 +54,8 @@ async def ask(pool: PeerPool, address: str, code: RequestCode) -> str:
     except DledgerError:
         return "no answer"
     if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-        return "unknown"
+        _, _, reason = (response.remark or "").partition(": ")
+        return f"no: {reason}" if reason else "unknown"
     if response.code == ResponseCode.SERVICE_NOT_AVAILABLE:
         return "not the leader"
     return "answered"

@@ -33,8 +33,8 @@ CODES = """
 
 Each code was sent, without fields, to a leading broker and to the name server. *answered*: it is
 known there (the probe itself may be refused for its missing fields). *leader*: known, and for the
-leader alone; followers answer 14. *unknown*: nobody knows it; code 3, `REQUEST_CODE_NOT_SUPPORTED`.
-Transactional sends (half messages) are refused with code 16 and a reason.
+leader alone; followers answer 14. *no*: refused with code 3 (`REQUEST_CODE_NOT_SUPPORTED`) and this
+reason; *unknown*: with that code only.
 """
 
 

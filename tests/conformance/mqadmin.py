@@ -3,12 +3,13 @@
 All of a release run in one JVM; a few commands, such as sendMessage, can run only once in one.
 The tool's exit status says nothing (it is 0 after an error, too), so its words are judged: all of
 `shows` must be there, and no exception. Where 4.9 and 5.x want other options or say it in other
-words, a line is for one of them. `{...}` is filled in: names, ids, and who leads
-broker-a at the moment.
+words, a line is for one of them. `{...}` is filled in: names, ids, and who leads and who follows
+in broker-a at the moment.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import threading
@@ -89,6 +90,17 @@ LINES = (
     Line("deleteKvConfig -s {g} -k k", ("delete kv config from namespace success",)),
     Line("wipeWritePerm -b broker-b", ("wipe write perm of broker[broker-b]", "OK")),
     Line("addWritePerm -b broker-b", ("add write perm of broker[broker-b]", "OK")),
+    # What a follower is told reaches the leader.
+    Line("updateTopic -b {follower} -t {t}f -r 1 -w 1", ("create topic to {follower} success",)),
+    Line("updateSubGroup -b {follower} -g {g}f -r 3", ("retryMaxTimes=3",)),
+    Line("deleteSubGroup -b {follower} -g {g}f", ("delete subscription group [{g}f]",)),
+    Line("updateTopicList -b {leader} -f topics.json", ("success",), major=5),
+    Line("updateSubGroupList -b {leader} -f groups.json", ("success",), major=5),
+    Line("brokerConsumeStats -b {leader}", ("Orders", "{live}", "Diff Total: ")),
+    Line("producer -b {leader}", ("producer group ({live}P)", "127.0.0.1@")),
+    Line("queryCq -t {t} -q 0 -i 0 -c 1 -b {leader}", ("physicOffset", "max: ")),
+    Line("listUser -b {leader}", ("CODE: 3", "no users"), major=5, refused=True),
+    Line("haStatus -b {leader}", ("CODE: 3", "mqadmin raftStatus"), major=5, refused=True),
     Line("cleanExpiredCQ -c DefaultCluster", ("success",)),
     Line("cleanExpiredCQ -b {leader}", ("success",)),
     Line("cleanUnusedTopic -c DefaultCluster", ("success",)),
@@ -98,6 +110,7 @@ LINES = (
     Line("deleteTopic -c DefaultCluster -t {t}", ("delete topic [{t}] from NameServer success",)),
     Line("deleteTopic -c DefaultCluster -t {t}b", ("from NameServer success",)),
     Line("deleteTopic -c DefaultCluster -t {t}o", ("from NameServer success",)),
+    Line("deleteTopic -c DefaultCluster -t {t}f", ("from NameServer success",)),
 )
 
 
@@ -118,6 +131,9 @@ class Stock:
         self.names |= {"t": f"{name}Tool", "g": f"{name}Group", "live": self.live}
         (home / "conf").mkdir(parents=True, exist_ok=True)
         (home / "conf" / "logback_tools.xml").write_text("<configuration/>")
+        topics, groups = [{"topicName": f"{name}ToolL"}], [{"groupName": f"{name}GroupL"}]
+        (home / "topics.json").write_text(json.dumps(topics))
+        (home / "groups.json").write_text(json.dumps(groups))
         self._process = subprocess.Popen(
             [*java(self.client, tools=True), "Admin"],
             cwd=home,

@@ -260,14 +260,3 @@ def test_a_follower_says_whom_to_ask() -> None:
     assert (str(refused), refused.ext) == ("not the leader: ask h:2", {"leaderAddr": "h:2"})
     role.following(None, 4)
     assert (str(role.not_leader()), role.not_leader().ext) == ("not the leader; none is known", {})
-
-
-async def test_a_follower_confirms_that_a_topic_is_gone_and_deletes_none(tmp_path: Path) -> None:
-    """Tools of 5.x delete a topic on every member; only the leader can, by an entry of the log."""
-    async with served(tmp_path) as (broker, peer):
-        await peer.request(produce_request("a"), 5)
-        broker.ledger.follow("n1")
-        for topic, code in (("Orders", Code.SERVICE_NOT_AVAILABLE), ("Gone", Code.SUCCESS)):
-            answer = await ask(peer, RequestCode.DELETE_TOPIC_IN_BROKER, topic=topic)
-            assert answer.code == code
-        assert broker.machine.topics.get("Orders") is not None

@@ -126,3 +126,9 @@ class SubscriptionGroupWrapper(Body):
 
     subscription_group_table: dict[str, SubscriptionGroupConfig] = {}
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+
+
+class SubscriptionGroupList(Body):
+    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST."""
+
+    group_config_list: list[SubscriptionGroupConfig]

@@ -36,6 +36,12 @@ class TopicConfigWrapper(Body):
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
 
 
+class CreateTopicListBody(Body):
+    """UPDATE_AND_CREATE_TOPIC_LIST."""
+
+    topic_config_list: list[TopicConfig]
+
+
 class RegisterBrokerBody(Body):
     """REGISTER_BROKER: what the broker serves."""
 

@@ -143,3 +143,72 @@ class ProducerConnection(Body):
     """GET_PRODUCER_CONNECTION_LIST."""
 
     connection_set: list[ClientConnection] = []
+
+
+class ProducerInfo(Body):
+    """One client of a producer group; `last_update_timestamp` is its last heartbeat's, in ms."""
+
+    client_id: str
+    remote_ip: str = msgspec.field(name="remoteIP")
+    language: str = "PYTHON"
+    version: int = 0
+    last_update_timestamp: int = 0
+
+
+class ProducerTableInfo(Body):
+    """GET_ALL_PRODUCER_INFO: by group."""
+
+    data: dict[str, list[ProducerInfo]] = {}
+
+
+class QueueTimeSpan(Body):
+    """The store times of a queue's first and last message, and where a group is; ms.
+
+    `delay_time` is how long the next message has been waiting for the group.
+    """
+
+    message_queue: MessageQueue
+    min_time_stamp: int = 0
+    max_time_stamp: int = 0
+    consume_time_stamp: int = 0
+    delay_time: int = 0
+
+
+class QueryConsumeTimeSpanBody(Body):
+    """QUERY_CONSUME_TIME_SPAN."""
+
+    consume_time_span_set: list[QueueTimeSpan] = []
+
+
+class ConsumeStatsList(Body):
+    """GET_BROKER_CONSUME_STATS: of each group the progress in each of its topics."""
+
+    consume_stats_list: list[dict[str, list[ConsumeStats]]] = []
+    broker_addr: str = ""
+    total_diff: int = 0
+    total_inflight_diff: int = 0
+
+
+class ConsumeQueueData(Body):
+    """One unit of a consume queue."""
+
+    physic_offset: int
+    physic_size: int
+    tags_code: int
+
+
+class QueryConsumeQueueResponseBody(Body):
+    """QUERY_CONSUME_QUEUE. `max_queue_index` is the offset of the next message to come."""
+
+    max_queue_index: int
+    min_queue_index: int
+    queue_data: list[ConsumeQueueData] = []
+    subscription_data: SubscriptionData | None = None
+
+
+class QuerySubscriptionResponseBody(Body):
+    """QUERY_SUBSCRIPTION_BY_CONSUMER: what the group's members want now, if any is there."""
+
+    group: str
+    topic: str
+    subscription_data: SubscriptionData | None = None

@@ -114,3 +114,48 @@ class GetBrokerConfigResponseHeader(Header, frozen=True):
     """GET_BROKER_CONFIG (26): `version` is a DataVersion as JSON; the body is properties text."""
 
     version: str
+
+
+class QueryConsumeTimeSpanHeader(Header, frozen=True):
+    """QUERY_CONSUME_TIME_SPAN (303)."""
+
+    topic: str
+    group: str
+
+
+class CloneGroupOffsetHeader(Header, frozen=True):
+    """CLONE_GROUP_OFFSET (314): of one topic, or of all that the source group has offsets for."""
+
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    offline: bool | None = None
+
+
+class GetBrokerConsumeStatsHeader(Header, frozen=True):
+    """GET_BROKER_CONSUME_STATS (317): of all topics, or only of ordered ones."""
+
+    is_order: bool
+
+
+class QueryConsumeQueueHeader(Header, frozen=True):
+    """QUERY_CONSUME_QUEUE (321): `count` units from queue offset `index` on."""
+
+    topic: str
+    queue_id: int
+    index: int
+    count: int
+    consumer_group: str | None = None
+
+
+class QueryTopicsByConsumerHeader(Header, frozen=True):
+    """QUERY_TOPICS_BY_CONSUMER (343)."""
+
+    group: str
+
+
+class QuerySubscriptionByConsumerHeader(Header, frozen=True):
+    """QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
+
+    group: str
+    topic: str
