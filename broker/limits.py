@@ -102,7 +102,6 @@ SUBSCRIPTIONS_PER_GROUP_MAX = 1024
 
 # Name servers.
 REGISTER_INTERVAL_S = 30.0
-HEARTBEAT_INTERVAL_S = 1.0
 HEARTBEAT_TIMEOUT_S = 3.0
 """A name server drops us when it heard nothing for this long."""
 REGISTER_TIMEOUT_S = 3.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
 
-from chaos.history import Ack, Deliver, Event, Fail, Fault, Lead, Rebalance, Send
+from chaos.history import Ack, Deliver, Event, Fail, Fault, Lead, Send
 
 NS_PER_S = 1_000_000_000
 BUCKETS_MAX = 400
@@ -56,7 +56,6 @@ class Timeline:
     failures: list[str] = field(default_factory=list)
     leads: list[Mark] = field(default_factory=list)
     faults: list[Mark] = field(default_factory=list)
-    rebalances: list[float] = field(default_factory=list)
     end_s: float = 0.0
 
     def gaps(self) -> list[Gap]:
@@ -96,7 +95,6 @@ def timeline(events: Iterable[Event]) -> Timeline:
         sent=moments(Send),
         acked=moments(Ack),
         delivered=moments(Deliver),
-        rebalances=moments(Rebalance),
         failures=[e.error for e in by_kind.get(Fail, []) if isinstance(e, Fail)],
         leads=sorted(
             (Mark(seconds(e.t), "lead", e.node, e.term) for e in leads), key=attrgetter("at_s")

@@ -63,11 +63,6 @@ class Segment:
             self._raw = self._disk.map(self.descriptor, self.size_bytes)
         return self._raw
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the file is open, and perhaps mapped."""
-        return self._descriptor is not None
-
     def release(self) -> None:
         """Close the file until somebody needs it again. Views that were handed out stay good."""
         if self._descriptor is not None:

@@ -55,15 +55,3 @@ class Peer:
     held_back: bool = False
     pace: Pace = field(default_factory=Pace)
     barrier: Barrier | None = None
-
-
-@dataclass(slots=True)
-class Counters:
-    """What the transport refused or held, for status and tests."""
-
-    stale_acks: int = 0
-    old_resets: int = 0
-    clamped_commits: int = 0
-    denied: int = 0
-    pauses: int = 0
-    heads: int = 0

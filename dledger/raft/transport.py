@@ -30,7 +30,7 @@ from dledger.log.store import SegmentedLog
 from dledger.raft.journal import Copy
 from dledger.raft.library import Core, Node, Transport
 from dledger.raft.messages import PeerKind, PeerMessage, encode_message, split_run
-from dledger.raft.peer import Counters, Held, Link, Peer
+from dledger.raft.peer import Held, Link, Peer
 from dledger.remoting.command import Buffer
 
 BATCH_BYTES = 1 << 20
@@ -52,7 +52,6 @@ class PeerTransport(Transport):  # type: ignore[misc]
         Transport.__init__(self, None, None, None)
         self.node_id = node_id
         self.peers = {str(node.id): Peer(node) for node in nodes}
-        self.counters = Counters()
         self.must_send = False
         #: Whether this node elects at its leader's wish: voters need not miss that leader first.
         self.handed_over = False
@@ -218,7 +217,6 @@ class PeerTransport(Transport):  # type: ignore[misc]
         )
         if link.queued_bytes > limits.PEER_SEND_BUFFER_BYTES_MAX and not peer.paused:
             peer.paused = True
-            self.counters.pauses += 1
             self._onNodeDisconnected(peer.node)
 
     def _send_head(self, peer: Peer) -> None:
@@ -227,7 +225,6 @@ class PeerTransport(Transport):  # type: ignore[misc]
             return
         peer.head_sent_at = self.core.now
         peer.sent_sequence += 1
-        self.counters.heads += 1
         log, core = self._log, self.core
         first = log.first_index
         head = log.head_before(first)
@@ -303,9 +300,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         ]
         peer.received_sequence = sequence
         verified = previous_index + count
-        if commit_index > verified:
-            commit_index = verified
-            self.counters.clamped_commits += 1
+        commit_index = min(commit_index, verified)
         self._onMessageReceived(
             peer.node,
             {
@@ -353,8 +348,6 @@ class PeerTransport(Transport):  # type: ignore[misc]
         if message.term != self.core.term:
             if message.term > self.core.term:
                 self.step_down(peer, message.term)
-            else:
-                self.counters.stale_acks += 1
             return
         next_index, reset, success, sequence = message.fields
         if next_index - 1 > self._log.last_index:
@@ -362,7 +355,6 @@ class PeerTransport(Transport):  # type: ignore[misc]
         peer.pace.acknowledged(next_index - 1)
         if reset:
             if sequence <= peer.reset_sequence:
-                self.counters.old_resets += 1
                 return
             peer.reset_sequence = peer.sent_sequence
             peer.pace.start_again()
@@ -435,7 +427,6 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     def deny(self, peer: Peer) -> None:
         """Tell a peer that it is behind in terms."""
-        self.counters.denied += 1
         self.post(peer, PeerKind.DENIED, self.core.term)
 
     def step_down(self, peer: Peer, term: int) -> None:

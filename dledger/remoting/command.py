@@ -77,13 +77,6 @@ class Command:
         """The body in one piece. A decoded frame's is one already; nothing is copied then."""
         return b"".join(self.body) if isinstance(self.body, tuple) else self.body
 
-    @property
-    def whole_body(self) -> Buffer:
-        """The body in one piece, copied only if it is in several; a received one is not."""
-        if not isinstance(self.body, tuple):
-            return self.body
-        return self.body[0] if len(self.body) == 1 else b"".join(self.body)
-
     def reply(
         self,
         code: int = 0,
