@@ -18,8 +18,11 @@ from broker.broker import Broker
 from broker.config import BrokerConfig
 from broker.requests.core import Core
 from broker.state.machine import Machine
-from dledger.net import serve_remoting
+from dledger.net import Peer, connect_peer, serve_remoting
 from dledger.testing.local import LocalLedger
+
+COMES_ABOUT_S = 30.0
+"""Far more than anything here takes: a machine may stop for seconds."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class MemoryBroker:
     broker: Broker
     machine: Machine
     ledger: LocalLedger
+    host: str
     port: int
 
 
@@ -62,7 +66,30 @@ async def memory_broker(
         port = await nursery.start(serve)
         nursery.start_soon(broker.run)
         try:
-            yield MemoryBroker(broker, machine, ledger, port)
+            yield MemoryBroker(broker, machine, ledger, config.broker_ip1, port)
         finally:
             nursery.cancel_scope.cancel()
     machine.close()
+
+
+@asynccontextmanager
+async def served(
+    directory: Path,
+    config: BrokerConfig | None = None,
+    *,
+    auto: bool = True,
+    clock_ms: Callable[[], int] | None = None,
+) -> AsyncIterator[tuple[MemoryBroker, Peer]]:
+    """A `memory_broker`, and a connection to it."""
+    async with (
+        memory_broker(directory, config, auto=auto, clock_ms=clock_ms) as broker,
+        connect_peer(broker.host, broker.port) as peer,
+    ):
+        yield broker, peer
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another task or connection brings about; trio.TooSlowError if it never does."""
+    with trio.fail_after(COMES_ABOUT_S):
+        while not condition():  # noqa: ASYNC110 -- nothing to be woken by
+            await trio.sleep(0.005)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from broker.config import BrokerConfig
 from broker.leader.role import Role
 from broker.state.machine import Machine
-from broker.testing import MemoryBroker, memory_broker
+from broker.testing import served
 from broker.testing.requests import (
     ask,
     heartbeat,
@@ -17,7 +15,6 @@ from broker.testing.requests import (
     pull_request,
     send_request,
 )
-from dledger.net import Peer, connect_peer
 from dledger.remoting.bodies import (
     BrokerStatsData,
     ConsumerConnection,
@@ -37,17 +34,6 @@ from dledger.remoting.headers import (
 from dledger.remoting.json_dialect import MessageQueue
 
 Code = ResponseCode
-
-
-@asynccontextmanager
-async def served(
-    directory: Path, *, auto: bool = True, config: BrokerConfig | None = None
-) -> AsyncIterator[tuple[MemoryBroker, Peer]]:
-    async with (
-        memory_broker(directory, config, auto=auto) as broker,
-        connect_peer("127.0.0.1", broker.port) as peer,
-    ):
-        yield broker, peer
 
 
 async def test_tools_see_topics_queues_and_groups(tmp_path: Path) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import trio
 
-from broker.config import BrokerConfig
-from broker.testing import MemoryBroker, memory_broker
+from broker.testing import memory_broker, served, until
 from broker.testing.requests import (
     ask,
     heartbeat,
@@ -19,7 +16,7 @@ from broker.testing.requests import (
     records,
     send_request,
 )
-from dledger.net import Peer, connect_peer
+from dledger.net import connect_peer
 from dledger.remoting.bodies import (
     ConsumerData,
     ConsumerIdList,
@@ -38,24 +35,6 @@ from dledger.remoting.message import (
 )
 
 Code = ResponseCode
-
-
-@asynccontextmanager
-async def served(
-    directory: Path, *, auto: bool = True, config: BrokerConfig | None = None
-) -> AsyncIterator[tuple[MemoryBroker, Peer]]:
-    async with (
-        memory_broker(directory, config, auto=auto) as broker,
-        connect_peer("127.0.0.1", broker.port) as peer,
-    ):
-        yield broker, peer
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what another connection's request brings about."""
-    with trio.fail_after(2):
-        while not condition():  # noqa: ASYNC110 -- nothing to be woken by
-            await trio.sleep(0.005)
 
 
 async def test_a_held_pull_is_answered_when_its_message_comes(tmp_path: Path) -> None:
@@ -216,10 +195,7 @@ async def test_a_message_sent_back_comes_again_later_and_in_the_end_is_a_dead_le
     async def retried(tries: int) -> None:
         await until(lambda: ends("%RETRY%C", 0) == tries)
 
-    async with (
-        memory_broker(tmp_path, clock_ms=clock_ms) as broker,
-        connect_peer("127.0.0.1", broker.port) as peer,
-    ):
+    async with served(tmp_path, clock_ms=clock_ms) as (broker, peer):
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
         await peer.request(produce_request("a"), 5)
         (first, _) = records(await peer.request(pull_request(0), 5))

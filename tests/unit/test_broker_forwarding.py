@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.config import BrokerConfig
-from broker.testing import MemoryBroker, memory_broker
+from broker.testing import MemoryBroker, memory_broker, served
 from broker.testing.requests import ask, make_topic
 from dledger.net import Peer, connect_peer
 from dledger.remoting.bodies import (
@@ -74,7 +74,7 @@ async def test_a_topic_can_be_deleted_whichever_member_is_asked_first(tmp_path: 
 
 async def test_lists_are_made_at_once(tmp_path: Path) -> None:
     """5.x: updateTopicList and updateSubGroupList; one bad name, and none is made."""
-    async with memory_broker(tmp_path) as broker, connect_peer("127.0.0.1", broker.port) as tool:
+    async with served(tmp_path) as (broker, tool):
         code = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
         topics = CreateTopicListBody([TopicConfig("A"), TopicConfig("B")])
         assert (await ask(tool, code, encode_body(topics))).code == Code.SUCCESS

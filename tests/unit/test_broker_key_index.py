@@ -11,10 +11,10 @@ import pytest
 
 from broker.state.indexing import index_records
 from broker.state.key_index import Key, KeyIndex, encode_keys, key_hashes, key_units
-from broker.testing import memory_broker
+from broker.testing import served
 from broker.testing.requests import ask, make_topic, produce_request, records, send_request
 from dledger.errors import StorageError
-from dledger.net import Peer, connect_peer
+from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.message import host_bytes, properties_encode
@@ -167,10 +167,7 @@ async def query(peer: Peer, key: str, **changed: ExtValue) -> Command:
 async def test_messages_are_queried_by_key_and_by_unique_key(tmp_path: Path) -> None:
     """In the order of the log; within a time window; at most as many as wanted, the newest."""
     now_ms = 1000
-    async with (
-        memory_broker(tmp_path, clock_ms=lambda: now_ms) as broker,
-        connect_peer("127.0.0.1", broker.port) as peer,
-    ):
+    async with served(tmp_path, clock_ms=lambda: now_ms) as (_, peer):
         for number in range(5):
             now_ms = 1000 + number
             await peer.request(send_request(b"%d" % number, i=f"KEYS\x01k{number} all\x02"), 5)
@@ -194,7 +191,7 @@ async def test_messages_are_queried_by_key_and_by_unique_key(tmp_path: Path) -> 
 
 async def test_a_topic_made_again_does_not_show_the_old_ones_messages(tmp_path: Path) -> None:
     """They are still in the log, but of no topic."""
-    async with memory_broker(tmp_path) as broker, connect_peer("127.0.0.1", broker.port) as peer:
+    async with served(tmp_path) as (_, peer):
         await peer.request(send_request(b"old", i="KEYS\x01k\x02"), 5)
         await ask(peer, RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
         await make_topic(peer, "Orders")

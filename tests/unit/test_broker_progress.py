@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.testing import MemoryBroker, memory_broker
+from broker.testing import MemoryBroker, served
 from broker.testing.requests import (
     GROUP,
     TOPIC,
@@ -18,7 +18,7 @@ from broker.testing.requests import (
     pull_request,
     send_request,
 )
-from dledger.net import Peer, connect_peer
+from dledger.net import Peer
 from dledger.remoting.bodies import (
     ConsumeStatsList,
     HeartbeatData,
@@ -42,10 +42,7 @@ QUEUE = MessageQueue(TOPIC, "broker-a", 1)
 async def half_read(directory: Path) -> AsyncIterator[tuple[MemoryBroker, Peer]]:
     """A group has pulled 3 of 4 messages, stored at 1, 2, 3 and 4 s, and committed 2."""
     clock_ms = 0
-    async with (
-        memory_broker(directory, clock_ms=lambda: clock_ms) as broker,
-        connect_peer("127.0.0.1", broker.port) as peer,
-    ):
+    async with served(directory, clock_ms=lambda: clock_ms) as (broker, peer):
         await make_topic(peer, queues=2)
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
         for number in range(4):
@@ -165,7 +162,7 @@ async def test_what_is_not_served_is_refused_with_the_reason(
     tmp_path: Path, code: int, words: str
 ) -> None:
     """Stock tools print it."""
-    async with memory_broker(tmp_path) as broker, connect_peer("127.0.0.1", broker.port) as peer:
+    async with served(tmp_path) as (_, peer):
         refused = await ask(peer, code)
         assert refused.code == Code.REQUEST_CODE_NOT_SUPPORTED
         assert words in (refused.remark or "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from broker.registration import Registration
 from broker.requests.core import Core
 from broker.state.machine import Machine
 from broker.state.topics import read_write
+from broker.testing import until
 from dledger.net import Connection, serve_remoting
 from dledger.remoting.bodies import RegisterBrokerBody, decode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -59,12 +60,6 @@ class NameServer:
                 topics = set(body.topic_config_serialize_wrapper.topic_config_table)
                 result.append((header.broker_id, header.term or 0, topics))
         return result
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(3):
-        while not condition():  # noqa: ASYNC110 -- nothing to be woken by
-            await trio.sleep(0.005)
 
 
 @asynccontextmanager

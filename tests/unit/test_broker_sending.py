@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
 from broker.config import BrokerConfig
-from broker.testing import MemoryBroker, memory_broker
+from broker.testing import served
 from broker.testing.requests import (
     ask,
     heartbeat,
@@ -21,7 +19,6 @@ from broker.testing.requests import (
     records,
     send_request,
 )
-from dledger.net import Peer, connect_peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import (
@@ -40,17 +37,6 @@ from dledger.remoting.message import (
 )
 
 Code = ResponseCode
-
-
-@asynccontextmanager
-async def served(
-    directory: Path, *, auto: bool = True, config: BrokerConfig | None = None
-) -> AsyncIterator[tuple[MemoryBroker, Peer]]:
-    async with (
-        memory_broker(directory, config, auto=auto) as broker,
-        connect_peer("127.0.0.1", broker.port) as peer,
-    ):
-        yield broker, peer
 
 
 async def test_a_produced_batch_can_be_pulled_byte_for_byte(tmp_path: Path) -> None:
@@ -320,10 +306,7 @@ async def test_without_auto_creation_an_unknown_topic_is_refused(tmp_path: Path)
 async def test_a_broker_with_an_ipv6_address_stores_it(tmp_path: Path) -> None:
     """Store and born hosts take 20 bytes; ids lead to the message, whoever sent it."""
     config = BrokerConfig(broker_ip1="::1")
-    async with (
-        memory_broker(tmp_path, config) as broker,
-        connect_peer("::1", broker.port) as peer,
-    ):
+    async with served(tmp_path, config) as (_, peer):
         sent = await peer.request(send_request(e="0"), 5)
         host, port, position = offset_message_id_decode(str(sent.ext["msgId"]))
         assert (host, port) == ("::1", 0)  # the port that the config says: any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 import trio
 
 from broker.config import BrokerConfig
-from broker.testing import MemoryBroker, memory_broker
+from broker.testing import MemoryBroker, memory_broker, until
 from broker.testing.requests import ask, pull_request, records, send_request
 from dledger.net import Peer, connect_peer
 from dledger.remoting.bodies import HeartbeatData, ProducerData, encode_body
@@ -59,12 +59,6 @@ class Scene:
     async def visible(self) -> list[Record]:
         """What a consumer sees."""
         return records(await self.producer.request(pull_request(1), 5))
-
-    async def wait_for(self, condition: Callable[[], bool]) -> None:
-        """The broker looks once a second."""
-        with trio.fail_after(5):
-            while not condition():  # noqa: ASYNC110 -- nothing to be woken by
-                await trio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -165,7 +159,7 @@ async def test_a_silent_producer_is_asked_and_its_answer_ends_the_transaction(
         await trio.sleep(1.1)
         assert its.checks == []
         its.later_ms += 6000
-        await its.wait_for(lambda: len(its.checks) == 1)
+        await until(lambda: len(its.checks) == 1)
         (check,) = its.checks
         assert check.code == RequestCode.CHECK_TRANSACTION_STATE
         assert check.flag & FLAG_ONEWAY
@@ -176,7 +170,7 @@ async def test_a_silent_producer_is_asked_and_its_answer_ends_the_transaction(
         assert (record.topic, record.queue_id, bytes(record.body)) == ("Orders", 1, b"k")
         assert properties_decode(record.properties)["PGROUP"] == "P"
         its.later_ms += 60_000
-        await its.wait_for(lambda: len(its.checks) == 2)
+        await until(lambda: len(its.checks) == 2)
         assert (await its.end(sent, COMMIT, fromTransactionCheck=True)).code == Code.SUCCESS
         assert len(await its.visible()) == 1
 
@@ -186,10 +180,10 @@ async def test_a_new_leader_goes_on_asking(tmp_path: Path) -> None:
     async with scene(tmp_path) as its:
         sent = await its.send()
         its.later_ms += 6000
-        await its.wait_for(lambda: len(its.checks) == 1)
+        await until(lambda: len(its.checks) == 1)
         its.broker.ledger.follow("n1")
         its.broker.ledger.lead()
-        await its.wait_for(lambda: len(its.checks) == 2)
+        await until(lambda: len(its.checks) == 2)
         assert (await its.end(sent, ROLLBACK)).code == Code.SUCCESS
         assert await its.visible() == []
 
@@ -201,7 +195,7 @@ async def test_what_nobody_can_tell_is_laid_aside(tmp_path: Path) -> None:
         await its.send()
         its.later_ms += 6000 + 2 * 60_000
         queues = its.broker.machine.queues
-        await its.wait_for(lambda: queues.end("TRANS_CHECK_MAX_TIME_TOPIC", 0) == 1)
+        await until(lambda: queues.end("TRANS_CHECK_MAX_TIME_TOPIC", 0) == 1)
         assert len(its.broker.machine.halves) == 0
         assert await its.visible() == []
         aside = pull_request(0, topic="TRANS_CHECK_MAX_TIME_TOPIC")
