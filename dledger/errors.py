@@ -18,6 +18,10 @@
     |   +-- OutcomeUnknown       appended or not: leadership was lost on the way
     +-- NotConfirmed             nothing was read: no majority said that the leader still leads
     +-- TransferFailed           leadership stays where it is
+    +-- MembershipError          the group's members stay who they are
+    |   +-- ChangePending        another change is not committed yet, or must come first
+    |   +-- UnknownMember        there is no member of that name
+    |   +-- WouldLoseMajority    the group could not go on without that member
     +-- RemotingError            a request to a server did not get an answer
         +-- ConnectFailed        definitely not sent
         +-- ConnectionLost       outcome unknown
@@ -106,6 +110,22 @@ class NotConfirmed(DledgerError):
 
 class TransferFailed(DledgerError):
     """Leadership was not handed over and stays where it is; the message says why."""
+
+
+class MembershipError(DledgerError):
+    """The members of a group were not changed; the message says why."""
+
+
+class ChangePending(MembershipError):
+    """Another change is not committed yet, or must come first. Try again after that."""
+
+
+class UnknownMember(MembershipError):
+    """There is no member of that name."""
+
+
+class WouldLoseMajority(MembershipError):
+    """Those that would be left could not elect or commit, or not keep what one of them loses."""
 
 
 class RemotingError(DledgerError):

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Literal
 
 import trio
 
@@ -28,6 +25,7 @@ from dledger.errors import (
     StorageError,
     TransferFailed,
 )
+from dledger.ledger_config import LedgerConfig, LedgerStatus
 from dledger.log.disk import Disk
 from dledger.log.entry import Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
@@ -36,9 +34,11 @@ from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog, SyncJob
 from dledger.observe import get_logger
 from dledger.outcome import Outcome
+from dledger.raft.configuration import initial
 from dledger.raft.engine import Appended, OnDone, RaftEngine, StateMachine
-from dledger.raft.library import Role, Timing, monotonic
+from dledger.raft.library import Role, monotonic
 from dledger.raft.links import PeerNetwork, SocketLink
+from dledger.raft.members import Members, open_members
 from dledger.raft.messages import PeerMessage
 from dledger.raft.transfer import PREFERRED_HEALTHY_S, TRANSFER_TIMEOUT_S, Preference
 from dledger.remoting.command import Buffer
@@ -49,48 +49,9 @@ STALL_S = 0.05
 CHECKPOINT_PERIOD_S = 5.0
 ASYNC_SYNC_PERIOD_S = 5.0
 
+__all__ = ["Ledger", "LedgerConfig", "LedgerStatus", "open_ledger"]
+
 log = get_logger("dledger.ledger")
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerConfig:
-    """What a node needs to know.
-
-    `peers` names every node of the group, this one too, with host and port of its peer port.
-    `flush`: "sync" acknowledges what is durable on a majority. "interval" acknowledges what a
-    majority holds in the kernel's memory, and syncs every `flush_interval_s`: a power failure of a
-    majority loses what was acknowledged since the last sync but one. "async" leaves it to the
-    kernel, and syncs every 5 s so that restarts stay short.
-    `preferred_leader`: the node that gets leadership back when it has been caught up for a while.
-    """
-
-    group: str
-    node_id: str
-    peers: Mapping[str, tuple[str, int]]
-    directory: Path
-    flush: Literal["sync", "async", "interval"] = "sync"
-    flush_interval_s: float = 0.5
-    segment_bytes: int = limits.SEGMENT_BYTES
-    secret: bytes = b""
-    timing: Timing = field(default_factory=Timing)
-    preferred_leader: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerStatus:
-    """A node at one moment. Role "leader" only while it serves, its own no-op applied."""
-
-    node_id: str
-    role: Literal["leader", "follower", "candidate"]
-    term: int
-    leader_id: str | None
-    last_index: int
-    commit_index: int
-    applied_index: int
-    first_position: int
-    end_position: int
-    fenced: str | None
-    first_index: int = 1
 
 
 class Ledger:
@@ -101,15 +62,17 @@ class Ledger:
         config: LedgerConfig,
         store: SegmentedLog,
         hard_state: HardStateFile,
+        members: Members,
         machine: StateMachine,
     ) -> None:
         self.config = config
         self._log = store
+        self._members = members
         self._machine = machine
         preferred = config.preferred_leader
         self._engine = RaftEngine(
             config.node_id,
-            [peer for peer in config.peers if peer != config.node_id],
+            members,
             store,
             hard_state,
             machine,
@@ -120,7 +83,9 @@ class Ledger:
             preference=Preference(preferred, PREFERRED_HEALTHY_S) if preferred else None,
         )
         store.on_cut = self._log_cut
-        self._solo = len(config.peers) == 1
+        self._network = PeerNetwork(
+            config.group, config.node_id, config.segment_bytes, config.secret, self
+        )
         self._stepping = False
         self._stepped_at = monotonic()
         self._failure: DledgerError | OSError | None = None
@@ -193,7 +158,7 @@ class Ledger:
 
     async def step_aside(self) -> None:
         """Before a stop: if this node leads, let another take over. Returns if none can, too."""
-        if self._solo or not self._engine.standing.serving:
+        if self._engine.solo or not self._engine.standing.serving:
             return
         with trio.move_on_after(TRANSFER_TIMEOUT_S):
             try:
@@ -306,16 +271,8 @@ class Ledger:
     # -- the loops -------------------------------------------------------------------------
 
     async def _run(self, listener: socket.socket) -> None:
-        network = PeerNetwork(
-            self.config.group,
-            self.config.node_id,
-            self.config.peers,
-            self.config.segment_bytes,
-            self.config.secret,
-            self,
-        )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(network.run, listener)
+            nursery.start_soon(self._network.run, listener, self._members.current)
             for loop in (self._step_loop, self._tick_loop, self._sync_loop, self._housekeeping):
                 nursery.start_soon(self._fence_after, loop, nursery.cancel_scope)
 
@@ -353,7 +310,7 @@ class Ledger:
         A lone append passes three processes, and would wait for a turn of the loop in each. When
         many are under way a turn gathers them: one write, one message, one sync for all.
         """
-        if self._stepping or self._solo or self._stalled or self._engine.appends_pending > 1:
+        if self._stepping or self._engine.solo or self._stalled or self._engine.appends_pending > 1:
             self._wake.set()
         elif self._failure is None and self._engine.fenced is None:
             self._step()
@@ -362,10 +319,11 @@ class Ledger:
         before = self._machine.applied_index
         self._stepping = True
         try:
+            if self._engine.solo:
+                # It commits what it has appended, so that must be durable first.
+                self._log.sync()
             if self._engine.step():
                 self._wake.set()
-            if self._solo:
-                self._log.sync()
         except (DledgerError, OSError) as error:
             # Whose call this is inside of can't deal with it; the step loop can.
             self._failure = error
@@ -373,6 +331,7 @@ class Ledger:
         finally:
             self._stepping = False
         self._stepped_at = monotonic()
+        self._network.take_members(self._members.current)
         if self.config.flush == "sync":
             self._must_sync.set()
         if self._machine.applied_index != before:
@@ -458,7 +417,10 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
         listener = stack.enter_context(_listen(*config.peers[config.node_id]))
         store = _recover(config)
         hard_state = stack.enter_context(closing(HardStateFile(folder / "log" / "term", Disk())))
-        ledger = Ledger(config, store, hard_state, machine)
+        members = open_members(
+            folder / "log", Disk(), store, initial(config.peers, config.services)
+        )
+        ledger = Ledger(config, store, hard_state, members, machine)
         stack.callback(ledger._close)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ledger._run, listener)

@@ -42,6 +42,11 @@ READ_TIMEOUT_S = 2.0
 """A leader that no majority answers says so after a second; stock clients wait for three."""
 
 # Peers of a broker group.
+MEMBERS_MAX = 16
+"""Of one group, those that do not vote yet among them."""
+STRANGERS_MAX = 16
+"""Nodes that know the group's secret, are no members (any more, or yet), and are connected."""
+NODE_ID_BYTES_MAX = 128
 PEER_FRAME_BYTES_MAX = 2 * ENTRY_BYTES_MAX
 PEER_SEND_BUFFER_BYTES_MAX = 64 * MIB
 PEER_IN_FLIGHT_BYTES_MAX = 16 * MIB

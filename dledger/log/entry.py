@@ -37,9 +37,10 @@ assert HEADER_BYTES == 48
 
 
 class Kind(IntEnum):
-    """What a body is. The log itself only knows NOOP; 16 and above belong to the application."""
+    """What a body is. 1 to 15 are Raft's own; 16 and above belong to the application."""
 
     NOOP = 1
+    CONFIGURATION = 2
     MESSAGES = 16
     CONTROL = 17
 

@@ -21,9 +21,9 @@ from typing import Final
 
 from dledger.checksum import crc32
 from dledger.errors import CorruptLog
+from dledger.limits import NODE_ID_BYTES_MAX
 from dledger.log.disk import Disk
 
-NODE_ID_BYTES_MAX: Final = 128
 _SLOT_BYTES: Final = 512
 _SLOT: Final = struct.Struct(f">4sQQH{NODE_ID_BYTES_MAX}s?")
 _CRC: Final = struct.Struct(">I")

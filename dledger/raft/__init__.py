@@ -10,6 +10,9 @@ General layout
 ``elections``  what they let the library do, and what others are told
 ``transfer``   handing leadership over, and back to the preferred node (pure)
 ``reads``      read index: reads that miss nothing that was acknowledged before
+``configuration`` who belongs to a group, and how that may change (pure)
+``members``    the configurations in this node's log, kept over restarts
+``changes``    a leader adds and removes members, one at a time
 ``peer``       what a node knows of each of its peers
 ``pacing``     how much may be under way to a peer (pure)
 ``seat``       who may vote and is counted (pure)

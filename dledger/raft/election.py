@@ -13,6 +13,7 @@ followers ask at once, after a short random wait that keeps them from asking eac
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from dledger.raft.library import Timing
@@ -36,9 +37,15 @@ class Asking:
 class ElectionGate:
     """Holds the library's election deadline until a majority has agreed to an election."""
 
-    def __init__(self, node_id: str, group_size: int, timing: Timing, rng: random.Random) -> None:
+    def __init__(
+        self,
+        node_id: str,
+        is_majority: Callable[[Collection[str]], bool],
+        timing: Timing,
+        rng: random.Random,
+    ) -> None:
         self._node_id = node_id
-        self._majority = group_size // 2 + 1
+        self._is_majority = is_majority
         self._timing = timing
         self._rng = rng
         self._asking: Asking | None = None
@@ -92,7 +99,7 @@ class ElectionGate:
         return not again
 
     def _won(self) -> bool:
-        if self._asking is None or len(self._asking.granted) < self._majority:
+        if self._asking is None or not self._is_majority(self._asking.granted):
             return False
         self._asking = None
         return True

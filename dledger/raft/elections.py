@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dledger.log.store import SegmentedLog
 from dledger.raft.election import LINK_LOST_WAIT_S, RETRY_WAIT_S, YIELD_WAIT_S, ElectionGate
 from dledger.raft.library import Core, Role
+from dledger.raft.members import Members
 from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.transport import PeerTransport
 
@@ -24,12 +25,14 @@ class Elections:
         core: Core,
         gate: ElectionGate,
         transport: PeerTransport,
+        members: Members,
         log: SegmentedLog,
         clock: Callable[[], float],
     ) -> None:
         self.core = core
         self._gate = gate
         self._transport = transport
+        self._members = members
         self._log = log
         self._clock = clock
         self._may_elect = False
@@ -93,7 +96,7 @@ class Elections:
             self._may_elect = False
             return True
         core.election_deadline = now + self._gate.wait(RETRY_WAIT_S)
-        if not self._transport.seated:
+        if not self._may_stand:
             return False
         last = self._log.last
         assert last is not None
@@ -102,6 +105,15 @@ class Elections:
         else:
             self._transport.broadcast(PeerKind.PREVOTE, core.term, last.index, last.term)
         return False
+
+    @property
+    def _may_stand(self) -> bool:
+        """Whether this node is a voter that remembers what it promised.
+
+        By its own configuration. Its vote it gives in any case: who asks may know a newer one, in
+        which it counts.
+        """
+        return self._transport.seated and self._members.current.votes(self._transport.node_id)
 
     def _start_election(self) -> None:
         self._may_elect = True
@@ -149,11 +161,7 @@ class Elections:
     def _told_to_elect(self) -> bool:
         """Start an election without asking anybody, if the leader of this term wished it."""
         told, self._told_in_term = self._told_in_term, None
-        if (
-            told != self.core.term
-            or not self._transport.seated
-            or self.core.role is not Role.FOLLOWER
-        ):
+        if told != self.core.term or not self._may_stand or self.core.role is not Role.FOLLOWER:
             return False
         self._gate.cancel()
         self._transport.handed_over = True

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -30,6 +30,7 @@ from dledger import limits
 from dledger.errors import (
     AppendError,
     Busy,
+    ChangePending,
     DledgerError,
     FrameError,
     NotLeader,
@@ -37,14 +38,17 @@ from dledger.errors import (
     TooLarge,
     TransferFailed,
 )
-from dledger.log.entry import HEADER_BYTES, Draft, Entry, body_size
+from dledger.log.entry import HEADER_BYTES, Draft, Entry, Kind, body_size
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog, SyncJob
+from dledger.raft.changes import Changes
+from dledger.raft.configuration import Member, encode_members
 from dledger.raft.election import ElectionGate
 from dledger.raft.elections import Elections
 from dledger.raft.joining import Joining
 from dledger.raft.journal import LogJournal
-from dledger.raft.library import Core, Node, Role, Timing
+from dledger.raft.library import Core, Role, Timing
+from dledger.raft.members import Members
 from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.peer import Link
 from dledger.raft.reads import OnRead, Reads
@@ -112,7 +116,7 @@ class RaftEngine:
     def __init__(
         self,
         node_id: str,
-        peer_ids: list[str],
+        members: Members,
         log: SegmentedLog,
         hard_state: HardStateFile,
         machine: StateMachine,
@@ -130,24 +134,26 @@ class RaftEngine:
         #: Whether something came in that should not wait for the next timer.
         self.urgent = False
         self._clock = clock
-        self._solo = not peer_ids
+        self.members = members
         self._inbox: deque[tuple[str, Link, PeerMessage]] = deque()
         self._pending: dict[int, _Append] = {}
         self._pending_bytes = 0
         self._transfer: Transfer | None = None
-        self._preference = preference if preference and preference.node_id in peer_ids else None
+        self._preference = preference if preference and preference.node_id != node_id else None
         self._sent_index = 0
         self._standing: Standing | None = None
-        nodes = [Node(peer_id) for peer_id in peer_ids]
-        self.transport = PeerTransport(node_id, nodes, log, sync=sync)
-        journal = LogJournal(log, hard_state)
+        self.transport = PeerTransport(node_id, members, log, sync=sync)
+        journal = LogJournal(log, hard_state, members)
         log.commit_index = max(log.commit_index, min(machine.applied_index, log.last_index))
-        self.core = Core(node_id, nodes, journal, self.transport, timing, self._role_changed)
+        self.core = Core(node_id, journal, self.transport, timing, self._role_changed)
         self.transport.core = self.core
-        gate = ElectionGate(node_id, len(peer_ids) + 1, timing, rng)
-        self.elections = Elections(self.core, gate, self.transport, log, clock)
-        self._joining = Joining(self.transport, log, hard_state, machine)
-        self._reads = Reads(self.transport)
+        self.transport.take_members()
+        members.on_change = self.transport.take_members
+        gate = ElectionGate(node_id, members.is_majority, timing, rng)
+        self.elections = Elections(self.core, gate, self.transport, members, log, clock)
+        self._joining = Joining(self.transport, log, hard_state, members, machine)
+        self._changes = Changes(self.core, self.transport, log, members)
+        self._reads = Reads(self.transport, members)
 
     # -- what the shell calls --------------------------------------------------------------
 
@@ -157,10 +163,7 @@ class RaftEngine:
         Raises NotLeader, Busy or TooLarge if the entry was definitely not taken, StorageError if
         the log can't take any more.
         """
-        if self._standing is None or not self._standing.serving:
-            raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
-        if self._transfer is not None:
-            raise Busy(f"leadership goes to {self._transfer.target}", BUSY_RETRY_AFTER_S)
+        self._check_serving()
         size = body_size(body)
         if size + HEADER_BYTES > self.log.entry_bytes_max:
             raise TooLarge(
@@ -175,6 +178,12 @@ class RaftEngine:
         header = self.log.append(self.log.last_index + 1, self.core.term, kind, body)
         self._pending[header.index] = _Append(size, on_done)
         self._pending_bytes += size
+
+    def _check_serving(self) -> None:
+        if self._standing is None or not self._standing.serving:
+            raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
+        if self._transfer is not None:
+            raise Busy(f"leadership goes to {self._transfer.target}", BUSY_RETRY_AFTER_S)
 
     @property
     def appends_pending(self) -> int:
@@ -201,7 +210,8 @@ class RaftEngine:
             raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
         if self._transfer is not None:
             raise TransferFailed(f"leadership goes to {self._transfer.target} already")
-        linked = {peer_id: self._follower(peer_id) for peer_id in self.transport.peers}
+        voters = {*self.members.current.voters} - {self.node_id}
+        linked = {peer_id: self._follower(peer_id) for peer_id in sorted(voters)}
         if target is None:
             target = min(linked, key=lambda peer_id: linked[peer_id].lag, default=self.node_id)
         if target not in linked:
@@ -255,12 +265,19 @@ class RaftEngine:
         self._send_new()
         self.transport.release_held()
         self._joining.step(now)
+        self.members.committed(self.core.commit_index)
+        self._promote(now)
         more = self._apply_committed()
         self._announce()
         if self.standing.serving:
             self._reads.step(now, self.machine.applied_index)
         self._hand_over(now)
-        return more or bool(self._inbox) or (self._solo and self._lags())
+        return more or bool(self._inbox) or (self.solo and self._lags())
+
+    @property
+    def solo(self) -> bool:
+        """Whether this node is the only voter, so that it commits by itself."""
+        return self.members.current.voters == [self.node_id]
 
     def _lags(self) -> bool:
         return self.core.role is Role.LEADER and self.core.commit_index < self.log.last_index
@@ -270,8 +287,8 @@ class RaftEngine:
     def _deliver_inbox(self, now: float) -> None:
         for _ in range(min(len(self._inbox), MESSAGES_PER_STEP_MAX)):
             node_id, link, message = self._inbox.popleft()
-            peer = self.transport.peers[node_id]
-            if peer.link is not link:
+            peer = self.transport.peers.get(node_id)
+            if peer is None or peer.link is not link:
                 continue
             try:
                 self._deliver(node_id, message, now)
@@ -294,6 +311,7 @@ class RaftEngine:
             case PeerKind.DENIED:
                 transport.step_down(peer, message.term)
             case PeerKind.PREVOTE:
+                self._joining.introduce(peer)
                 self.elections.answer_prevote(node_id, message, now)
             case PeerKind.PREVOTED:
                 self.elections.take_prevote(node_id, message)
@@ -312,9 +330,10 @@ class RaftEngine:
         return None if self._transfer is None else self._transfer.target
 
     def _follower(self, node_id: str) -> Follower:
-        peer = self.transport.peers[node_id]
-        lag = self.log.last_index - self.core.match_index(peer.node)
-        return Follower(peer.link is not None, lag)
+        peer = self.transport.peers.get(node_id)
+        if peer is None or not self.members.current.votes(node_id):
+            return Follower(linked=False, lag=0)
+        return Follower(peer.link is not None, self._changes.lag(peer))
 
     def _hand_over(self, now: float) -> None:
         """Go on with a transfer, or begin one to the preferred node."""
@@ -339,6 +358,45 @@ class RaftEngine:
         transfer, self._transfer = self._transfer, None
         if transfer is not None:
             transfer.on_done(failed)
+
+    # -- changing the members --------------------------------------------------------------
+
+    def add_member(self, node_id: str, member: Member, on_done: OnDone) -> bool:
+        """Append that a new learner belongs to the group; False if it does already.
+
+        `on_done` is called as for :meth:`append`, whose errors this raises too, and those of
+        :meth:`Changes.addition`. The learner is made a voter, by whoever leads, when it is ready.
+        """
+        self._check_serving()
+        members = self._changes.addition(node_id, member)
+        if members is not None:
+            self._append_configuration(members, on_done)
+        return members is not None
+
+    def remove_member(self, node_id: str, on_done: OnDone) -> None:
+        """Append that a member, not this one, belongs to the group no longer. Raises likewise."""
+        self._check_serving()
+        if node_id == self.node_id:
+            raise ChangePending(f"{node_id} leads: it has to hand leadership over first")
+        self._append_configuration(self._changes.removal(node_id), on_done)
+
+    def _promote(self, now: float) -> None:
+        if self.standing.serving and self._transfer is None:
+            members = self._changes.promotion(now)
+            if members is not None:
+                self._append_configuration(members, lambda outcome: None)
+
+    def _append_configuration(self, members: Mapping[str, Member], on_done: OnDone) -> None:
+        """Append a configuration: in force, and on the disk, before its entry is in the log.
+
+        A leader that serves has committed an entry of its own term, its no-op; that no other
+        change is pending was checked.
+        """
+        body, index, term = encode_members(members), self.log.last_index + 1, self.core.term
+        self.members.append(index, term, body)
+        self.log.append(index, term, Kind.CONFIGURATION, body)
+        self._pending[index] = _Append(len(body), on_done)
+        self._pending_bytes += len(body)
 
     # -- appends ---------------------------------------------------------------------------
 
@@ -415,7 +473,9 @@ class RaftEngine:
         """Up to where a leader has sent its log to each peer that is connected; else 0."""
         if self.core.role is not Role.LEADER:
             return 0
-        linked = [peer for peer in self.transport.peers.values() if peer.link is not None]
+        members = self.members.current.members
+        peers = self.transport.peers.items()
+        linked = [peer for node_id, peer in peers if peer.link and node_id in members]
         sent = [self.core.next_index(peer.node) - 1 for peer in linked]
         return min([self.log.last_index, *sent])
 

@@ -18,7 +18,9 @@ from dledger.errors import StorageError
 from dledger.log.entry import Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
+from dledger.raft.configuration import Configuration, decode_members
 from dledger.raft.library import Role
+from dledger.raft.members import Members
 from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.peer import Peer
 from dledger.raft.seat import Barrier, Forming
@@ -63,13 +65,15 @@ class Joining:
         transport: PeerTransport,
         log: SegmentedLog,
         hard_state: HardStateFile,
+        members: Members,
         machine: Applying,
     ) -> None:
         self._transport = transport
         self._log = log
         self._hard_state = hard_state
         self._machine = machine
-        self._forming = Forming(list(transport.peers))
+        self._members = members
+        self._forming = Forming(sorted({*members.base.members} - {transport.node_id}))
         self._copy = Copy()
         self._asked_at = float("-inf")
         self._turn = 0
@@ -135,7 +139,11 @@ class Joining:
         core = self._transport.core
         match message.kind:
             case PeerKind.FORMING:
-                self._transport.post(peer, PeerKind.FORMED, core.term, self._fresh)
+                fresh = self._fresh and str(peer.node.id) in self._members.current.members
+                self.introduce(peer)
+                self._transport.post(peer, PeerKind.FORMED, core.term, fresh)
+            case PeerKind.CONFIGURATION:
+                self._take_configuration(message)
             case PeerKind.FORMED:
                 fresh = bool(message.fields[0])
                 self._forming.heard(str(peer.node.id), message.term, fresh=fresh)
@@ -146,9 +154,24 @@ class Joining:
             case PeerKind.SEATED:
                 self._take_offered_seat(peer, message)
             case PeerKind.WANTED:
+                peer.state_asked_at = now
                 self._give_state(peer, message, now)
             case PeerKind.STATE:
                 self._take_state(peer, message, now)
+
+    # -- the members -----------------------------------------------------------------------
+
+    def introduce(self, peer: Peer) -> None:
+        """Tell a stranger who belongs to the group: it may have been removed while it was away."""
+        if str(peer.node.id) not in self._members.current.members:
+            self._transport.tell_members(peer)
+
+    def _take_configuration(self, message: PeerMessage) -> None:
+        """A peer says what is committed. Who leads, or is being elected, has begun to count by its
+        own log."""
+        index, term = message.fields
+        if self._transport.core.role is Role.FOLLOWER:
+            self._members.adopt(Configuration(decode_members(message.run), index, term))
 
     # -- the seat --------------------------------------------------------------------------
 
@@ -159,7 +182,7 @@ class Joining:
         Whatever its term: a member that took its seat first may ask for votes before the others
         have heard all answers, and they must still find their seats.
         """
-        return self._log.last_index <= 1
+        return self._log.last_index <= 1 and not self._members.current.index
 
     def _take_seat_if_new(self, answering: Peer | None = None) -> None:
         if not self.seated and self._fresh and self._forming.complete:
@@ -175,6 +198,8 @@ class Joining:
         """A learner acknowledged: see that there is a barrier, and whether it is passed."""
         core = self._transport.core
         if core.role is not Role.LEADER or message.term != core.term:
+            return
+        if str(peer.node.id) not in self._members.current.members:
             return
         if peer.barrier is None or peer.barrier.term != core.term:
             peer.barrier = Barrier(core.term, self._log.last_index + 1)

@@ -19,6 +19,7 @@ from dledger.log.entry import Header, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft.library import COMMAND_NOOP, COMMAND_OPAQUE, Journal
+from dledger.raft.members import Members
 
 _TYPE_BYTES = {Kind.NOOP.value: bytes([COMMAND_NOOP])}
 _OPAQUE_BYTE = bytes([COMMAND_OPAQUE])
@@ -80,8 +81,9 @@ class LazySlice:
 class LogJournal(Journal):  # type: ignore[misc]
     """The library's journal over a :class:`~dledger.log.store.SegmentedLog`."""
 
-    def __init__(self, log: SegmentedLog, hard_state: HardStateFile) -> None:
+    def __init__(self, log: SegmentedLog, hard_state: HardStateFile, members: Members) -> None:
         self.log = log
+        self._members = members
         self._hard_state = hard_state
         self._last: LibraryEntry | None = None
         self.check_hard_state()
@@ -153,6 +155,9 @@ class LogJournal(Journal):  # type: ignore[misc]
                     )
                 return
             self.log.cut(index)
+            self._members.cut(index)
+        if copy.kind == Kind.CONFIGURATION:
+            self._members.append(index, term, copy.body)
         self.log.append_copy(copy.header, copy.raw_header, copy.body)
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803

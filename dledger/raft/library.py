@@ -14,7 +14,8 @@ differs from the one that this was written against. The private names and what t
 `__raftLeader`                  the leader's Node, or None (read)
 `__noopIDx`                     index of the no-op of this node's own term as a leader (read)
 `__raftLog`                     our journal, asserted
-`__otherNodes`                  the peers (read)
+`__otherNodes`                  the peers that vote (set)
+`__readonlyNodes`               the peers that are sent entries and do not vote (set)
 `__transport`                   our transport (read)
 `__newAppendEntriesTime`        when the next heartbeat is due (set)
 `__sendAppendEntries`           overridden: our transport sends, whole entries and no pickles
@@ -124,7 +125,6 @@ class Core(SyncObj):  # type: ignore[misc]
     def __init__(
         self,
         node_id: str,
-        peers: Iterable[Node],
         journal: Journal,
         transport: Transport,
         timing: Timing,
@@ -146,7 +146,7 @@ class Core(SyncObj):  # type: ignore[misc]
             logCompactionMinTime=1 << 62,
             onStateChanged=on_role,
         )
-        SyncObj.__init__(self, Node(node_id), list(peers), config, transport=transport)
+        SyncObj.__init__(self, Node(node_id), [], config, transport=transport)
         assert self._SyncObj__raftLog is journal, "the library did not take our journal"
         self._SyncObj__raftLastApplied = self._SyncObj__raftCommitIndex
         self._poller = _NothingToPoll()
@@ -155,7 +155,7 @@ class Core(SyncObj):  # type: ignore[misc]
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
         self._SyncObj__newAppendEntriesTime = self.now + self.conf.appendEntriesPeriod
-        for node in self._SyncObj__otherNodes:
+        for node in (*self._SyncObj__otherNodes, *self._SyncObj__readonlyNodes):
             self._SyncObj__transport.send_entries(node)
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802
@@ -208,6 +208,21 @@ class Core(SyncObj):  # type: ignore[misc]
     @election_deadline.setter
     def election_deadline(self, when: float) -> None:
         self._SyncObj__raftElectionDeadline = when
+
+    def set_members(self, voters: Iterable[Node], learners: Iterable[Node]) -> None:
+        """Count these voters from now on, beside this node; send entries to both."""
+        others, readonly = set(voters), set(learners)
+        before: set[Node] = self._SyncObj__otherNodes | self._SyncObj__readonlyNodes
+        for node in before - others - readonly:
+            self._SyncObj__raftNextIndex.pop(node, None)
+            self._SyncObj__raftMatchIndex.pop(node, None)
+            self._SyncObj__lastResponseTime.pop(node, None)
+        for node in (others | readonly) - before:
+            self._SyncObj__raftNextIndex[node] = self._SyncObj__raftLog[-1][1] + 1
+            self._SyncObj__raftMatchIndex[node] = 0
+            self._SyncObj__lastResponseTime[node] = self.now
+        self._SyncObj__otherNodes: set[Node] = others
+        self._SyncObj__readonlyNodes: set[Node] = readonly
 
     def send_append_entries(self) -> None:
         """Send what the peers lack, now."""

@@ -1,9 +1,12 @@
 """The sockets between the nodes of a group, under trio.
 
 Of each pair the node with the higher id dials, so there is one connection; a newer one replaces an
-older one. Before anything else both sides say who they are and prove that they know the group's
-secret: each signs the other's nonce. Without a configured secret the proof only keeps out what is
-not a node of this group at all, so then the peer port must not be reachable by others.
+older one. Who belongs to the group changes, and not everybody hears of it at the same time: who is
+not dialled for a second dials, and is let in where it is not known.
+
+Before anything else both sides say who they are and prove that they know the group's secret: each
+signs the other's nonce. Without a configured secret the proof only keeps out what is not a node of
+this group at all, so then the peer port must not be reachable by others.
 """
 
 from __future__ import annotations
@@ -13,8 +16,7 @@ import hashlib
 import hmac
 import os
 import socket
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
 from typing import Protocol
 
 import msgpack
@@ -23,6 +25,7 @@ import trio
 from dledger import limits
 from dledger.errors import FrameError
 from dledger.observe import get_logger
+from dledger.raft.configuration import Configuration, Member
 from dledger.raft.messages import PREFIX, PeerMessage, decode_message, frame_length
 from dledger.remoting.command import Buffer
 
@@ -31,6 +34,8 @@ HELLO_BYTES_MAX = 1024
 HANDSHAKE_TIMEOUT_S = 2.0
 CONNECT_TIMEOUT_S = 1.0
 REDIAL_WAIT_S = 0.1
+UNDIALLED_WAIT_S = 1.0
+"""A peer that should dial and has not for so long may not know this node."""
 READ_BUFFER_BYTES = 4 << 20
 UNACKNOWLEDGED_TIMEOUT_MS = 5_000
 """TCP_USER_TIMEOUT: a peer whose host vanished without a word is given up after this."""
@@ -180,28 +185,42 @@ class PeerNetwork:
     """Dials and accepts the connections of one node."""
 
     def __init__(
-        self,
-        group: str,
-        node_id: str,
-        addresses: Mapping[str, tuple[str, int]],
-        segment_bytes: int,
-        secret: bytes,
-        owner: LinkOwner,
+        self, group: str, node_id: str, segment_bytes: int, secret: bytes, owner: LinkOwner
     ) -> None:
         self._identity = [PROTOCOL_VERSION, group, segment_bytes]
         self._node_id = node_id
-        self._addresses = addresses
         self._secret = secret
         self._owner = owner
         self._said: dict[str, str] = {}
+        self._taken: Configuration | None = None
+        self._members: dict[str, Member] = {}
+        self._dialling: dict[str, trio.CancelScope] = {}
+        self._linked: Counter[str] = Counter()
+        self._nursery: trio.Nursery | None = None
 
-    async def run(self, listener: socket.socket) -> None:
+    async def run(self, listener: socket.socket, configuration: Configuration) -> None:
         """Keep a connection to every peer until cancelled."""
         async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            self.take_members(configuration)
             nursery.start_soon(self._accept, listener, nursery)
-            for peer_id in self._addresses:
-                if self._node_id > peer_id:
-                    nursery.start_soon(self._dial, peer_id)
+
+    def take_members(self, configuration: Configuration) -> None:
+        """Dial those that belong to the group now, and no others. Links that stand stay."""
+        if configuration is self._taken or self._nursery is None:
+            return
+        before, self._taken = self._members, configuration
+        self._members = {
+            node_id: member
+            for node_id, member in configuration.members.items()
+            if node_id != self._node_id
+        }
+        for peer_id in [*self._dialling]:
+            if self._members.get(peer_id) != before.get(peer_id):
+                self._dialling.pop(peer_id).cancel()
+        for peer_id in sorted({*self._members} - {*self._dialling}):
+            scope = self._dialling[peer_id] = trio.CancelScope()
+            self._nursery.start_soon(self._dial, peer_id, self._members[peer_id].address, scope)
 
     async def _accept(self, listener: socket.socket, nursery: trio.Nursery) -> None:
         while True:
@@ -223,17 +242,30 @@ class PeerNetwork:
         except BaseException:
             sock.close()
             raise
-        await SocketLink(sock, peer_id).run(self._owner)
+        await self._run_link(sock, peer_id)
 
-    async def _dial(self, peer_id: str) -> None:
-        while True:
-            sock = await self._connect(peer_id)
-            if sock is not None:
-                await SocketLink(sock, peer_id).run(self._owner)
-            await trio.sleep(REDIAL_WAIT_S)
+    async def _run_link(self, sock: socket.socket, peer_id: str) -> None:
+        self._linked[peer_id] += 1
+        try:
+            await SocketLink(sock, peer_id).run(self._owner)
+        finally:
+            self._linked[peer_id] -= 1
+            if not self._linked[peer_id]:
+                del self._linked[peer_id]
 
-    async def _connect(self, peer_id: str) -> socket.socket | None:
-        host, port = self._addresses[peer_id]
+    async def _dial(self, peer_id: str, address: tuple[str, int], scope: trio.CancelScope) -> None:
+        wait_s = REDIAL_WAIT_S if self._node_id > peer_id else UNDIALLED_WAIT_S
+        with scope:
+            if self._node_id < peer_id:
+                await trio.sleep(wait_s)
+            while True:
+                sock = None if self._linked[peer_id] else await self._connect(peer_id, address)
+                if sock is not None:
+                    await self._run_link(sock, peer_id)
+                await trio.sleep(wait_s)
+
+    async def _connect(self, peer_id: str, address: tuple[str, int]) -> socket.socket | None:
+        host, port = address
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -276,12 +308,7 @@ class PeerNetwork:
                     "(protocol version, group, segment bytes)"
                 )
             peer_id, peer_nonce = said[-2:]
-            if not isinstance(peer_id, str) or peer_id not in self._addresses:
-                raise FrameError(f"node {peer_id!r} is not in the group's peers")
-            if expected not in (None, peer_id):
-                raise FrameError(f"node {peer_id!r} answers at the address of {expected!r}")
-            if expected is None and not peer_id > self._node_id:
-                raise FrameError(f"node {peer_id!r} must be dialled, it does not dial")
+            peer_id = self._checked_id(peer_id, expected)
             await _send_small(sock, [self._sign(peer_nonce, self._node_id)])
             signature = (await _receive_small(sock))[0]
             if not isinstance(signature, bytes) or not hmac.compare_digest(
@@ -290,6 +317,25 @@ class PeerNetwork:
                 raise FrameError(f"node {peer_id!r} does not know the group's secret")
             return peer_id
         raise FrameError(f"no handshake within {HANDSHAKE_TIMEOUT_S} s")
+
+    def _checked_id(self, peer_id: object, expected: str | None) -> str:
+        """Raise FrameError for who may not connect. A stranger may: it may know what is new here.
+
+        What it says is never counted. It proves that it knows the group's secret, as others do.
+        """
+        bytes_max = limits.NODE_ID_BYTES_MAX
+        if not isinstance(peer_id, str) or not 0 < len(peer_id.encode()) <= bytes_max:
+            raise FrameError(f"node id {peer_id!r} is no text of 1 to {bytes_max} bytes")
+        if peer_id == self._node_id:
+            raise FrameError(f"node {peer_id!r} has the same id as this one")
+        if expected not in (None, peer_id):
+            raise FrameError(f"node {peer_id!r} answers at the address of {expected!r}")
+        if expected is None and peer_id in self._members and peer_id < self._node_id:
+            raise FrameError(f"node {peer_id!r} must be dialled, it does not dial")
+        strangers = {*self._linked} - {*self._members} - {peer_id}
+        if peer_id not in self._members and len(strangers) >= limits.STRANGERS_MAX:
+            raise FrameError(f"{len(strangers)} nodes that are no members are connected, the limit")
+        return peer_id
 
     def _sign(self, nonce: object, node_id: str) -> bytes:
         if not isinstance(nonce, bytes):

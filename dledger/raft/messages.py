@@ -26,6 +26,8 @@ and for nodes that begin, or begin again (see `seat` and `state_copy`)::
                                                          + run: the first entry that I have
     WANTED    state index, offset                        (a part of the state machine, please)
     STATE     state index, bytes in all, offset, CRC     + run: that part
+    CONFIGURATION index, term                            + run: the members as of that entry,
+                                                           which is committed
 """
 
 from __future__ import annotations
@@ -68,6 +70,7 @@ class PeerKind(IntEnum):
     STATE = 15
     CONFIRM = 16
     CONFIRMED = 17
+    CONFIGURATION = 18
 
 
 _FIELD_TYPES: Final[dict[PeerKind, tuple[type, ...]]] = {
@@ -89,6 +92,7 @@ _FIELD_TYPES: Final[dict[PeerKind, tuple[type, ...]]] = {
     PeerKind.STATE: (int, int, int, int),
     PeerKind.CONFIRM: (int,),
     PeerKind.CONFIRMED: (int,),
+    PeerKind.CONFIGURATION: (int, int),
 }
 
 

@@ -55,3 +55,4 @@ class Peer:
     held_back: bool = False
     pace: Pace = field(default_factory=Pace)
     barrier: Barrier | None = None
+    state_asked_at: float = float("-inf")

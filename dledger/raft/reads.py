@@ -23,6 +23,7 @@ from collections.abc import Callable
 
 from dledger import limits
 from dledger.errors import Busy, NotLeader
+from dledger.raft.members import Members
 from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.peer import Peer
 from dledger.raft.transport import PeerTransport
@@ -38,8 +39,9 @@ OnRead = Callable[[int | NotLeader], None]
 class Reads:
     """A node's part in reads: as the leader that asks, and as a peer that confirms."""
 
-    def __init__(self, transport: PeerTransport) -> None:
+    def __init__(self, transport: PeerTransport, members: Members) -> None:
         self._transport = transport
+        self._members = members
         self._waiting: list[OnRead] = []
         self._asking: list[OnRead] = []
         self._round = 0
@@ -81,7 +83,7 @@ class Reads:
                 on_read(self._index)
 
     def _is_confirmed(self) -> bool:
-        return len(self._confirmed) + 1 > (len(self._transport.peers) + 1) // 2
+        return self._members.is_majority({self._transport.node_id, *self._confirmed})
 
     def fail(self, error: NotLeader) -> None:
         """This node leads no longer: nothing was read."""

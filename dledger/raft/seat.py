@@ -35,7 +35,7 @@ class Forming:
 
     def heard(self, peer_id: str, term: int, *, fresh: bool) -> None:
         """A peer's answer, and the term that it was in."""
-        if fresh:
+        if fresh and peer_id in self._peers:
             self._terms[peer_id] = term
         else:
             self.lost(peer_id)

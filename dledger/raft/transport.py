@@ -27,8 +27,10 @@ from dledger import limits
 from dledger.errors import FrameError
 from dledger.log.head import LogHead
 from dledger.log.store import SegmentedLog
+from dledger.raft.configuration import encode_members
 from dledger.raft.journal import Copy
 from dledger.raft.library import Core, Node, Transport
+from dledger.raft.members import Members
 from dledger.raft.messages import PeerKind, PeerMessage, encode_message, split_run
 from dledger.raft.peer import Held, Link, Peer
 from dledger.remoting.command import Buffer
@@ -48,16 +50,18 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     ready = True
 
-    def __init__(self, node_id: str, nodes: list[Node], log: SegmentedLog, *, sync: bool) -> None:
+    def __init__(self, node_id: str, members: Members, log: SegmentedLog, *, sync: bool) -> None:
         Transport.__init__(self, None, None, None)
         self.node_id = node_id
-        self.peers = {str(node.id): Peer(node) for node in nodes}
+        #: The other members, and strangers while they are connected.
+        self.peers: dict[str, Peer] = {}
         self.must_send = False
         #: Whether this node elects at its leader's wish: voters need not miss that leader first.
         self.handed_over = False
         self.seated = False
         self._committed = 0, 0.0
         self._log = log
+        self._members = members
         self._sync = sync
         self._votes: set[tuple[str, int]] = set()
         self._core: Core | None = None
@@ -77,11 +81,35 @@ class PeerTransport(Transport):  # type: ignore[misc]
         """Up to here this node may promise its entries: durable ones, or all if flush is async."""
         return self._log.durable_index if self._sync else self._log.last_index
 
+    # -- members and strangers -------------------------------------------------------------
+
+    def take_members(self) -> None:
+        """Another configuration is in force: count, and send to, whom it names."""
+        configuration = self._members.current
+        others = {*configuration.members} - {self.node_id}
+        for node_id in sorted(others - {*self.peers}):
+            self.peers[node_id] = Peer(Node(node_id))
+        for node_id in {*self.peers} - others:
+            self.peers[node_id].early_ack = None
+            if self.peers[node_id].link is None:
+                del self.peers[node_id]
+        voters, learners = {*configuration.voters} & others, {*configuration.learners} & others
+        self.core.set_members(map(Node, sorted(voters)), map(Node, sorted(learners)))
+        self.must_send = True
+
+    def tell_members(self, peer: Peer) -> None:
+        """Tell a peer of the last configuration that is committed, if there ever was a change."""
+        self._members.committed(self.core.commit_index)
+        base = self._members.base
+        if base.index:
+            body = encode_members(base.members)
+            self.post(peer, PeerKind.CONFIGURATION, self.core.term, base.index, base.term, run=body)
+
     # -- links -----------------------------------------------------------------------------
 
     def link_up(self, node_id: str, link: Link) -> None:
         """A connection to a peer stands. An older one is closed."""
-        peer = self.peers[node_id]
+        peer = self.peers.get(node_id) or Peer(Node(node_id))
         old, peer.link = peer.link, None
         if old is not None:
             old.close("replaced by a newer connection")
@@ -93,10 +121,13 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     def link_down(self, node_id: str, link: Link) -> bool:
         """A connection broke; whether it was the live one of that peer."""
-        peer = self.peers[node_id]
-        if peer.link is not link:
+        peer = self.peers.get(node_id)
+        if peer is None or peer.link is not link:
             return False
-        self.peers[node_id] = Peer(peer.node)
+        if node_id in self._members.current.members:
+            self.peers[node_id] = Peer(peer.node)
+        else:
+            del self.peers[node_id]
         self._onNodeDisconnected(peer.node)
         # It may come back with an emptied folder: what it held is counted when it says so again.
         self.core.forget_match(peer.node)
@@ -104,8 +135,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     def link_drained(self, node_id: str) -> None:
         """A paused peer's queue has run low again."""
-        peer = self.peers[node_id]
-        if peer.paused and peer.link is not None:
+        peer = self.peers.get(node_id)
+        if peer is not None and peer.paused and peer.link is not None:
             peer.paused = False
             self._onNodeConnected(peer.node)
             self.must_send = True
@@ -120,8 +151,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     def send(self, node: Node, message: dict[str, Any]) -> bool:
         """Called by the library; whether the message was sent."""
-        peer = self.peers[str(node.id)]
-        if peer.link is None:
+        peer = self.peers.get(str(node.id))
+        if peer is None or peer.link is None:
             return False
         kind, term = message["type"], self.core.term
         if kind == "next_node_idx":
@@ -225,6 +256,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
             return
         peer.head_sent_at = self.core.now
         peer.sent_sequence += 1
+        self.tell_members(peer)
         log, core = self._log, self.core
         first = log.first_index
         head = log.head_before(first)
@@ -332,6 +364,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         if first_index > log.last_index or (
             first_index >= log.first_index and log.header(first_index).chain_crc != header.chain_crc
         ):
+            self._members.begin_anew()
             log.replace_by(LogHead(base_position, first_index, chain_crc, bytes(message.run)))
         fields = commit_index, first_index, header.term, sequence, 0
         return self.deliver_append(peer, PeerMessage(PeerKind.APPEND, message.term, fields))
@@ -341,13 +374,13 @@ class PeerTransport(Transport):  # type: ignore[misc]
     ) -> None:
         """Hand an acknowledgement to the library, if it is of this term and this node can count.
 
-        A learner's only says what to send next.
-
-        `received_at`: when it came, if it was kept until now.
+        A learner's only says what to send next. `received_at`: when it came, if kept until now.
         """
         if message.term != self.core.term:
             if message.term > self.core.term:
                 self.step_down(peer, message.term)
+            return
+        if str(peer.node.id) not in self._members.current.members:
             return
         next_index, reset, success, sequence = message.fields
         if next_index - 1 > self._log.last_index:
@@ -418,7 +451,9 @@ class PeerTransport(Transport):  # type: ignore[misc]
         )
 
     def deliver_voted(self, peer: Peer, message: PeerMessage) -> None:
-        """A vote for this node; one of a node counts once in a term."""
+        """A vote for this node; only a voter's counts, and once in a term."""
+        if not self._members.current.votes(str(peer.node.id)):
+            return
         vote = (str(peer.node.id), message.term)
         if message.term != self.core.term or vote in self._votes:
             return

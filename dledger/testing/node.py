@@ -15,8 +15,10 @@ from dledger.log.entry import Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.startup import open_log
 from dledger.log.store import PreparedSegment, SegmentedLog, SyncJob, TrimJob
+from dledger.raft.configuration import initial
 from dledger.raft.engine import OnDone, RaftEngine
 from dledger.raft.library import Timing, use_clock
+from dledger.raft.members import open_members
 from dledger.raft.messages import decode_message
 from dledger.raft.transfer import Preference
 from dledger.testing.disk import SimulatedDisk
@@ -102,9 +104,10 @@ class SimulatedNode:
         use_clock(self.clock)
         preferred = group.node_ids[0] if group.extras.preferred else None
         self.log: SegmentedLog = open_log(FOLDER, group.weather.segment_bytes, self.disk)[0]
+        addresses = dict.fromkeys(group.node_ids, ("host", 1))
         self.engine = RaftEngine(
             node_id,
-            self.peer_ids,
+            open_members(FOLDER, self.disk, self.log, initial(addresses)),
             self.log,
             HardStateFile(FOLDER / "term", self.disk),
             Recorder(node_id, group, applied_index),

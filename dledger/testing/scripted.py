@@ -19,8 +19,10 @@ from dledger.log.entry import HEADER_BYTES, Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog
+from dledger.raft.configuration import initial
 from dledger.raft.engine import Appended, RaftEngine
 from dledger.raft.library import Role, Timing, use_clock
+from dledger.raft.members import open_members
 from dledger.raft.messages import PeerKind, PeerMessage, decode_message, encode_message
 from dledger.remoting.command import Buffer
 from dledger.testing.disk import SimulatedDisk
@@ -123,7 +125,7 @@ class ScriptedNode:
         self.now = now
         self.disk = disk or SimulatedDisk()
         self.machine = machine or Recorder()
-        self.wires = {peer: Wire() for peer in peers}
+        self.wires: dict[str, Wire] = {}
         self._segment_bytes = segment_bytes
         self._sequence = 0
         use_clock(self.clock)
@@ -131,9 +133,10 @@ class ScriptedNode:
         hard_state = HardStateFile(FOLDER / "term", self.disk)
         if seated:
             hard_state.save(replace(hard_state.state, seated=True))
+        addresses = dict.fromkeys((node_id, *peers), ("host", 1))
         self.engine = RaftEngine(
             node_id,
-            list(peers),
+            open_members(FOLDER, self.disk, self.log, initial(addresses)),
             self.log,
             hard_state,
             self.machine,
@@ -142,8 +145,14 @@ class ScriptedNode:
             clock=self.clock,
             rng=random.Random(1),
         )
-        for peer, wire in self.wires.items():
-            self.engine.link_up(peer, wire)
+        for peer in peers:
+            self.connect(peer)
+
+    def connect(self, peer: str) -> Wire:
+        """A new link to a peer, or to a stranger."""
+        wire = self.wires[peer] = Wire()
+        self.engine.link_up(peer, wire)
+        return wire
 
     def clock(self) -> float:
         """The virtual time in seconds."""

@@ -582,7 +582,7 @@ def test_hole_11_nothing_from_a_peer_is_unpickled() -> None:
     the bytes it is. The stock library runs it."""
     pickled = pickle.dumps(_Poison())
     donor = Donor()
-    donor.log.append(2, 1, 2, b"\x02" + pickled)
+    donor.log.append(2, 1, Kind.MESSAGES, b"\x02" + pickled)
     node = ScriptedNode()
     node.receive_append("f", 1, donor, 2, 2, commit_index=2)
     node.step()
@@ -606,9 +606,8 @@ async def test_hole_11_who_does_not_know_the_secret_is_no_node() -> None:
     """The dialling node claims to be n1. Without the group's secret it is refused."""
 
     async def greeting(secret: bytes) -> str:
-        addresses = {"n0": ("127.0.0.1", 1), "n1": ("127.0.0.1", 2)}
-        ours = PeerNetwork("g", "n0", addresses, 1 << 20, b"right", owner=None)
-        theirs = PeerNetwork("g", "n1", addresses, 1 << 20, secret, owner=None)
+        ours = PeerNetwork("g", "n0", 1 << 20, b"right", owner=None)
+        theirs = PeerNetwork("g", "n1", 1 << 20, secret, owner=None)
         near, far = socket.socketpair()
         near.setblocking(False)
         far.setblocking(False)
@@ -728,12 +727,17 @@ def test_hole_14_a_leader_that_hears_from_no_majority_steps_down() -> None:
 
 def test_hole_15_the_librarys_own_membership_changes_are_off() -> None:
     """An entry of the membership type changes nobody's majority, and a request for one is
-    refused. Our own changes are not there yet."""
+    refused. Our own changes are entries of a kind of their own, and read, not unpickled."""
+    body = b"\x02" + pickle.dumps(("add", "x"))
     donor = Donor()
-    donor.log.append(2, 1, 2, b"\x02" + pickle.dumps(("add", "x")))
+    donor.log.append(2, 1, Kind.MESSAGES, body)
+    donor.log.append(3, 1, Kind.CONFIGURATION, body)
     node = ScriptedNode()
     node.receive_append("f", 1, donor, 2, 2, commit_index=2)
+    node.receive_append("f", 1, donor, 3, 3, commit_index=2)
     node.step()
+    assert "configuration can't be read" in (node.wires["f"].closed_because or "")
+    assert node.log.last_index == 2
     assert {str(other) for other in node.engine.core.otherNodes} == {"f", "g"}
     with pytest.raises(FrameError, match="tried to add"):
         node.engine.transport.addNode(Node("x"))
