@@ -24,19 +24,17 @@ from dledger.raft.library import Role, monotonic, use_clock
 from dledger.testing.client_history import Violation
 from dledger.testing.disk import Crashed, SimulatedDisk
 from dledger.testing.faults import Faults
-from dledger.testing.judge import Judge
+from dledger.testing.judge import FIRST_INDEX, Judge
 from dledger.testing.network import Network, SimulatedLink
 from dledger.testing.node import FOLDER, SimulatedNode
-from dledger.testing.weather import Extras, Weather, calmer, draw_extras, draw_weather
+from dledger.testing.streams import Streams
+from dledger.testing.weather import Weather, calmer, draw_weather
 
 HEAL_LIMIT_S = 15.0
 HEAL_FRAMES_MAX = 50_000
 """More messages than this, when nobody appends any more, are messages that beget messages."""
 TRANSCRIPT_LINES = 60
 ASK_ANYBODY = 0.02
-READ, READ_SHARE = 0.1, 0.3
-"""How often a client reads, in a step, from a node that takes itself for the leader; and in how
-many runs."""
 
 
 class Simulation:
@@ -44,16 +42,10 @@ class Simulation:
 
     def __init__(self, seed: int, size: int = 3, without: Collection[str] = ()) -> None:
         self.seed = seed
-        self.rng = random.Random(f"{seed}/{size}")
-        self.weather: Weather = draw_weather(self.rng)
-        self.extra_rng = random.Random(f"{seed}/{size}/extras")
-        self.extras: Extras = draw_extras(self.extra_rng)
-        self.read_rng = random.Random(f"{seed}/{size}/reading")
-        self.read = READ if self.read_rng.random() < READ_SHARE else 0.0
-        self.weather = calmer(self.weather, without)
-        self.extras = calmer(self.extras, without)
+        self.streams = Streams(f"{seed}/{size}")
+        self.weather: Weather = calmer(draw_weather(self.streams), without)
         random.seed(seed)  # the library draws its timeouts from the module's generator
-        self.network = Network(self.rng)
+        self.network = Network(self.streams)
         self.network.on_down = self._link_down
         self.node_ids = [f"n{at}" for at in range(size)]
         self.disks = {node_id: SimulatedDisk() for node_id in self.node_ids}
@@ -86,15 +78,16 @@ class Simulation:
         stuck_s = self.faults.stuck_until.get(node_id, 0.0) - self.network.now
         if stuck_s > 0:
             return stuck_s
-        if self.rng.random() < self.weather.slow_sync:
-            return self.rng.uniform(0, self.weather.slow_sync_s)
-        return self.rng.choice((0.0005, 0.002, 0.01))
+        rng = self.streams["slow_sync"]
+        if rng.random() < self.weather.slow_sync:
+            return rng.uniform(0, self.weather.slow_sync_s)
+        return rng.choice((0.0005, 0.002, 0.01))
 
     # -- nodes that come and go ------------------------------------------------------------
 
     def start(self, node_id: str) -> None:
         """Start a node on what its disk holds."""
-        if self.rng.random() < self.weather.bit_flip:
+        if self.streams["bit_flip"].random() < self.weather.bit_flip:
             self._start_with_a_flipped_bit(node_id)
         node = SimulatedNode(node_id, self, self.snapshots[node_id])
         self.judge.started(node_id, node.log)
@@ -114,13 +107,14 @@ class Simulation:
         watermark = max((decode_watermark(memoryview(disk.read(p))) for p in paths), default=0)
         if watermark < log.first_index:
             return
-        header = log.header(self.rng.randint(log.first_index, watermark))
+        rng = self.streams["bit_flip"]
+        header = log.header(rng.randint(log.first_index, watermark))
         disk.remove(FOLDER / "checkpoint")
-        place = header.position + self.rng.randrange(header.size)
+        place = header.position + rng.randrange(header.size)
         damage = (
             paths[(place - first_base) // segment_bytes],
             place % segment_bytes,
-            self.rng.randrange(8),
+            rng.randrange(8),
         )
         disk.flip_bit(*damage)
         self.note(f"a bit of entry {header.index} of {node_id} flips")
@@ -139,21 +133,27 @@ class Simulation:
                 self.network.cut(node_id, other)
         node = self.nodes.pop(node_id)
         self.judge.died(node_id)
-        if self.rng.random() < 0.3:
+        if self.streams["snapshot"].random() < 0.3:
             self.snapshots[node_id] = node.engine.machine.applied_index
         disk = self.disks[node_id]
-        if self.rng.random() < self.weather.empty and self._may_lose_disk(node_id):
+        if self._loses_disk() and self._may_lose_disk(node_id):
             self.note(f"the disk of {node_id} is replaced by an empty one")
             self.disks[node_id] = SimulatedDisk()
             self.snapshots[node_id] = 0
             self.judge.emptied(node_id)
         elif power or disk.failed:
-            disk.lose_power(self.rng)
+            disk.lose_power(self.streams["lose_power"])
         else:
             disk.stop_process()
-        quick = self.rng.random() < self.weather.quick_restart
-        wait_s = self.rng.uniform(0, 0.05) if quick else self.rng.uniform(0.05, 3.0)
+        rng = self.streams["restart"]
+        quick = rng.random() < self.weather.quick_restart
+        wait_s = rng.uniform(0, 0.05) if quick else rng.uniform(0.05, 3.0)
         self.down_until[node_id] = self.network.now + wait_s
+
+    def _loses_disk(self) -> bool:
+        """Draw it; the odds are others until the group has its first entry."""
+        kind = "empty_at_birth" if self.judge.committed_end == FIRST_INDEX else "empty"
+        return bool(self.streams[kind].random() < getattr(self.weather, kind))
 
     def _may_lose_disk(self, node_id: str) -> bool:
         """Whether what is committed survives it: a majority of the others must hold its own."""
@@ -167,7 +167,7 @@ class Simulation:
 
     def crash_somehow(self, node_id: str) -> None:
         """Kill the process or cut the power, as the weather has it."""
-        self.crash(node_id, power=self.rng.random() < self.weather.power)
+        self.crash(node_id, power=self.streams["power"].random() < self.weather.power)
 
     def _link_down(self, link: SimulatedLink) -> None:
         node = self.nodes.get(link.receiver)
@@ -184,7 +184,7 @@ class Simulation:
                         continue
                     if self.network.is_stalled(first, second):
                         continue
-                    if self.rng.random() >= probability:
+                    if self.streams["reconnect"].random() >= probability:
                         continue
                     there, back = self.network.connect(first, second)
                     self.nodes[first].engine.link_up(second, there)
@@ -195,9 +195,10 @@ class Simulation:
     def _append_some(self, node: SimulatedNode) -> None:
         if self._sent >= self.weather.appends_max:
             return
-        for _ in range(self.rng.randint(1, self.weather.burst_max)):
+        rng = self.streams["append"]
+        for _ in range(rng.randint(1, self.weather.burst_max)):
             self._sent += 1
-            body = b"%d:" % self._sent + b"x" * self.rng.choice(self.weather.body_bytes)
+            body = b"%d:" % self._sent + b"x" * rng.choice(self.weather.body_bytes)
 
             def on_done(outcome: Appended | AppendError, body: bytes = body) -> None:
                 self.judge.client.answered(body, outcome, self.judge.committed_end)
@@ -225,8 +226,8 @@ class Simulation:
 
     def _wish_for_another(self, node: SimulatedNode) -> None:
         """An operator hands leadership to a certain node, or to any."""
-        rng = self.extra_rng
-        if rng.random() >= self.extras.transfer:
+        rng = self.streams["transfer"]
+        if rng.random() >= self.weather.transfer:
             return
         target = rng.choice((None, *node.peer_ids))
 
@@ -242,19 +243,18 @@ class Simulation:
 
     def run(self, duration_s: float, *, faults: bool) -> None:
         """Let the group run for some virtual time."""
-        network, rng = self.network, self.rng
+        network, streams = self.network, self.streams
         end = network.now + duration_s
         while network.now < end:
-            network.now += rng.uniform(0.001, 0.01)
+            network.now += streams["time"].uniform(0.001, 0.01)
             if faults:
                 self.faults.inject()
-                self.faults.inject_extras()
             for node_id, until in sorted(self.down_until.items()):
                 if until < network.now or not faults:
                     self._restart(node_id)
             self._reconnect(self.weather.reconnect if faults else 1.0)
             order = sorted(self.nodes)
-            rng.shuffle(order)
+            streams["order"].shuffle(order)
             for node_id in order:
                 self._step(node_id, faults=faults)
 
@@ -264,25 +264,25 @@ class Simulation:
             self.start(node_id)
         except Crashed:
             self.note(f"{node_id} dies while it starts")
-            self.disks[node_id].lose_power(self.rng)
+            self.disks[node_id].lose_power(self.streams["lose_power"])
             self.down_until[node_id] = self.network.now
 
     def _step(self, node_id: str, *, faults: bool) -> None:
         node = self.nodes.get(node_id)
         if node is None or node.fenced or (faults and node.paused_until > self.network.now):
             return
-        weather, rng = self.weather, self.rng
+        weather, streams = self.weather, self.streams
         if faults and node.engine.standing.serving:
             self._wish_for_another(node)
         # Now and then a client asks a node that does not lead, and is refused.
-        asked = node.engine.standing.serving or rng.random() < ASK_ANYBODY
+        asked = node.engine.standing.serving or streams["ask"].random() < ASK_ANYBODY
         core = node.engine.core
         committed, standing = core.commit_index, (core.role, core.term)
         try:
-            if faults and asked and rng.random() < weather.append:
+            if faults and asked and streams["append"].random() < weather.append:
                 self._append_some(node)
             may_read = asked or core.role is Role.LEADER
-            if faults and may_read and self.read_rng.random() < self.read:
+            if faults and may_read and streams["read"].random() < weather.read:
                 self._read(node)
             took_part = not node.fenced and node.step()
         except Crashed:
@@ -297,13 +297,10 @@ class Simulation:
             return
         committing = core.role is Role.LEADER and core.commit_index > committed
         electing = standing != (core.role, core.term)
-        if committing and rng.random() < weather.crash_after_commit:
+        if committing and streams["crash_after_commit"].random() < weather.crash_after_commit:
             self.crash_somehow(node_id)
-        elif electing and rng.random() < weather.crash_while_electing:
-            if rng.random() < 0.5:
-                self.crash_somehow(node_id)
-            else:
-                self.faults.arm(node_id)
+        elif electing:
+            self.faults.hit_while_electing(node_id)
 
     def _look(self, node: SimulatedNode) -> None:
         heard_at = node.heard_at.values()
@@ -335,7 +332,7 @@ class Simulation:
             if healed_s > HEAL_LIMIT_S:
                 raise self.violation(
                     f"not healed after {healed_s:.0f} calm seconds: ends {ends}, commits "
-                    f"{commits}, leaders {self._leaders()}, extras {self.extras}"
+                    f"{commits}, leaders {self._leaders()}"
                 )
         self.judge.client.finish({node_id: node.log for node_id, node in self.nodes.items()})
         return healed_s
@@ -348,7 +345,7 @@ class Simulation:
         leaders = self._leaders()
         if len(leaders) != 1 or self.nodes[leaders[0]].engine.handing_over_to:
             return False
-        return not self.extras.preferred or leaders == self.node_ids[:1]
+        return not self.weather.preferred or leaders == self.node_ids[:1]
 
 
 def run_seed(

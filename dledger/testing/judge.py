@@ -43,6 +43,9 @@ from dledger.testing.disk import SimulatedDisk
 SERVES_ALONE_S = 2.0
 """A leader that hears from no majority must have said so after this time, by its own clock."""
 
+FIRST_INDEX = 1
+"""Of the entry that every log begins with, committed or not: before it there is nothing to lose."""
+
 _KIND_OFFSET = PREFIX.size + 1
 
 
@@ -73,7 +76,7 @@ class Judge:
         self.client = ClientHistory(violation)
         self.leaders: dict[int, str] = {}
         self.committed: dict[int, tuple[int, int]] = {}
-        self.committed_end = 1
+        self.committed_end = FIRST_INDEX
         self._committed_in: dict[int, int] = {}
         self._folder = folder
         self._disks = disks

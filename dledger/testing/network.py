@@ -6,12 +6,12 @@ arrive later, beside what its successor delivers.
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dledger.remoting.command import Buffer
+from dledger.testing.streams import Streams
 
 DELAY_S = 0.001
 LATE_S = 0.5
@@ -49,7 +49,7 @@ class SimulatedLink:
 class Network:
     """All links of the group, and the time."""
 
-    rng: random.Random
+    streams: Streams
     now: float = 1000.0
     frames: int = 0
     slow: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -61,7 +61,8 @@ class Network:
 
     def delay_s(self, sender: str, receiver: str) -> float:
         """How long a frame sent now takes."""
-        return self.slow.get((sender, receiver), DELAY_S) * self.rng.uniform(0.5, 1.5)
+        usual_s = self.slow.get((sender, receiver), DELAY_S)
+        return usual_s * self.streams[f"delay/{sender}-{receiver}"].uniform(0.5, 1.5)
 
     def connect(self, first: str, second: str) -> tuple[SimulatedLink, SimulatedLink]:
         """A new connection between two nodes."""
@@ -72,13 +73,14 @@ class Network:
 
     def cut(self, first: str, second: str) -> None:
         """Break a connection. Of what is in flight, a random first part arrives late."""
+        rng = self.streams["late"]
         for pair in ((first, second), (second, first)):
             link = self.links.pop(pair, None)
             if link is not None:
                 link.alive = False
                 late = self.late.setdefault(link.receiver, [])
-                for _ in range(self.rng.randint(0, len(link.in_flight))):
-                    when = self.now + self.rng.uniform(0, LATE_S)
+                for _ in range(rng.randint(0, len(link.in_flight))):
+                    when = self.now + rng.uniform(0, LATE_S)
                     late.append((when, link, link.in_flight.popleft()[1]))
                 link.in_flight.clear()
                 self.on_down(link)

@@ -24,7 +24,8 @@ from dledger.raft.transfer import Preference
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.judge import Judge
 from dledger.testing.network import Network
-from dledger.testing.weather import Extras, Weather
+from dledger.testing.streams import Streams
+from dledger.testing.weather import Weather
 
 PREFERRED_HEALTHY_S = 1.0
 FOLDER = Path("/log")
@@ -33,9 +34,8 @@ FOLDER = Path("/log")
 class Group(Protocol):
     """What a node needs of the simulation that it is part of."""
 
-    rng: random.Random
+    streams: Streams
     weather: Weather
-    extras: Extras
     network: Network
     judge: Judge
     node_ids: list[str]
@@ -96,13 +96,13 @@ class SimulatedNode:
         self.fenced = False
         self.heard_at = dict.fromkeys(self.peer_ids, 0.0)
         self.clock_ahead_s = 0.0
-        self._rate = 1 + group.rng.uniform(-1, 1) * group.weather.clock_drift
+        self._rate = 1 + group.streams["clock_drift"].uniform(-1, 1) * group.weather.clock_drift
         self._sync: tuple[float, int, SyncJob] | None = None
         self._prepared: tuple[float, PreparedSegment] | None = None
         self._checkpoint: tuple[float, bytes] | None = None
         self._trim: tuple[float, TrimJob] | None = None
         use_clock(self.clock)
-        preferred = group.node_ids[0] if group.extras.preferred else None
+        preferred = group.node_ids[0] if group.weather.preferred else None
         self.log: SegmentedLog = open_log(FOLDER, group.weather.segment_bytes, self.disk)[0]
         addresses = dict.fromkeys(group.node_ids, ("host", 1))
         self.engine = RaftEngine(
@@ -114,7 +114,7 @@ class SimulatedNode:
             sync=True,
             timing=Timing(),
             clock=self.clock,
-            rng=random.Random(group.rng.random()),
+            rng=random.Random(group.streams["engine"].random()),
             preference=Preference(preferred, PREFERRED_HEALTHY_S) if preferred else None,
         )
 
@@ -181,23 +181,24 @@ class SimulatedNode:
 
     def _keep_house(self) -> None:
         """What threads do takes its time: prepare segments, write checkpoints, remove segments."""
-        now, rng = self.group.network.now, self.group.rng
+        now, streams = self.group.network.now, self.group.streams
         if self._prepared is not None and self._prepared[0] <= now:
             self.log.adopt_segment(self._prepared[1])
             self._prepared = None
         elif self._prepared is None and self.log.wants_segment:
+            rng = streams["prepare"]
             wait_s = rng.uniform(0, rng.choice((0.05, 2.0)))
             self._prepared = now + wait_s, self.log.prepare_segment()
         if self._checkpoint is not None and self._checkpoint[0] <= now:
             self.log.save_checkpoint(self._checkpoint[1])
             self.log.release_idle()
             self._checkpoint = None
-        elif self._checkpoint is None and rng.random() < 0.01:
-            self._checkpoint = now + rng.uniform(0, 0.1), self.log.checkpoint()
+        elif self._checkpoint is None and streams["checkpoint"].random() < 0.01:
+            self._checkpoint = now + streams["checkpoint"].uniform(0, 0.1), self.log.checkpoint()
         if self._trim is not None and self._trim[0] <= now:
             self._trim[1].run()
             self._trim = None
-        elif self._trim is None and rng.random() < self.group.weather.trim:
+        elif self._trim is None and streams["trim"].random() < self.group.weather.trim:
             self._begin_trim(now)
 
     def _begin_trim(self, now: float) -> None:
@@ -207,4 +208,4 @@ class SimulatedNode:
         if job is not None:
             self.group.snapshots[self.node_id] = applied_index
             self.group.note(f"{self.node_id} drops what lies before entry {job.head.first_index}")
-            self._trim = now + self.group.rng.uniform(0, 0.2), job
+            self._trim = now + self.group.streams["trim"].uniform(0, 0.2), job

@@ -2,7 +2,8 @@
 
 A judge that can't fail proves nothing. Each bug here takes one fix out, or breaks one rule, for
 the time of a `with` block. `tests/unit/test_raft_simulation.py` runs for each a seed that catches
-it; this command searches for such seeds again, after a change that moved them:
+it; this command searches for such seeds again, after a change that moved them. Chance comes in
+separate streams, so that a new fault or knob moves few:
 
     python -m dledger.testing.simulation --planted all --seeds 0-500
 """
@@ -25,7 +26,7 @@ class PlantedBug:
 
     `holes`: the numbers of those holes in `docs/raft-holes.md` that it opens again; empty for
     others. `seed`: one that catches it in a group of `nodes`. Without one it breaks no invariant by
-    itself: only a directed test shows it.
+    itself, or hardly ever: only a directed test shows it.
     """
 
     name: str
@@ -37,70 +38,68 @@ class PlantedBug:
 
 PLANTED = (
     PlantedBug("send again what is in flight", (1,), raft.send_again),
-    PlantedBug("truncate matching entries", (1,), raft.truncate_matching, seed=0),
+    PlantedBug("truncate matching entries", (1,), raft.truncate_matching, seed=1),
     PlantedBug(
         "send again and truncate matching entries", (1,), raft.send_again_and_truncate, seed=0
     ),
-    PlantedBug("count stale acknowledgements", (2,), raft.count_stale_acks, nodes=5, seed=1),
-    PlantedBug("trust the library's reset hints", (3,), raft.trust_reset_hints, seed=0),
-    PlantedBug("take the commit index unclamped", (1, 4), raft.take_commit_unclamped, seed=22),
+    PlantedBug("count stale acknowledgements", (2,), raft.count_stale_acks, nodes=5, seed=26),
+    PlantedBug("trust the library's reset hints", (3,), raft.trust_reset_hints, seed=34),
+    PlantedBug("take the commit index unclamped", (1, 4), raft.take_commit_unclamped, seed=11),
     PlantedBug("acknowledge before the sync", (7,), raft.acknowledge_before_sync, seed=0),
-    PlantedBug("count the leader's copy before its sync", (7,), raft.count_own_copy_early, seed=1),
+    PlantedBug("count the leader's copy before its sync", (7,), raft.count_own_copy_early, seed=0),
     PlantedBug("forget term and vote", (7,), raft.forget_term_and_vote, seed=0),
-    PlantedBug("vote again after a restart", (7,), raft.vote_again, nodes=5, seed=7),
+    PlantedBug("vote again after a restart", (7,), raft.vote_again, nodes=5, seed=28),
     PlantedBug("accept a vote file older than the log", (7,), raft.accept_old_vote),
     PlantedBug("trust a commit index beyond the log", (8,), raft.trust_commit_beyond_log, seed=0),
     PlantedBug("elect without asking", (13,), raft.elect_without_asking),
-    PlantedBug("never check the quorum", (14,), raft.never_check_quorum, seed=12),
+    PlantedBug("never check the quorum", (14,), raft.never_check_quorum, seed=19),
     PlantedBug("take over without an election", (), raft.take_over_without_an_election, seed=0),
-    PlantedBug("hand over for ever", (), raft.hand_over_for_ever, seed=31),
+    PlantedBug("hand over for ever", (), raft.hand_over_for_ever, seed=8),
     PlantedBug("append what was refused", (16,), raft.append_what_was_refused, seed=0),
-    PlantedBug("never tell of lost leadership", (16,), raft.never_tell_of_lost_leadership, seed=4),
+    PlantedBug("never tell of lost leadership", (16,), raft.never_tell_of_lost_leadership, seed=5),
     PlantedBug("count a vote twice", (), raft.count_a_vote_twice, nodes=5, seed=2),
-    PlantedBug("vote for a shorter log", (), raft.vote_for_a_shorter_log, seed=7),
+    PlantedBug("vote for a shorter log", (), raft.vote_for_a_shorter_log, seed=0),
     PlantedBug(
-        "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=1
+        "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=5
     ),
     PlantedBug("count less than a majority", (), raft.count_less_than_a_majority, nodes=5, seed=0),
-    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=59),
-    PlantedBug("keep conflicting entries", (), raft.keep_conflicting_entries, seed=2),
+    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=147),
+    PlantedBug("keep conflicting entries", (), raft.keep_conflicting_entries, seed=0),
     PlantedBug("serve before the no-op is applied", (), raft.serve_early, seed=0),
     PlantedBug("answer before the commit", (), raft.answer_early, seed=0),
     PlantedBug("apply before the commit", (), raft.apply_early, seed=0),
     PlantedBug("sync nothing", (), storage.sync_nothing, seed=0),
-    PlantedBug("call a failed sync good", (), storage.call_a_failed_sync_good, seed=36),
+    PlantedBug("call a failed sync good", (), storage.call_a_failed_sync_good, seed=7),
+    PlantedBug("vouch for what a cut replaced", (), storage.vouch_for_what_a_cut_replaced, seed=92),
     PlantedBug(
-        "vouch for what a cut replaced", (), storage.vouch_for_what_a_cut_replaced, seed=155
-    ),
-    PlantedBug(
-        "vouch for what a killed process left", (), storage.vouch_for_unsynced_leftovers, seed=0
+        "vouch for what a killed process left", (), storage.vouch_for_unsynced_leftovers, seed=1
     ),
     PlantedBug("forget the folder's sync", (), storage.forget_the_folder, seed=0),
     PlantedBug("use a removed segment", (), storage.use_a_removed_segment),
-    PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=126),
-    PlantedBug("believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, seed=85),
-    PlantedBug("cut what was durable", (), storage.cut_what_was_durable, seed=0),
+    PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=149),
+    PlantedBug("believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, seed=342),
+    PlantedBug("cut what was durable", (), storage.cut_what_was_durable, seed=2),
     PlantedBug("leave what lies behind the log", (), storage.leave_what_lies_behind),
-    PlantedBug("skip the body's checksum", (), storage.skip_the_body_checksum, seed=1),
-    PlantedBug("vote with an emptied disk", (), joining.vote_with_an_emptied_disk, seed=0),
+    PlantedBug("skip the body's checksum", (), storage.skip_the_body_checksum, seed=2),
+    PlantedBug("vote with an emptied disk", (), joining.vote_with_an_emptied_disk, seed=7),
     PlantedBug("seat only where nobody has a term", (), joining.seat_only_where_nobody_has_a_term),
-    PlantedBug("vote anew in a new group", (), joining.vote_anew_in_a_new_group, seed=214),
-    PlantedBug("count a learner", (), joining.count_a_learner, seed=0),
+    PlantedBug("vote anew in a new group", (), joining.vote_anew_in_a_new_group),
+    PlantedBug("count a learner", (), joining.count_a_learner, seed=2),
     PlantedBug("seat a learner at once", (), joining.seat_a_learner_at_once),
     PlantedBug(
-        "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=29
+        "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=109
     ),
     PlantedBug(
         "begin anew without the first entry",
         (),
         joining.begin_anew_without_the_first_entry,
-        seed=97,
+        seed=126,
     ),
     PlantedBug(
         "apply before the state is there", (), joining.apply_before_the_state_is_there, seed=0
     ),
-    PlantedBug("answer a read without asking", (), reads.answer_a_read_without_asking, seed=6),
-    PlantedBug("join a round under way", (), reads.join_a_round_under_way, seed=5),
+    PlantedBug("answer a read without asking", (), reads.answer_a_read_without_asking, seed=26),
+    PlantedBug("join a round under way", (), reads.join_a_round_under_way, seed=7),
     PlantedBug("count any confirmation", (), reads.count_any_confirmation),
     PlantedBug(
         "read before the own term's commit", (), reads.read_before_the_own_terms_commit, seed=5

@@ -22,7 +22,6 @@ from dledger.raft.transfer import TRANSFER_TIMEOUT_S
 from dledger.testing.group import Simulation
 from dledger.testing.node import SimulatedNode
 from dledger.testing.scripted import ScriptedNode
-from dledger.testing.weather import Extras
 
 ELECTION_TIMEOUT_S = 1.0
 WITHOUT_LEADER_MAX_S = 2.0
@@ -42,8 +41,9 @@ class Group:
     def __init__(self, size: int = 3, seed: int = 1, *, preferred: bool = False) -> None:
         print(f"seed {seed}, {size} nodes")
         self.sim = Simulation(seed, size)
-        self.sim.weather = replace(self.sim.weather, slow_sync=0.0, clock_drift=0.0)
-        self.sim.extras = Extras(0.0, preferred, 0.0, 0.0, 0.0)
+        self.sim.weather = replace(
+            self.sim.weather, slow_sync=0.0, clock_drift=0.0, preferred=preferred
+        )
         for node_id in self.sim.node_ids:  # again, since the preference is the node's own
             self.sim.crash(node_id, power=False)
             self.sim.down_until[node_id] = 0.0

@@ -9,10 +9,13 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from unittest.mock import patch
 
 import pytest
 
-from dledger.testing.group import run_seed
+from dledger.raft.library import monotonic, use_clock
+from dledger.testing.group import Simulation, run_seed
 from dledger.testing.planted import PLANTED, PlantedBug
 from dledger.testing.simulation import first_violation, main
 
@@ -52,6 +55,28 @@ def test_a_seed_is_the_same_run_in_every_process() -> None:
     assert len(digests) == 1
 
 
+def test_a_new_kind_of_chance_moves_no_other() -> None:
+    """A fault that is added, and does not come in a run, leaves that run as it was."""
+    transcripts = []
+    for kinds in (0, 3):
+        run = Simulation(7)
+        inject = run.faults.inject
+
+        def inject_and_draw_more(
+            run: Simulation = run, inject: Callable[[], None] = inject, kinds: int = kinds
+        ) -> None:
+            for number in range(kinds):
+                run.streams[f"new kind {number}"].random()
+            inject()
+
+        with patch.object(run.faults, "inject", inject_and_draw_more):
+            run.run(4.0, faults=True)
+        use_clock(monotonic)
+        transcripts.append(run.transcript)
+    assert transcripts[0] == transcripts[1]
+    assert len(transcripts[0]) > 10
+
+
 @pytest.mark.parametrize("bug", CAUGHT, ids=[bug.name for bug in CAUGHT])
 def test_a_planted_bug_is_caught(bug: PlantedBug) -> None:
     """With one fix taken out, or one rule broken, the seed noted for it breaks an invariant."""
@@ -77,6 +102,7 @@ def test_every_planted_bug_has_a_test() -> None:
         "seat a learner at once",
         "seat only where nobody has a term",
         "use a removed segment",
+        "vote anew in a new group",
     }
 
 
