@@ -145,6 +145,10 @@ def test_the_budget_returns_to_zero() -> None:
     assert accumulator.empty
 
 
+MESSAGES = 24
+"""Several for each of six queues, and more than a batch holds."""
+
+
 @given(data=st.data())
 def test_queue_order_survives_refusals_and_retries(data: st.DataObject) -> None:
     """A broker that stores or refuses batches at will, and is sent each again until it stores it,
@@ -156,9 +160,9 @@ def test_queue_order_survives_refusals_and_retries(data: st.DataObject) -> None:
     added: dict[int, list[bytes]] = {}
     under_way: list[Batch] = []
     number = 0
-    while number < 60 or under_way or not accumulator.empty:
+    while number < MESSAGES or under_way or not accumulator.empty:
         action = data.draw(st.sampled_from(["add", "take", "store", "refuse"]))
-        if action == "add" and number < 60:
+        if action == "add" and number < MESSAGES:
             queue_id = data.draw(st.integers(0, 5))
             add(accumulator, number, queue_id)
             added.setdefault(queue_id, []).append(record(number))
