@@ -26,7 +26,7 @@ class Run:
         self.client = client
         self.stdout, self.stderr = output / f"{client.name}.jsonl", output / f"{client.name}.txt"
         arguments = [namesrv_addr, client.name, str(client.at_once), *client.features]
-        with self.stdout.open("wb") as out, self.stderr.open("wb") as err:
+        with self.stdout.open("ab") as out, self.stderr.open("wb") as err:
             self.process = subprocess.Popen(
                 [*argv, *arguments],
                 cwd=client.home,
