@@ -14,6 +14,7 @@ from client import limits
 from dledger.errors import Busy, RemotingError
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command
+from dledger.remoting.unavailable import LEADER_ADDR, OUTCOME, OUTCOME_UNKNOWN, RETRY_AFTER_MILLIS
 
 
 class Next(Enum):
@@ -91,12 +92,12 @@ def _judge_code(answer: Command) -> Verdict:
 def _judge_unavailable(answer: Command, reason: str) -> Verdict:
     """Code 14: busy (`retryAfterMillis`), or not the leader (`leaderAddr`, if it knows one).
 
-    `definite` is "false" if leadership was lost on the way: the append may yet come to be.
+    `outcome` is "unknown" if leadership was lost on the way: the append may yet come to be.
     """
-    definite = answer.ext.get("definite") != "false"
-    if "retryAfterMillis" in answer.ext:
+    definite = answer.ext.get(OUTCOME) != OUTCOME_UNKNOWN
+    if RETRY_AFTER_MILLIS in answer.ext:
         return Verdict(Next.SAME, definite, reason)
-    leader = answer.ext.get("leaderAddr")
+    leader = answer.ext.get(LEADER_ADDR)
     if isinstance(leader, str) and leader:
         return Verdict(Next.REDIRECT, definite, reason, address=leader)
     return Verdict(Next.FIND, definite, reason)

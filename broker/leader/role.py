@@ -13,6 +13,7 @@ from broker.refusal import Refused
 from dledger.errors import AppendError, Busy, NotConfirmed, NotLeader, TooLarge
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import ExtValue
+from dledger.remoting.unavailable import LEADER_ADDR, OUTCOME, OUTCOME_UNKNOWN, RETRY_AFTER_MILLIS
 
 
 class Role:
@@ -55,7 +56,7 @@ class Role:
             return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "not the leader; none is known")
         # Stock tools show nothing but the words to whoever asked a follower by its address.
         remark = f"not the leader: ask {address}"
-        return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, remark, {"leaderAddr": address})
+        return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, remark, {LEADER_ADDR: address})
 
     def refusal_of(self, error: AppendError | NotConfirmed) -> Refused:
         """The answer to a request whose append failed, or whose read was not confirmed.
@@ -70,7 +71,7 @@ class Role:
             return Refused(ResponseCode.MESSAGE_ILLEGAL, str(error))
         ext: dict[str, ExtValue] = {}
         if isinstance(error, Busy):
-            ext["retryAfterMillis"] = str(max(1, round(error.retry_after_s * 1000)))
+            ext[RETRY_AFTER_MILLIS] = str(max(1, round(error.retry_after_s * 1000)))
         if not error.definite:
-            ext["outcome"] = "unknown"
+            ext[OUTCOME] = OUTCOME_UNKNOWN
         return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error), ext)

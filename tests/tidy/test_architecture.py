@@ -61,6 +61,7 @@ PURE = [
     "dledger.remoting.json_dialect",
     "dledger.remoting.record.",
     "dledger.remoting.rocketmq_header",
+    "dledger.remoting.unavailable",
     "dledger.settings",
     "broker.leader.assignments",
     "broker.state.control",

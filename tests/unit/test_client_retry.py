@@ -15,8 +15,8 @@ from dledger.remoting.command import Command
     [
         (Command(14, {"leaderAddr": "h:2"}), (Next.REDIRECT, True, "h:2")),
         (Command(14), (Next.FIND, True, None)),
-        (Command(14, {"definite": "false"}), (Next.FIND, False, None)),
-        (Command(14, {"retryAfterMillis": "5", "definite": "true"}), (Next.SAME, True, None)),
+        (Command(14, {"outcome": "unknown"}), (Next.FIND, False, None)),
+        (Command(14, {"retryAfterMillis": "5"}), (Next.SAME, True, None)),
         (Command(2), (Next.SAME, True, None)),
         (Command(13), (Next.GIVE_UP, True, None)),
         (Command(17), (Next.GIVE_UP, True, None)),

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from broker.leader.role import Role
 from client.batching import Accumulator
 from client.errors import SendFailed, SendUnknown
 from client.leaders import LeaderFinder
@@ -19,7 +20,7 @@ from client.peers import PeerPool
 from client.pending import PendingSend
 from client.routing import RouteTable
 from client.sender import GroupSender
-from dledger.errors import ConnectionLost
+from dledger.errors import ConnectionLost, OutcomeUnknown
 from dledger.net import Connection, serve_remoting
 from dledger.net.peer import OnResponse, Peer
 from dledger.remoting.codes import RequestCode
@@ -209,7 +210,7 @@ async def test_a_busy_server_is_tried_again() -> None:
 
         def busy_once(member: Member, request: Command) -> Command:
             member.script = acknowledge
-            return request.reply(14, {"retryAfterMillis": "5", "definite": "true"})
+            return request.reply(14, {"retryAfterMillis": "5"})
 
         g.a.script = busy_once
         assert (await g.send().wait()).leader == g.a.address
@@ -252,6 +253,21 @@ async def test_an_unknown_outcome_stays_unknown() -> None:
         assert not failure.value.definite
         g.a.script = acknowledge
         assert (await g.send().wait()).queue_offset == 7
+
+
+async def test_what_a_deposed_leader_leaves_behind_is_unknown() -> None:
+    """In the words of a real broker: the append may yet come to be, so nobody may call it lost."""
+    role = Role("n0", {})
+    async with group() as g:
+
+        def resign(member: Member, request: Command) -> Command:
+            member.role = "follower"
+            refusal = role.refusal_of(OutcomeUnknown("leadership was lost"))
+            return request.reply(refusal.code, refusal.ext, remark=str(refusal))
+
+        g.a.script = resign
+        with pytest.raises(SendUnknown):
+            await g.send(timeout_s=0.2).wait()
 
 
 async def test_callbacks_run_when_the_outcome_stands() -> None:
