@@ -58,6 +58,9 @@ from dledger.remoting.command import Buffer
 
 MESSAGES_PER_STEP_MAX = 256
 APPLY_BYTES_PER_STEP = 8 << 20
+APPLY_S_PER_STEP = 0.05
+"""A node that replays for longer says meanwhile that it is there, and hears what others say: a
+leader that stands still for an election timeout is deposed in the middle of it, again and again."""
 BUSY_RETRY_AFTER_S = 0.02
 
 
@@ -431,12 +434,12 @@ class RaftEngine:
     # -- applying --------------------------------------------------------------------------
 
     def _apply_committed(self) -> bool:
-        """Apply committed entries, up to a bound; whether some are left."""
+        """Apply committed entries, up to two bounds; whether some are left."""
         if self._joining.lacks_state:
             return False
         machine, budget = self.machine, APPLY_BYTES_PER_STEP
-        commit_index = self.core.commit_index
-        while machine.applied_index < commit_index and budget > 0:
+        commit_index, until = self.core.commit_index, self._clock() + APPLY_S_PER_STEP
+        while machine.applied_index < commit_index and budget > 0 and self._clock() <= until:
             entry = self.log.entry(machine.applied_index + 1)
             budget -= HEADER_BYTES + len(entry.body)
             result = machine.apply(entry)

@@ -14,16 +14,16 @@ from dataclasses import replace
 import pytest
 
 from dledger.errors import AppendError, OutcomeUnknown, TransferFailed
-from dledger.log.entry import Kind
+from dledger.log.entry import Entry, Kind
 from dledger.raft.engine import Appended
 from dledger.raft.library import monotonic, use_clock
 from dledger.raft.messages import PeerKind
 from dledger.raft.transfer import TRANSFER_TIMEOUT_S
 from dledger.testing.group import Simulation
 from dledger.testing.node import SimulatedNode
-from dledger.testing.scripted import ScriptedNode
+from dledger.testing.scripted import Donor, Recorder, ScriptedNode
 
-ELECTION_TIMEOUT_S = 1.0
+ELECTION_TIMEOUT_MIN_S, ELECTION_TIMEOUT_S = 0.6, 1.0
 WITHOUT_LEADER_MAX_S = 2.0
 Pair = tuple[str, str]
 
@@ -174,6 +174,34 @@ def test_a_leader_that_resigns_is_replaced_at_once_by_those_who_still_hear_it() 
     group.silence([(other, leader) for other in group.followers], 6.0)
     group.run_until(lambda: not group.serves(leader), 3.0)
     assert group.run_until(lambda: group.leaders not in ([], [leader]), 2.0) < 0.3
+
+
+def test_a_leader_that_replays_for_seconds_is_heard_meanwhile() -> None:
+    """After a restart its machine lacks what was committed; the others must not depose it."""
+    apply_takes_s = 0.02
+
+    class Slow(Recorder):
+        def apply(self, entry: Entry) -> object:
+            node.now += apply_takes_s
+            return super().apply(entry)
+
+    node, donor = ScriptedNode(machine=Slow()), Donor()
+    last_index = donor.add(1, count=200)
+    node.receive_append("g", 1, donor, 2, last_index)
+    node.step()
+    term = node.elect("f")
+    node.take("g")
+    began, heard_at = node.now, [node.now]
+    while not node.engine.standing.serving:
+        node.receive("f", PeerKind.ACK, term, last_index + 2, False, True, 1 << 32)
+        node.engine.step()
+        node.sync()
+        if node.take("g", PeerKind.APPEND):
+            heard_at.append(node.now)
+    assert node.now - began > 200 * apply_takes_s - 0.1
+    heard_at.append(node.now)
+    silences_s = [after - before for before, after in itertools.pairwise(heard_at)]
+    assert max(silences_s) < ELECTION_TIMEOUT_MIN_S / 2
 
 
 def test_a_disk_that_takes_seconds_for_a_sync_is_no_reason_to_elect() -> None:
