@@ -6,13 +6,12 @@ names in a loop gets refusals, and the broker keeps its memory.
 
 from __future__ import annotations
 
-from dledger.limits import ENTRY_BYTES_MAX, FRAME_BYTES_MAX, KIB, MIB, TOPIC_BYTES_MAX
+from dledger.limits import ENTRY_BYTES_MAX, FRAME_BYTES_MAX, KIB, MIB
 
 # What the replicated state may hold.
 TOPICS_MAX = 20_000
 QUEUES_PER_TOPIC_MAX = 1024
 GROUPS_MAX = 20_000
-GROUP_BYTES_MAX = TOPIC_BYTES_MAX - len("%RETRY%")
 """The group's retry topic must have a legal name, too."""
 CONSUMER_OFFSETS_MAX = 1_000_000
 DEDUP_ENTRIES_MAX = 131_072

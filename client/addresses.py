@@ -1,12 +1,8 @@
-"""Addresses and names as RocketMQ writes them: "host:port;host:port", and what a group may be."""
+"""Addresses as RocketMQ writes them: "host:port;host:port"."""
 
 from __future__ import annotations
 
-import re
-
 from dledger.errors import BadInput
-
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,120}")
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -30,12 +26,3 @@ def parse_addresses(addresses: str) -> tuple[str, ...]:
     for address in found:
         parse_address(address)
     return found
-
-
-def check_group(group: str) -> str:
-    """The name of a producer or consumer group, if brokers would accept it. Raises BadInput."""
-    if not _NAME.fullmatch(group):
-        raise BadInput(
-            f"group name {group!r}: 1 to 120 of the characters a-z A-Z 0-9 % | _ - are allowed"
-        )
-    return group

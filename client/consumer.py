@@ -22,7 +22,6 @@ from typing import Self
 import anyio
 
 from client import limits
-from client.addresses import check_group
 from client.assignment import Assignment, ConsumeFrom
 from client.errors import ClientClosed, NotAssigned
 from client.handout import Handler, HandOut
@@ -38,6 +37,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import RETRY_PREFIX
+from dledger.remoting.names import check_group_name
 
 log = get_logger(__name__)
 
@@ -62,7 +62,8 @@ class Consumer:
     ) -> None:
         if not subscriptions:
             raise BadInput(f"consumer of group {group!r}: no subscription was given")
-        self.group = check_group(group)
+        check_group_name(group)
+        self.group = group
         self._started_ms = version_ms = int(time.time() * 1000)
         wanted = {RETRY_PREFIX + group: ALL, **subscriptions}
         self._subscriptions = {

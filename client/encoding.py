@@ -13,7 +13,7 @@ from client.errors import BadMessage
 from client.identity import UniqueKeys
 from client.models import Message
 from dledger.errors import BadInput
-from dledger.limits import MESSAGE_BODY_BYTES_MAX, TOPIC_BYTES_MAX
+from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from dledger.remoting.message import (
     DELAYS,
     KEYS,
@@ -23,6 +23,7 @@ from dledger.remoting.message import (
     host_bytes,
     properties_encode,
 )
+from dledger.remoting.names import check_topic_name
 from dledger.remoting.record import encode_record
 
 # What a broker would have to act upon; it takes our records as they are.
@@ -34,18 +35,16 @@ _KEY_BEFORE, _KEY_AFTER = properties_encode({UNIQ_KEY: _PLACE}).split(_PLACE.enc
 
 @lru_cache(maxsize=4096)
 def topic_bytes(topic: str) -> bytes:
-    """The topic as records hold it. Raises BadMessage if it can't be one."""
-    encoded = topic.encode()
-    if not 0 < len(encoded) <= TOPIC_BYTES_MAX:
-        raise BadMessage(f"topic {topic!r} has {len(encoded)} bytes: 1 to {TOPIC_BYTES_MAX} may be")
-    return encoded
+    """The topic as records hold it. Raises BadInput if it can't be one."""
+    check_topic_name(topic)
+    return topic.encode()
 
 
 def _user_properties(message: Message) -> dict[str, str]:
     properties = dict(message.properties or {})
     for name in _NOT_SENT:
         if name in properties:
-            raise BadMessage(
+            raise BadInput(
                 f"the property {name}={properties[name]!r} asks for a delay or a transaction, "
                 "which this producer does not do: leave it out, or send with a RocketMQ client"
             )
@@ -71,13 +70,12 @@ class Encoder:
             self._refreshed_ms = now_ms
             self._keys.refresh(now_ms)
         unique_key = message.unique_key or self._keys.next()
-        body = message.body
-        if len(body) > MESSAGE_BODY_BYTES_MAX:
-            raise BadMessage(
-                f"a body of {len(body)} bytes for topic {message.topic!r}: "
-                f"at most {MESSAGE_BODY_BYTES_MAX} are allowed"
-            )
         try:
+            body = message.body
+            if len(body) > MESSAGE_BODY_BYTES_MAX:
+                raise BadInput(
+                    f"a body of {len(body)} bytes; at most {MESSAGE_BODY_BYTES_MAX} are allowed"
+                )
             if message.unique_key:
                 properties = properties_encode({UNIQ_KEY: unique_key})
             else:
@@ -93,6 +91,11 @@ class Encoder:
                 born_timestamp_ms=now_ms,
                 born_host=self._born_host,
             )
+        except TypeError as error:
+            raise BadMessage(
+                f"message {unique_key} to topic {message.topic!r}: {error}; a body must be bytes, "
+                "all other fields text"
+            ) from error
         except BadInput as error:
             raise BadMessage(f"message {unique_key} to topic {message.topic!r}: {error}") from error
         return unique_key, record

@@ -32,12 +32,13 @@ class ClientError(DledgerError):
 class NoRoute(ClientError):
     """No name server knows a queue of this topic that can be used."""
 
-    def __init__(self, topic: str, purpose: str, reason: str) -> None:
-        super().__init__(
-            f"no route to {purpose} topic {topic!r}: {reason}. Create the topic "
-            f"(mqadmin updateTopic -t {topic} ...), switch autoCreateTopicEnable on, or check that "
-            "the brokers are registered with these name servers (mqadmin clusterList)"
+    def __init__(self, topic: str, purpose: str, reason: str, advice: str = "") -> None:
+        usual = (
+            f"Create the topic (mqadmin updateTopic -t {topic} ...), switch autoCreateTopicEnable "
+            "on, or check that the brokers are registered with these name servers "
+            "(mqadmin clusterList)"
         )
+        super().__init__(f"no route to {purpose} topic {topic!r}: {reason}. {advice or usual}")
         self.topic = topic
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import anyio
 from anyio.abc import TaskGroup
 
 from client import limits
-from client.errors import NoLeader
+from client.errors import NoLeader, Refused
 from client.peers import PeerPool
 from client.retry import RETRIED_CODES, Next, backoff_s, judge
 from client.routing import RouteTable
@@ -163,19 +164,22 @@ class LeaderFinder:
     async def _ask_name_server(self, name_server: str, topic: str) -> None:
         """Take in new members as the name server learns of them."""
         while True:
-            data = await self.topic_route(name_server, topic)
-            if data is not None:
-                self.routes.learn_members(data)
+            with suppress(RemotingError, BadInput, Refused):
+                data = await self.topic_route(name_server, topic)
+                if data is not None:
+                    self.routes.learn_members(data)
             await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
 
     async def topic_route(self, name_server: str, topic: str) -> TopicRouteData | None:
-        """A topic's route as one name server has it; None if it has none or can't be asked."""
+        """A topic's route as one name server has it; None if it has none.
+
+        Raises RemotingError, Refused or BadInput if it gives no proper answer.
+        """
         header = GetRouteinfoByTopicHeader(topic=topic, accept_standard_json_only=True)
         command = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, encode_header(header))
-        try:
-            answer = await self.pool.request(name_server, command, limits.FIND_REQUEST_TIMEOUT_S)
-            if answer.code != ResponseCode.SUCCESS:
-                return None
-            return decode_body(TopicRouteData, answer.payload)
-        except (RemotingError, BadInput):
+        answer = await self.pool.request(name_server, command, limits.FIND_REQUEST_TIMEOUT_S)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise Refused("a route", f"name server {name_server}", answer.code, answer.remark)
+        return decode_body(TopicRouteData, answer.payload)

@@ -22,7 +22,6 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from client import limits
-from client.addresses import check_group
 from client.batching import Accumulator, Budget
 from client.encoding import Encoder
 from client.errors import BadMessage, BufferFull, NoRoute, SendFailed
@@ -36,6 +35,7 @@ from client.signals import Broadcast
 from dledger.remoting.bodies import HeartbeatData, ProducerData
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.names import check_group_name
 
 
 class Producer:
@@ -57,7 +57,8 @@ class Producer:
         pending_max: int = limits.PENDING_MESSAGES_MAX,
         pending_bytes_max: int = limits.PENDING_BYTES_MAX,
     ) -> None:
-        self.group = check_group(group)
+        check_group_name(group)
+        self.group = group
         self._timeout_s = timeout_s
         self._linger_s = linger_s
         self._batch_bytes_max = min(batch_bytes_max, limits.BATCH_BYTES_MAX)

@@ -16,12 +16,12 @@ from anyio.abc import TaskGroup
 
 from client import limits
 from client.addresses import parse_addresses
-from client.errors import ClientClosed, NoRoute
+from client.errors import ClientClosed, NoRoute, Refused
 from client.identity import local_host_towards, make_client_id
 from client.leaders import LeaderFinder
 from client.peers import PeerPool, ServerRequest
 from client.routing import Route, RouteTable
-from dledger.errors import RemotingError
+from dledger.errors import BadInput, RemotingError
 from dledger.observe import get_logger
 from dledger.remoting.bodies import HeartbeatData, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -82,21 +82,29 @@ class Session:
         A topic that does not exist yet is given the queues of TBW102 to publish to: the first
         message creates it, where the brokers allow that. Raises NoRoute.
         """
-        route = self.routes.route(topic) or await self._fetch(topic, topic)
+        problems: dict[str, str] = {}
+        route = self.routes.route(topic) or await self._fetch(topic, topic, problems)
         if route is None and purpose == "publish to":
-            route = await self._fetch(topic, DEFAULT_TOPIC)
+            route = await self._fetch(topic, DEFAULT_TOPIC, problems)
         if route is None:
-            raise NoRoute(topic, purpose, f"none of {', '.join(self.name_servers)} knows it")
+            raise _no_route(topic, purpose, self.name_servers, problems)
         return route
 
-    async def _fetch(self, topic: str, asked_topic: str) -> Route | None:
-        """Ask all name servers at once for `asked_topic`'s route; the first that has it wins."""
+    async def _fetch(self, topic: str, asked_topic: str, problems: dict[str, str]) -> Route | None:
+        """Ask all name servers at once for `asked_topic`'s route; the first that has it wins.
+
+        `problems` gets what is wrong with those that give no proper answer, by their address.
+        """
         changed = False
         async with anyio.create_task_group() as tasks:
 
             async def ask(name_server: str) -> None:
                 nonlocal changed
-                data = await self.finder.topic_route(name_server, asked_topic)
+                try:
+                    data = await self.finder.topic_route(name_server, asked_topic)
+                except (RemotingError, BadInput, Refused) as error:
+                    problems[name_server] = str(error)
+                    return
                 if data is not None:
                     changed = self.routes.update(topic, data)
                     tasks.cancel_scope.cancel()
@@ -112,7 +120,7 @@ class Session:
         while True:
             await anyio.sleep(limits.ROUTE_REFRESH_S)
             for topic in self.routes.topics():
-                await self._fetch(topic, topic)
+                await self._fetch(topic, topic, {})
 
     async def beat(self, heartbeat: HeartbeatData) -> None:
         """Send one heartbeat to every known broker; ends when all answered or were too slow."""
@@ -160,3 +168,15 @@ class Session:
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
             remark=f"this client does not serve request code {command.code}",
         )
+
+
+def _no_route(
+    topic: str, purpose: str, name_servers: tuple[str, ...], problems: dict[str, str]
+) -> NoRoute:
+    """Whether nobody knows the topic, or nobody could be asked."""
+    if len(problems) == len(name_servers):
+        reasons = "; ".join(problems.values())
+        advice = "start one (mqnamesrv), or check the address: host:port;host:port"
+        return NoRoute(topic, purpose, f"no name server answers ({reasons})", advice)
+    known = ", ".join(name for name in name_servers if name not in problems)
+    return NoRoute(topic, purpose, f"name server {known} does not know it")

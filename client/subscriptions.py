@@ -9,6 +9,7 @@ from __future__ import annotations
 from dledger.errors import BadInput
 from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.message import tags_code
+from dledger.remoting.names import check_topic_name
 
 ALL = "*"
 
@@ -16,8 +17,9 @@ ALL = "*"
 def parse_subscription(topic: str, expression: str, version_ms: int) -> SubscriptionData:
     """The subscription as brokers want it. `version_ms` tells newer ones from older ones.
 
-    Raises BadInput for an expression without a tag in it.
+    Raises BadInput for a name that no topic may have, and for an expression without a tag in it.
     """
+    check_topic_name(topic)
     if expression.strip() in ("", ALL):
         return SubscriptionData(topic=topic, sub_string=ALL, sub_version=version_ms)
     tags = [tag.strip() for tag in expression.split("||")]

@@ -57,7 +57,8 @@ def check_keys(config: msgspec.Struct, keys: Iterable[str], changeable: Collecti
     known = config.__struct_encode_fields__
     for key in keys:
         if key not in known:
-            raise ConfigError(unknown_key(key, known))
+            can = f"what can change is {', '.join(sorted(changeable))}"
+            raise ConfigError(f"{unknown_key(key, known)}; {can}")
         if key not in changeable:
             raise FixedKey(
                 f"{key} can't change while the server runs: change its config file and restart "

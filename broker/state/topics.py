@@ -7,8 +7,7 @@ by the broker. Rules and error codes: RocketMQ's TopicValidator and TopicConfigM
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -22,7 +21,8 @@ from broker.state.moves import (
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
 )
-from dledger.limits import TOPIC_BYTES_MAX
+from dledger.errors import BadInput
+from dledger.remoting import names
 from dledger.remoting.bodies import DataVersion, TopicConfig
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import DEFAULT_TOPIC, DLQ_PREFIX, REPLY_SUFFIX, RETRY_PREFIX
@@ -49,7 +49,6 @@ UNSENDABLE: Final = frozenset(
         "OFFSET_MOVED_EVENT",
     }
 )
-_LEGAL: Final = re.compile(r"[A-Za-z0-9%|_-]+")
 
 
 def retry_topic(group: str) -> str:
@@ -64,22 +63,19 @@ def dead_letter_topic(group: str) -> str:
 
 def check_topic_name(topic: str) -> None:
     """Refuse a name that no topic may have."""
-    if not topic or len(topic) > TOPIC_BYTES_MAX or not _LEGAL.fullmatch(topic):
-        raise Refused(
-            ResponseCode.SYSTEM_ERROR,
-            f"the topic name {topic[:200]!r} is not 1 to {TOPIC_BYTES_MAX} of the characters "
-            "a-z A-Z 0-9 % | _ -",
-        )
+    _refuse_if_bad(names.check_topic_name, topic)
 
 
 def check_group_name(group: str) -> None:
-    """Refuse a name that no group may have: its retry topic must have a legal name, too."""
-    if not group or len(group) > limits.GROUP_BYTES_MAX or not _LEGAL.fullmatch(group):
-        raise Refused(
-            ResponseCode.SYSTEM_ERROR,
-            f"the group name {group[:300]!r} is not 1 to {limits.GROUP_BYTES_MAX} of the "
-            "characters a-z A-Z 0-9 % | _ -",
-        )
+    """Refuse a name that no group may have."""
+    _refuse_if_bad(names.check_group_name, group)
+
+
+def _refuse_if_bad(check: Callable[[str], None], name: str) -> None:
+    try:
+        check(name)
+    except BadInput as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
 
 
 def read_write(topic: str, queues: int) -> TopicConfig:

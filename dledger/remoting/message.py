@@ -141,7 +141,7 @@ def offset_message_id_decode(message_id: str) -> tuple[str, int, int]:
     try:
         data = bytes.fromhex(message_id)
     except ValueError as error:
-        raise BadInput(f"{message_id!r} is no offset message id: {error}") from error
+        raise BadInput(f"{message_id!r} is no offset message id: not hexadecimal") from error
     if len(data) not in _OFFSET_ID_BYTES:
         raise BadInput(f"{message_id!r} is no offset message id: not 32 or 56 characters")
     host, port = host_decode(data[:-_POSITION_BYTES])

@@ -59,6 +59,7 @@ PURE = [
     "dledger.remoting.framing",
     "dledger.remoting.headers.",
     "dledger.remoting.json_dialect",
+    "dledger.remoting.names",
     "dledger.remoting.record.",
     "dledger.remoting.rocketmq_header",
     "dledger.remoting.unavailable",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from client.addresses import check_group, parse_addresses
+from client.addresses import parse_addresses
 from client.errors import BadMessage
 from client.models import Message
 from client.publishing import Publisher
 from client.subscriptions import parse_subscription
 from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.names import check_group_name, check_topic_name
 
 QUEUES = tuple(MessageQueue("T", broker, number) for broker in "ab" for number in range(2))
 MESSAGE = Message("T", b"")
@@ -70,6 +71,15 @@ def test_addresses_and_groups_are_checked_before_use() -> None:
     for bad in ("", "h", "h:port", ":1"):
         with pytest.raises(BadInput, match="host:port"):
             parse_addresses(bad)
-    assert check_group("CG_1") == "CG_1"
-    with pytest.raises(BadInput, match="'C G'"):
-        check_group("C G")
+
+
+@pytest.mark.parametrize("name", ["C G", "", "ü", "a.b", "x" * 128])
+def test_names_that_brokers_refuse_are_refused_before(name: str) -> None:
+    """By RocketMQ's rule; a group's name leaves room for the prefix of its retry topic."""
+    check_topic_name("%RETRY%" + "x" * 120)
+    check_group_name("CG_1|-" + "x" * 114)
+    for check in (check_topic_name, check_group_name):
+        with pytest.raises(BadInput, match="characters a-z"):
+            check(name)
+    with pytest.raises(BadInput, match="1 to 120"):
+        check_group_name("x" * 121)
