@@ -47,8 +47,11 @@ class Registration:
 
     async def run(self) -> None:
         """Serve every name server of the config."""
+        name_servers = self._core.config.name_servers()
+        if not name_servers:
+            _log.warning("no name server", remedy="set namesrvAddr: clients find brokers by it")
         async with trio.open_nursery() as nursery:
-            for host, port in self._core.config.name_servers():
+            for host, port in name_servers:
                 nursery.start_soon(self._serve, host, port)
         self._stopped.set()
 
@@ -62,14 +65,21 @@ class Registration:
         await self._stopped.wait()
 
     async def _serve(self, host: str, port: int) -> None:
-        pause_s = limits.RECONNECT_S_MIN
+        pause_s, reason = limits.RECONNECT_S_MIN, ""
         while not self._stopping:
             try:
                 async with connect_peer(host, port, limits.REGISTER_TIMEOUT_S) as peer:
-                    pause_s = limits.RECONNECT_S_MIN
+                    pause_s, reason = limits.RECONNECT_S_MIN, ""
                     await self._keep_registered(peer)
             except DledgerError as error:
-                _log.warning("name server lost", namesrv=f"{host}:{port}", reason=str(error))
+                if str(error) != reason:  # once, not at every try
+                    reason = str(error)
+                    _log.warning(
+                        "name server not reached",
+                        namesrv=f"{host}:{port}",
+                        reason=reason,
+                        remedy="start it (mqnamesrv) or mend namesrvAddr; it is tried again",
+                    )
                 with trio.move_on_after(pause_s):
                     await self._changed.wait()
                 pause_s = min(2 * pause_s, limits.RECONNECT_S_MAX)

@@ -38,21 +38,33 @@ class Cluster:
 
     @classmethod
     def create(cls, directory: Path, layout: Layout) -> Cluster:
-        """Write the config files of a new cluster. Nothing is started."""
+        """Write the config files of a new cluster. Nothing is started.
+
+        Raises ConfigError for a directory that can't take them.
+        """
         directory = directory.resolve()
         if (directory / STATE_FILE).exists():
             raise ClusterError(f"{directory} holds a cluster already; choose another directory")
         cluster = cls(directory, _State(layout, {}))
-        for server in layout.namesrvs:
-            folder = cluster.folder(server.name)
+        try:
+            cluster._write_configs()
+        except OSError as error:
+            raise ConfigError(
+                f"{error.filename}: {error.strerror}; name a directory that holds no cluster and "
+                "that you can write to"
+            ) from error
+        return cluster
+
+    def _write_configs(self) -> None:
+        for server in self.layout.namesrvs:
+            folder = self.folder(server.name)
             folder.mkdir(parents=True)
             (folder / "namesrv.toml").write_text(namesrv_toml(server, folder))
-        for node in layout.nodes:
-            folder = cluster.folder(node.name)
+        for node in self.layout.nodes:
+            folder = self.folder(node.name)
             folder.mkdir(parents=True)
-            (folder / "broker.toml").write_text(broker_toml(layout, node, folder))
-        cluster._save()
-        return cluster
+            (folder / "broker.toml").write_text(broker_toml(self.layout, node, folder))
+        self._save()
 
     @classmethod
     def load(cls, directory: Path) -> Cluster:

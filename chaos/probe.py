@@ -162,6 +162,11 @@ class Probe:
         names = [server.name for server in servers]
         if len(dead) > ((len(nodes) - 1) // 2 if may_be_down is None else may_be_down):
             names += [node.name for node in dead]
+        if set(names) == set(self._cluster.names):
+            raise ClusterError(
+                f"no server of {self._cluster.directory} runs: "
+                f"mqcluster up --dir {self._cluster.directory} starts them"
+            )
         if names:
             raise ClusterError(
                 f"{', '.join(names)} ended by itself.\n{log_tail(self._cluster.log(names[0]))}"

@@ -105,6 +105,16 @@ def test_a_directory_without_a_cluster_is_named(tmp_path: Path) -> None:
     assert done.stderr == f"{tmp_path} holds no cluster: `mqcluster up` makes one\n"
 
 
+def test_a_directory_that_can_hold_no_cluster_is_named(tmp_path: Path) -> None:
+    """A file, say: one line, no trace of the program."""
+    (tmp_path / "file").touch()
+
+    done = mqcluster("up", "--dir", str(tmp_path / "file"))
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{tmp_path}/file/namesrv-0: Not a directory; name a directory")
+
+
 def test_an_unknown_server_is_refused_by_name(tmp_path: Path) -> None:
     """A typing error kills nothing, and the message lists the names."""
     directory = tmp_path / "cluster"
@@ -118,3 +128,10 @@ def test_an_unknown_server_is_refused_by_name(tmp_path: Path) -> None:
         assert "there are namesrv-0, broker-a-n0" in done.stderr
     finally:
         mqcluster("down", "--dir", str(directory))
+
+    done = mqcluster("kill", "leader", "--dir", str(directory))
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"no server of {directory} runs: mqcluster up --dir {directory} starts them\n"
+    )

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import structlog
 import trio
 
 from broker.config import BrokerConfig
@@ -15,6 +16,7 @@ from broker.requests.core import Core
 from broker.state.machine import Machine
 from broker.state.topics import read_write
 from broker.testing import until
+from chaos.processes import free_ports
 from dledger.net import Connection, serve_remoting
 from dledger.remoting.bodies import RegisterBrokerBody, decode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -120,6 +122,19 @@ async def test_heartbeats_carry_the_term_and_a_forgotten_broker_registers_again(
         assert (beat.broker_id, beat.epoch, beat.heartbeat_timeout_mills) == (0, 7, 3000)
         server.answer = ResponseCode.BROKER_NOT_EXIST
         await until(lambda: server.count(RequestCode.REGISTER_BROKER) >= 2)
+
+
+async def test_an_absent_name_server_is_told_of_once(tmp_path: Path) -> None:
+    """It is tried again and again, but the log is for people."""
+    config = BrokerConfig(namesrv_addr=f"127.0.0.1:{free_ports(1)[0]}")
+    machine = Machine(tmp_path)
+    ledger = LocalLedger(machine)
+    core = Core.build(config, machine, ledger, clock_ms=lambda: 1, clock_s=trio.current_time)
+    with structlog.testing.capture_logs() as logs, trio.move_on_after(0.5):
+        await Registration(core).run()
+    (told,) = [log for log in logs if log["event"] == "name server not reached"]
+    assert "Connection refused" in told["reason"]
+    assert "mqnamesrv" in told["remedy"]
 
 
 async def test_a_stopping_broker_says_goodbye(tmp_path: Path) -> None:
