@@ -37,7 +37,13 @@ public final class Steady {
             producer.setInstanceName(name);
             producer.setPollNameServerInterval(poll);
             producer.start();
-            senders[i] = new Thread(() -> send(producer, name, topic, pause));
+            senders[i] = new Thread(() -> {
+                try {
+                    send(producer, name, topic, pause);
+                } catch (InterruptedException error) {
+                    throw new IllegalStateException(error);
+                }
+            });
             senders[i].start();
         }
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
@@ -52,7 +58,8 @@ public final class Steady {
         System.exit(0);
     }
 
-    private static void send(DefaultMQProducer producer, String name, String topic, int pause) {
+    private static void send(DefaultMQProducer producer, String name, String topic, int pause)
+        throws InterruptedException {
         for (int number = 0; sending; number++) {
             byte[] body = (name + " " + number).getBytes(StandardCharsets.UTF_8);
             Message message = new Message(topic, body);
@@ -70,11 +77,11 @@ public final class Steady {
                     + "\",\"queue_id\":" + result.getMessageQueue().getQueueId()
                     + ",\"offset\":" + result.getQueueOffset()
                     + ",\"position\":" + Long.parseUnsignedLong(position, 16));
-                Thread.sleep(pause);
             } catch (Exception error) {
                 String text = error.toString().split("\n")[0].replace('"', '\'').replace('\\', '/');
                 say("fail", who + ",\"definite\":false,\"error\":\"" + text + "\"");
             }
+            Thread.sleep(pause);
         }
         producer.shutdown();
     }
