@@ -146,7 +146,9 @@ class LookupHandler:
             header.commit_offset,
             committed=self._commits.latest(*key),
             connection_id=connection.id,
-            is_member=self._membership.is_consumer(key.group, connection.id),
+            # Consumers don't wait for the answer, tools do. One that had to connect anew is known
+            # by nothing else before its next heartbeat.
+            is_consumer=request.is_oneway or self._membership.is_consumer(key.group, connection.id),
         ):
             self._core.replies.send(request, connection, request.reply())
             return

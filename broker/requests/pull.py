@@ -76,7 +76,7 @@ class PullHandler:
             header.commit_offset,
             committed=self._commits.latest(*key),
             connection_id=connection.id,
-            is_member=self._membership.is_consumer(key.group, connection.id),
+            is_consumer=True,
         ):
             self._commits.gather(*key, header.commit_offset)
 

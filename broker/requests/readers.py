@@ -3,7 +3,7 @@
 Consumers share queues out by themselves; the broker sees only who pulls. A member that lost a queue
 may still commit what it had read of it, after the new reader has committed more: taken as it is,
 that would move the group back. So a commit that goes back counts only from the member that pulled
-last, which may have sought back, or from somebody who is no member: a tool that sets the offset.
+last, which may have sought back, or from somebody who is no consumer: a tool that sets the offset.
 
 A reset tells the group where to go on. Members that don't know yet would undo it with their next
 commit; until one pulls from the new place theirs don't count. The first pull from another place is
@@ -55,10 +55,10 @@ class Readers:
         *,
         committed: int | None,
         connection_id: int,
-        is_member: bool,
+        is_consumer: bool,
     ) -> bool:
         """Whether a commit counts; `committed` is the offset that the group has now."""
-        if not is_member:
+        if not is_consumer:
             self._resets.pop(key, None)
             return True
         if key in self._resets:

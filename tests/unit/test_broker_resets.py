@@ -75,10 +75,10 @@ def reset_request(**changed: ExtValue) -> Command:
     return Command(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext | changed)
 
 
-def counts(readers: Readers, offset: int, connection_id: int, *, is_member: bool = True) -> bool:
+def counts(readers: Readers, offset: int, connection_id: int, *, is_consumer: bool = True) -> bool:
     """Whether a commit counts when the group is at 100."""
     return readers.counts(
-        KEY, offset, committed=100, connection_id=connection_id, is_member=is_member
+        KEY, offset, committed=100, connection_id=connection_id, is_consumer=is_consumer
     )
 
 
@@ -92,7 +92,7 @@ def test_only_the_last_reader_or_a_tool_moves_a_group_back() -> None:
     assert not counts(readers, 99, 1)
     assert counts(readers, 99, 2)
     assert counts(readers, 101, 1)
-    assert counts(readers, 0, 3, is_member=False)
+    assert counts(readers, 0, 3, is_consumer=False)
 
 
 def test_after_a_reset_commits_count_when_the_reader_has_followed() -> None:
@@ -156,6 +156,24 @@ async def test_a_reset_holds_although_a_member_commits_on(tmp_path: Path) -> Non
         assert len(records(found)) == 6
         await commit(consumer, 6, oneway=False)
         assert await committed(tool) == 6
+
+
+async def test_a_reset_holds_although_a_consumer_had_to_connect_anew(tmp_path: Path) -> None:
+    """Before its next heartbeat it is no member, but its commits are not a tool's."""
+    async with served(tmp_path) as (broker, consumer, tool):
+        await consumer.request(pull_request(0, 6), 5)
+        await commit(consumer, 6, oneway=False)
+        assert (await tool.request(reset_request(), 5)).code == Code.SUCCESS
+        consumer.close()
+        async with connect_peer("127.0.0.1", broker.port) as again:
+            await commit(again, 6)
+            await ask(again, RequestCode.HEART_BEAT, heartbeat("c1"))
+            await commit(again, 6)
+            await commit(again, 0)
+            assert await committed(again) == 0
+            await again.request(pull_request(0, 0), 5)
+            await commit(again, 6, oneway=False)
+            assert await committed(tool) == 6
 
 
 async def test_resets_by_time_by_offset_and_without_force(tmp_path: Path) -> None:

@@ -113,6 +113,15 @@ var features = map[string]func(*scenario){
 		s.await(9)
 		time.Sleep(time.Second / 2)
 	},
+	"sql_filter": func(s *scenario) {
+		orders(s)
+		s.listenTo(consumer.MessageSelector{Type: consumer.SQL92, Expression: wanted}, "reader",
+			func(*primitive.MessageExt) bool { return true })
+		s.await(4)
+		orders(s)
+		s.await(8)
+		time.Sleep(time.Second / 2)
+	},
 	"from_first": func(s *scenario) { s.from(consumer.ConsumeFromFirstOffset) },
 	"from_last":  func(s *scenario) { s.from(consumer.ConsumeFromLastOffset) },
 	"resume": func(s *scenario) {
@@ -122,6 +131,14 @@ var features = map[string]func(*scenario){
 		must(first.Shutdown())
 		s.push("second", "*")
 		s.send(s.producer(), count, "after")
+		s.await(2 * count)
+		time.Sleep(time.Second)
+	},
+	// Somebody resets the group's offsets when all were received; see test_resets.py.
+	"reset_running": func(s *scenario) {
+		s.push("reader", "*")
+		s.send(s.producer(), count, "message")
+		s.await(2 * count)
 		s.await(2 * count)
 		time.Sleep(time.Second)
 	},
@@ -193,6 +210,27 @@ var features = map[string]func(*scenario){
 		must(err)
 		s.say("reply", "body", string(reply.Body))
 	},
+}
+
+const wanted = "amount BETWEEN 20 AND 40 AND (region IN ('north', 'it''s south') OR TAGS = 'TagA')"
+
+// Ten messages, of which four are wanted: 20, 30 and 40 of the regions, and TagA at 25.
+func orders(s *scenario) {
+	sending := s.producer()
+	regions := []string{"north", "it's south", "east"}
+	for amount := 10; amount <= 50; amount += 5 {
+		message, region := s.message(fmt.Sprintf("order of %d", amount)).WithTag("TagB"), 2
+		if amount%10 == 0 {
+			region = amount / 10 % 2
+		}
+		if amount == 25 {
+			message.WithTag("TagA")
+		}
+		message.WithProperty("amount", strconv.Itoa(amount))
+		message.WithProperty("region", regions[region])
+		s.sendOne(sending, message)
+	}
+	s.sendOne(sending, s.message("order without an amount"))
 }
 
 func main() {

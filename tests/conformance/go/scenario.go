@@ -57,6 +57,14 @@ func (s *scenario) push(name, tags string, options ...consumer.Option) rocketmq.
 func (s *scenario) listen(
 	name, tags string, accept func(*primitive.MessageExt) bool, options ...consumer.Option,
 ) rocketmq.PushConsumer {
+	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: tags}
+	return s.listenTo(selector, name, accept, options...)
+}
+
+func (s *scenario) listenTo(
+	selector consumer.MessageSelector, name string, accept func(*primitive.MessageExt) bool,
+	options ...consumer.Option,
+) rocketmq.PushConsumer {
 	options = append([]consumer.Option{
 		consumer.WithNameServer(s.names()),
 		consumer.WithGroupName(s.group),
@@ -65,7 +73,6 @@ func (s *scenario) listen(
 	}, options...)
 	made, err := rocketmq.NewPushConsumer(options...)
 	must(err)
-	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: tags}
 	must(made.Subscribe(s.topic, selector,
 		func(ctx context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 			result := consumer.ConsumeSuccess

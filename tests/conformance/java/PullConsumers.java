@@ -3,6 +3,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -23,6 +24,13 @@ final class PullConsumers {
             consumer.subscribe(s.topic, "*");
             consumer.start();
             poll(s, consumer, "lite", Sends.COUNT);
+        });
+        known.put("sql_filter_lite", s -> {
+            PushConsumers.orders(s);
+            DefaultLitePullConsumer consumer = s.liteConsumer("lite");
+            consumer.subscribe(s.topic, MessageSelector.bySql(PushConsumers.WANTED));
+            consumer.start();
+            poll(s, consumer, "lite", 4);
         });
         known.put("lite_assign_seek", PullConsumers::seek);
         known.put("lite_commit", PullConsumers::commit);

@@ -2,6 +2,7 @@ import java.time.LocalDateTime;
 import java.time.format.DateTimeFormatter;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -48,6 +49,16 @@ final class PushConsumers {
             s.awaitReceived(COUNT);
         });
         known.put("tag_filter", PushConsumers::tags);
+        known.put("sql_filter", s -> {
+            orders(s);
+            DefaultMQPushConsumer consumer = concurrent(s, "reader", "*");
+            consumer.subscribe(s.topic, MessageSelector.bySql(WANTED));
+            consumer.start();
+            s.awaitReceived(4);
+            orders(s);
+            s.awaitReceived(8);
+            Thread.sleep(500);
+        });
         known.put("from_first", s -> from(s, ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET));
         known.put("from_last", s -> from(s, ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET));
         known.put("from_timestamp", s -> from(s, ConsumeFromWhere.CONSUME_FROM_TIMESTAMP));
@@ -62,6 +73,14 @@ final class PushConsumers {
             send(s, Sends.COUNT);
             s.awaitReceived(2 * Sends.COUNT);
             Thread.sleep(1_000); // What came twice would come now.
+        });
+        // Somebody resets the group's offsets when all were received; see test_resets.py.
+        known.put("reset_running", s -> {
+            concurrent(s, "reader", "*").start();
+            send(s, Sends.COUNT);
+            s.awaitReceived(2 * Sends.COUNT);
+            s.awaitReceived(2 * Sends.COUNT);
+            Thread.sleep(1_000);
         });
     }
 
@@ -112,6 +131,24 @@ final class PushConsumers {
         concurrent(s, "reader", "TagA || TagC || Aa").start();
         s.awaitReceived(9);
         Thread.sleep(500);
+    }
+
+    static final String WANTED =
+        "amount BETWEEN 20 AND 40 AND (region IN ('north', 'it''s south') OR TAGS = 'TagA')";
+
+    /** Ten messages, of which WANTED wants four: 20, 30 and 40 of the regions, and TagA at 25. */
+    static void orders(Scenario s) throws Exception {
+        DefaultMQProducer producer = s.producer();
+        String[] regions = {"north", "it's south", "east"};
+        for (int amount = 10; amount <= 50; amount += 5) {
+            Message message = s.message("order of " + amount);
+            message.setTags(amount == 25 ? "TagA" : "TagB");
+            message.putUserProperty("amount", String.valueOf(amount));
+            message.putUserProperty("region", regions[amount % 10 == 0 ? amount / 10 % 2 : 2]);
+            s.sent(message, producer.send(message));
+        }
+        Message message = s.message("order without an amount");
+        s.sent(message, producer.send(message));
     }
 
     private static void from(Scenario s, ConsumeFromWhere where) throws Exception {
