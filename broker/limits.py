@@ -76,6 +76,16 @@ PULL_HOLD_S_MAX = 20.0
 PULLS_HELD_MAX = 100_000
 SUBSCRIPTION_TAGS_MAX = 1024
 
+# SQL92 filters.
+SQL_CHARACTERS_MAX = 8192
+SQL_DEPTH_MAX = 64
+SQL_NUMBER_CHARACTERS_MAX = 64
+"""A longer property is no number."""
+SQL_EXPRESSIONS_KEPT = 1024
+"""Compiled expressions."""
+SQL_MESSAGES_SCANNED_MAX = 512
+"""Messages read for one pull: some 10 ms, in which nobody else is answered."""
+
 # Consumer offsets: one-way commits are gathered this long into one entry.
 COMMIT_GATHER_S = 0.05
 COMMITS_PER_ENTRY_MAX = 4096

@@ -1,8 +1,8 @@
 """Long polling: pulls that found nothing wait here for a message that they want. Pure.
 
-A held pull is run again when a matching message arrives in its queue, when its time is up, or when
-the leadership ends. It is run by the caller a moment later, once for all messages that arrived
-until then.
+A held pull is run again when a matching message arrives in its queue (any message, with a SQL92
+filter), when its time is up, or when the leadership ends. It is run by the caller a moment later,
+once for all messages that arrived until then.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker import limits
-from broker.requests.filters import TagFilter
+from broker.requests.filters import MessageFilter
 from broker.state.indexing import EntryIndex
 
 
@@ -23,7 +23,7 @@ class HeldPull:
     topic: str
     queue_id: int
     until_s: float
-    tag_filter: TagFilter
+    wanted: MessageFilter
     again: Callable[[], None]
 
 
@@ -59,7 +59,8 @@ class HeldPulls:
                     [
                         pull
                         for pull in held
-                        if pull.tag_filter is None or not codes.isdisjoint(pull.tag_filter)
+                        if not isinstance(pull.wanted, frozenset)
+                        or not codes.isdisjoint(pull.wanted)
                     ]
                 )
 

@@ -10,7 +10,12 @@ from broker import limits
 from broker.leader.offset_commits import OffsetCommits
 from broker.refusal import Refused
 from broker.requests.core import Core
-from broker.requests.filters import TagFilter, filter_of, parse_subscription
+from broker.requests.filters import (
+    MessageFilter,
+    filter_of,
+    parse_subscription,
+    selection,
+)
 from broker.requests.held_pulls import HeldPull, HeldPulls
 from broker.requests.membership import Membership
 from broker.requests.queue_reading import Found, read_queue
@@ -49,12 +54,12 @@ class PullHandler:
     def pull(self, request: Command, connection: Connection) -> Command | None:
         """Answer at once, or hold the pull until there is a message for it."""
         header = decode_header(PullMessageHeader, request)
-        tag_filter = self._check(header)
+        wanted = self._check(header)
         if header.sys_flag & PULL_COMMIT_OFFSET:
             self._commit(header, connection)
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
         moved = self._readers.pulled(key, connection.id, header.queue_offset)
-        found = self._find(header, tag_filter)
+        found = self._find(header, wanted)
         if moved is not None:
             code = ResponseCode.PULL_OFFSET_MOVED
             found = Found(code, "OFFSET_RESET", moved, found.min_offset, found.max_offset)
@@ -63,7 +68,7 @@ class PullHandler:
             found.code == ResponseCode.PULL_NOT_FOUND
             and header.sys_flag & PULL_SUSPEND
             and hold_s > 0
-            and self._hold(request, connection, header, tag_filter, hold_s)
+            and self._hold(request, connection, header, wanted, hold_s)
         ):
             return None
         return self._answer(request, header, found)
@@ -85,7 +90,7 @@ class PullHandler:
         request: Command,
         connection: Connection,
         header: PullMessageHeader,
-        tag_filter: TagFilter,
+        wanted: MessageFilter,
         hold_s: float,
     ) -> bool:
         core = self._core
@@ -94,7 +99,7 @@ class PullHandler:
             try:
                 core.role.check_serving()
                 self._core.definitions.topic(header.topic)
-                response = self._answer(request, header, self._find(header, tag_filter))
+                response = self._answer(request, header, self._find(header, wanted))
             except Refused as refused:
                 response = core.replies.refusal(request, connection, refused)
             core.replies.send(request, connection, response)
@@ -105,12 +110,12 @@ class PullHandler:
                 topic=header.topic,
                 queue_id=header.queue_id,
                 until_s=core.clock_s() + hold_s,
-                tag_filter=tag_filter,
+                wanted=wanted,
                 again=again,
             )
         )
 
-    def _check(self, header: PullMessageHeader) -> TagFilter:
+    def _check(self, header: PullMessageHeader) -> MessageFilter:
         """Refuse what the reference refuses; the filter of the subscription."""
         core = self._core
         group = core.machine.groups.get(header.consumer_group)
@@ -133,7 +138,7 @@ class PullHandler:
             return parse_subscription(header.subscription, header.expression_type)
         return self._subscribed(header)
 
-    def _subscribed(self, header: PullMessageHeader) -> TagFilter:
+    def _subscribed(self, header: PullMessageHeader) -> MessageFilter:
         """The filter that the group's heartbeats brought."""
         group = self._membership.consumers(header.consumer_group)
         subscription = group.subscriptions.get(header.topic) if group is not None else None
@@ -146,11 +151,17 @@ class PullHandler:
         wanted = filter_of(subscription)
         if subscription.sub_version < header.sub_version:
             # Stock clients bump the version at each rebalance, and the heartbeat that tells of it
-            # may follow 30 s later. Until then the consumer filters by itself.
+            # may follow 30 s later. Until then the consumer filters by itself, if it can.
+            if wanted is not None and not isinstance(wanted, frozenset):
+                raise Refused(
+                    ResponseCode.SUBSCRIPTION_NOT_LATEST,
+                    f"the group {header.consumer_group!r} has subscribed to {header.topic!r} anew: "
+                    "send a heartbeat first",
+                )
             return None
         return wanted
 
-    def _find(self, header: PullMessageHeader, tag_filter: TagFilter) -> Found:
+    def _find(self, header: PullMessageHeader, wanted: MessageFilter) -> Found:
         wanted_bytes = header.max_msg_bytes or 0
         bytes_max = wanted_bytes if wanted_bytes > 0 else limits.PULL_BYTES_DEFAULT
         return read_queue(
@@ -158,7 +169,7 @@ class PullHandler:
             header.queue_offset,
             messages_max=min(max(header.max_msg_nums, 1), limits.PULL_MESSAGES_MAX),
             bytes_max=min(bytes_max, limits.PULL_BYTES_MAX),
-            tag_filter=tag_filter,
+            selection=selection(wanted, self._core.log.view),
         )
 
     def _answer(self, request: Command, header: PullMessageHeader, found: Found) -> Command:

@@ -1,8 +1,8 @@
-"""What a pull finds in a queue: pure, from the queue's units alone.
+"""What a pull finds in a queue: pure, from the queue's units (and for SQL92 the messages) alone.
 
 The result table is the reference's (DefaultMessageStore.getMessage). Messages that lie next to each
 other in the log come out as one piece, so a pull of a thousand messages hands over a few pieces of
-raw log bytes and nothing is decoded.
+raw log bytes and nothing is decoded but what a SQL92 filter looks at.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from broker import limits
-from broker.requests.filters import TagFilter
+from broker.requests.filters import Selection
 from broker.state.consume_queue import ConsumeQueue, Units
 from dledger.remoting.codes import ResponseCode
 
@@ -36,18 +35,18 @@ def read_queue(
     *,
     messages_max: int,
     bytes_max: int,
-    tag_filter: TagFilter,
+    selection: Selection | None,
 ) -> Found:
     """Find up to `messages_max` messages of at most `bytes_max` in all, but at least one."""
     low, high = (queue.begin, queue.end) if queue is not None else (0, 0)
     nothing = _outside(offset, low, high)
     if nothing is not None or queue is None:
         return nothing or Found(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", 0, 0, 0)
-    scan = messages_max if tag_filter is None else limits.PULL_UNITS_SCANNED_MAX
+    scan = messages_max if selection is None else selection.units_max
     units = queue.read(offset, scan)
     last_scanned = offset + len(units)
-    if tag_filter is not None:
-        wanted = np.flatnonzero(np.isin(units["tags_code"], list(tag_filter)))
+    if selection is not None:
+        wanted = selection.wanted(units)
         if not len(wanted):
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
             return Found(code, "NO_MATCHED_MESSAGE", last_scanned, low, high)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from broker.refusal import Refused
-from broker.requests.filters import filter_of, parse_subscription
+from broker.requests.filters import filter_of, parse_subscription, selection
 from broker.requests.held_pulls import HeldPull, HeldPulls
 from broker.requests.queue_reading import read_queue
 from broker.state.consume_queue import UNIT, ConsumeQueue, FilePool
@@ -18,6 +18,11 @@ from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import tags_code
 
 ALL = 1 << 30
+
+
+def no_log(position: int, size: int) -> memoryview:
+    """Tags need no look at messages."""
+    raise AssertionError(f"{size} bytes were read at {position}")
 
 
 def queue_of(directory: Path, rows: list[tuple[int, int, int]]) -> ConsumeQueue:
@@ -36,7 +41,11 @@ def pull(
     tags: frozenset[int] | None = None,
 ) -> tuple[ResponseCode, int, list[tuple[int, int]]]:
     found = read_queue(
-        queue, offset, messages_max=messages_max, bytes_max=bytes_max, tag_filter=tags
+        queue,
+        offset,
+        messages_max=messages_max,
+        bytes_max=bytes_max,
+        selection=selection(tags, no_log),
     )
     return found.code, found.next_offset, list(found.pieces)
 
@@ -56,7 +65,7 @@ def test_the_result_table_of_the_reference(tmp_path: Path) -> None:
     assert pull(queue, 6) == (MOVED, 5, [])
     queue.begin = 2
     assert pull(queue, 1) == (MOVED, 2, [])
-    found = read_queue(queue, 2, messages_max=1, bytes_max=ALL, tag_filter=None)
+    found = read_queue(queue, 2, messages_max=1, bytes_max=ALL, selection=None)
     assert (found.min_offset, found.max_offset, found.next_offset) == (2, 5, 3)
 
 
@@ -102,8 +111,11 @@ def test_subscriptions_are_read_as_the_reference_reads_them() -> None:
     with pytest.raises(Refused) as caught:
         parse_subscription(" || ", None)
     assert caught.value.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-    with pytest.raises(Refused, match="SQL92"):
-        parse_subscription("a > 1", "SQL92")
+    with pytest.raises(Refused, match="CLASS"):
+        parse_subscription("Any.java", "CLASS")
+    with pytest.raises(Refused, match="character 4: expected") as caught:
+        parse_subscription("a > ", "SQL92")
+    assert caught.value.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
 
 def test_a_heartbeats_codes_are_the_filter() -> None:

@@ -82,13 +82,13 @@ def test_queues_begin_with_the_first_message_that_is_kept(tmp_path: Path) -> Non
     queue = leader.machine.queues.get("A", 0)
     assert queue is not None
     assert (queue.begin, queue.end) == (6, 10)
-    found = read_queue(queue, 2, messages_max=32, bytes_max=1 << 20, tag_filter=None)
+    found = read_queue(queue, 2, messages_max=32, bytes_max=1 << 20, selection=None)
     assert (found.code, found.next_offset, found.min_offset) == (
         ResponseCode.PULL_OFFSET_MOVED,
         6,
         6,
     )
-    found = read_queue(queue, 6, messages_max=32, bytes_max=1 << 20, tag_filter=None)
+    found = read_queue(queue, 6, messages_max=32, bytes_max=1 << 20, selection=None)
     assert (found.code, found.messages) == (ResponseCode.SUCCESS, 4)
     assert queue.first_at(0) == 6
 
