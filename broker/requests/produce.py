@@ -91,7 +91,7 @@ def _check_queues(header: ProduceHeader, topic: TopicConfig) -> None:
     for queue_id, _ in header.runs:
         if not 0 <= queue_id < topic.write_queue_nums:
             raise Refused(
-                ResponseCode.SYSTEM_ERROR,
+                ResponseCode.INVALID_PARAMETER,
                 f"queue {queue_id} of {header.topic!r} does not exist: it has "
                 f"{topic.write_queue_nums}",
             )

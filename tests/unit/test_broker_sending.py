@@ -203,7 +203,7 @@ async def test_a_batch_for_a_queue_that_is_not_there_is_refused(tmp_path: Path) 
     """A topic made by its first send has eight queues here."""
     async with served(tmp_path) as (_, peer):
         response = await peer.request(produce_request("a", runs=((8, 1),)), 5)
-        assert response.code == Code.SYSTEM_ERROR
+        assert response.code == Code.INVALID_PARAMETER
         assert "queue 8" in (response.remark or "")
 
 
