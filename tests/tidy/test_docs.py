@@ -1,0 +1,62 @@
+"""The docs name what there is: keys, commands, files. A list that is typed twice would drift."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from broker.config import BrokerConfig
+from chaos.scenarios import SCENARIOS
+from client.commands.__main__ import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+OUR_FILES = re.compile(r"(dledger|broker|namesrv|client|chaos|spark|tests|benchmarks|docs)/")
+
+
+def first_column(page: str, heading: str) -> set[str]:
+    """The names in backquotes of a table's first column, below a heading up to the next one."""
+    text = (ROOT / "docs" / page).read_text()
+    section = text.split(heading, 1)[1].split("\n## ", 1)[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return {name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)}
+
+
+def test_every_key_of_a_brokers_config_is_explained() -> None:
+    """And none that does not exist."""
+    assert first_column("broker.md", "## Config") == set(BrokerConfig.__struct_encode_fields__)
+
+
+def test_every_command_of_mqadmin_is_listed() -> None:
+    """And none that does not exist."""
+    assert first_column("mqadmin.md", "# mqadmin") == set(COMMANDS)
+
+
+def test_the_readme_names_every_program() -> None:
+    """Those that an installation puts on the PATH."""
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    text = (ROOT / "README.md").read_text()
+
+    assert [name for name in scripts if f"`{name}" not in text] == []
+
+
+def test_the_scenarios_of_the_docs_exist() -> None:
+    """A command that is typed as it stands there works."""
+    for page in PAGES:
+        for name in re.findall(r"--scenario (\S+)", page.read_text()):
+            assert name in SCENARIOS, page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_what_a_page_points_to_is_there(page: Path) -> None:
+    """Links, and files of ours in backquotes."""
+    text = page.read_text()
+    links = re.findall(r"\]\(([^)#:]+)\)", text)
+    named = [name for name in re.findall(r"`([\w./-]+)`", text) if OUR_FILES.match(name)]
+    gone = [link for link in links if not (page.parent / link).exists()]
+    gone += [name for name in named if not list(ROOT.glob(f"{name.rstrip('/')}*"))]
+
+    assert gone == []
