@@ -1,7 +1,8 @@
 """What the commands of this package share: how they end, and how they say what went wrong.
 
 A Ctrl-C or a SIGTERM ends the work by cancellation, so that every clean-up is gone through. Errors
-that a person can act on are printed as their text; anything else is a bug and shows its trace.
+that a person can act on, the system's among them (a full disk, a directory that is a file), are
+printed as their text; anything else is a bug and shows its trace.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def run_command(work: Callable[[], Awaitable[int]]) -> int:
     configure_logging("console", "warning")
     try:
         return trio.run(_until_interrupted, work)
-    except* DledgerError as group:
+    except* (DledgerError, OSError) as group:
         for error in dict.fromkeys(str(error) for error in _leaves(group)):
             print(error, file=sys.stderr)
     return FAILED
@@ -55,7 +56,7 @@ async def _until_interrupted(work: Callable[[], Awaitable[int]]) -> int:
     return status
 
 
-def _leaves(group: BaseExceptionGroup[DledgerError]) -> Iterator[DledgerError]:
+def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             yield from _leaves(error)
