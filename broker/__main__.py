@@ -19,7 +19,7 @@ from cyclopts import App, CycloptsError, Parameter
 from broker.app import run_broker
 from broker.config import BrokerConfig
 from dledger.config import load_config
-from dledger.errors import ConfigError, DledgerError, Fenced
+from dledger.errors import ConfigError, DledgerError, Fenced, leaves
 from dledger.observe import LogFormat, configure_logging
 
 _EXIT_FAILED = 1
@@ -64,7 +64,7 @@ def _run(settings: BrokerConfig) -> int:
     try:
         trio.run(run_broker, settings)
     except* (DledgerError, OSError) as group:
-        problem = _innermost(group)
+        problem = next(leaves(group))
     if problem is None:
         return 0
     if isinstance(problem, Fenced):
@@ -87,12 +87,6 @@ def _os_problem(error: OSError, settings: BrokerConfig) -> str:
         f"can't listen on {settings.broker_ip1}:{settings.listen_port}: {reason}; "
         "stop what uses it, or change brokerIP1 and listenPort (and groupClientAddrs)"
     )
-
-
-def _innermost(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _fail(message: str, status: int) -> int:

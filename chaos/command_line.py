@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import trio
 
-from dledger.errors import DledgerError
+from dledger.errors import DledgerError, leaves
 from dledger.observe import configure_logging
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -27,7 +27,7 @@ def run_command(work: Callable[[], Awaitable[int]]) -> int:
     try:
         return trio.run(_until_interrupted, work)
     except* (DledgerError, OSError) as group:
-        for error in dict.fromkeys(str(error) for error in _leaves(group)):
+        for error in dict.fromkeys(str(error) for error in leaves(group)):
             print(error, file=sys.stderr)
     return FAILED
 
@@ -54,11 +54,3 @@ async def _until_interrupted(work: Callable[[], Awaitable[int]]) -> int:
         name = signal.Signals(status - INTERRUPTED).name
         print(f"ended by {name}; all that was started is stopped", file=sys.stderr)
     return status
-
-
-def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error

@@ -32,6 +32,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 
 class DledgerError(Exception):
     """Root of the tree."""
@@ -146,3 +148,12 @@ class RequestTimeout(RemotingError):
     """No answer within the caller's deadline."""
 
     definite = False
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors in an exception group, as nurseries raise it; of another error, itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for part in error.exceptions:
+        yield from leaves(part)

@@ -16,7 +16,7 @@ import trio
 from cyclopts import App, CycloptsError, Parameter
 
 from dledger.config import load_config
-from dledger.errors import ConfigError
+from dledger.errors import ConfigError, leaves
 from dledger.observe import configure_logging
 from namesrv.app import serve_until_signalled
 from namesrv.config import NamesrvConfig
@@ -61,7 +61,7 @@ def _serve(settings: NamesrvConfig) -> int:
     try:
         trio.run(serve_until_signalled, settings)
     except* (ConfigError, OSError) as group:
-        problem = _innermost(group)
+        problem = next(leaves(group))
     if problem is None:
         return 0
     if isinstance(problem, OSError):
@@ -71,12 +71,6 @@ def _serve(settings: NamesrvConfig) -> int:
             "choose another port with -p, or another address with --host"
         )
     return _fail(str(problem))
-
-
-def _innermost(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _fail(message: str) -> int:

@@ -18,7 +18,7 @@ Rules that keep the table true while leaders change:
 4. Brokers without terms (RocketMQ's own) follow its rule: the last one to register wins unless
    its state version is older. They can't lead a group that has shown a term.
 
-Pure: `now` is any monotonic clock in seconds, connections are numbers. Sources of the rules:
+Pure: `now_s` is any monotonic clock in seconds, connections are numbers. Sources of the rules:
 RocketMQ's RouteInfoManager; terms are ours.
 """
 
@@ -73,7 +73,7 @@ class Member:
     address: str
     ha_address: str
     connection_id: int
-    seen_at: float
+    seen_s: float
     expiry_s: float
     data_version: DataVersion | None
 
@@ -87,7 +87,7 @@ class Group:
     members: dict[str, Member] = field(default_factory=dict)
     #: The newest term of a leader, None until one registered with a term.
     term: int | None = None
-    empty_since: float = 0.0
+    empty_since_s: float = 0.0
 
     @property
     def leader(self) -> Member | None:
@@ -128,11 +128,11 @@ class RouteTable:
     def __init__(self) -> None:
         self.topics = TopicTable()
         self._groups: dict[str, Group] = {}
-        self._scanned_at: float | None = None
+        self._scanned_s: float | None = None
 
     # Brokers come, stay and go.
 
-    def register(self, new: Registration, connection_id: int, now: float) -> Registered:
+    def register(self, new: Registration, connection_id: int, now_s: float) -> Registered:
         """Add or refresh a member, and its topics if it leads. RegistrationRefused otherwise."""
         group = self._groups.get(new.broker_name)
         if group is None or (not group.members and group.cluster != new.cluster):
@@ -151,7 +151,7 @@ class RouteTable:
             address=new.address,
             ha_address=new.ha_address,
             connection_id=connection_id,
-            seen_at=now,
+            seen_s=now_s,
             expiry_s=new.expiry_s,
             data_version=new.data_version,
         )
@@ -176,7 +176,7 @@ class RouteTable:
             self.topics.put(group.broker_name, new.topics, is_whole_table=new.term is not None)
 
     def heartbeat(
-        self, cluster: str, broker_name: str, address: str, term: int | None, now: float
+        self, cluster: str, broker_name: str, address: str, term: int | None, now_s: float
     ) -> None:
         """Note that a member is alive.
 
@@ -189,7 +189,7 @@ class RouteTable:
             raise UnknownBroker(f"{address} is not registered as a member of {broker_name}")
         if member.broker_id == LEADER_ID and term is not None and term < (group.term or 0):
             raise RegistrationRefused(_stale(group, address, term))
-        member.seen_at = now
+        member.seen_s = now_s
 
     def data_version(self, broker_name: str, address: str) -> DataVersion | None:
         """The version of the topics that a member registered last."""
@@ -198,7 +198,7 @@ class RouteTable:
         return member.data_version if member is not None else None
 
     def unregister(
-        self, cluster: str, broker_name: str, address: str, now: float
+        self, cluster: str, broker_name: str, address: str, now_s: float
     ) -> list[Departure]:
         """A member says goodbye. Not being registered is no error."""
         departures = self._remove(
@@ -206,32 +206,32 @@ class RouteTable:
                 (group.cluster, group.broker_name, member.address)
                 == (cluster, broker_name, address)
             ),
-            now,
+            now_s,
         )
         if departures and not self._groups[broker_name].members:
             del self._groups[broker_name]
         return departures
 
-    def connection_lost(self, connection_id: int, now: float) -> list[Departure]:
+    def connection_lost(self, connection_id: int, now_s: float) -> list[Departure]:
         """Remove the members whose last registration came over this connection."""
-        return self._remove(lambda _, member: member.connection_id == connection_id, now)
+        return self._remove(lambda _, member: member.connection_id == connection_id, now_s)
 
-    def expire(self, now: float) -> list[Departure]:
+    def expire(self, now_s: float) -> list[Departure]:
         """Remove silent members and forget old terms. To be called each SCAN_INTERVAL_S."""
-        stall_s = now - (now if self._scanned_at is None else self._scanned_at)
-        self._scanned_at = now
+        stall_s = now_s - (now_s if self._scanned_s is None else self._scanned_s)
+        self._scanned_s = now_s
         if stall_s > 2 * limits.SCAN_INTERVAL_S:
             # It was us who were held up: heartbeats of that time may still be unread.
             for group in self._groups.values():
                 for member in group.members.values():
-                    member.seen_at = min(now, member.seen_at + stall_s)
-        departures = self._remove(lambda _, m: now - m.seen_at > m.expiry_s, now)
+                    member.seen_s = min(now_s, member.seen_s + stall_s)
+        departures = self._remove(lambda _, m: now_s - m.seen_s > m.expiry_s, now_s)
         for group in list(self._groups.values()):
-            if not group.members and now - group.empty_since > limits.TERM_MEMORY_S:
+            if not group.members and now_s - group.empty_since_s > limits.TERM_MEMORY_S:
                 del self._groups[group.broker_name]
         return departures
 
-    def _remove(self, doomed: Callable[[Group, Member], bool], now: float) -> list[Departure]:
+    def _remove(self, doomed: Callable[[Group, Member], bool], now_s: float) -> list[Departure]:
         departures = []
         for group in self._groups.values():
             gone = [m for m in group.members.values() if doomed(group, m)]
@@ -243,7 +243,7 @@ class RouteTable:
                     )
                 )
             if gone and not group.members:
-                group.empty_since = now
+                group.empty_since_s = now_s
                 self.topics.remove_broker(group.broker_name)
         return departures
 
