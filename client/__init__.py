@@ -2,9 +2,9 @@
 
 General layout: `producer` and `consumer` are the faces (`blocking` has the same ones for programs
 without an event loop) and `admin` is the operator's. Below them, `sender` and `fetching` move
-batches and pulls, `assignment` shares queues out, `leaders` finds who leads, `session` and `peers`
-hold connections. What decides is pure: `batching`, `progress`, `retry`, `routing`, `allocation`,
-`subscriptions`.
+batches and pulls, `replies` asks and answers, `assignment` shares queues out, `leaders` finds who
+leads, `session` and `peers` hold connections. What decides is pure: `batching`, `progress`,
+`retry`, `routing`, `allocation`, `subscriptions`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ClientClosed,
         ClientError,
         NoLeader,
+        NoReply,
         NoRoute,
         NotAssigned,
         Refused,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
         SendFailed,
         SendUnknown,
     )
-    from client.models import Message, Rebalance, ReceivedMessage, SendResult
+    from client.models import Message, Rebalance, ReceivedMessage, Reply, SendResult
     from client.pending import PendingSend
     from client.producer import Producer
     from dledger.remoting.json_dialect import MessageQueue
@@ -43,6 +44,7 @@ __all__ = [
     "Message",
     "MessageQueue",
     "NoLeader",
+    "NoReply",
     "NoRoute",
     "NotAssigned",
     "PendingSend",
@@ -50,6 +52,7 @@ __all__ = [
     "Rebalance",
     "ReceivedMessage",
     "Refused",
+    "Reply",
     "SendError",
     "SendFailed",
     "SendResult",
@@ -59,9 +62,9 @@ __all__ = [
 _HOMES = {
     "client.admin": "Admin",
     "client.consumer": "Consumer",
-    "client.errors": "BadMessage BufferFull ClientClosed ClientError NoLeader NoRoute NotAssigned "
-    "Refused SendError SendFailed SendUnknown",
-    "client.models": "Message Rebalance ReceivedMessage SendResult",
+    "client.errors": "BadMessage BufferFull ClientClosed ClientError NoLeader NoReply NoRoute "
+    "NotAssigned Refused SendError SendFailed SendUnknown",
+    "client.models": "Message Rebalance ReceivedMessage Reply SendResult",
     "client.pending": "PendingSend",
     "client.producer": "Producer",
     "dledger.remoting.json_dialect": "MessageQueue",

@@ -100,6 +100,8 @@ class Producer(Face[producers.Producer]):
     prepare = blocking(producers.Producer.prepare)
     send = blocking(producers.Producer.send)
     send_batch = blocking(producers.Producer.send_batch)
+    request = blocking(producers.Producer.request)
+    reply = blocking(producers.Producer.reply)
     flush = blocking(producers.Producer.flush)
 
     def send_soon(

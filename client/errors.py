@@ -7,6 +7,7 @@
         +-- NoRoute              no name server knows a usable queue for the topic
         +-- NoLeader             a broker group has no leader that can be reached
         +-- Refused              a server answered with an error code
+        +-- NoReply              nobody replied to a request within its deadline
         +-- SendError            a message was not acknowledged
         |   +-- SendFailed       definitely not stored
         |   +-- SendUnknown      stored or not: no answer came inside the deadline
@@ -64,6 +65,20 @@ class Refused(ClientError):
         self.address = address
         self.code = code
         self.remark = remark
+
+
+class NoReply(ClientError):
+    """Nobody replied to a request in time. It was stored, and may yet be handled."""
+
+    definite = False
+
+    def __init__(self, topic: str, message_id: str, waited_s: float) -> None:
+        super().__init__(
+            f"no reply to message {message_id} to topic {topic!r} within {waited_s:.2f} s: is a "
+            "consumer running that replies, and does it read this message?"
+        )
+        self.topic = topic
+        self.message_id = message_id
 
 
 class SendError(ClientError):

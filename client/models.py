@@ -62,6 +62,14 @@ class SendResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back for a request, with the properties that its sender gave it."""
+
+    body: bytes
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Rebalance:
     """A change of the queues that a consumer reads, and what caused it."""
 
@@ -125,7 +133,9 @@ class ReceivedMessage:
                 "on the broker's disk"
             )
         if record.sys_flag & COMPRESSED:
-            return _inflate(record)
+            return inflate(
+                record.body, record.sys_flag, f"the body at position {record.physical_offset}"
+            )
         return bytes(record.body)
 
     @property
@@ -194,20 +204,20 @@ def messages_in(records: Buffer, broker_name: str) -> list[ReceivedMessage]:
     ]
 
 
-def _inflate(record: Record) -> bytes:
-    if record.sys_flag & COMPRESSION_TYPE not in _ZLIB_TYPES:
+def inflate(body: Buffer, sys_flag: int, what: str) -> bytes:
+    """A compressed body as it was. Raises RecordError, which names `what`."""
+    if sys_flag & COMPRESSION_TYPE not in _ZLIB_TYPES:
         raise RecordError(
-            f"the body at position {record.physical_offset} is compressed by algorithm "
-            f"{record.sys_flag & COMPRESSION_TYPE:#x}; this client reads zlib only"
+            f"{what} is compressed by algorithm {sys_flag & COMPRESSION_TYPE:#x}; this client "
+            "reads zlib only"
         )
     inflater = zlib.decompressobj()
     try:
-        body = inflater.decompress(record.body, limits.INFLATED_BODY_BYTES_MAX)
+        inflated = inflater.decompress(body, limits.INFLATED_BODY_BYTES_MAX)
     except zlib.error as error:
-        raise RecordError(f"the body at {record.physical_offset} is no zlib stream") from error
+        raise RecordError(f"{what} is no zlib stream") from error
     if not inflater.eof:
         raise RecordError(
-            f"the body at {record.physical_offset} is cut off or inflates to more than "
-            f"{limits.INFLATED_BODY_BYTES_MAX} bytes"
+            f"{what} is cut off or inflates to more than {limits.INFLATED_BODY_BYTES_MAX} bytes"
         )
-    return body
+    return inflated

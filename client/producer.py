@@ -9,12 +9,14 @@ Messages with the same key go to the same queue and keep the order in which they
 across retries and new leaders. A message is retried until its own deadline, and stored at most
 once: brokers recognise a batch that they have seen. Only where no answer came until the deadline is
 the outcome unknown (SendUnknown); any other failure is definite.
+
+`request` sends a message and waits for what its consumer answers with `reply`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -26,13 +28,15 @@ from client.batching import Accumulator, Budget
 from client.encoding import Encoder
 from client.errors import BadMessage, BufferFull, NoRoute, SendFailed
 from client.identity import UniqueKeys
-from client.models import Message, Selector, SendResult
+from client.models import Message, ReceivedMessage, Reply, Selector, SendResult
 from client.pending import PendingSend
 from client.publishing import Publisher
+from client.replies import Questions
 from client.sender import GroupSender
 from client.session import Session
 from client.signals import Broadcast
 from dledger.remoting.bodies import HeartbeatData, ProducerData
+from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import check_group_name
@@ -63,7 +67,8 @@ class Producer:
         self._linger_s = linger_s
         self._batch_bytes_max = min(batch_bytes_max, limits.BATCH_BYTES_MAX)
         self._budget = Budget(pending_max, pending_bytes_max)
-        self._session = Session(namesrv_addr)
+        self._session = Session(namesrv_addr, self._asked)
+        self._questions = Questions(self._session, self.group, self._heartbeat)
         self._session.on_route_change.append(self._route_changed)
         self._encoder = Encoder(UniqueKeys(self._session.host), self._session.host)
         self._publishers: dict[str, Publisher] = {}
@@ -245,6 +250,45 @@ class Producer:
         sender.accumulator.add_oneway(slot, message.topic, chosen.queue_id, record, now_s)
         sender.wake()
 
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue_id: int | None = None,
+        key: str | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> Reply:
+        """Send one message, and wait until somebody who consumes it replies (`reply`).
+
+        `timeout_s` is for all of it. Raises NoReply, and whatever `send` does.
+        """
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        await self._ready(message.topic, timeout_s)
+
+        async def send(asking: Message, left_s: float) -> SendResult:
+            return await self.send(
+                asking, queue_id=queue_id, key=key, selector=selector, timeout_s=left_s
+            )
+
+        return await self._questions.ask(message, send, timeout_s)
+
+    async def reply(
+        self,
+        request: ReceivedMessage,
+        body: bytes,
+        *,
+        properties: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Reply to a message that was sent by `request`; returns when who asked has it.
+
+        Raises BadMessage if it was not, Refused if who asked is gone, NoLeader, or the
+        RemotingError of the last try.
+        """
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        await self._questions.reply(request, body, properties or {}, timeout_s)
+
     async def flush(self) -> None:
         """Wait until everything handed over so far is settled, lingering batches included."""
         for sender in self._senders.values():
@@ -321,6 +365,9 @@ class Producer:
         route = self._session.routes.route(topic)
         if topic in self._publishers and route is not None and route.writable:
             self._publish_to(topic, route.writable)
+
+    def _asked(self, _: str, command: Command) -> Command | None:
+        return self._questions.take(command)
 
     def _heartbeat(self) -> HeartbeatData:
         return HeartbeatData(

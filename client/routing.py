@@ -29,6 +29,7 @@ class Group:
     members: tuple[str, ...] = ()
     leader: str | None = None
     term: int = 0
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class RouteTable:
         """Take in the addresses of a route. Its leader counts until a member claims to lead."""
         for broker in data.broker_datas:
             group = self._groups.setdefault(broker.broker_name, Group())
+            group.cluster = broker.cluster
             named = tuple(address for _, address in sorted(broker.broker_addrs.items()))
             group.members = named + tuple(a for a in group.members if a not in named)
             if group.term == 0 and group.leader is None:
@@ -110,6 +112,11 @@ class RouteTable:
         """Where to send to for this group, or None: then its members must be asked."""
         group = self._groups.get(broker_name)
         return None if group is None else group.leader
+
+    def cluster(self, broker_name: str) -> str:
+        """The cluster that a group belongs to, "" if no route told it."""
+        group = self._groups.get(broker_name)
+        return "" if group is None else group.cluster
 
     def members(self, broker_name: str) -> tuple[str, ...]:
         """Every known address of this group; the last known leader first where there is one."""

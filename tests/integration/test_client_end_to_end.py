@@ -12,6 +12,8 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
+from anyio import TASK_STATUS_IGNORED
+from anyio.abc import TaskStatus
 
 from chaos.cluster import Cluster
 from chaos.layout import plan, ports_needed
@@ -22,6 +24,7 @@ from client import (
     Consumer,
     Message,
     MessageQueue,
+    NoReply,
     Producer,
     Rebalance,
     ReceivedMessage,
@@ -87,6 +90,48 @@ async def read(consumer: Consumer, count: int) -> list[ReceivedMessage]:
 
 def place(message: ReceivedMessage | SendResult) -> tuple[str, int, int, int]:
     return message.broker_name, message.queue_id, message.queue_offset, message.position
+
+
+def test_a_request_gets_the_reply_of_who_consumes_it(
+    run: Run, namesrv_addr: str, topic: str
+) -> None:
+    """Its own one, of several that wait; without an answer in time the request says so."""
+
+    async def answer(*, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
+        async with (
+            Producer(namesrv_addr, "Repliers") as replier,
+            Consumer(namesrv_addr, topic, {topic: "asked"}) as consumer,
+        ):
+            task_status.started()
+            async for message in consumer:
+                await replier.reply(message, message.body.upper(), properties={"mood": "good"})
+
+    async def main() -> None:
+        replies: dict[int, bytes] = {}
+
+        async def ask(number: int) -> None:
+            asked = Message(topic, b"question %d" % number, tags="asked")
+            reply = await producer.request(asked, timeout_s=10)
+            assert reply.properties["mood"] == "good"
+            replies[number] = reply.body
+
+        async with Producer(namesrv_addr, "PG") as producer, anyio.create_task_group() as tasks:
+            await producer.send(Message(topic, b"makes the topic"))
+            await tasks.start(answer)
+            async with anyio.create_task_group() as asking:
+                for number in range(5):
+                    asking.start_soon(ask, number)
+            assert replies == {number: b"QUESTION %d" % number for number in range(5)}
+            with pytest.raises(NoReply):
+                await producer.request(Message(topic, b"anybody?"), timeout_s=0.3)
+            async with Consumer(namesrv_addr, topic + "G", {topic: "*"}) as consumer:
+                sent = await read(consumer, 7)
+            (unasked,) = [message for message in sent if message.body == b"makes the topic"]
+            with pytest.raises(BadMessage, match="asks for no reply"):
+                await producer.reply(unasked, b"answer")
+            tasks.cancel_scope.cancel()
+
+    run(main)
 
 
 def test_a_message_is_read_as_it_was_sent(run: Run, namesrv_addr: str, topic: str) -> None:
