@@ -62,6 +62,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     d_leger_self_id: str = "n0"
     d_leger_secret: str = ""
     preferred_leader_id: str = ""
+    repair_damaged_log: bool = True
     group_client_addrs: str = ""
     log_format: Literal["json", "console"] = "json"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -110,6 +111,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
             segment_bytes=self.mapped_file_size_commit_log,
             secret=self.d_leger_secret.encode(),
             preferred_leader=self.preferred_leader_id or None,
+            repair=self.repair_damaged_log,
         )
 
     def with_settings(self, settings: Mapping[str, str]) -> BrokerConfig:

@@ -9,7 +9,8 @@
     |   +-- RecordError          bytes that are no message record
     |   +-- ConfigError          a config file or command line
     +-- StorageError             the disk or the bytes on it
-    |   +-- CorruptLog           bad bytes with good ones after them: never cut silently
+    |   +-- CorruptLog           what was durable can't be read: never cut silently
+    |   |   +-- DamagedLog       a leader has it (log/repair.py)
     |   +-- Fenced               an earlier write or fsync failed: this node takes no more
     +-- AppendError              an append to the replicated log did not succeed
     |   +-- NotLeader            definitely not appended: ask `leader`
@@ -66,7 +67,7 @@ class StorageError(DledgerError):
 
 
 class CorruptLog(StorageError):
-    """Bad bytes with good ones after them. Nothing is cut; the operator or a peer must repair."""
+    """What was durable can't be read. Nothing is cut; the operator or the leader must repair."""
 
 
 class Fenced(StorageError):

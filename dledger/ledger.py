@@ -11,6 +11,7 @@ import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing
+from functools import partial
 
 import trio
 
@@ -30,15 +31,15 @@ from dledger.log.disk import Disk
 from dledger.log.entry import Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.retention import SegmentInfo
-from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog, SyncJob
 from dledger.observe import get_logger
+from dledger.opening import open_whole_log
 from dledger.outcome import Outcome
-from dledger.raft.configuration import initial
+from dledger.raft.configuration import Configuration, initial
 from dledger.raft.engine import Appended, OnDone, RaftEngine, StateMachine
 from dledger.raft.library import Role, monotonic
-from dledger.raft.links import PeerNetwork, SocketLink
-from dledger.raft.members import Members, open_members
+from dledger.raft.links import LinkOwner, PeerNetwork, SocketLink
+from dledger.raft.members import Members, last_saved, open_members
 from dledger.raft.messages import PeerMessage
 from dledger.raft.transfer import PREFERRED_HEALTHY_S, TRANSFER_TIMEOUT_S, Preference
 from dledger.remoting.command import Buffer
@@ -83,9 +84,7 @@ class Ledger:
             preference=Preference(preferred, PREFERRED_HEALTHY_S) if preferred else None,
         )
         store.on_cut = self._log_cut
-        self._network = PeerNetwork(
-            config.group, config.node_id, config.segment_bytes, config.secret, self
-        )
+        self._network = _network(config, self)
         self._stepping = False
         self._stepped_at = monotonic()
         self._failure: DledgerError | OSError | None = None
@@ -406,6 +405,8 @@ class Ledger:
 async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncIterator[Ledger]:
     """Open this node's replica and take part in its group until the block is left.
 
+    If its log is damaged, first wait until a leader has repaired it (`LedgerConfig.repair`).
+
     Raises ConfigError for a config that can't be used, StorageError or CorruptLog for a replica
     that can't be trusted, OSError for a port that is taken or a folder that can't be written.
     """
@@ -415,11 +416,16 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
     with ExitStack() as stack:
         stack.enter_context(hold_replica(folder, config.group, config.node_id, segment_bytes))
         listener = stack.enter_context(_listen(*config.peers[config.node_id]))
-        store = _recover(config)
+        (folder / "log").mkdir(exist_ok=True)
         hard_state = stack.enter_context(closing(HardStateFile(folder / "log" / "term", Disk())))
-        members = open_members(
-            folder / "log", Disk(), store, initial(config.peers, config.services)
+        first_members = initial(config.peers, config.services)
+        known = last_saved(folder / "log", Disk(), first_members)
+        connect = partial(_stay_connected, config, listener, known)
+        repairs = config.repair and len(known.members) > 1
+        store = await open_whole_log(
+            config.node_id, folder / "log", segment_bytes, hard_state, connect if repairs else None
         )
+        members = open_members(folder / "log", Disk(), store, first_members)
         ledger = Ledger(config, store, hard_state, members, machine)
         stack.callback(ledger._close)
         async with trio.open_nursery() as nursery:
@@ -430,20 +436,14 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
                 nursery.cancel_scope.cancel()
 
 
-def _recover(config: LedgerConfig) -> SegmentedLog:
-    started_at = monotonic()
-    store, recovery = open_log(config.directory / "log", config.segment_bytes)
-    log.info(
-        "recovered",
-        node=config.node_id,
-        last_index=store.last_index,
-        end_position=store.end_position,
-        entries_checked=recovery.entries_checked,
-        torn_bytes=recovery.torn_bytes,
-        torn_because=recovery.torn_because,
-        seconds=round(monotonic() - started_at, 3),
-    )
-    return store
+def _network(config: LedgerConfig, owner: LinkOwner) -> PeerNetwork:
+    return PeerNetwork(config.group, config.node_id, config.segment_bytes, config.secret, owner)
+
+
+async def _stay_connected(
+    config: LedgerConfig, listener: socket.socket, known: Configuration, owner: LinkOwner
+) -> None:
+    await _network(config, owner).run(listener, known)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -23,6 +23,8 @@ class LedgerConfig:
     majority loses what was acknowledged since the last sync but one. "async" leaves it to the
     kernel, and syncs every 5 s so that restarts stay short.
     `preferred_leader`: the node that gets leadership back when it has been caught up for a while.
+    `repair`: a node whose log is damaged gets what it lacks from the leader before it takes part;
+    without, it refuses to start.
     """
 
     group: str
@@ -36,6 +38,7 @@ class LedgerConfig:
     timing: Timing = field(default_factory=Timing)
     preferred_leader: str | None = None
     services: Mapping[str, str] = field(default_factory=dict)
+    repair: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,16 @@ from dledger.log.verify import Verification, verify_replica
 _KINDS = {kind.value: kind.name.lower() for kind in Kind}
 
 
+_REPAIRABLE = (
+    "The leader has it: stop the node if it runs, remove log/checkpoint so that a start reads all "
+    "of the log, and start it; it takes no part until it is repaired"
+)
+_TO_BE_REPLACED = (
+    "Term, vote or the log's beginning can't be repaired: move the folder away and start the node "
+    "with an empty one, which copies everything"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class DumpedEntry:
     """An entry, or a range of bytes that is none: then all but place and `error` is missing."""
@@ -72,8 +82,7 @@ def verify_log(
     if result.damaged:
         raise CorruptLog(
             f"{directory}: {plural(result.damaged, 'place')} of what was durable can't be read. "
-            "Keep the folder as it is; restore the files from a peer, or let a new, empty replica "
-            "copy everything"
+            + (_REPAIRABLE if result.is_repairable else _TO_BE_REPLACED)
         )
 
 

@@ -10,6 +10,7 @@ General layout
 ``head``        where a log begins whose first segments are gone (pure)
 ``retention``   which segments may go (pure)
 ``hard_state``  term, vote and seat, durable before any message that depends on them
+``repair``      writes a leader's entries over damaged ones, in a log that is not open
 ``scan``        reads a segment's bytes to the end, whatever is damaged on the way (pure)
 ``verify``      checks a replica's folder without changing it
 ``reading``     what can be read of a log

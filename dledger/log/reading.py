@@ -147,6 +147,11 @@ class LogReader:
             for segment in self._segments
         ]
 
+    def chain_crc_before(self, index: int) -> int:
+        """The chain CRC that an entry of the log continues."""
+        before_all = index == self.first_index
+        return self._head.chain_crc if before_all else self.header(index - 1).chain_crc
+
     def head_before(self, index: int) -> LogHead:
         """Where a log that begins with the entry `index`, a segment's first, would begin."""
         segment = self._segment_of(index)
@@ -154,4 +159,4 @@ class LogReader:
             raise StorageError(f"entry {index} is not the first of a segment")
         if segment is self._segments[0]:
             return self._head
-        return LogHead(segment.base_position, index, self.header(index - 1).chain_crc)
+        return LogHead(segment.base_position, index, self.chain_crc_before(index))

@@ -2,13 +2,13 @@
 
 Sealed segments that the checkpoint vouches for are taken from its summaries; every later one is
 read and checked, entry by entry. What :mod:`dledger.log.recovery` finds at the end decides:
-a torn tail is cut, corruption stops the node with an error that names the place.
+a torn tail is cut, corruption stops the start with an error that names the place. Where entries are
+missing or damaged that is a :class:`~dledger.log.repair.DamagedLog`: the leader has them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from dledger.errors import CorruptLog, StorageError
@@ -17,12 +17,14 @@ from dledger.log.disk import Disk
 from dledger.log.entry import Header, decode_header
 from dledger.log.head import LogHead, decode_head
 from dledger.log.recovery import decode_watermark, first_valid_after, scan_segment
+from dledger.log.repair import DamagedLog, Place
 from dledger.log.segment import Segment, segment_path
 from dledger.log.store import SegmentedLog
 
 _WIPE_BYTES = 1 << 20
 _ADVICE = (
-    "Restore the file from a peer, or remove this replica's folder so that it copies everything."
+    "Let the leader repair it (repairDamagedLog), or remove this replica's folder so that it "
+    "copies everything."
 )
 
 
@@ -36,9 +38,15 @@ class Recovery:
 
 
 def open_log(
-    folder: Path, segment_bytes: int, disk: Disk | None = None
+    folder: Path, segment_bytes: int, disk: Disk | None = None, committed_end: int | None = None
 ) -> tuple[SegmentedLog, Recovery]:
-    """Open the log in `folder`, or start one. Raises CorruptLog, StorageError, OSError."""
+    """Open the log in `folder`, or start one.
+
+    `committed_end`: a leader has confirmed, since this node takes no part, that nothing behind that
+    index is committed of what this node may have held; so what is damaged there is cut.
+
+    Raises DamagedLog if a leader could help, CorruptLog, StorageError, OSError.
+    """
     disk = disk or Disk()
     disk.make_folder(folder)
     names = disk.names(folder)
@@ -48,7 +56,8 @@ def open_log(
     _remove_before(head, folder, names, disk)
     bases = _segment_bases(folder, disk.names(folder), segment_bytes, disk)
     checkpoint = decode_checkpoint(disk.read(folder / "checkpoint"))
-    log, recovery = _Opening(folder, segment_bytes, disk, checkpoint, head).run(bases)
+    opening = _Opening(folder, segment_bytes, disk, checkpoint, head, committed_end)
+    log, recovery = opening.run(bases)
     if head.replacing:
         log.replace_by(head)
     return log, recovery
@@ -108,7 +117,13 @@ class _Opening:
     """The state of one opening: segments so far, the last entry so far."""
 
     def __init__(
-        self, folder: Path, segment_bytes: int, disk: Disk, known: Checkpoint, head: LogHead
+        self,
+        folder: Path,
+        segment_bytes: int,
+        disk: Disk,
+        known: Checkpoint,
+        head: LogHead,
+        committed_end: int | None,
     ) -> None:
         self.folder = folder
         self.segment_bytes = segment_bytes
@@ -122,37 +137,36 @@ class _Opening:
         self.head = head
         self.next_index = head.first_index
         self.chain_crc = head.chain_crc
+        self.end_position = head.base_position
+        self.committed_end = committed_end
+        #: Up to here the log surely holds what is committed.
+        self.committed = self._place()
         self.entries_checked = 0
         self.torn_bytes = 0
         self.torn_because: str | None = None
 
     def run(self, bases: list[int]) -> tuple[SegmentedLog, Recovery]:
-        opened = self._without_a_hole([self._open_segment(base) for base in bases])
+        every = [self._open_segment(base) for base in bases]
+        watermarks = [_watermark_of(segment) for segment in every]
         if self.head.first_index > 1 and not self.head.replacing:
             self.durable_index = self.head.first_index
-        first_base = opened[0].base_position if opened else self.head.base_position
-        if first_base != self.head.base_position:
-            raise CorruptLog(
-                f"{self.folder}: the first segment starts at position {first_base}, but the log "
-                f"begins at {self.head.base_position}: segments are missing. {_ADVICE}"
-            )
-        watermarks = [_watermark_of(segment) for segment in opened]
         self.durable_index = max(self.durable_index, self.known.commit_index, *watermarks)
-        unread: list[Segment] = []
+        if self.committed_end is not None:
+            self.durable_index = min(self.durable_index, self.committed_end)
+        opened = self._before_a_hole(every)
+        unread: list[Segment] = every[len(opened) :]
         for at, segment in enumerate(opened):
             summary = self.sealed.get(segment.base_position)
             if summary is not None and at + 1 < len(opened) and self._take(segment, summary):
                 continue
             if not self._read(segment):
-                unread = opened[at:] if not segment.offsets else opened[at + 1 :]
+                unread = every[at:] if not segment.offsets else every[at + 1 :]
                 break
-        last_index = self.next_index - 1
-        if last_index < self.durable_index:
-            raise CorruptLog(
-                f"{self.folder}: the log ends at index {last_index}, although it was durable up "
-                f"to {self.durable_index}. Nothing was cut. {_ADVICE}"
-            )
+        self._check_end(every[len(opened) :])
         # Only now: what a refusal leaves behind is evidence, and may be all that there is.
+        last_index = self.next_index - 1
+        if max(watermarks, default=0) > last_index:
+            self._lower_watermarks(last_index)
         self._drop(unread)
         if self.segments:
             self._wipe(self.segments[-1])
@@ -167,23 +181,42 @@ class _Opening:
         )
         return log, Recovery(self.entries_checked, self.torn_bytes, self.torn_because)
 
+    def _place(self) -> Place:
+        return Place(self.next_index, self.chain_crc, self.end_position)
+
     def _open_segment(self, base: int) -> Segment:
         return Segment(self.disk, segment_path(self.folder, base), 0, self.segment_bytes)
 
-    def _without_a_hole(self, opened: list[Segment]) -> list[Segment]:
-        """Segments that follow each other. A crash may leave a prepared one behind a removed one:
-        it was never written to, and goes. Any other hole is a loss."""
-        for at, (segment, following) in enumerate(pairwise(opened), 1):
-            if following.base_position == segment.base_position + self.segment_bytes:
-                continue
-            if any(map(_was_written_to, opened[at:])):
-                raise CorruptLog(
-                    f"{self.folder}: a segment between positions {segment.base_position} and "
-                    f"{following.base_position} is missing. {_ADVICE}"
-                )
-            self._drop(opened[at:])
-            return opened[:at]
-        return opened
+    def _before_a_hole(self, every: list[Segment]) -> list[Segment]:
+        """The segments that follow each other, from the log's head."""
+        base = self.head.base_position
+        for at, segment in enumerate(every):
+            if segment.base_position != base + at * self.segment_bytes:
+                return every[:at]
+        return every
+
+    def _check_end(self, behind_a_hole: list[Segment]) -> None:
+        """Raise DamagedLog if the log ends before what was durable. A crash may leave a prepared
+        segment behind a removed one, which was never written to. Any other hole is a loss."""
+        last_index = self.next_index - 1
+        if last_index < self.durable_index:
+            raise DamagedLog(
+                f"{self.folder}: the log ends at index {last_index}, although it was durable up "
+                f"to {self.durable_index}. Nothing was cut. {_ADVICE}",
+                self._place(),
+                self.committed,
+            )
+        if self.committed_end is None and any(map(_was_written_to, behind_a_hole)):
+            raise CorruptLog(
+                f"{self.folder}: a segment before position {behind_a_hole[0].base_position} is "
+                f"missing. {_ADVICE}"
+            )
+
+    def _lower_watermarks(self, last_index: int) -> None:
+        """They vouch for what was not committed and is cut now."""
+        for segment in self.segments:
+            segment.mark(last_index)
+            segment.sync()
 
     def _take(self, segment: Segment, summary: SealedSegment) -> bool:
         """Take a summary for a segment, if it holds for what is there; else it must be read."""
@@ -193,9 +226,15 @@ class _Opening:
         segment.first_index = summary.first_index
         segment.adopt_summary(summary)
         self.segments.append(segment)
-        self.last, self.next_index, self.chain_crc = last, last.index + 1, last.chain_crc
+        self._go_behind(last)
         segment.release()
         return True
+
+    def _go_behind(self, last: Header) -> None:
+        self.last, self.chain_crc = last, last.chain_crc
+        self.next_index, self.end_position = last.index + 1, last.end
+        if last.index <= self.known.commit_index:
+            self.committed = self._place()
 
     def _read(self, segment: Segment) -> bool:
         """Check a segment; whether the next one may follow."""
@@ -210,8 +249,7 @@ class _Opening:
             segment.first_index = scan.first_index
             segment.adopt_scan(scan)
             self.segments.append(segment)
-            self.last, self.chain_crc = scan.last, scan.last.chain_crc
-            self.next_index = scan.last.index + 1
+            self._go_behind(scan.last)
         segment.release()
         return scan.fault is None and scan.last is not None
 
@@ -223,10 +261,14 @@ class _Opening:
             after = (
                 f"; entries that can be read follow from offset {following}" if following else ""
             )
-            raise CorruptLog(
+            if last is not None:
+                self._go_behind(last)
+            raise DamagedLog(
                 f"{segment_path(self.folder, segment.base_position)}: entry {bad_index} at offset "
                 f"{end} is damaged ({fault}), although it was durable (up to index "
-                f"{self.durable_index}){after}. Nothing was cut. {_ADVICE}"
+                f"{self.durable_index}){after}. Nothing was cut. {_ADVICE}",
+                self._place(),
+                self.committed,
             )
         self.torn_because = fault
 

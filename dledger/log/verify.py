@@ -4,8 +4,8 @@ A start reads what it must and stops at the first thing that it can't trust. Thi
 and goes on after each fault, so that an operator sees how much is affected before deciding what to
 do. What it finds is of three kinds:
 
-- ``damaged``: what was durable once, and may have been acknowledged, can't be read any more. The
-  node would refuse to start;
+- ``damaged``: what was durable once, and may have been acknowledged, can't be read any more. If it
+  is in segments the leader can repair it, else the node refuses to start;
 - ``torn``: behind the last index that was surely durable something ends in the middle. A start
   wipes it. On a running node it may be an entry that is being written;
 - ``stale``: derived data that does not fit (any more). A start reads more, and nothing is lost.
@@ -71,6 +71,11 @@ class Verification:
     torn: int = 0
     stale: int = 0
     faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def is_repairable(self) -> bool:
+        """Whether all that is damaged are entries, which a leader has."""
+        return all(f.file not in ("term", "head") for f in self.faults if f.severity == "damaged")
 
     def note(self, fault: Fault) -> None:
         """Count a fault, and keep it while there are few."""

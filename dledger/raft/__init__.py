@@ -13,6 +13,7 @@ General layout
 ``configuration`` who belongs to a group, and how that may change (pure)
 ``members``    the configurations in this node's log, kept over restarts
 ``changes``    a leader adds and removes members, one at a time
+``repair``     good bytes for a node whose log is damaged, before it takes part
 ``peer``       what a node knows of each of its peers
 ``pacing``     how much may be under way to a peer (pure)
 ``seat``       who may vote and is counted (pure)

@@ -78,6 +78,16 @@ class Elections:
             soon = self._clock() + self._gate.wait(LINK_LOST_WAIT_S)
             self.core.election_deadline = min(self.core.election_deadline, soon)
 
+    def deliver(self, node_id: str, message: PeerMessage, now: float) -> None:
+        """A message about elections, other than a vote."""
+        match message.kind:
+            case PeerKind.PREVOTE:
+                self.answer_prevote(node_id, message, now)
+            case PeerKind.PREVOTED:
+                self.take_prevote(node_id, message)
+            case _:
+                self.heed_leader(node_id, message)
+
     def heed_leader(self, node_id: str, message: PeerMessage) -> None:
         """The leader says that it leads no longer, or wishes this node to lead."""
         if (node_id, message.term) != (self.core.leader_id, self.core.term):

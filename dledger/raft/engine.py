@@ -20,6 +20,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -52,6 +53,7 @@ from dledger.raft.members import Members
 from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.peer import Link
 from dledger.raft.reads import OnRead, Reads
+from dledger.raft.repair import Giving
 from dledger.raft.transfer import TRANSFER_TIMEOUT_S, Follower, Next, Preference, Transfer
 from dledger.raft.transport import PeerTransport
 from dledger.remoting.command import Buffer
@@ -157,6 +159,7 @@ class RaftEngine:
         self._joining = Joining(self.transport, log, hard_state, members, machine)
         self._changes = Changes(self.core, self.transport, log, members)
         self._reads = Reads(self.transport, members)
+        self._giving = Giving(self.transport, log)
 
     # -- what the shell calls --------------------------------------------------------------
 
@@ -313,15 +316,15 @@ class RaftEngine:
                 transport.deliver_voted(peer, message)
             case PeerKind.DENIED:
                 transport.step_down(peer, message.term)
-            case PeerKind.PREVOTE:
-                self._joining.introduce(peer)
-                self.elections.answer_prevote(node_id, message, now)
-            case PeerKind.PREVOTED:
-                self.elections.take_prevote(node_id, message)
-            case PeerKind.TAKE_OVER | PeerKind.RESIGNED:
-                self.elections.heed_leader(node_id, message)
+            case PeerKind.PREVOTE | PeerKind.PREVOTED | PeerKind.TAKE_OVER | PeerKind.RESIGNED:
+                if message.kind is PeerKind.PREVOTE:
+                    self._joining.introduce(peer)
+                self.elections.deliver(node_id, message, now)
             case PeerKind.CONFIRM | PeerKind.CONFIRMED:
                 self._reads.deliver(peer, message)
+            case PeerKind.LACKING:
+                with suppress(NotLeader, Busy):
+                    self.read(partial(self._giving.give, peer, message.fields[0]))
             case _:
                 self._joining.deliver(peer, message, now)
 

@@ -133,6 +133,23 @@ def open_members(
     return members
 
 
+def last_saved(folder: Path, disk: Disk, initial: dict[str, Member]) -> Configuration:
+    """The newest configuration that this node has heard of, in force or not: whom to connect to.
+
+    Raises CorruptLog.
+    """
+    saved = decode_file(disk.read(folder / FILE_NAME))
+    return saved[-1] if saved else Configuration(initial)
+
+
+def note_committed(folder: Path, disk: Disk, configuration: Configuration) -> None:
+    """A committed configuration is about to be written into a log that is not open."""
+    saved = decode_file(disk.read(folder / FILE_NAME))
+    if not saved or saved[0].index < configuration.index:
+        later = [held for held in saved[1:] if held.index > configuration.index]
+        disk.replace(folder / FILE_NAME, encode_file([configuration, *later]))
+
+
 def _holds(log: SegmentedLog, configuration: Configuration) -> bool:
     if configuration.index > log.last_index:
         return False

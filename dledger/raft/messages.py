@@ -15,6 +15,8 @@ Every head starts with the kind of message and the sender's term::
     RESIGNED  -                                          (your leader lost its majority: elect)
     CONFIRM   round                                      (are you still in my term? for reads)
     CONFIRMED round                                      (yes)
+    LACKING   index                                      (my log is damaged from there: help me)
+    GIVEN     first index, chain CRC before it, commit index, entry count      + run
 
 and for nodes that begin, or begin again (see `seat` and `state_copy`)::
 
@@ -71,6 +73,8 @@ class PeerKind(IntEnum):
     CONFIRM = 16
     CONFIRMED = 17
     CONFIGURATION = 18
+    LACKING = 19
+    GIVEN = 20
 
 
 _FIELD_TYPES: Final[dict[PeerKind, tuple[type, ...]]] = {
@@ -93,6 +97,8 @@ _FIELD_TYPES: Final[dict[PeerKind, tuple[type, ...]]] = {
     PeerKind.CONFIRM: (int,),
     PeerKind.CONFIRMED: (int,),
     PeerKind.CONFIGURATION: (int, int),
+    PeerKind.LACKING: (int,),
+    PeerKind.GIVEN: (int, int, int, int),
 }
 
 

@@ -192,12 +192,16 @@ class PeerTransport(Transport):  # type: ignore[misc]
                 peer.held_back = True
                 self._show_life(peer, next_index)
                 return
-            end = log.batch_end(next_index, BATCH_BYTES) if next_index <= last_index else last_index
+            end = self.batch_end(next_index) if next_index <= last_index else last_index
             self._send_append(peer, peer.link, next_index, end)
             next_index = end + 1
             self.core.set_next_index(node, next_index)
             if next_index > last_index:
                 return
+
+    def batch_end(self, first_index: int) -> int:
+        """The last entry of a message that begins with `first_index`."""
+        return self._log.batch_end(first_index, BATCH_BYTES)
 
     def resume_held_back(self) -> None:
         """Go on sending to those that had enough under way."""

@@ -121,6 +121,11 @@ class SimulatedDisk(Disk):
         file.content[offset] ^= 1 << bit
         file.durable[offset] ^= 1 << bit
 
+    def zero(self, path: Path, offset: int, size_bytes: int) -> None:
+        """Lose a part of a file: it reads as zeros."""
+        for content in (self._names[path].content, self._names[path].durable):
+            content[offset : offset + size_bytes] = bytes(size_bytes)
+
     def durable_bytes(self, path: Path, offset: int, size_bytes: int) -> bytes:
         """What a power loss now would certainly leave of a part of a file; empty without it."""
         file = self._durable_names.get(path)

@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from dledger.errors import AppendError, CorruptLog, DledgerError, NotLeader, TransferFailed
 from dledger.log.hard_state import HardStateFile
-from dledger.log.recovery import decode_watermark
+from dledger.log.repair import DamagedLog
 from dledger.log.startup import open_log
 from dledger.raft import transport
 from dledger.raft.engine import Appended
@@ -27,12 +27,14 @@ from dledger.testing.faults import Faults
 from dledger.testing.judge import FIRST_INDEX, Judge
 from dledger.testing.network import Network, SimulatedLink
 from dledger.testing.node import FOLDER, SimulatedNode
+from dledger.testing.repairing import RepairingNode, damage_log
 from dledger.testing.streams import Streams
 from dledger.testing.weather import Weather, calmer, draw_weather
 
 HEAL_LIMIT_S = 15.0
 HEAL_FRAMES_MAX = 50_000
 """More messages than this, when nobody appends any more, are messages that beget messages."""
+CRASH_IN_REPAIR = 0.3
 TRANSCRIPT_LINES = 60
 ASK_ANYBODY = 0.02
 
@@ -59,6 +61,10 @@ class Simulation:
         self.healed_s = 0.0
         self._sent = 0
         self.faults = Faults(self)
+        self.damaged: set[str] = set()
+        self.repairing: dict[str, RepairingNode] = {}
+        self.repaired_to: dict[str, int] = {}
+        self.repairs = 0
         self.snapshots = dict.fromkeys(self.node_ids, 0)
         for node_id in self.node_ids:
             self.start(node_id)
@@ -86,51 +92,91 @@ class Simulation:
     # -- nodes that come and go ------------------------------------------------------------
 
     def start(self, node_id: str) -> None:
-        """Start a node on what its disk holds."""
-        if self.streams["bit_flip"].random() < self.weather.bit_flip:
-            self._start_with_a_flipped_bit(node_id)
-        node = SimulatedNode(node_id, self, self.snapshots[node_id])
+        """Start a node on what its disk holds; one whose log is damaged asks for help first."""
+        damaged = None
+        if self.streams["bit_flip"].random() < self.weather.bit_flip and self._may_lose_disk(
+            node_id
+        ):
+            damaged = self._damage(node_id)
+        try:
+            node = SimulatedNode(
+                node_id, self, self.snapshots[node_id], self.repaired_to.pop(node_id, None)
+            )
+        except DamagedLog as damage:
+            if node_id not in self.damaged:
+                raise self.violation(f"{node_id} takes its log for damaged: {damage}") from damage
+            self.note(f"{node_id} is silent: entry {damage.place.next_index} is damaged")
+            disk, segment_bytes = self.disks[node_id], self.weather.segment_bytes
+            self.repairing[node_id] = RepairingNode(node_id, self, disk, segment_bytes, damage)
+            return
+        if damaged is not None:
+            raise self.violation(f"{node_id} starts although {damaged}")
+        self.damaged.discard(node_id)
         self.judge.started(node_id, node.log)
         self.nodes[node_id] = node
         self.note(f"{node_id} starts, log ends at {self.nodes[node_id].log.last_index}")
 
-    def _start_with_a_flipped_bit(self, node_id: str) -> None:
-        """Damage an entry that was durable for sure: the node must refuse to start. Then mend."""
+    def _damage(self, node_id: str) -> str | None:
+        """Damage what was durable for sure."""
+        if node_id in self.damaged:
+            return None
         disk, segment_bytes = self.disks[node_id], self.weather.segment_bytes
         try:
             log = open_log(FOLDER, segment_bytes, disk)[0]
         except CorruptLog as error:
             raise self.violation(f"{node_id} refuses to start: {error}") from error
-        first_base = log.first_position
-        bases = range(first_base, log.end_position, segment_bytes)
-        paths = [FOLDER / f"{base:020d}.seg" for base in bases]
-        watermark = max((decode_watermark(memoryview(disk.read(p))) for p in paths), default=0)
-        if watermark < log.first_index:
-            return
-        rng = self.streams["bit_flip"]
-        header = log.header(rng.randint(log.first_index, watermark))
-        disk.remove(FOLDER / "checkpoint")
-        place = header.position + rng.randrange(header.size)
-        damage = (
-            paths[(place - first_base) // segment_bytes],
-            place % segment_bytes,
-            rng.randrange(8),
-        )
-        disk.flip_bit(*damage)
-        self.note(f"a bit of entry {header.index} of {node_id} flips")
+        rng = self.streams["damage"]
+        what = damage_log(disk, log, rng)
+        if what is not None:
+            self.note(f"on the disk of {node_id} {what}")
+            self.damaged.add(node_id)
+            if rng.random() < CRASH_IN_REPAIR:
+                disk.crash_in = rng.randrange(10)
+        return what
+
+    def _go_on_repairing(self, node_id: str) -> None:
+        """Let a node that takes no part go on; it starts when its log is whole."""
+        node = self.repairing[node_id]
         try:
-            open_log(FOLDER, segment_bytes, disk)
-        except CorruptLog:
-            disk.flip_bit(*damage)
+            commit_index = node.step()
+        except Crashed:
+            self._stop_repairing(node_id)
+            self.note(f"{node_id} dies while its log is repaired")
+            self.disks[node_id].lose_power(self.streams["lose_power"])
+            self.down_until[node_id] = self.network.now + 0.1
             return
-        raise self.violation(f"{node_id} starts with a damaged entry {header.index}")
+        except CorruptLog as error:
+            self._stop_repairing(node_id)
+            self.note(f"the operator replaces the disk of {node_id}: {error}")
+            self._replace_disk(node_id)
+            self.down_until[node_id] = self.network.now + 0.1
+            return
+        if commit_index is not None:
+            self._stop_repairing(node_id)
+            self.note(f"{node_id}: {node.repair.written} entries up to {commit_index} repaired")
+            self.repairs += 1
+            self.repaired_to[node_id] = commit_index
+            self.down_until[node_id] = self.network.now
+
+    def _stop_repairing(self, node_id: str) -> None:
+        del self.repairing[node_id]
+        self._cut_off(node_id)
+
+    def _cut_off(self, node_id: str) -> None:
+        for other in self.node_ids:
+            if (node_id, other) in self.network.links:
+                self.network.cut(node_id, other)
+
+    def _replace_disk(self, node_id: str) -> None:
+        self.disks[node_id] = SimulatedDisk()
+        self.snapshots[node_id] = 0
+        self.damaged.discard(node_id)
+        self.judge.emptied(node_id)
 
     def crash(self, node_id: str, *, power: bool) -> None:
         """Kill a node's process, or cut its machine's power."""
         self.note(f"{node_id} {'loses power' if power else 'is killed'}")
-        for other in self.node_ids:
-            if (node_id, other) in self.network.links:
-                self.network.cut(node_id, other)
+        self._cut_off(node_id)
         node = self.nodes.pop(node_id)
         self.judge.died(node_id)
         if self.streams["snapshot"].random() < 0.3:
@@ -138,9 +184,7 @@ class Simulation:
         disk = self.disks[node_id]
         if self._loses_disk() and self._may_lose_disk(node_id):
             self.note(f"the disk of {node_id} is replaced by an empty one")
-            self.disks[node_id] = SimulatedDisk()
-            self.snapshots[node_id] = 0
-            self.judge.emptied(node_id)
+            self._replace_disk(node_id)
         elif power or disk.failed:
             disk.lose_power(self.streams["lose_power"])
         else:
@@ -157,7 +201,7 @@ class Simulation:
 
     def _may_lose_disk(self, node_id: str) -> bool:
         """Whether what is committed survives it: a majority of the others must hold its own."""
-        others = [other for other in self.node_ids if other != node_id]
+        others = [other for other in self.node_ids if other not in (node_id, *self.damaged)]
         seated = [other for other in others if self._holds_its_own(other)]
         return len(seated) > len(self.node_ids) // 2
 
@@ -178,17 +222,21 @@ class Simulation:
     def _reconnect(self, probability: float) -> None:
         for first in self.node_ids:
             for second in self.node_ids:
-                up = first in self.nodes and second in self.nodes
-                if first < second and up and (first, second) not in self.network.links:
-                    if self.nodes[first].fenced or self.nodes[second].fenced:
-                        continue
+                if first >= second or (first, second) in self.network.links:
+                    continue
+                if self._is_up(first) and self._is_up(second):
                     if self.network.is_stalled(first, second):
                         continue
                     if self.streams["reconnect"].random() >= probability:
                         continue
                     there, back = self.network.connect(first, second)
-                    self.nodes[first].engine.link_up(second, there)
-                    self.nodes[second].engine.link_up(first, back)
+                    for node_id, other, link in ((first, second, there), (second, first, back)):
+                        if node_id in self.nodes:
+                            self.nodes[node_id].engine.link_up(other, link)
+
+    def _is_up(self, node_id: str) -> bool:
+        node = self.nodes.get(node_id)
+        return node_id in self.repairing or (node is not None and not node.fenced)
 
     # -- the client ------------------------------------------------------------------------
 
@@ -253,6 +301,8 @@ class Simulation:
                 if until < network.now or not faults:
                     self._restart(node_id)
             self._reconnect(self.weather.reconnect if faults else 1.0)
+            for node_id in sorted(self.repairing):
+                self._go_on_repairing(node_id)
             order = sorted(self.nodes)
             streams["order"].shuffle(order)
             for node_id in order:
@@ -325,7 +375,8 @@ class Simulation:
             ends = {node.log.last_index for node in self.nodes.values()}
             commits = {node.engine.core.commit_index for node in self.nodes.values()}
             healed_s = self.network.now - healing_since
-            if ends == commits and len(ends) == 1 and self._led_as_preferred():
+            whole = len(self.nodes) == len(self.node_ids)
+            if whole and ends == commits and len(ends) == 1 and self._led_as_preferred():
                 break
             if self.network.frames - frames > HEAL_FRAMES_MAX:
                 raise self.violation("the group does not come to rest: messages beget messages")

@@ -87,7 +87,9 @@ class Recorder:
 class SimulatedNode:
     """A node that is up, and what the threads of its ledger are doing."""
 
-    def __init__(self, node_id: str, group: Group, applied_index: int) -> None:
+    def __init__(
+        self, node_id: str, group: Group, applied_index: int, committed_end: int | None = None
+    ) -> None:
         self.node_id = node_id
         self.disk = group.disks[node_id]
         self.group = group
@@ -103,7 +105,8 @@ class SimulatedNode:
         self._trim: tuple[float, TrimJob] | None = None
         use_clock(self.clock)
         preferred = group.node_ids[0] if group.weather.preferred else None
-        self.log: SegmentedLog = open_log(FOLDER, group.weather.segment_bytes, self.disk)[0]
+        segment_bytes = group.weather.segment_bytes
+        self.log: SegmentedLog = open_log(FOLDER, segment_bytes, self.disk, committed_end)[0]
         addresses = dict.fromkeys(group.node_ids, ("host", 1))
         self.engine = RaftEngine(
             node_id,

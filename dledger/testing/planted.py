@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from dledger.testing import planted_joining as joining
 from dledger.testing import planted_raft as raft
 from dledger.testing import planted_reads as reads
+from dledger.testing import planted_repair as repair
 from dledger.testing import planted_storage as storage
 
 
@@ -60,7 +61,7 @@ PLANTED = (
     PlantedBug("count a vote twice", (), raft.count_a_vote_twice, nodes=5, seed=2),
     PlantedBug("vote for a shorter log", (), raft.vote_for_a_shorter_log, seed=0),
     PlantedBug(
-        "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=5
+        "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=0
     ),
     PlantedBug("count less than a majority", (), raft.count_less_than_a_majority, nodes=5, seed=0),
     PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=147),
@@ -77,17 +78,17 @@ PLANTED = (
     PlantedBug("forget the folder's sync", (), storage.forget_the_folder, seed=0),
     PlantedBug("use a removed segment", (), storage.use_a_removed_segment),
     PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=149),
-    PlantedBug("believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, seed=342),
+    PlantedBug("believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, seed=519),
     PlantedBug("cut what was durable", (), storage.cut_what_was_durable, seed=2),
     PlantedBug("leave what lies behind the log", (), storage.leave_what_lies_behind),
-    PlantedBug("skip the body's checksum", (), storage.skip_the_body_checksum, seed=2),
+    PlantedBug("skip the body's checksum", (), storage.skip_the_body_checksum, seed=8),
     PlantedBug("vote with an emptied disk", (), joining.vote_with_an_emptied_disk, seed=7),
     PlantedBug("seat only where nobody has a term", (), joining.seat_only_where_nobody_has_a_term),
     PlantedBug("vote anew in a new group", (), joining.vote_anew_in_a_new_group),
-    PlantedBug("count a learner", (), joining.count_a_learner, seed=2),
+    PlantedBug("count a learner", (), joining.count_a_learner, seed=3),
     PlantedBug("seat a learner at once", (), joining.seat_a_learner_at_once),
     PlantedBug(
-        "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=109
+        "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=8
     ),
     PlantedBug(
         "begin anew without the first entry",
@@ -98,7 +99,12 @@ PLANTED = (
     PlantedBug(
         "apply before the state is there", (), joining.apply_before_the_state_is_there, seed=0
     ),
-    PlantedBug("answer a read without asking", (), reads.answer_a_read_without_asking, seed=26),
+    PlantedBug("give what is not committed", (), repair.give_what_is_not_committed, seed=490),
+    PlantedBug("give without a round", (), repair.give_without_a_round, seed=20),
+    PlantedBug(
+        "write entries before their term", (), repair.write_entries_before_their_term, seed=63
+    ),
+    PlantedBug("answer a read without asking", (), reads.answer_a_read_without_asking, seed=118),
     PlantedBug("join a round under way", (), reads.join_a_round_under_way, seed=7),
     PlantedBug("count any confirmation", (), reads.count_any_confirmation),
     PlantedBug(

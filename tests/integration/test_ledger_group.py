@@ -25,8 +25,10 @@ import pytest
 import trio
 
 from dledger import AppendError, Entry, LedgerConfig, NotLeader, open_ledger
-from dledger.log.entry import Kind
+from dledger.log.entry import Kind, decode_header, padded
+from dledger.log.recovery import decode_watermark
 from dledger.log.startup import open_log
+from dledger.log.verify import verify_replica
 from dledger.observe import configure_logging
 
 pytestmark = pytest.mark.slow
@@ -51,6 +53,7 @@ class Order(msgspec.Struct):
     group: str = "g"
     secret: str = WORD
     segment_bytes: int = SEGMENT_BYTES
+    repair: bool = True
 
 
 class Machine:
@@ -77,6 +80,7 @@ async def run_node(order: Order) -> None:
         directory=Path(order.directory),
         segment_bytes=order.segment_bytes,
         secret=order.secret.encode(),
+        repair=order.repair,
     )
     async with open_ledger(config, Machine()) as ledger:
 
@@ -360,6 +364,73 @@ async def test_a_stopped_leader_is_replaced_and_comes_back_as_a_follower(tmp_pat
         assert_nothing_lost(group, load)
     print(f"SIGSTOP to the next acknowledgement: {gap:.3f} s")
     assert gap <= 1.5
+
+
+async def test_a_damaged_log_is_repaired_by_the_leader_before_its_node_takes_part(
+    tmp_path: Path,
+) -> None:
+    """Bytes of a stopped follower rot. It starts, says nothing until the leader has given it the
+    entries, and then holds what the others hold, byte by byte."""
+    with group_of(3, tmp_path) as group:
+        for node_id in group.orders:
+            group.start(node_id)
+        async with load_on(group) as load:
+            await trio.sleep(1)
+            leader = await group.leader()
+            victim = next(node_id for node_id in group.orders if node_id != leader)
+            group.stop(victim)
+            damaged = rot(Path(group.orders[victim].directory))
+            await load.goes_on()
+            group.start(victim)
+            await group.wait_until_up(victim)
+        await group.wait_equal()
+        assert "log damaged" in group.said(victim)
+        assert "log repaired" in group.said(victim)
+        assert_nothing_lost(group, load)
+    print(f"{len(load.acknowledged)} acknowledged; entries {damaged} of {victim} were damaged")
+    found = [verify_replica(Path(order.directory)) for order in group.orders.values()]
+    assert not any(replica.damaged for replica in found)
+    assert len({(replica.last_index, replica.last_chain_crc) for replica in found}) == 1
+
+
+async def test_without_repair_a_damaged_log_is_refused(tmp_path: Path) -> None:
+    """Whoever wants to look first says so; not a byte is changed."""
+    with group_of(3, tmp_path) as group:
+        for node_id in group.orders:
+            group.start(node_id)
+        async with load_on(group):
+            await trio.sleep(0.5)
+        group.stop("n1")
+        folder = Path(group.orders["n1"].directory)
+        rot(folder)
+        before = segments_of(folder)
+        group.start("n1", repair=False)
+        assert await trio.to_thread.run_sync(group.processes["n1"].wait, PATIENCE_S)
+        assert "is damaged" in group.said("n1")
+        assert segments_of(folder) == before
+
+
+def segments_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.glob("log/*.seg")}
+
+
+def rot(folder: Path) -> list[int]:
+    """Damage two entries of a stopped replica's last segment, durable ones; which."""
+    path = sorted((folder / "log").glob("*.seg"))[-1]
+    if not path.read_bytes()[:4].strip(b"\0"):
+        path = sorted((folder / "log").glob("*.seg"))[-2]  # the last one was only prepared
+    raw = bytearray(path.read_bytes())
+    durable_index = decode_watermark(memoryview(raw))
+    offset, indices = 0, {}
+    while (header := decode_header(raw, offset)).magic and header.index <= durable_index:
+        indices[header.index] = offset, header.size
+        offset += padded(header.size)
+    chosen = sorted(indices)[len(indices) // 3 :: max(1, len(indices) // 3)][:2]
+    for index in chosen:
+        offset, size = indices[index]
+        raw[offset + size // 2] ^= 0x10
+    path.write_bytes(raw)
+    return chosen
 
 
 @pytest.mark.parametrize(

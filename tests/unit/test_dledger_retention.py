@@ -119,7 +119,7 @@ def test_a_missing_first_segment_is_a_loss() -> None:
     log = filled(disk)
     log.close()
     disk.remove(FOLDER / f"{0:020d}.seg")
-    with pytest.raises(CorruptLog, match="segments are missing"):
+    with pytest.raises(CorruptLog, match="although it was durable"):
         open_log(FOLDER, SEGMENT_BYTES, disk)
 
 
