@@ -21,10 +21,12 @@ from chaos.probe import Probe
 from chaos.processes import free_ports
 from client import (
     BadMessage,
+    BufferFull,
     Consumer,
     Message,
     MessageQueue,
     NoReply,
+    NoRoute,
     Producer,
     Rebalance,
     ReceivedMessage,
@@ -188,6 +190,25 @@ def test_a_batch_is_stored_next_to_each_other(run: Run, namesrv_addr: str, topic
             assert len(sizes) == 1
             with pytest.raises(BadMessage, match="one topic"):
                 await producer.send_batch([Message(topic, b""), Message("Other", b"")])
+
+    run(main)
+
+
+def test_handing_over_never_waits(run: Run, namesrv_addr: str, topic: str) -> None:
+    """`send_nowait` wants a known route, and refuses beyond the producer's bound."""
+
+    async def main() -> None:
+        message = Message(topic, b"x")
+        async with Producer(namesrv_addr, "PG", pending_max=3) as producer:
+            with pytest.raises(NoRoute, match="prepare"):
+                producer.send_nowait(message)
+            await producer.prepare(topic)
+            pending = [producer.send_nowait(message) for _ in range(3)]
+            with pytest.raises(BufferFull, match="3 messages"):
+                producer.send_nowait(message)
+            for each in pending:
+                assert (await each.wait()).topic == topic
+            assert (await producer.send_nowait(message).wait()).topic == topic
 
     run(main)
 
