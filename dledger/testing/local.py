@@ -91,6 +91,11 @@ class LocalLedger:
         self._waiting.append((entry, on_done))
         self._end = position + padded(HEADER_BYTES + len(content))
 
+    @property
+    def uncommitted(self) -> list[Entry]:
+        """The entries that wait for :meth:`commit`."""
+        return [entry for entry, _ in self._waiting]
+
     def commit(self, count: int | None = None) -> None:
         """Commit and apply the first `count` waiting entries, or all."""
         ready = self._waiting[:count]

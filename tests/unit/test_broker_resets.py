@@ -8,6 +8,7 @@ from pathlib import Path
 
 import trio
 
+from broker.limits import RELAY_S
 from broker.requests.readers import Readers
 from broker.state.locks import QueueKey
 from broker.testing import MemoryBroker, memory_broker
@@ -238,7 +239,7 @@ async def test_a_consumer_that_leaves_while_it_is_asked_is_reported_at_once(
         @nursery.start_soon
         async def ask_it() -> None:
             who: dict[str, ExtValue] = {"consumerGroup": "C", "clientId": "c2"}
-            with trio.fail_after(2):
+            with trio.fail_after(RELAY_S / 2):
                 answer = await ask(tool, RequestCode.GET_CONSUMER_RUNNING_INFO, **who)
             assert answer.code == Code.SYSTEM_ERROR
             assert "broke" in (answer.remark or "") or "connected" in (answer.remark or "")

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from broker.config import BrokerConfig
-from broker.testing import served
+from broker.testing import MemoryBroker, served, until
 from broker.testing.requests import (
     ask,
     heartbeat,
@@ -19,6 +19,7 @@ from broker.testing.requests import (
     records,
     send_request,
 )
+from dledger.log.entry import Kind
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import (
@@ -37,6 +38,11 @@ from dledger.remoting.message import (
 )
 
 Code = ResponseCode
+
+
+async def messages_wait(broker: MemoryBroker) -> None:
+    """Until an entry of messages waits for its commit."""
+    await until(lambda: any(e.kind == Kind.MESSAGES for e in broker.ledger.uncommitted))
 
 
 async def test_a_produced_batch_can_be_pulled_byte_for_byte(tmp_path: Path) -> None:
@@ -84,7 +90,7 @@ async def test_a_new_leader_takes_sends_before_its_default_topic_is_applied(
                 response = await peer.request(produce_request("a"), 5)
                 assert response.code == Code.SUCCESS, response.remark
 
-            await trio.sleep(0.05)
+            await messages_wait(broker)
             broker.ledger.commit()
 
 
@@ -114,7 +120,7 @@ async def test_other_messages_behind_a_known_first_key_are_never_called_stored(
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(produce, ((0, 2), (3, 1)))
-            await trio.sleep(0.05)
+            await messages_wait(broker)
             nursery.start_soon(produce, ((0, 1), (3, 2)))
             await trio.sleep(0.05)
             broker.ledger.commit()
@@ -136,6 +142,7 @@ async def test_a_retry_that_overtakes_its_first_copy_waits_for_the_same_outcome(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(produce)
             nursery.start_soon(produce)
+            await messages_wait(broker)
             await trio.sleep(0.05)
             assert not answers
             broker.ledger.commit()
@@ -157,7 +164,7 @@ async def test_lost_leadership_leaves_an_outcome_unknown_and_a_retry_safe(tmp_pa
                 assert response.code == Code.SERVICE_NOT_AVAILABLE
                 assert response.ext["outcome"] == "unknown"
 
-            await trio.sleep(0.05)
+            await messages_wait(broker)
             broker.ledger.follow("n1")
         refused = await peer.request(produce_request("a"), 5)
         assert refused.code == Code.SERVICE_NOT_AVAILABLE
@@ -170,7 +177,7 @@ async def test_lost_leadership_leaves_an_outcome_unknown_and_a_retry_safe(tmp_pa
                 response = await peer.request(produce_request("a"), 5)
                 assert decode_header(ProduceResponseHeader, response).offsets == [(0, 0), (3, 0)]
 
-            await trio.sleep(0.05)
+            await messages_wait(broker)
             broker.ledger.commit()
 
 

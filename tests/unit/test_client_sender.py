@@ -121,7 +121,7 @@ async def group() -> AsyncIterator[Group]:
         sender = GroupSender(Accumulator("b"), LeaderFinder(pool, routes, ()), "PG", lambda: None)
         nursery.start_soon(sender.keep_time)
         nursery.start_soon(sender.keep_leader)
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             yield Group(sender, *members)
         nursery.cancel_scope.cancel()
 
