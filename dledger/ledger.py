@@ -30,7 +30,9 @@ from dledger.ledger_config import LedgerConfig, LedgerStatus
 from dledger.log.disk import Disk
 from dledger.log.entry import Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
+from dledger.log.repair import Rot
 from dledger.log.retention import SegmentInfo
+from dledger.log.scrub import SLICE_BYTES, Scrub
 from dledger.log.store import SegmentedLog, SyncJob
 from dledger.observe import get_logger
 from dledger.opening import open_whole_log
@@ -272,7 +274,8 @@ class Ledger:
     async def _run(self, listener: socket.socket) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._network.run, listener, self._members.current)
-            for loop in (self._step_loop, self._tick_loop, self._sync_loop, self._housekeeping):
+            loops = self._step_loop, self._tick_loop, self._sync_loop, self._housekeeping
+            for loop in (*loops, self._scrub_loop):
                 nursery.start_soon(self._fence_after, loop, nursery.cancel_scope)
 
     async def _fence_after(
@@ -283,6 +286,9 @@ class Ledger:
             await loop()
         except (DledgerError, OSError) as error:
             log.error("fenced", node=self.config.node_id, reason=str(error))
+            if isinstance(error, Rot):
+                self._log.distrust(error.base_position)
+                self._log.save_checkpoint(self._log.checkpoint())
             self._engine.fence(error)
             scope.cancel()
 
@@ -383,6 +389,23 @@ class Ledger:
                 await trio.to_thread.run_sync(self._log.save_checkpoint, content)
                 self._log.release_idle()
                 checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
+
+    async def _scrub_loop(self) -> None:
+        """Read sealed segments again, slowly. Who finds rot stops: the next start repairs it."""
+        scrub = Scrub(self._log)
+        while self.config.repair and not self._engine.solo:
+            part = scrub.next_slice(min(self._log.commit_index, self._log.durable_index))
+            if part is None:
+                await trio.sleep(limits.SCRUB_PAUSE_S)
+                continue
+            try:
+                scrub.checked(part, await trio.to_thread.run_sync(part.check))
+            except FileNotFoundError:
+                pass  # removed by retention meanwhile
+            except Rot:
+                await self.step_aside()
+                raise
+            await trio.sleep(SLICE_BYTES / limits.SCRUB_BYTES_PER_S)
 
     def _log_cut(self, first_index: int, last_index: int) -> None:
         log.warning(

@@ -41,6 +41,11 @@ READS_PENDING_MAX = 65_536
 READ_TIMEOUT_S = 2.0
 """A leader that no majority answers says so after a second; stock clients wait for three."""
 
+SCRUB_BYTES_PER_S = 8 * MIB
+"""How fast sealed segments are read again, for damage."""
+SCRUB_PAUSE_S = 3600.0
+"""Between two passes over the log."""
+
 # Peers of a broker group.
 MEMBERS_MAX = 16
 """Of one group, those that do not vote yet among them."""

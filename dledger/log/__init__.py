@@ -11,6 +11,7 @@ General layout
 ``retention``   which segments may go (pure)
 ``hard_state``  term, vote and seat, durable before any message that depends on them
 ``repair``      writes a leader's entries over damaged ones, in a log that is not open
+``scrub``       reads sealed segments again, for damage that nobody has come upon
 ``scan``        reads a segment's bytes to the end, whatever is damaged on the way (pure)
 ``verify``      checks a replica's folder without changing it
 ``reading``     what can be read of a log

@@ -119,6 +119,11 @@ class Disk:
         except FileNotFoundError:
             return b""
 
+    def read_part(self, path: Path, offset: int, size_bytes: int) -> bytes:
+        """A part of a file, less at its end. Raises OSError."""
+        with path.open("rb", buffering=0) as file:
+            return os.pread(file.fileno(), size_bytes, offset)
+
     def remove(self, path: Path) -> None:
         """Remove a file; durable once the folder is synced."""
         with contextlib.suppress(FileNotFoundError):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
 from pathlib import Path
 
 from dledger import limits
 from dledger.errors import StorageError
 from dledger.log.disk import Disk
-from dledger.log.entry import Entry, Header
+from dledger.log.entry import Entry, Header, decode_header, fault_of
 from dledger.log.head import LogHead
 from dledger.log.recovery import WATERMARK_BYTES
+from dledger.log.repair import Rot
 from dledger.log.retention import SegmentInfo
 from dledger.log.segment import Segment, segment_path
 
@@ -38,6 +40,8 @@ class LogReader:
         self._head = head
         self._recent: dict[int, Header] = {}
         self._written_index = self.last_index
+        #: Up to here a start took segments as the checkpoint says.
+        self.unchecked_index = 0
 
     def write_out(self) -> None:
         """Nothing waits in memory, as long as nobody appends."""
@@ -113,6 +117,35 @@ class LogReader:
         header = self.header(index)
         body = self._segment_of(index).body(header)
         return Entry(header.index, header.term, header.kind, header.position, body)
+
+    def checked_entry(self, index: int) -> Entry:
+        """The same, checked if the start took its segment as a checkpoint says. Raises Rot."""
+        if self.first_index <= index <= self.unchecked_index:
+            segment = self._segment_of(index)
+            offset = segment.offset_of(index)
+            header = decode_header(segment.raw, offset)
+            fault = fault_of(
+                header,
+                segment.raw,
+                offset,
+                self.chain_crc_before(index),
+                segment.base_position + offset,
+            )
+            if fault is not None:
+                raise Rot(
+                    f"{segment.path}: entry {index} at offset {offset} is damaged ({fault}); a "
+                    "start has it repaired by the leader",
+                    segment.base_position,
+                )
+        return self.entry(index)
+
+    def sealed(self, committed_index: int) -> list[Segment]:
+        """The segments whose entries are all durable and committed, by that index."""
+        return [
+            segment
+            for segment, following in pairwise(self._segments)
+            if following.first_index - 1 <= committed_index
+        ]
 
     def view(self, position: int, size_bytes: int) -> memoryview:
         """Bytes of the log by position, not copied; they must lie within one segment."""

@@ -112,6 +112,10 @@ class Segment:
             )
         return self._summary
 
+    def read_part(self, offset: int, size_bytes: int) -> bytes:
+        """A part of the file, not through the mapping. Raises OSError."""
+        return self._disk.read_part(self.path, offset, size_bytes)
+
     def batch_end(self, first_index: int, size_bytes: int) -> int:
         """The last index of a run that begins at `first_index` and passes `size_bytes` or ends."""
         offsets, first = self.offsets, first_index - self.first_index

@@ -142,6 +142,7 @@ class _Opening:
         #: Up to here the log surely holds what is committed.
         self.committed = self._place()
         self.entries_checked = 0
+        self.unchecked_index = 0
         self.torn_bytes = 0
         self.torn_because: str | None = None
 
@@ -179,6 +180,7 @@ class _Opening:
             min(self.known.commit_index, last_index),
             self.head,
         )
+        log.unchecked_index = self.unchecked_index
         return log, Recovery(self.entries_checked, self.torn_bytes, self.torn_because)
 
     def _place(self) -> Place:
@@ -227,6 +229,7 @@ class _Opening:
         segment.adopt_summary(summary)
         self.segments.append(segment)
         self._go_behind(last)
+        self.unchecked_index = last.index
         segment.release()
         return True
 

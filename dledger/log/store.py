@@ -131,7 +131,9 @@ class SegmentedLog(LogReader):
         self._generation = 0
         self._spare: PreparedSegment | None = None
         self._creating = Lock()
-        self._replacements = 0
+        #: How often the whole log was replaced.
+        self.replacements = 0
+        self._distrusted: set[int] = set()
         self._replacing = Lock()
 
     # -- appending -------------------------------------------------------------------------
@@ -392,12 +394,12 @@ class SegmentedLog(LogReader):
         del self._segments[:count]
         self._retired += removed
         paths = tuple(segment_path(self.folder, segment.base_position) for segment in removed)
-        return TrimJob(self, self._head, paths, self._replacements)
+        return TrimJob(self, self._head, paths, self.replacements)
 
     def remove_head(self, job: TrimJob) -> None:
         """Do a job of :meth:`trim`. A log that was replaced meanwhile has another head."""
         with self._replacing:
-            if job.replacements == self._replacements:
+            if job.replacements == self.replacements:
                 self._disk.replace(self.folder / "head", encode_head(job.head))
             for path in job.paths:
                 self._disk.remove(path)
@@ -421,7 +423,7 @@ class SegmentedLog(LogReader):
         self._generation += 1
         try:
             with self._replacing:
-                self._replacements += 1
+                self.replacements += 1
                 self._disk.replace(self.folder / "head", encode_head(head))
             self._drop_all(head)
             self.append_copy(header, raw_header, body)
@@ -453,13 +455,18 @@ class SegmentedLog(LogReader):
 
     # -- the checkpoint --------------------------------------------------------------------
 
+    def distrust(self, base_position: int) -> None:
+        """Let no checkpoint vouch for that segment any more: the next start reads it."""
+        self._distrusted.add(base_position)
+
     def checkpoint(self) -> bytes:
         """A checkpoint of what is durable now: the bytes for the file `checkpoint`."""
         sealed = []
         for segment, following in pairwise(self._segments):
             if following.first_index - 1 > self.durable_index:
                 break
-            sealed.append(segment.summary(following.first_index - 1))
+            if segment.base_position not in self._distrusted:
+                sealed.append(segment.summary(following.first_index - 1))
         commit_index = min(self.commit_index, self.durable_index)
         return encode_checkpoint(Checkpoint(commit_index, tuple(sealed)))
 

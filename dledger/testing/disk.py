@@ -239,6 +239,12 @@ class SimulatedDisk(Disk):
         file = self._names.get(path)
         return b"" if file is None else bytes(file.content)
 
+    def read_part(self, path: Path, offset: int, size_bytes: int) -> bytes:
+        """A part of a file."""
+        if path not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+        return bytes(self._names[path].content[offset : offset + size_bytes])
+
     def remove(self, path: Path) -> None:
         """Remove a file; durable once the folder is synced."""
         self._operation()

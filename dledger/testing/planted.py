@@ -78,7 +78,9 @@ PLANTED = (
     PlantedBug("forget the folder's sync", (), storage.forget_the_folder, seed=0),
     PlantedBug("use a removed segment", (), storage.use_a_removed_segment),
     PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=149),
-    PlantedBug("believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, seed=519),
+    PlantedBug(
+        "believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, nodes=5, seed=65
+    ),
     PlantedBug("cut what was durable", (), storage.cut_what_was_durable, seed=2),
     PlantedBug("leave what lies behind the log", (), storage.leave_what_lies_behind),
     PlantedBug("skip the body's checksum", (), storage.skip_the_body_checksum, seed=8),

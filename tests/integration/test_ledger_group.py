@@ -25,6 +25,8 @@ import pytest
 import trio
 
 from dledger import AppendError, Entry, LedgerConfig, NotLeader, open_ledger
+from dledger.log.checkpoint import decode_checkpoint
+from dledger.log.disk import Disk
 from dledger.log.entry import Kind, decode_header, padded
 from dledger.log.recovery import decode_watermark
 from dledger.log.startup import open_log
@@ -174,6 +176,23 @@ class Group:
     def said(self, node_id: str) -> str:
         return (self.folder / f"{node_id}.log").read_text()
 
+    async def wait_until_vouched(self, node_id: str) -> None:
+        """Until a node's checkpoint vouches for a segment, so that a start does not read it."""
+        path = Path(self.orders[node_id].directory) / "log" / "checkpoint"
+        with trio.fail_after(PATIENCE_S):
+            while True:
+                if decode_checkpoint(Disk().read(path)).sealed:
+                    return
+                await trio.sleep(0.1)
+
+    async def wait_until_said(self, node_id: str, text: str) -> None:
+        """Until a node's log has a text."""
+        with trio.fail_after(PATIENCE_S):
+            while True:
+                if text in self.said(node_id):
+                    return
+                await trio.sleep(0.05)
+
     async def line(self, node_id: str) -> Line:
         port = self.orders[node_id].control_port
         return Line(await trio.open_tcp_stream("127.0.0.1", port))
@@ -220,7 +239,8 @@ class Group:
 
     def bodies(self, node_id: str) -> dict[int, bytes]:
         """What a stopped node's log holds."""
-        log, _ = open_log(Path(self.orders[node_id].directory) / "log", SEGMENT_BYTES)
+        order = self.orders[node_id]
+        log, _ = open_log(Path(order.directory) / "log", order.segment_bytes)
         entries = (log.entry(index) for index in range(1, log.last_index + 1))
         found = {e.index: bytes(e.body) for e in entries if e.kind == Kind.MESSAGES}
         log.close()
@@ -228,14 +248,16 @@ class Group:
 
 
 @contextmanager
-def group_of(size: int, folder: Path) -> Iterator[Group]:
+def group_of(size: int, folder: Path, segment_bytes: int = SEGMENT_BYTES) -> Iterator[Group]:
     ids = [f"n{at}" for at in range(size)]
     ports = free_ports(2 * size)
     peers = dict(zip(ids, ports[:size], strict=True))
     group = Group(
         folder,
         {
-            node_id: Order(node_id, str(folder / node_id), control, peers)
+            node_id: Order(
+                node_id, str(folder / node_id), control, peers, segment_bytes=segment_bytes
+            )
             for node_id, control in zip(ids, ports[size:], strict=True)
         },
     )
@@ -286,6 +308,12 @@ class Load:
         """Until one more append is acknowledged."""
         with trio.fail_after(PATIENCE_S):
             await self.more.wait()
+
+    async def reaches(self, count: int) -> None:
+        """Until so many appends are acknowledged."""
+        with trio.fail_after(3 * PATIENCE_S):
+            while len(self.acknowledged) < count:
+                await self.more.wait()
 
     async def gap_after(self, when: float) -> float:
         """Seconds from `when` to the first acknowledgement of the next leader.
@@ -393,6 +421,34 @@ async def test_a_damaged_log_is_repaired_by_the_leader_before_its_node_takes_par
     assert len({(replica.last_index, replica.last_chain_crc) for replica in found}) == 1
 
 
+async def test_rot_in_an_old_segment_is_found_while_the_node_runs_and_mended_by_a_restart(
+    tmp_path: Path,
+) -> None:
+    """No start reads that segment. The node hands over, takes no further part and says why."""
+    with group_of(3, tmp_path, segment_bytes=1 << 16) as group:
+        for node_id in group.orders:
+            group.start(node_id)
+        async with load_on(group) as load:
+            await load.reaches(3000)
+        victim = await group.leader()
+        await group.wait_equal()
+        await group.wait_until_vouched(victim)
+        for node_id in group.orders:
+            group.stop(node_id)
+        rot(Path(group.orders[victim].directory), segment=0)
+        for node_id in group.orders:
+            group.start(node_id)
+        await group.wait_until_said(victim, "fenced")
+        assert "is damaged" in group.said(victim)
+        assert await group.leader() != victim
+        group.stop(victim)
+        group.start(victim)
+        await group.wait_equal()
+        assert "log repaired" in group.said(victim)
+        assert_nothing_lost(group, load)
+    assert not any(verify_replica(Path(o.directory)).damaged for o in group.orders.values())
+
+
 async def test_without_repair_a_damaged_log_is_refused(tmp_path: Path) -> None:
     """Whoever wants to look first says so; not a byte is changed."""
     with group_of(3, tmp_path) as group:
@@ -414,11 +470,10 @@ def segments_of(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.glob("log/*.seg")}
 
 
-def rot(folder: Path) -> list[int]:
-    """Damage two entries of a stopped replica's last segment, durable ones; which."""
-    path = sorted((folder / "log").glob("*.seg"))[-1]
-    if not path.read_bytes()[:4].strip(b"\0"):
-        path = sorted((folder / "log").glob("*.seg"))[-2]  # the last one was only prepared
+def rot(folder: Path, segment: int = -1) -> list[int]:
+    """Damage two durable entries of a segment of a stopped replica, by default the last; which."""
+    written = [path for path in (folder / "log").glob("*.seg") if any(path.read_bytes()[:4])]
+    path = sorted(written)[segment]
     raw = bytearray(path.read_bytes())
     durable_index = decode_watermark(memoryview(raw))
     offset, indices = 0, {}
