@@ -2,6 +2,7 @@
 
 ``memory``    :func:`memory_broker`: the broker's own code on a ledger in memory and a real socket;
               :func:`served`: with a connection to it
+``leading``   what a leader appends, on a ledger in memory
 ``requests``  what producers, consumers and tools send, and what comes back, in a few words
 """
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from broker.leader.assignments import Assignments
 from broker.leader.definitions import Definitions
 from broker.leader.delays import DEFAULT_LEVELS, DelayLevels
 from broker.leader.deliveries import Deliveries, due_units
-from broker.leader.drafts import NewRecord, RecordsDraft
+from broker.leader.drafts import NewRecord
 from broker.leader.role import Role
 from broker.refusal import Refused
 from broker.state.consume_queue import UNIT, ConsumeQueues
@@ -28,25 +27,20 @@ from broker.state.moves import (
 )
 from broker.state.topics import read_write
 from broker.state.waiting import Waiting
+from broker.testing.leading import HOST, LeadingMachine
 from dledger.errors import ConfigError, StorageError
-from dledger.log.entry import Kind
-from dledger.remoting.message import host_bytes, properties_decode, properties_encode
+from dledger.remoting.message import properties_decode, properties_encode
 from dledger.remoting.record import Record
-from dledger.testing.local import LocalLedger
 
-HOST = host_bytes("127.0.0.1", 10911)
 LEVELS = DelayLevels.parse("1s 5s 10s")
 
 
-class Leader:
+class Leader(LeadingMachine):
     """What leads a broker on a ledger in memory, on virtual time."""
 
     def __init__(self, directory: Path, *, auto: bool = True) -> None:
         self.now_ms = 1_000_000
-        self.machine = Machine(directory)
-        self.machine.restore()
-        self.ledger = LocalLedger(self.machine, auto=auto)
-        self.assignments = Assignments(self.machine, lambda: self.now_ms)
+        super().__init__(directory, lambda: self.now_ms, auto=auto)
         role = Role("n0", {"n0": "127.0.0.1:10911"})
         self.definitions = Definitions(
             self.machine, self.ledger, role, self.assignments, auto_create=lambda: True
@@ -64,8 +58,7 @@ class Leader:
         wanted = {"DELAY": str(level), "UNIQ_KEY": body.decode()} | timer
         first_topic, first_queue, properties = LEVELS.detour(topic, queue_id, wanted, self.now_ms)
         record = NewRecord(body, properties_encode(properties), self.now_ms, HOST)
-        draft = RecordsDraft([record], first_topic, [(first_queue, 1)], self.assignments, HOST)
-        self.ledger.append_nowait(draft, Kind.MESSAGES, lambda _: None)
+        self.append(first_topic, first_queue, [record])
 
     def deliver(self) -> bool:
         """Append one delivery, if something is due."""

@@ -8,42 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from broker.leader.assignments import Assignments
-from broker.leader.drafts import NewRecord, RecordsDraft
+from broker.leader.drafts import NewRecord
 from broker.state import control
 from broker.state.locks import QueueKey
 from broker.state.machine import Machine
 from broker.state.topics import read_write
+from broker.testing.leading import HOST, LeadingMachine
 from dledger.errors import CorruptLog
 from dledger.log.entry import Entry, Kind
 from dledger.remoting.bodies import SubscriptionGroupConfig
-from dledger.remoting.message import host_bytes, properties_encode
-from dledger.testing.local import LocalLedger
-
-HOST = host_bytes("127.0.0.1", 10911)
+from dledger.remoting.message import properties_encode
 
 
-class Log:
-    """A machine on a ledger in memory, and what a leader would append to it."""
+class Log(LeadingMachine):
+    """What a leader appends, by a clock in the test's hands."""
 
     def __init__(self, directory: Path) -> None:
-        self.machine = Machine(directory)
-        self.machine.restore()
-        self.ledger = LocalLedger(self.machine)
         self.now_ms = 1000
-        self.assignments = Assignments(self.machine, lambda: self.now_ms)
+        super().__init__(directory, lambda: self.now_ms)
 
     def send(self, topic: str, queue_id: int, count: int, key: str) -> None:
         properties = properties_encode({"UNIQ_KEY": key, "TAGS": f"T{count}"})
-        records = [NewRecord(b"x" * count, properties, 1, HOST)] * count
-        draft = RecordsDraft(records, topic, [(queue_id, count)], self.assignments, HOST)
-        self.ledger.append_nowait(draft, Kind.MESSAGES, lambda _: None)
-
-    def change(self, change: control.Control) -> None:
-        body = control.encode_control(change)
-        self.ledger.append_nowait(body, Kind.CONTROL, lambda _: None)
-        if isinstance(change, control.DeleteTopic):
-            self.assignments.forget(change.topic)
+        self.append(topic, queue_id, [NewRecord(b"x" * count, properties, 1, HOST)] * count)
 
 
 def state_of(machine: Machine) -> dict[str, object]:

@@ -8,43 +8,28 @@ from pathlib import Path
 import pytest
 
 from broker.config import BrokerConfig
-from broker.leader.assignments import Assignments
-from broker.leader.drafts import NewRecord, RecordsDraft
+from broker.leader.drafts import NewRecord
 from broker.requests.queue_reading import read_queue
 from broker.retention import needed_index, policy_of
 from broker.state import control
 from broker.state.machine import Machine
 from broker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, Move
 from broker.state.topics import read_write
-from dledger.log.entry import Entry, Kind
+from broker.testing.leading import HOST, LeadingMachine
+from dledger.log.entry import Entry
 from dledger.log.retention import RetentionPolicy, SegmentInfo
 from dledger.remoting.codes import ResponseCode
-from dledger.remoting.message import host_bytes, properties_encode
-from dledger.testing.local import LocalLedger
+from dledger.remoting.message import properties_encode
 
-HOST = host_bytes("127.0.0.1", 10911)
 TOPICS = ("A", "B", "C")
 
 
-class Leader:
-    """A machine on a ledger in memory."""
-
-    def __init__(self, directory: Path) -> None:
-        self.machine = Machine(directory)
-        self.machine.restore()
-        self.ledger = LocalLedger(self.machine)
-        self.assignments = Assignments(self.machine, lambda: 1000)
+class Leader(LeadingMachine):
+    """What a leader appends and drops."""
 
     def send(self, topic: str, queue_id: int, key: str, count: int = 1) -> None:
-        records = [NewRecord(b"x" * 10, properties_encode({"UNIQ_KEY": key}), 1, HOST)] * count
-        draft = RecordsDraft(records, topic, [(queue_id, count)], self.assignments, HOST)
-        self.ledger.append_nowait(draft, Kind.MESSAGES, lambda _: None)
-
-    def change(self, change: control.Control) -> None:
-        body = control.encode_control(change)
-        self.ledger.append_nowait(body, Kind.CONTROL, lambda _: None)
-        if isinstance(change, control.DeleteTopic):
-            self.assignments.forget(change.topic)
+        properties = properties_encode({"UNIQ_KEY": key})
+        self.append(topic, queue_id, [NewRecord(b"x" * 10, properties, 1, HOST)] * count)
 
     def entries(self, first_index: int = 1) -> list[Entry]:
         return list(self.ledger.entries(first_index))
