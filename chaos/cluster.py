@@ -7,7 +7,8 @@ Starting only starts; whether a server serves is asked over the wire by `chaos.p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -114,6 +115,15 @@ class Cluster:
         for name in started:
             self._start(name)
         return started
+
+    @contextmanager
+    def running(self) -> Iterator[Cluster]:
+        """Start all servers; at the block's end, whichever it is, all are killed."""
+        try:
+            self.start()
+            yield self
+        finally:
+            self.kill_all()
 
     def kill(self, name: str) -> None:
         """SIGKILL one server and wait until it is gone. No error if it does not run."""

@@ -51,12 +51,8 @@ TIMEOUT_S = 30.0
 async def group(directory: Path, nodes: int = 3) -> AsyncIterator[Cluster]:
     """A name server and a broker group of real processes, gone when the block is left."""
     layout = plan(free_ports(ports_needed(nodes, 1, 1)), nodes, 1, 1, "SYNC_FLUSH")
-    cluster = Cluster.create(directory / "c", layout)
-    cluster.start()
-    try:
+    with Cluster.create(directory / "c", layout).running() as cluster:
         yield cluster
-    finally:
-        cluster.kill_all()
 
 
 async def leader_of(cluster: Cluster, *, but: str | None = None) -> NodeLayout:

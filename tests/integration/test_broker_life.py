@@ -42,11 +42,8 @@ async def group(directory: Path, **settings: int) -> AsyncIterator[Cluster]:
     for node in layout.nodes:
         with (cluster.folder(node.name) / "broker.toml").open("a") as file:
             file.write("".join(f"{key} = {value}\n" for key, value in settings.items()))
-    cluster.start()
-    try:
+    with cluster.running():
         yield cluster
-    finally:
-        cluster.kill_all()
 
 
 async def info(node: NodeLayout) -> dict[str, object]:

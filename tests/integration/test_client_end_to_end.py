@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
+import trio
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
@@ -46,18 +47,15 @@ def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A name server and three replicas, real processes, without fsync for speed."""
     directory: Path = tmp_path_factory.mktemp("cluster") / "c"
     layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1, "ASYNC_FLUSH")
-    cluster = Cluster.create(directory, layout)
-    cluster.start()
-
-    async def serving() -> None:
-        async with PeerPool() as pool:
-            await Probe(cluster, pool).wait_until_serving()
-
-    try:
-        anyio.run(serving, backend="trio")
+    with Cluster.create(directory, layout).running() as cluster:
+        trio.run(serving, cluster)
         yield layout.namesrv_addr
-    finally:
-        cluster.kill_all()
+
+
+async def serving(cluster: Cluster) -> None:
+    """Until a leader serves and is routed to."""
+    async with PeerPool() as pool:
+        await Probe(cluster, pool).wait_until_serving()
 
 
 @pytest.fixture(params=["trio", "asyncio"])

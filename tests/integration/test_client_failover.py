@@ -30,15 +30,12 @@ BROKER = "broker-a"
 @asynccontextmanager
 async def running(directory: Path) -> AsyncIterator[tuple[Cluster, Probe]]:
     """A name server and three replicas, real processes, with fsync."""
-    cluster = Cluster.create(directory / "c", plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1))
-    cluster.start()
-    try:
+    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1)
+    with Cluster.create(directory / "c", layout).running() as cluster:
         async with PeerPool() as pool:
             probe = Probe(cluster, pool)
             await probe.wait_until_serving()
             yield cluster, probe
-    finally:
-        cluster.kill_all()
 
 
 class Sender:

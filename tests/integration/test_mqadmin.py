@@ -30,14 +30,10 @@ Tool = Callable[..., subprocess.CompletedProcess[str]]
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A running cluster for the whole module; every process is ended by its pid."""
     layout = plan(free_ports(ports_needed(3, 1, 2)), nodes=3, groups=1, namesrvs=2)
-    running = Cluster.create(tmp_path_factory.mktemp("mqadmin") / "cluster", layout)
-    try:
-        running.start()
-        trio.run(serving, running)
-        yield running
-        assert running.stop() == []
-    finally:
-        running.kill_all()
+    with Cluster.create(tmp_path_factory.mktemp("mqadmin") / "c", layout).running() as cluster:
+        trio.run(serving, cluster)
+        yield cluster
+        assert cluster.stop() == []
 
 
 async def serving(cluster: Cluster) -> None:

@@ -66,16 +66,12 @@ async def prepare(
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Everything running, the clients in a thread, as long as the module's tests last."""
     layout = plan(free_ports(ports_needed(3, 1, 2)), nodes=3, groups=1, namesrvs=2)
-    cluster = Cluster.create(tmp_path_factory.mktemp("commands") / "cluster", layout)
-    try:
-        cluster.start()
+    with Cluster.create(tmp_path_factory.mktemp("commands") / "c", layout).running() as cluster:
         with start_blocking_portal("trio") as portal:
             clients, made = portal.start_task(prepare, cluster)
             yield made
             clients.cancel()
         assert cluster.stop() == []
-    finally:
-        cluster.kill_all()
 
 
 class Step(NamedTuple):
