@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from dledger.errors import BadInput
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import ExtValue
+from dledger.remoting.unavailable import RETRY_AFTER_MILLIS
+
+_RETRY_AFTER_MS = 100
+"""A hint: gathered commits (`COMMIT_GATHER_S`) are on a slow disk by then."""
 
 
 class Refused(BadInput):
@@ -20,4 +24,5 @@ class Refused(BadInput):
 
 def busy(reason: str) -> Refused:
     """The refusal at a bound. Not SYSTEM_BUSY: older stock producers do not retry that."""
-    return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"{reason}; try again later")
+    ext = {RETRY_AFTER_MILLIS: str(_RETRY_AFTER_MS)}
+    return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"{reason}; try again later", ext)

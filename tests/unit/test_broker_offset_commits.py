@@ -140,8 +140,9 @@ def test_waiting_commits_are_bounded(commits: Commits, monkeypatch: pytest.Monke
     monkeypatch.setattr("broker.limits.COMMITS_PER_ENTRY_MAX", 2)
     commits.commit(0, 1)
     commits.commit(1, 1)
-    with pytest.raises(Refused, match="try again later"):
+    with pytest.raises(Refused, match="try again later") as refused:
         commits.commit(2, 1)
+    assert refused.value.ext == {"retryAfterMillis": "100"}
     commits.gather(3, 1)
     commits.commits.flush()
     commits.ledger.commit()
