@@ -88,9 +88,9 @@ class LeaderFinder:
                 self.routes.redirect(broker_name, server, verdict.address)
             elif verdict.next is Next.FIND:
                 self.routes.suspect(broker_name, server)
-            elif isinstance(outcome, Command):
-                return outcome
             elif verdict.next is Next.GIVE_UP:
+                if isinstance(outcome, Command):
+                    return outcome
                 raise outcome
             await anyio.sleep(verdict.delay_s)
 

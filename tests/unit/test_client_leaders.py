@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
+import pytest
 import trio
 import trio.lowlevel
 
+from broker.refusal import busy
 from client.leaders import LeaderFinder
 from client.peers import PeerPool
 from client.routing import RouteTable
+from dledger.net import Connection, serve_remoting
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command
 
 
 async def test_a_leader_that_is_lost_before_the_search_returns_is_searched_for_again() -> None:
@@ -29,3 +34,38 @@ async def test_a_leader_that_is_lost_before_the_search_returns_is_searched_for_a
         finder = LeaderFinder(pool, routes, ())
         with patch.object(LeaderFinder, "_search", search), trio.fail_after(5):
             assert await finder.find("broker-a") == "127.0.0.1:3"
+
+
+class Busy:
+    """A leader that is busy for its first `refusals` answers."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.asked = 0
+
+    def __call__(self, request: Command, connection: Connection) -> Command:
+        self.asked += 1
+        if self.asked > self.refusals:
+            return request.reply()
+        refused = busy("a queue is full")
+        return request.reply(refused.code, refused.ext, remark=str(refused))
+
+    def connected(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+    def disconnected(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+
+@pytest.mark.parametrize(("refusals", "code"), [(2, 0), (1000, 14)])
+async def test_a_busy_leader_is_asked_again_until_the_deadline(refusals: int, code: int) -> None:
+    """In the words of a real broker; the last answer is the caller's."""
+    leader, routes = Busy(refusals), RouteTable()
+    async with trio.open_nursery() as nursery, PeerPool() as pool:
+        port = await nursery.start(serve_remoting, leader, "127.0.0.1", 0)
+        routes.learn_leader("broker-a", f"127.0.0.1:{port}", 1)
+        finder = LeaderFinder(pool, routes, ())
+        answer = await finder.ask("broker-a", Command(RequestCode.UPDATE_CONSUMER_OFFSET), 0.3)
+        assert answer.code == code
+        assert leader.asked > 2
+        nursery.cancel_scope.cancel()
