@@ -37,7 +37,7 @@ from dledger.log.store import SegmentedLog, SyncJob
 from dledger.observe import get_logger
 from dledger.opening import open_whole_log
 from dledger.outcome import Outcome
-from dledger.raft.configuration import Configuration, initial
+from dledger.raft.configuration import Configuration, Member, initial
 from dledger.raft.engine import Appended, OnDone, RaftEngine, StateMachine
 from dledger.raft.library import Role, monotonic
 from dledger.raft.links import LinkOwner, PeerNetwork, SocketLink
@@ -204,7 +204,42 @@ class Ledger:
             end_position=self._log.end_position,
             fenced=self._engine.fenced or self._log.fenced,
             first_index=self._log.first_index,
+            members=self._engine.changes.status,
         )
+
+    # -- members ---------------------------------------------------------------------------
+
+    async def add_member(self, node_id: str, host: str, port: int, service: str = "") -> None:
+        """Add a node, with the address of its peer port, as a learner; nothing if it is there.
+
+        Returns when that is committed. The learner copies the log, and whoever leads makes it a
+        voter when it has: `status` shows it. Raises ChangePending, BadInput, or AppendError.
+        """
+        member = Member(host, port, service=service)
+        await self._change(partial(self._engine.add_member, node_id, member))
+
+    async def remove_member(self, node_id: str) -> None:
+        """Remove a member; returns when that is committed.
+
+        This node can't remove itself while it leads: it hands leadership over, and raises NotLeader
+        with the new leader to ask. Else raises MembershipError or AppendError.
+        """
+        if node_id == self.config.node_id and self._engine.standing.serving:
+            raise NotLeader(await self.transfer_leadership())
+        await self._change(partial(self._engine.remove_member, node_id))
+
+    async def _change(self, change: Callable[[OnDone], bool]) -> None:
+        outcome: Outcome[Appended | AppendError] = Outcome()
+        try:
+            changing = change(outcome.set)
+        except (StorageError, OSError) as error:
+            self._failure = error
+            self._wake.set()
+            raise OutcomeUnknown(f"the log can't be written: {error}") from error
+        self._wake.set()
+        result = await outcome.wait() if changing else None
+        if isinstance(result, AppendError):
+            raise result
 
     # -- retention -------------------------------------------------------------------------
 

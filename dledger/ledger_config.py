@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from dledger import limits
+from dledger.raft.changes import MemberStatus
 from dledger.raft.library import Timing
+
+__all__ = ["LedgerConfig", "LedgerStatus", "MemberStatus"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +45,6 @@ class LedgerConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberStatus:
-    """A member as this node knows it. A learner is a voter to be, that is not counted yet.
-
-    What a leader knows besides: whether it is `linked`, and how many entries it may lack.
-    """
-
-    node_id: str
-    host: str
-    port: int
-    service: str
-    role: Literal["voter", "learner"]
-    linked: bool
-    lag_entries: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class LedgerStatus:
     """A node at one moment. Role "leader" only while it serves, its own no-op applied."""
 
@@ -72,3 +59,4 @@ class LedgerStatus:
     end_position: int
     fenced: str | None
     first_index: int = 1
+    members: tuple[MemberStatus, ...] = ()

@@ -14,11 +14,13 @@ leader. A leader is not removed while it leads: it hands over first, and its suc
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 from dledger.errors import ChangePending, UnknownMember, WouldLoseMajority
 from dledger.log.store import SegmentedLog
 from dledger.raft.configuration import Configuration, Member
-from dledger.raft.library import Core
+from dledger.raft.library import Core, Role
 from dledger.raft.members import Members
 from dledger.raft.peer import Peer
 from dledger.raft.transport import PeerTransport
@@ -31,6 +33,22 @@ STATE_ASKED_S = 3.0
 """A learner that asked for the state within this time does not have all of it yet."""
 VOTERS_MIN = 2
 """A group is not made smaller than this: one copy is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStatus:
+    """A member as this node knows it. A learner is a voter to be, that is not counted yet.
+
+    `linked` to this node; how many entries it may lack only a leader knows.
+    """
+
+    node_id: str
+    host: str
+    port: int
+    service: str
+    role: Literal["voter", "learner"]
+    linked: bool
+    lag_entries: int | None
 
 
 class Changes:
@@ -89,6 +107,27 @@ class Changes:
                 return members if self._missing(members) is None else None
         return None
 
+    @property
+    def status(self) -> tuple[MemberStatus, ...]:
+        """Who belongs to the group, by node id."""
+        return tuple(
+            self._status_of(node_id, member)
+            for node_id, member in sorted(self._members.current.members.items())
+        )
+
+    def _status_of(self, node_id: str, member: Member) -> MemberStatus:
+        peer = self._transport.peers.get(node_id)
+        leads = self._core.role is Role.LEADER
+        return MemberStatus(
+            node_id,
+            member.host,
+            member.port,
+            member.service,
+            role="voter" if member.votes else "learner",
+            linked=peer is None or peer.link is not None,
+            lag_entries=None if not leads else 0 if peer is None else self.lag(peer),
+        )
+
     def lag(self, peer: Peer) -> int:
         """How many of the leader's entries a peer may lack."""
         return self._log.last_index - self._core.match_index(peer.node)
@@ -102,15 +141,15 @@ class Changes:
 
     def _has_caught_up(self, peer: Peer, now: float) -> bool:
         return (
-            self._core.match_index(peer.node) > 0
+            self._in_touch(peer)
             and self.lag(peer) <= LAG_ENTRIES_MAX
-            and self._in_touch(peer)
             and now - peer.state_asked_at > STATE_ASKED_S
         )
 
     def _in_touch(self, peer: Peer) -> bool:
+        """Whether a peer has a seat, has acknowledged something in this term, and not long ago."""
         answered_s = self._core.now - self._core.last_contact(peer.node)
-        return peer.link is not None and answered_s < IN_TOUCH_S
+        return self._core.match_index(peer.node) > 0 and answered_s < IN_TOUCH_S
 
     def _check_in_touch(self, members: Mapping[str, Member]) -> None:
         missing = self._missing(members)

@@ -157,7 +157,7 @@ class RaftEngine:
         gate = ElectionGate(node_id, members.is_majority, timing, rng)
         self.elections = Elections(self.core, gate, self.transport, members, log, clock)
         self._joining = Joining(self.transport, log, hard_state, members, machine)
-        self._changes = Changes(self.core, self.transport, log, members)
+        self.changes = Changes(self.core, self.transport, log, members)
         self._reads = Reads(self.transport, members)
         self._giving = Giving(self.transport, log)
 
@@ -339,7 +339,7 @@ class RaftEngine:
         peer = self.transport.peers.get(node_id)
         if peer is None or not self.members.current.votes(node_id):
             return Follower(linked=False, lag=0)
-        return Follower(peer.link is not None, self._changes.lag(peer))
+        return Follower(peer.link is not None, self.changes.lag(peer))
 
     def _hand_over(self, now: float) -> None:
         """Go on with a transfer, or begin one to the preferred node."""
@@ -374,21 +374,22 @@ class RaftEngine:
         :meth:`Changes.addition`. The learner is made a voter, by whoever leads, when it is ready.
         """
         self._check_serving()
-        members = self._changes.addition(node_id, member)
+        members = self.changes.addition(node_id, member)
         if members is not None:
             self._append_configuration(members, on_done)
         return members is not None
 
-    def remove_member(self, node_id: str, on_done: OnDone) -> None:
-        """Append that a member, not this one, belongs to the group no longer. Raises likewise."""
+    def remove_member(self, node_id: str, on_done: OnDone) -> bool:
+        """Append that a member, not this one, does not belong any more; True. Raises likewise."""
         self._check_serving()
         if node_id == self.node_id:
             raise ChangePending(f"{node_id} leads: it has to hand leadership over first")
-        self._append_configuration(self._changes.removal(node_id), on_done)
+        self._append_configuration(self.changes.removal(node_id), on_done)
+        return True
 
     def _promote(self, now: float) -> None:
         if self.standing.serving and self._transfer is None:
-            members = self._changes.promotion(now)
+            members = self.changes.promotion(now)
             if members is not None:
                 self._append_configuration(members, lambda outcome: None)
 

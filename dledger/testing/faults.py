@@ -120,7 +120,7 @@ class Faults:
     def _cut_off(self, node_id: str, rng: random.Random) -> None:
         """Cut a node and some others, fewer than half, off from the rest for a while."""
         others = [other for other in self._group.node_ids if other != node_id]
-        side = {node_id, *rng.sample(others, rng.randint(0, len(others) // 2 - 1))}
+        side = {node_id, *rng.sample(others, rng.randint(0, max(0, len(others) // 2 - 1)))}
         until, then = self._until(rng.uniform(0.3, 3.0))
         self._group.note(f"{', '.join(sorted(side))} cut off {then}")
         if rng.random() < 0.5 and self._group.weather.slow_sync:

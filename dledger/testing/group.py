@@ -19,14 +19,17 @@ from dledger.log.hard_state import HardStateFile
 from dledger.log.repair import DamagedLog
 from dledger.log.startup import open_log
 from dledger.raft import transport
+from dledger.raft.configuration import Member
 from dledger.raft.engine import Appended
 from dledger.raft.library import Role, monotonic, use_clock
 from dledger.testing.client_history import Violation
+from dledger.testing.configurations import is_majority
 from dledger.testing.disk import Crashed, SimulatedDisk
 from dledger.testing.faults import Faults
 from dledger.testing.judge import FIRST_INDEX, Judge
 from dledger.testing.network import Network, SimulatedLink
 from dledger.testing.node import FOLDER, SimulatedNode
+from dledger.testing.regrouping import Regrouping
 from dledger.testing.repairing import RepairingNode, damage_log
 from dledger.testing.streams import Streams
 from dledger.testing.weather import Weather, calmer, draw_weather
@@ -51,7 +54,7 @@ class Simulation:
         self.network.on_down = self._link_down
         self.node_ids = [f"n{at}" for at in range(size)]
         self.disks = {node_id: SimulatedDisk() for node_id in self.node_ids}
-        self.judge = Judge(FOLDER, self.disks, self.violation)
+        self.judge = Judge(FOLDER, self.disks, self.node_ids, self.violation)
         self.network.on_send = self.judge.on_send
         self.nodes: dict[str, SimulatedNode] = {}
         self.down_until: dict[str, float] = {}
@@ -66,9 +69,14 @@ class Simulation:
         self.repaired_to: dict[str, int] = {}
         self.repairs = 0
         self.snapshots = dict.fromkeys(self.node_ids, 0)
+        self.regrouping = Regrouping(self, self.streams["member_change"])
         for node_id in self.node_ids:
             self.start(node_id)
         self._reconnect(probability=1.0)
+
+    def members_of(self, node_id: str) -> dict[str, Member]:
+        """The members by a node's config file."""
+        return self.regrouping.files[node_id]
 
     def note(self, text: str) -> None:
         """A line of the transcript."""
@@ -148,7 +156,7 @@ class Simulation:
         except CorruptLog as error:
             self._stop_repairing(node_id)
             self.note(f"the operator replaces the disk of {node_id}: {error}")
-            self._replace_disk(node_id)
+            self.replace_disk(node_id)
             self.down_until[node_id] = self.network.now + 0.1
             return
         if commit_index is not None:
@@ -167,7 +175,8 @@ class Simulation:
             if (node_id, other) in self.network.links:
                 self.network.cut(node_id, other)
 
-    def _replace_disk(self, node_id: str) -> None:
+    def replace_disk(self, node_id: str) -> None:
+        """Give a node an empty disk."""
         self.disks[node_id] = SimulatedDisk()
         self.snapshots[node_id] = 0
         self.damaged.discard(node_id)
@@ -184,7 +193,7 @@ class Simulation:
         disk = self.disks[node_id]
         if self._loses_disk() and self._may_lose_disk(node_id):
             self.note(f"the disk of {node_id} is replaced by an empty one")
-            self._replace_disk(node_id)
+            self.replace_disk(node_id)
         elif power or disk.failed:
             disk.lose_power(self.streams["lose_power"])
         else:
@@ -199,11 +208,21 @@ class Simulation:
         kind = "empty_at_birth" if self.judge.committed_end == FIRST_INDEX else "empty"
         return bool(self.streams[kind].random() < getattr(self.weather, kind))
 
+    def retire(self, node_id: str) -> None:
+        """Stop a node for good, or until its disk is used again."""
+        if node_id in self.repairing:
+            self._stop_repairing(node_id)
+        elif node_id in self.nodes:
+            self.crash(node_id, power=False)
+        self.down_until.pop(node_id, None)
+        self.node_ids.remove(node_id)
+
     def _may_lose_disk(self, node_id: str) -> bool:
         """Whether what is committed survives it: a majority of the others must hold its own."""
         others = [other for other in self.node_ids if other not in (node_id, *self.damaged)]
         seated = [other for other in others if self._holds_its_own(other)]
-        return len(seated) > len(self.node_ids) // 2
+        possible = self.judge.configurations.possible(self.judge.committed)
+        return all(is_majority(seated, voters) for voters in possible)
 
     def _holds_its_own(self, node_id: str) -> bool:
         term = HardStateFile(FOLDER / "term", self.disks[node_id].copy())
@@ -225,6 +244,8 @@ class Simulation:
                 if first >= second or (first, second) in self.network.links:
                     continue
                 if self._is_up(first) and self._is_up(second):
+                    if not (self._knows(first, second) or self._knows(second, first)):
+                        continue
                     if self.network.is_stalled(first, second):
                         continue
                     if self.streams["reconnect"].random() >= probability:
@@ -237,6 +258,10 @@ class Simulation:
     def _is_up(self, node_id: str) -> bool:
         node = self.nodes.get(node_id)
         return node_id in self.repairing or (node is not None and not node.fenced)
+
+    def _knows(self, node_id: str, other: str) -> bool:
+        node = self.nodes.get(node_id)
+        return node is None or other in node.engine.members.current.members
 
     # -- the client ------------------------------------------------------------------------
 
@@ -329,6 +354,8 @@ class Simulation:
         core = node.engine.core
         committed, standing = core.commit_index, (core.role, core.term)
         try:
+            if core.role is Role.LEADER:
+                self.regrouping.step(node, calm=not faults)
             if faults and asked and streams["append"].random() < weather.append:
                 self._append_some(node)
             may_read = asked or core.role is Role.LEADER
@@ -353,8 +380,7 @@ class Simulation:
             self.faults.hit_while_electing(node_id)
 
     def _look(self, node: SimulatedNode) -> None:
-        heard_at = node.heard_at.values()
-        if self.judge.look(node.node_id, node.engine, node.clock(), heard_at):
+        if self.judge.look(node.node_id, node.engine, node.clock(), node.heard_at):
             self.elections += 1
             self.note(f"{node.node_id} leads term {node.engine.core.term}")
 
@@ -372,8 +398,8 @@ class Simulation:
         healing_since, frames = self.network.now, self.network.frames
         while True:
             self.run(0.5, faults=False)
-            ends = {node.log.last_index for node in self.nodes.values()}
-            commits = {node.engine.core.commit_index for node in self.nodes.values()}
+            ends = {node.log.last_index for node in self._members_up()}
+            commits = {node.engine.core.commit_index for node in self._members_up()}
             healed_s = self.network.now - healing_since
             whole = len(self.nodes) == len(self.node_ids)
             if whole and ends == commits and len(ends) == 1 and self._led_as_preferred():
@@ -385,18 +411,29 @@ class Simulation:
                     f"not healed after {healed_s:.0f} calm seconds: ends {ends}, commits "
                     f"{commits}, leaders {self._leaders()}"
                 )
-        self.judge.client.finish({node_id: node.log for node_id, node in self.nodes.items()})
+        self.judge.client.finish({node.node_id: node.log for node in self._members_up()})
         return healed_s
+
+    def _members_up(self) -> list[SimulatedNode]:
+        """The nodes that are up and are members to the leader, or all if nobody leads."""
+        leaders = self._leaders()
+        members = self.nodes[leaders[0]].engine.members.current.members if leaders else self.nodes
+        return [node for node_id, node in self.nodes.items() if node_id in members]
 
     def _leaders(self) -> list[str]:
         return [n.node_id for n in self.nodes.values() if n.engine.standing.serving]
 
     def _led_as_preferred(self) -> bool:
-        """One node leads, takes appends, and is the preferred one if there is one."""
+        """One node leads, takes appends, and is the preferred one if there is one; all members are
+        up, and vote."""
         leaders = self._leaders()
         if len(leaders) != 1 or self.nodes[leaders[0]].engine.handing_over_to:
             return False
-        return not self.weather.preferred or leaders == self.node_ids[:1]
+        members = self.nodes[leaders[0]].engine.members.current
+        if members.learners or len(self._members_up()) < len(members.members):
+            return False
+        preferred = self.weather.preferred and members.votes("n0")
+        return not preferred or leaders == ["n0"]
 
 
 def run_seed(

@@ -2,6 +2,9 @@
 
 - one vote: a node gives its vote to at most one candidate of a term;
 - election safety: at most one leader a term, and it has the votes of a majority;
+- configurations: a node acts by the last one in its log, or by a newer one that is committed; a
+  leader adds or removes one voter at a time, after the change before and an entry of its own term
+  are committed. Majorities are those of the configuration in the log of who counts;
 - leader append-only: a leader removes nothing of its own log;
 - log matching: equal index and term, equal log up to there (the chain CRC tells);
 - leader completeness: a new leader holds whatever earlier terms committed;
@@ -24,6 +27,7 @@ What its clients are told is judged by :mod:`dledger.testing.client_history`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +42,7 @@ from dledger.raft.library import Role
 from dledger.raft.messages import PREFIX, PeerKind, PeerMessage, decode_message
 from dledger.raft.transfer import TRANSFER_TIMEOUT_S
 from dledger.testing.client_history import ClientHistory, Violation
+from dledger.testing.configurations import Configurations, is_majority
 from dledger.testing.disk import SimulatedDisk
 
 SERVES_ALONE_S = 2.0
@@ -61,6 +66,7 @@ class Seen:
     match: dict[str, int] = field(default_factory=dict)
     led_since: float = 0.0
     handing_over_since: float | None = None
+    voters: frozenset[str] = frozenset()
 
 
 class Judge:
@@ -70,6 +76,7 @@ class Judge:
         self,
         folder: Path,
         disks: Mapping[str, SimulatedDisk],
+        voters: Iterable[str],
         violation: Callable[[str], Violation],
     ) -> None:
         self.violation = violation
@@ -80,14 +87,14 @@ class Judge:
         self._committed_in: dict[int, int] = {}
         self._folder = folder
         self._disks = disks
-        self._majority = len(disks) // 2 + 1
+        self.configurations = Configurations(frozenset(voters))
         self._votes: dict[tuple[int, str], str] = {}
         self._acked: dict[tuple[str, str, int], int] = {}
         self._verified: dict[tuple[str, str, int], int] = {}
         self._bodies: dict[int, int] = {}
         self._chains: dict[tuple[int, int], int] = {}
         self._seen: dict[str, Seen] = {}
-        self._promised = dict.fromkeys(disks, 0)
+        self._promised: defaultdict[str, int] = defaultdict(int)
 
     # -- the wire --------------------------------------------------------------------------
 
@@ -169,10 +176,14 @@ class Judge:
         """Nobody will answer the appends that were under way at a node."""
         self.client.died(node_id)
 
-    def look(self, node_id: str, engine: RaftEngine, now: float, heard_at: Iterable[float]) -> bool:
+    def look(
+        self, node_id: str, engine: RaftEngine, now: float, heard_at: Mapping[str, float]
+    ) -> bool:
         """Check a node; whether it has become leader. `heard_at`: when from each peer, its time."""
         seen, core, log = self._seen[node_id], engine.core, engine.log
         self._check_matching(node_id, seen, log)
+        self._learn(node_id, engine)
+        self._check_configuration(node_id, engine)
         self._check_commit(node_id, seen, engine)
         self._check_promises(node_id, seen, log)
         elected = core.role is Role.LEADER and (seen.role, seen.term) != (Role.LEADER, core.term)
@@ -182,8 +193,13 @@ class Judge:
         elif core.role is Role.LEADER and log.last_index < seen.last_index:
             raise self.violation(f"leader {node_id} removed entries of its own log")
         if engine.standing.serving:
-            recent = [when for when in heard_at if now - max(when, seen.led_since) < SERVES_ALONE_S]
-            if len(recent) + 1 < self._majority:
+            voters = self._voters(log)
+            recent = {
+                voter
+                for voter in voters
+                if now - max(heard_at.get(voter, 0.0), seen.led_since) < SERVES_ALONE_S
+            }
+            if not is_majority({node_id, *recent}, voters):
                 raise self.violation(
                     f"{node_id} still serves in term {core.term}, "
                     f"{SERVES_ALONE_S} s after it last heard from a majority"
@@ -191,7 +207,32 @@ class Judge:
         self._check_match(node_id, seen, engine)
         self._check_transfer(node_id, seen, engine, now)
         seen.role, seen.term, seen.last_index = core.role, core.term, log.last_index
+        seen.voters = self._voters(log)
         return elected
+
+    def _voters(self, log: SegmentedLog) -> frozenset[str]:
+        return self.configurations.of(log, self.committed)[1]
+
+    def _learn(self, node_id: str, engine: RaftEngine) -> None:
+        """A leader may have changed the configuration, which it must be allowed to."""
+        known, core = self.configurations, engine.core
+        for configuration in (engine.members.base, *engine.members.later):
+            key = configuration.index, configuration.term
+            if known.learn(key, frozenset(configuration.voters)) and core.role is Role.LEADER:
+                problem = known.problem_of(key, engine.log, self.committed, core.commit_index)
+                if problem is not None:
+                    raise self.violation(f"leader {node_id} of term {core.term} {problem}")
+
+    def _check_configuration(self, node_id: str, engine: RaftEngine) -> None:
+        known, log, current = self.configurations, engine.log, engine.members.current
+        key, voters = known.of(log, self.committed)
+        acts_by = current.index, current.term
+        ahead = current.index > key[0] and self.committed.get(current.index, (0,))[0] == acts_by[1]
+        if acts_by != key and not ahead:
+            raise self.violation(
+                f"{node_id} acts by the configuration of entry {acts_by[0]} of term {acts_by[1]}, "
+                f"although its log's last one is entry {key[0]} of term {key[1]}: {sorted(voters)}"
+            )
 
     def _check_matching(self, node_id: str, seen: Seen, log: SegmentedLog) -> None:
         last = log.last_index
@@ -204,6 +245,7 @@ class Judge:
                 )
 
     def _check_commit(self, node_id: str, seen: Seen, engine: RaftEngine) -> None:
+        self._learn(node_id, engine)
         commit_index, log = engine.core.commit_index, engine.log
         if commit_index == seen.commit_index:
             return
@@ -253,7 +295,8 @@ class Judge:
             return
         for peer_id, peer in engine.transport.peers.items():
             index = engine.core.match_index(peer.node)
-            if index == seen.match.get(peer_id, 0) or self._seen[peer_id].term > engine.core.term:
+            term = self._seen.get(peer_id, Seen()).term
+            if index == seen.match.get(peer_id, 0) or term > engine.core.term:
                 continue
             seen.match[peer_id] = index
             if index > self._acked.get((node_id, peer_id, engine.core.term), 0):
@@ -297,7 +340,9 @@ class Judge:
         header = log.header(index)
         holders = [holder for holder in self._disks if self._is_durable(holder, log, index)]
         self.committed[index] = (header.term, header.chain_crc)
-        if len(holders) < self._majority:
+        # It may have changed its configuration in the same step, after it had counted.
+        counted_by = self._seen[node_id].voters, self._voters(log)
+        if not any(is_majority(holders, voters) for voters in counted_by):
             raise self.violation(
                 f"{node_id} commits entry {index} of term {header.term}, which is durable only on "
                 f"{', '.join(holders) or 'no node'}"
@@ -309,7 +354,7 @@ class Judge:
         if known != node_id:
             raise self.violation(f"{known} and {node_id} both lead in term {term}")
         voters = [voter for (of, voter), who in self._votes.items() if (of, who) == (term, node_id)]
-        if len(voters) < self._majority:
+        if not is_majority(voters, self._voters(log)):
             raise self.violation(f"{node_id} leads term {term} with the votes of {voters} only")
         # What was committed in a later term does not bind a leader of an earlier one, although
         # the entry itself may be older than both.

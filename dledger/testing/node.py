@@ -7,6 +7,7 @@ time here and ends in a later step.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +16,7 @@ from dledger.log.entry import Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.startup import open_log
 from dledger.log.store import PreparedSegment, SegmentedLog, SyncJob, TrimJob
-from dledger.raft.configuration import initial
+from dledger.raft.configuration import Member
 from dledger.raft.engine import OnDone, RaftEngine
 from dledger.raft.library import Timing, use_clock
 from dledger.raft.members import open_members
@@ -45,6 +46,9 @@ class Group(Protocol):
 
     def note(self, text: str) -> None:
         """Write a line of the transcript."""
+
+    def members_of(self, node_id: str) -> dict[str, Member]:
+        """The members by a node's config file."""
 
     def sync_time_s(self, node_id: str) -> float:
         """How long a node's next sync takes."""
@@ -93,10 +97,9 @@ class SimulatedNode:
         self.node_id = node_id
         self.disk = group.disks[node_id]
         self.group = group
-        self.peer_ids = [other for other in group.node_ids if other != node_id]
         self.paused_until = 0.0
         self.fenced = False
-        self.heard_at = dict.fromkeys(self.peer_ids, 0.0)
+        self.heard_at: dict[str, float] = {}
         self.clock_ahead_s = 0.0
         self._rate = 1 + group.streams["clock_drift"].uniform(-1, 1) * group.weather.clock_drift
         self._sync: tuple[float, int, SyncJob] | None = None
@@ -104,13 +107,12 @@ class SimulatedNode:
         self._checkpoint: tuple[float, bytes] | None = None
         self._trim: tuple[float, TrimJob] | None = None
         use_clock(self.clock)
-        preferred = group.node_ids[0] if group.weather.preferred else None
+        preferred = "n0" if group.weather.preferred else None
         segment_bytes = group.weather.segment_bytes
         self.log: SegmentedLog = open_log(FOLDER, segment_bytes, self.disk, committed_end)[0]
-        addresses = dict.fromkeys(group.node_ids, ("host", 1))
         self.engine = RaftEngine(
             node_id,
-            open_members(FOLDER, self.disk, self.log, initial(addresses)),
+            open_members(FOLDER, self.disk, self.log, group.members_of(node_id)),
             self.log,
             HardStateFile(FOLDER / "term", self.disk),
             Recorder(node_id, group, applied_index),
@@ -120,6 +122,11 @@ class SimulatedNode:
             rng=random.Random(group.streams["engine"].random()),
             preference=Preference(preferred, PREFERRED_HEALTHY_S) if preferred else None,
         )
+
+    @property
+    def peer_ids(self) -> list[str]:
+        """All other nodes that there are, members or not."""
+        return [other for other in self.group.node_ids if other != self.node_id]
 
     def clock(self) -> float:
         """This node's own time, in seconds."""
@@ -151,6 +158,15 @@ class SimulatedNode:
         use_clock(self.clock)
         try:
             self.engine.append(body, Kind.MESSAGES, on_done)
+        except (StorageError, OSError) as error:
+            self._fence(error)
+            raise OutcomeUnknown(str(error)) from error
+
+    def change_members(self, change: Callable[[], object]) -> None:
+        """Add or remove a member, as the ledger does. Raises MembershipError, AppendError."""
+        use_clock(self.clock)
+        try:
+            change()
         except (StorageError, OSError) as error:
             self._fence(error)
             raise OutcomeUnknown(str(error)) from error

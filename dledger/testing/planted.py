@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from dledger.testing import planted_joining as joining
+from dledger.testing import planted_members as members
 from dledger.testing import planted_raft as raft
 from dledger.testing import planted_reads as reads
 from dledger.testing import planted_repair as repair
@@ -45,7 +46,7 @@ PLANTED = (
     ),
     PlantedBug("count stale acknowledgements", (2,), raft.count_stale_acks, nodes=5, seed=26),
     PlantedBug("trust the library's reset hints", (3,), raft.trust_reset_hints, seed=34),
-    PlantedBug("take the commit index unclamped", (1, 4), raft.take_commit_unclamped, seed=11),
+    PlantedBug("take the commit index unclamped", (1, 4), raft.take_commit_unclamped, seed=24),
     PlantedBug("acknowledge before the sync", (7,), raft.acknowledge_before_sync, seed=0),
     PlantedBug("count the leader's copy before its sync", (7,), raft.count_own_copy_early, seed=0),
     PlantedBug("forget term and vote", (7,), raft.forget_term_and_vote, seed=0),
@@ -58,7 +59,7 @@ PLANTED = (
     PlantedBug("hand over for ever", (), raft.hand_over_for_ever, seed=8),
     PlantedBug("append what was refused", (16,), raft.append_what_was_refused, seed=0),
     PlantedBug("never tell of lost leadership", (16,), raft.never_tell_of_lost_leadership, seed=5),
-    PlantedBug("count a vote twice", (), raft.count_a_vote_twice, nodes=5, seed=2),
+    PlantedBug("count a vote twice", (), raft.count_a_vote_twice, nodes=5, seed=7),
     PlantedBug("vote for a shorter log", (), raft.vote_for_a_shorter_log, seed=0),
     PlantedBug(
         "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=0
@@ -70,7 +71,7 @@ PLANTED = (
     PlantedBug("answer before the commit", (), raft.answer_early, seed=0),
     PlantedBug("apply before the commit", (), raft.apply_early, seed=0),
     PlantedBug("sync nothing", (), storage.sync_nothing, seed=0),
-    PlantedBug("call a failed sync good", (), storage.call_a_failed_sync_good, seed=7),
+    PlantedBug("call a failed sync good", (), storage.call_a_failed_sync_good, seed=31),
     PlantedBug("vouch for what a cut replaced", (), storage.vouch_for_what_a_cut_replaced, seed=92),
     PlantedBug(
         "vouch for what a killed process left", (), storage.vouch_for_unsynced_leftovers, seed=1
@@ -84,7 +85,7 @@ PLANTED = (
     PlantedBug("cut what was durable", (), storage.cut_what_was_durable, seed=2),
     PlantedBug("leave what lies behind the log", (), storage.leave_what_lies_behind),
     PlantedBug("skip the body's checksum", (), storage.skip_the_body_checksum, seed=8),
-    PlantedBug("vote with an emptied disk", (), joining.vote_with_an_emptied_disk, seed=7),
+    PlantedBug("vote with an emptied disk", (), joining.vote_with_an_emptied_disk, seed=61),
     PlantedBug("seat only where nobody has a term", (), joining.seat_only_where_nobody_has_a_term),
     PlantedBug("vote anew in a new group", (), joining.vote_anew_in_a_new_group),
     PlantedBug("count a learner", (), joining.count_a_learner, seed=3),
@@ -107,11 +108,30 @@ PLANTED = (
         "write entries before their term", (), repair.write_entries_before_their_term, seed=63
     ),
     PlantedBug("answer a read without asking", (), reads.answer_a_read_without_asking, seed=118),
-    PlantedBug("join a round under way", (), reads.join_a_round_under_way, seed=7),
+    PlantedBug("join a round under way", (), reads.join_a_round_under_way, seed=9),
     PlantedBug("count any confirmation", (), reads.count_any_confirmation),
     PlantedBug(
         "read before the own term's commit", (), reads.read_before_the_own_terms_commit, seed=5
     ),
+    PlantedBug("change twice at once", (15,), members.change_twice_at_once, seed=7),
+    PlantedBug(
+        "change before the own term is committed",
+        (),
+        members.change_before_the_own_term_is_committed,
+        seed=19,
+    ),
+    PlantedBug("remove two at once", (), members.remove_two_at_once, seed=4),
+    PlantedBug(
+        "act only by what is committed", (15,), members.act_only_by_what_is_committed, seed=3
+    ),
+    PlantedBug("keep what was cut", (15,), members.keep_what_was_cut, seed=19),
+    PlantedBug("forget the members", (15,), members.forget_the_members, seed=3),
+    PlantedBug("save the members too late", (), members.save_the_members_too_late, seed=3),
+    PlantedBug("believe the file alone", (), members.believe_the_file_alone, seed=3),
+    PlantedBug(
+        "begin anew without the members", (), members.begin_anew_without_the_members, seed=3
+    ),
+    PlantedBug("count learners too", (), members.count_learners_too, seed=3),
 )
 
 

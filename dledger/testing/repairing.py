@@ -41,7 +41,6 @@ class RepairingNode:
         self.place = damage.place
         self.repair = LogRepair(FOLDER, segment_bytes, disk, damage)
         self._group = group
-        self._peer_ids = [other for other in group.node_ids if other != node_id]
         self._asking = Asking(self.repair, HardStateFile(FOLDER / "term", disk))
         self._asked_at = float("-inf")
 
@@ -51,7 +50,8 @@ class RepairingNode:
         Raises CorruptLog if the leader can't help.
         """
         network = self._group.network
-        for link, frame in network.due(self.node_id, self._peer_ids):
+        peer_ids = [other for other in self._group.node_ids if other != self.node_id]
+        for link, frame in network.due(self.node_id, peer_ids):
             message = decode_message(memoryview(frame))
             if message.kind is not PeerKind.GIVEN or not link.alive:
                 continue
@@ -65,7 +65,7 @@ class RepairingNode:
             self._ask(link.other)
         if network.now - self._asked_at > ASK_AGAIN_S:
             self._asked_at = network.now
-            for peer_id in self._peer_ids:
+            for peer_id in peer_ids:
                 if (self.node_id, peer_id) in network.links:
                     self._ask(network.links[self.node_id, peer_id])
         return None

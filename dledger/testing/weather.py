@@ -86,6 +86,8 @@ class Weather:
     transfer: float = _odds(0.01, 0.4)
     #: Whether the first node is the preferred leader.
     preferred: bool = _one_of(True, *[False] * 6)
+    #: A member is added, or removed.
+    member_change: float = _odds(0.01, 0.4)
     append: float = _one_of(0.02, 0.1, 0.3)
     #: A client reads from a node that takes itself for the leader.
     read: float = _odds(0.1, 0.3)
@@ -118,7 +120,7 @@ FAULTS = (
     *("cut", "stall", "partition", "isolate_leader", "slow", "slow_sync", "sync_error", "full"),
     *("crash", "crash_in_an_operation", "crash_after_commit", "crash_while_electing", "blackout"),
     *("pause", "bit_flip", "clock_drift", "crash_at_birth"),
-    *("transfer", "rift", "clock_jump", "long_pause"),
+    *("transfer", "rift", "clock_jump", "long_pause", "member_change"),
 )
 
 
