@@ -111,6 +111,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
             segment_bytes=self.mapped_file_size_commit_log,
             secret=self.d_leger_secret.encode(),
             preferred_leader=self.preferred_leader_id or None,
+            services=self.client_addresses(),
             repair=self.repair_damaged_log,
         )
 

@@ -40,7 +40,7 @@ from dledger.outcome import Outcome
 from dledger.raft.configuration import Configuration, Member, initial
 from dledger.raft.engine import Appended, OnDone, RaftEngine, StateMachine
 from dledger.raft.library import Role, monotonic
-from dledger.raft.links import LinkOwner, PeerNetwork, SocketLink
+from dledger.raft.links import LinkOwner, PeerNetwork, SocketLink, listen
 from dledger.raft.members import Members, last_saved, open_members
 from dledger.raft.messages import PeerMessage
 from dledger.raft.transfer import PREFERRED_HEALTHY_S, TRANSFER_TIMEOUT_S, Preference
@@ -219,10 +219,9 @@ class Ledger:
         await self._change(partial(self._engine.add_member, node_id, member))
 
     async def remove_member(self, node_id: str) -> None:
-        """Remove a member; returns when that is committed.
+        """Remove a member; returns when that is committed. Raises MembershipError, AppendError.
 
-        This node can't remove itself while it leads: it hands leadership over, and raises NotLeader
-        with the new leader to ask. Else raises MembershipError or AppendError.
+        A leader can't remove itself: it hands over, and raises NotLeader with whom to ask.
         """
         if node_id == self.config.node_id and self._engine.standing.serving:
             raise NotLeader(await self.transfer_leadership())
@@ -230,16 +229,13 @@ class Ledger:
 
     async def _change(self, change: Callable[[OnDone], bool]) -> None:
         outcome: Outcome[Appended | AppendError] = Outcome()
+        self._wake.set()
         try:
-            changing = change(outcome.set)
+            if change(outcome.set) and isinstance(failed := await outcome.wait(), AppendError):
+                raise failed
         except (StorageError, OSError) as error:
             self._failure = error
-            self._wake.set()
             raise OutcomeUnknown(f"the log can't be written: {error}") from error
-        self._wake.set()
-        result = await outcome.wait() if changing else None
-        if isinstance(result, AppendError):
-            raise result
 
     # -- retention -------------------------------------------------------------------------
 
@@ -473,7 +469,7 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
     folder, segment_bytes = config.directory, config.segment_bytes
     with ExitStack() as stack:
         stack.enter_context(hold_replica(folder, config.group, config.node_id, segment_bytes))
-        listener = stack.enter_context(_listen(*config.peers[config.node_id]))
+        listener = stack.enter_context(listen(*config.peers[config.node_id]))
         (folder / "log").mkdir(exist_ok=True)
         hard_state = stack.enter_context(closing(HardStateFile(folder / "log" / "term", Disk())))
         first_members = initial(config.peers, config.services)
@@ -502,19 +498,3 @@ async def _stay_connected(
     config: LedgerConfig, listener: socket.socket, known: Configuration, owner: LinkOwner
 ) -> None:
     await _network(config, owner).run(listener, known)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(64)
-        listener.setblocking(False)
-    except OSError as error:
-        listener.close()
-        raise OSError(
-            error.errno, f"the peer port {host}:{port} can't be opened ({error.strerror})"
-        ) from error
-    return listener

@@ -30,6 +30,12 @@ class Log(Protocol):
     async def transfer_leadership(self, target: str | None = ...) -> str:
         """Hand leadership to another member; who. NotLeader, TransferFailed."""
 
+    async def add_member(self, node_id: str, host: str, port: int, service: str = ...) -> None:
+        """Have a node in the group. MembershipError, BadInput, AppendError."""
+
+    async def remove_member(self, node_id: str) -> None:
+        """Have a node out of the group. MembershipError, TransferFailed, AppendError."""
+
     def view(self, position: int, size: int) -> memoryview:
         """Committed bytes of the log, not copied. StorageError if they are not there."""
 

@@ -7,10 +7,12 @@ producers try elsewhere; for our client the ext field `leaderAddr` says where.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from broker.refusal import Refused
 from dledger.errors import AppendError, Busy, NotConfirmed, NotLeader, TooLarge
+from dledger.ledger_config import MemberStatus
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import ExtValue
 from dledger.remoting.unavailable import LEADER_ADDR, OUTCOME, OUTCOME_UNKNOWN, RETRY_AFTER_MILLIS
@@ -22,6 +24,9 @@ class Role:
     def __init__(self, node_id: str, addresses: Mapping[str, str]) -> None:
         self.node_id = node_id
         self.addresses = dict(addresses)
+        # As members come and go, nobody's number changes: n3 is 3, whoever else there is.
+        digits = re.search(r"\d{1,6}$", node_id)
+        self._number = int(digits[0]) if digits else sorted(addresses).index(node_id)
         self.serving = False
         self.term = 0
         self.leader_id: str | None = None
@@ -34,7 +39,13 @@ class Role:
     @property
     def broker_id(self) -> int:
         """The id to register with name servers: 0 for the leader, else the node's number + 1."""
-        return 0 if self.serving else sorted(self.addresses).index(self.node_id) + 1
+        return 0 if self.serving else self._number + 1
+
+    def take_members(self, members: Iterable[MemberStatus]) -> None:
+        """Who belongs to the group now, if the log tells. Itself it knows, member or not."""
+        told = {member.node_id: member.service for member in members if member.service}
+        if told:
+            self.addresses = {self.node_id: self.addresses[self.node_id], **told}
 
     def leading(self, term: int) -> None:
         """This replica serves from now on."""

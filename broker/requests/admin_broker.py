@@ -44,6 +44,7 @@ class BrokerAdminHandler:
         """GROUP_INFO: how the group stands, seen from here."""
         core = self._core
         status, role = core.log.status, core.role
+        role.take_members(status.members)
         idle: Literal["follower", "candidate"]
         idle = "candidate" if status.role == "candidate" else "follower"
         answer = GroupInfoResponseHeader(
@@ -61,6 +62,7 @@ class BrokerAdminHandler:
             leader_addr=role.leader_address,
             preferred_leader_id=core.config.preferred_leader_id or None,
             fenced=status.fenced,
+            learners=tuple(m.node_id for m in status.members if m.role == "learner"),
         )
         return request.reply(ext=encode_header(answer))
 

@@ -190,6 +190,8 @@ def administered_by_leader(
     """Locks, settings, topics, groups and its own office: what the leader answers."""
     return {
         RequestCode.TRANSFER_LEADER: leadership.transfer,
+        RequestCode.ADD_MEMBER: leadership.add_member,
+        RequestCode.REMOVE_MEMBER: leadership.remove_member,
         RequestCode.UPDATE_BROKER_CONFIG: broker.update_config,
         RequestCode.LOCK_BATCH_MQ: clients.lock,
         RequestCode.UNLOCK_BATCH_MQ: clients.unlock,

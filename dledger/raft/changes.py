@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from dledger.errors import ChangePending, UnknownMember, WouldLoseMajority
+from dledger.errors import BadInput, ChangePending, UnknownMember, WouldLoseMajority
 from dledger.log.store import SegmentedLog
 from dledger.raft.configuration import Configuration, Member
 from dledger.raft.library import Core, Role
@@ -72,7 +72,7 @@ class Changes:
         if held is not None and held.address == member.address:
             return None
         if held is not None:
-            raise ChangePending(
+            raise BadInput(
                 f"{node_id} is a member at {held.host}:{held.port}: remove it before it is added "
                 f"at {member.host}:{member.port}"
             )

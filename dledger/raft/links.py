@@ -343,6 +343,23 @@ class PeerNetwork:
         return hmac.digest(self._secret, nonce + node_id.encode(), hashlib.sha256)
 
 
+def listen(host: str, port: int) -> socket.socket:
+    """A peer port, open. OSError names it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(64)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise OSError(
+            error.errno, f"the peer port {host}:{port} can't be opened ({error.strerror})"
+        ) from error
+    return listener
+
+
 def _tune(sock: socket.socket) -> None:
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -153,6 +153,8 @@ class RequestCode(IntEnum):
     PRODUCE = 9001
     GROUP_INFO = 9002
     TRANSFER_LEADER = 9003
+    ADD_MEMBER = 9004
+    REMOVE_MEMBER = 9005
 
 
 class ResponseCode(IntEnum):

@@ -17,6 +17,7 @@ from dledger.errors import (
     StorageError,
     TooLarge,
     TransferFailed,
+    WouldLoseMajority,
 )
 from dledger.ledger import LedgerStatus
 from dledger.log.entry import (
@@ -126,6 +127,14 @@ class LocalLedger:
         if self._leader != "local":
             raise NotLeader(self._leader)
         raise TransferFailed(f"{target} can't take over; this group has no other members")
+
+    async def add_member(self, node_id: str, host: str, port: int, service: str = "") -> None:
+        """Refuse: it is one node for ever."""
+        raise WouldLoseMajority(f"{node_id} can't be added to a log in memory")
+
+    async def remove_member(self, node_id: str) -> None:
+        """Refuse, likewise."""
+        raise WouldLoseMajority(f"without {node_id} nobody would be left")
 
     def view(self, position: int, size: int) -> memoryview:
         """Bytes of a header, without a chain, or of a body, by position. Raises StorageError."""

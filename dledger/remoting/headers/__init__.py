@@ -52,6 +52,7 @@ from dledger.remoting.headers.consume import (
     ViewMessageByIdHeader,
 )
 from dledger.remoting.headers.group import (
+    AddMemberHeader,
     ConsumeMessageDirectlyHeader,
     GetConsumerListByGroupHeader,
     GetConsumerStatusFromClientHeader,
@@ -59,6 +60,7 @@ from dledger.remoting.headers.group import (
     GroupInfoResponseHeader,
     InvokeBrokerToGetConsumerStatusHeader,
     NotifyConsumerIdsChangedHeader,
+    RemoveMemberHeader,
     ResetConsumerClientOffsetHeader,
     TransferLeaderHeader,
     TransferLeaderResponseHeader,
@@ -97,6 +99,7 @@ from dledger.remoting.headers.send import (
 )
 
 __all__ = [
+    "AddMemberHeader",
     "AddWritePermOfBrokerHeader",
     "AddWritePermOfBrokerResponseHeader",
     "BrokerHeartbeatHeader",
@@ -157,6 +160,7 @@ __all__ = [
     "QueryTopicsByConsumerHeader",
     "RegisterBrokerHeader",
     "RegisterBrokerResponseHeader",
+    "RemoveMemberHeader",
     "ResetConsumerClientOffsetHeader",
     "SearchOffsetByTimestampHeader",
     "SearchOffsetByTimestampResponseHeader",

@@ -76,7 +76,8 @@ class GroupInfoResponseHeader(Header, frozen=True):
     """How the broker group looks from one member. Every member answers, leading or not.
 
     `role` is "leader" only once the node serves, that is, has applied its own no-op. `members` are
-    (node id, "host:port" of the port for clients). Indexes count log entries from 1; `end_position`
+    (node id, "host:port" of the port for clients); `learners` those of them that do not vote yet.
+    Indexes count log entries from 1; `end_position`
     is the byte position after the last one. `fenced` says why this member takes no part any more.
     """
 
@@ -94,6 +95,7 @@ class GroupInfoResponseHeader(Header, frozen=True):
     leader_addr: str | None = None
     preferred_leader_id: str | None = None
     fenced: str | None = None
+    learners: tuple[str, ...] = ()
 
 
 class TransferLeaderHeader(Header, frozen=True):
@@ -106,3 +108,25 @@ class TransferLeaderResponseHeader(Header, frozen=True):
     """Who leads now, or is about to serve."""
 
     leader_id: str
+
+
+class AddMemberHeader(Header, frozen=True):
+    """ADD_MEMBER (9004), to the leader: a node with its two ports, for members and for clients.
+
+    Answered when it is committed that the node is a learner, or a member already. It becomes a
+    voter by itself: GROUP_INFO shows it. `client_addr` is "host:port".
+    """
+
+    node_id: str
+    host: str
+    port: int
+    client_addr: str
+
+
+class RemoveMemberHeader(Header, frozen=True):
+    """REMOVE_MEMBER (9005), to the leader. Answered when it is committed.
+
+    If the leader itself shall go, it hands over and refuses: the next one is to be asked.
+    """
+
+    node_id: str
