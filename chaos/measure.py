@@ -2,7 +2,8 @@
 
 The gap of a kill is the longest time between two successive acknowledged sends, over all producers,
 that ended after the kill and began before the next one: what an application feels of it, whether
-the pause came with the kill itself or with the node's return.
+the pause came with the kill itself or with the node's return. Without an acknowledgement after the
+kill it lasts until the end, unless nothing waited for one: then nobody felt anything.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class Timeline:
         pairs = pairwise(moments)
         longest = max(pairs, key=lambda pair: pair[1] - pair[0], default=None)
         if longest is None:
-            return Gap(kill, kill.at_s, max(0.0, self.end_s - kill.at_s))
+            waited = len(self.sent) > len(self.acked)
+            return Gap(kill, kill.at_s, max(0.0, self.end_s - kill.at_s) if waited else 0.0)
         return Gap(kill, longest[0], longest[1] - longest[0])
 
 

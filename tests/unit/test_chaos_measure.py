@@ -63,9 +63,16 @@ def test_each_kill_has_its_own_gap() -> None:
 
 def test_sends_that_never_resume_are_a_gap_until_the_end() -> None:
     """A group that stays dead is not reported as a short pause."""
-    found = run_of([], [Mark(2.0, "kill", "n0")], end_s=9.0)
+    found = Timeline(sent=[1.5], faults=[Mark(2.0, "kill", "n0")], end_s=9.0)
 
     assert found.gaps()[0].length_s == 7.0
+
+
+def test_a_kill_after_the_last_send_is_no_gap() -> None:
+    """Everything was acknowledged; nobody waits while the rest of the run comes to its end."""
+    found = Timeline(sent=[1.0], acked=[1.5], faults=[Mark(2.0, "kill", "n0")], end_s=9.0)
+
+    assert [gap.length_s for gap in found.gaps()] == [0.0]
 
 
 def test_failed_sends_are_kept_with_their_words() -> None:
