@@ -37,6 +37,7 @@ from broker.requests.progress import ProgressHandler
 from broker.requests.pull import PullHandler
 from broker.requests.queries import QueryHandler
 from broker.requests.readers import Readers
+from broker.requests.recall import RecallHandler
 from broker.requests.relays import RelayHandler
 from broker.requests.request_reply import ReplyHandler
 from broker.requests.resets import ResetHandler
@@ -90,6 +91,7 @@ class Broker:
                 QueryHandler(core),
                 self._transactions,
                 ReplyHandler(core, self._clients),
+                RecallHandler(core, self._deliveries),
             )
             | administered_by_leader(
                 self._clients,

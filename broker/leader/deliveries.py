@@ -108,6 +108,8 @@ class Deliveries:
         self._assignments = assignments
         self._levels = levels
         self._store_host = store_host
+        # Timed messages whose move is appended and not applied yet.
+        self._leaving: set[int] = set()
         #: Messages that were not delivered because their topic is gone.
         self.dropped = 0
 
@@ -134,9 +136,41 @@ class Deliveries:
         move, units = due
         arrivals = self._arrivals(units)
         self.dropped += len(units) - len(arrivals)
-        draft = MoveDraft(move, arrivals, self._assignments, self._store_host)
-        self._log.append_nowait(draft, Kind.MESSAGES, on_done)
+        self._move(move, arrivals, on_done)
         return True
+
+    def recall(self, offset: int, on_done: Callable[[Appended | AppendError], None]) -> bool:
+        """Append that a timed message goes nowhere; False if it does not wait, or leaves already.
+
+        Raises an AppendError if certainly nothing was appended.
+        """
+        if offset not in self._machine.timers or offset in self._leaving:
+            return False
+        self._move(Move(TIMER_TOPIC, 0, ((offset, offset + 1),)), [], on_done)
+        return True
+
+    def _move(
+        self,
+        move: Move,
+        arrivals: Sequence[Arrival],
+        on_done: Callable[[Appended | AppendError], None],
+    ) -> None:
+        """Append a move. A second one of the same message must never be in the log."""
+        timed = {offset for first, end in move.ranges for offset in range(first, end)}
+        if move.topic != TIMER_TOPIC:
+            timed = set()
+
+        def done(outcome: Appended | AppendError) -> None:
+            self._leaving -= timed
+            on_done(outcome)
+
+        draft = MoveDraft(move, arrivals, self._assignments, self._store_host)
+        self._leaving |= timed
+        try:
+            self._log.append_nowait(draft, Kind.MESSAGES, done)
+        except AppendError:
+            self._leaving -= timed
+            raise
 
     def _due_of_levels(self, now_ms: int) -> tuple[Move, Units] | None:
         for queue_id, queue, first in self._waiting():
@@ -147,7 +181,8 @@ class Deliveries:
 
     def _due_timers(self, now_ms: int) -> tuple[Move, Units] | None:
         queue = self._machine.queues.get(TIMER_TOPIC, 0)
-        offsets = self._machine.timers.due(now_ms, limits.DELIVERY_MESSAGES_MAX)
+        due = self._machine.timers.due(now_ms, limits.DELIVERY_MESSAGES_MAX)
+        offsets = [offset for offset in due if offset not in self._leaving]
         if queue is None or not offsets:
             return None
         units = np.concatenate([queue.read(offset, 1) for offset in offsets])

@@ -29,6 +29,7 @@ from broker.requests.produce import ProduceHandler
 from broker.requests.progress import ProgressHandler
 from broker.requests.pull import PullHandler
 from broker.requests.queries import QueryHandler
+from broker.requests.recall import RecallHandler
 from broker.requests.relays import RelayHandler
 from broker.requests.request_reply import ReplyHandler
 from broker.requests.resets import ResetHandler
@@ -153,6 +154,7 @@ def answered_by_leader(
     queries: QueryHandler,
     transactions: TransactionHandler,
     replies: ReplyHandler,
+    recalls: RecallHandler,
 ) -> dict[int, HandlerMethod]:
     """Messages and offsets: what the leader answers."""
     return {
@@ -162,6 +164,7 @@ def answered_by_leader(
         RequestCode.SEND_BATCH_MESSAGE: send.send_batch,
         RequestCode.SEND_REPLY_MESSAGE: replies.reply,
         RequestCode.SEND_REPLY_MESSAGE_V2: replies.reply,
+        RequestCode.RECALL_MESSAGE: recalls.recall,
         RequestCode.CONSUMER_SEND_MSG_BACK: send_back.send_back,
         RequestCode.END_TRANSACTION: transactions.end,
         RequestCode.PULL_MESSAGE: pull.pull,

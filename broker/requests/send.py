@@ -19,8 +19,10 @@ from broker.leader.drafts import NewRecord, RecordsDraft
 from broker.leader.transactions import half_message
 from broker.refusal import Refused, busy
 from broker.requests.core import Core
+from broker.requests.recall import Handle
 from broker.requests.retries import retry_destination
 from broker.state.dedup import dedup_key
+from broker.state.moves import TIMER_TOPIC
 from broker.state.topics import UNSENDABLE
 from dledger.limits import PROPERTIES_BYTES_MAX
 from dledger.net import Connection
@@ -56,7 +58,7 @@ class SendHandler:
         if not transactional:
             _refuse_transaction_bits(header)
         topic, queue_id = self._destination(header)
-        answer = self._answer(request, connection, queue_id=queue_id)
+        asked_queue_id = queue_id
         if transactional or _is_delayed(properties):
             detour = self._half if transactional else self._detour
             topic, queue_id, properties = detour(topic, queue_id, properties)
@@ -65,6 +67,14 @@ class SendHandler:
         key = None
         if unique_key and not record.reconsume_times:
             key = dedup_key(topic.encode(), unique_key.encode())
+        recall_handle = None
+        if topic == TIMER_TOPIC:
+            due_ms = names.properties_decode(record.properties)[names.TIMER_OUT_MS]
+            broker_name = self._core.config.broker_name
+            recall_handle = Handle(header.topic, broker_name, due_ms, unique_key).encode()
+        answer = self._answer(
+            request, connection, queue_id=asked_queue_id, recall_handle=recall_handle
+        )
         self._append([record], topic, queue_id, key, answer)
 
     def send_batch(self, request: Command, connection: Connection) -> None:
@@ -116,6 +126,7 @@ class SendHandler:
         connection: Connection,
         *,
         queue_id: int,
+        recall_handle: str | None = None,
     ) -> Callable[[Stored | Refused], None]:
         core = self._core
 
@@ -131,6 +142,7 @@ class SendHandler:
                 ),
                 queue_id=queue_id,
                 queue_offset=queue_offset,
+                recall_handle=recall_handle,
             )
             response = request.reply(ext=encode_header(answer) | REGION)
             core.replies.send(request, connection, response)

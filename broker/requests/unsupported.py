@@ -46,7 +46,6 @@ _REASONS: Final[Mapping[int, str]] = {
     RequestCode.GET_TIMER_CHECK_POINT: _REPLICAS,
     RequestCode.GET_TIMER_METRICS: _REPLICAS,
     RequestCode.GET_BROKER_HA_STATUS: "replication is Raft's here: see `mqadmin raftStatus`",
-    RequestCode.RECALL_MESSAGE: "a message with a timer can't be taken back once it is stored",
     RequestCode.QUERY_CORRECTION_OFFSET: "there are no filter groups whose offsets could differ",
     RequestCode.RESUME_CHECK_HALF_MESSAGE: "a half message that was checked too often lies in "
     "TRANS_CHECK_MAX_TIME_TOPIC: read it there, and send it again if it was committed",

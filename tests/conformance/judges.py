@@ -245,6 +245,13 @@ def delayed(scenario: Scenario) -> None:
         assert delay_s - CLOCK_S <= waited_s <= delay_s + LATE_S, f"{event['body']}: {waited_s} s"
 
 
+def recalled(scenario: Scenario) -> None:
+    """The message that was taken back never came, the other one did."""
+    (recall,) = scenario.of("recalled")
+    assert recall["id"] == recall["sent"]
+    assert [event["body"] for event in scenario.of("received")] == ["kept"]
+
+
 def retried(scenario: Scenario) -> None:
     """What a consumer refused comes again under its own id and topic, counted, after its delay."""
     check_retries(scenario, DELAY_S[1] - CLOCK_S)
@@ -345,6 +352,7 @@ FEATURES: dict[str, tuple[str, Judge]] = {
     "lite_assign_seek": ("Lite pull consumer, assign and seek", sought),
     "lite_commit": ("Lite pull consumer, commit", committed),
     "delay": ("Delayed messages", delayed),
+    "recall": ("Messages with a timer, taken back", recalled),
     "retry": ("Retries, concurrent", retried),
     "retry_orderly": ("Retries, orderly", retried_at_once),
     "dead_letter": ("Dead letters", died),

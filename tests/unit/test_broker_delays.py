@@ -285,3 +285,48 @@ def test_an_op_record_says_what_it_takes() -> None:
     assert decode_move(encode_move(move)) == move
     with pytest.raises(StorageError, match="op record"):
         decode_move(b"nonsense")
+
+
+def timed(leader: Leader) -> int:
+    """A message that is due in 10 s; where it waits."""
+    leader.send(b"m", 0, TIMER_DELAY_MS="10000")
+    leader.ledger.commit()
+    ((offset, _),) = leader.machine.timers.items()
+    return offset
+
+
+def test_a_message_whose_delivery_is_on_its_way_is_not_taken_back(tmp_path: Path) -> None:
+    """Two moves of one message would stop every replica."""
+    leader = Leader(tmp_path, auto=False)
+    offset = timed(leader)
+    leader.now_ms += 10_000
+    assert leader.deliver()
+    assert not leader.deliveries.recall(offset, lambda _: None)
+    leader.ledger.commit()
+    assert [bytes(record.body) for record in leader.arrived()] == [b"m"]
+    assert not leader.deliveries.recall(offset, lambda _: None)
+
+
+def test_a_message_that_is_being_taken_back_is_not_delivered(tmp_path: Path) -> None:
+    """Although its time comes meanwhile; nor is it taken back twice."""
+    leader = Leader(tmp_path, auto=False)
+    offset = timed(leader)
+    assert leader.deliveries.recall(offset, lambda _: None)
+    assert not leader.deliveries.recall(offset, lambda _: None)
+    leader.now_ms += 10_000
+    assert not leader.deliver()
+    leader.ledger.commit()
+    assert (leader.arrived(), len(leader.machine.timers)) == ([], 0)
+
+
+def test_a_recall_that_was_lost_with_the_leadership_changes_nothing(tmp_path: Path) -> None:
+    """The message waits on, and is delivered or taken back later."""
+    leader = Leader(tmp_path, auto=False)
+    offset = timed(leader)
+    assert leader.deliveries.recall(offset, lambda _: None)
+    leader.lose_leadership()
+    leader.ledger.commit()
+    leader.now_ms += 10_000
+    assert leader.deliver()
+    leader.ledger.commit()
+    assert [bytes(record.body) for record in leader.arrived()] == [b"m"]

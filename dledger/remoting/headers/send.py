@@ -85,6 +85,21 @@ class SendMessageResponseHeader(Header, frozen=True):
     queue_offset: int
     transaction_id: str | None = None
     batch_uniq_id: str | None = None
+    recall_handle: str | None = None
+
+
+class RecallMessageHeader(Header, frozen=True):
+    """RECALL_MESSAGE (370). `recall_handle` came with the answer to the send."""
+
+    topic: str
+    recall_handle: str
+    producer_group: str | None = None
+
+
+class RecallMessageResponseHeader(Header, frozen=True):
+    """RECALL_MESSAGE: the unique key of the message that was taken back."""
+
+    msg_id: str
 
 
 class PushReplyMessageToClientHeader(Header, frozen=True):

@@ -7,7 +7,9 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Messages that come later or again: delays, retries, dead letters. */
@@ -28,6 +30,7 @@ final class Redeliveries {
             }
             s.awaitReceived(3);
         });
+        known.put("recall", Redeliveries::recall);
         known.put("retry", s -> {
             failing(s, 1).start();
             PushConsumers.send(s, 3);
@@ -47,6 +50,26 @@ final class Redeliveries {
             s.awaitReceived(6);
         });
         known.put("dead_letter", Redeliveries::deadLetter);
+    }
+
+    /** One message is taken back before its time, another one is not. New in 5.x, hence by name. */
+    private static void recall(Scenario s) throws Exception {
+        PushConsumers.concurrent(s, "reader", "*").start();
+        DefaultMQProducer producer = s.producer();
+        for (String text : new String[] {"taken back", "kept"}) {
+            Message message = s.message(text);
+            MessageAccessor.putProperty(message, "TIMER_DELAY_SEC", "3");
+            SendResult sent = producer.send(message);
+            if (text.equals("taken back")) {
+                Object handle = SendResult.class.getMethod("getRecallHandle").invoke(sent);
+                Object id = DefaultMQProducer.class
+                    .getMethod("recallMessage", String.class, String.class)
+                    .invoke(producer, s.topic, handle);
+                s.say("recalled", "id", id, "sent", sent.getMsgId());
+            }
+        }
+        s.awaitReceived(1);
+        Thread.sleep(1_000);
     }
 
     /** Refuses each message so many times, asking for delay level 1 (1 s). */

@@ -50,6 +50,9 @@ final class Sends {
             DefaultMQProducer producer = s.producer();
             Message message = s.message("makes its topic");
             s.sent(message, producer.send(message));
+            // The name servers know the topic a moment later. A consumer that came in between would
+            // ask them again after 30 s.
+            Scenario.await(() -> !producer.fetchPublishMessageQueues(s.topic).isEmpty());
             readBack(s, 1);
         });
     }
