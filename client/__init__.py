@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from client.models import Message, Rebalance, ReceivedMessage, Reply, SendResult
     from client.pending import PendingSend
     from client.producer import Producer
+    from client.subscriptions import Sql
     from dledger.remoting.json_dialect import MessageQueue
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "SendFailed",
     "SendResult",
     "SendUnknown",
+    "Sql",
 ]
 
 _HOMES = {
@@ -67,6 +69,7 @@ _HOMES = {
     "client.models": "Message Rebalance ReceivedMessage Reply SendResult",
     "client.pending": "PendingSend",
     "client.producer": "Producer",
+    "client.subscriptions": "Sql",
     "dledger.remoting.json_dialect": "MessageQueue",
 }
 

@@ -29,6 +29,7 @@ from client.assignment import ConsumeFrom
 from client.errors import ClientClosed
 from client.models import Message, Rebalance, ReceivedMessage, Selector, SendResult
 from client.pending import PendingSend
+from client.subscriptions import Sql
 from dledger.errors import DledgerError
 from dledger.remoting.json_dialect import MessageQueue
 
@@ -145,7 +146,7 @@ class Consumer(Face[consumers.Consumer]):
         self,
         namesrv_addr: str = "127.0.0.1:9876",
         group: str = "DEFAULT_CONSUMER",
-        subscriptions: Mapping[str, str] | None = None,
+        subscriptions: Mapping[str, str | Sql] | None = None,
         *,
         consume_from: ConsumeFrom = "first",
         auto_commit: bool = True,

@@ -28,7 +28,7 @@ from client.handout import Handler, HandOut
 from client.models import Rebalance, ReceivedMessage
 from client.running_info import running_info
 from client.session import Session
-from client.subscriptions import ALL, parse_subscription
+from client.subscriptions import ALL, Sql, parse_subscription
 from dledger.errors import BadInput
 from dledger.observe import get_logger
 from dledger.remoting.bodies import ConsumerData, Dialect, HeartbeatData, encode_body
@@ -43,7 +43,7 @@ log = get_logger(__name__)
 
 
 class Consumer:
-    """A member of `group`, subscribed to topics by tag expressions ("*" or "TagA || TagB").
+    """A member of `group`, subscribed to topics by tags ("*" or "TagA || TagB") or by `Sql`.
 
     `consume_from` is where a group that never committed begins: "first" at the oldest message,
     "last" at the next one to come. `on_rebalance` is told of every change of queues and its cause.
@@ -53,7 +53,7 @@ class Consumer:
         self,
         namesrv_addr: str = "127.0.0.1:9876",
         group: str = "DEFAULT_CONSUMER",
-        subscriptions: Mapping[str, str] | None = None,
+        subscriptions: Mapping[str, str | Sql] | None = None,
         *,
         consume_from: ConsumeFrom = "first",
         auto_commit: bool = True,
@@ -65,7 +65,7 @@ class Consumer:
         check_group_name(group)
         self.group = group
         self._started_ms = version_ms = int(time.time() * 1000)
-        wanted = {RETRY_PREFIX + group: ALL, **subscriptions}
+        wanted: dict[str, str | Sql] = {RETRY_PREFIX + group: ALL, **subscriptions}
         self._subscriptions = {
             topic: parse_subscription(topic, expression, version_ms)
             for topic, expression in wanted.items()

@@ -1,10 +1,13 @@
-"""What a consumer wants of a topic: everything, or messages with one of some tags. Pure.
+"""What a consumer wants of a topic: everything, or messages by their tags or properties. Pure.
 
 The broker filters by the hash of the tag, which may collide, so the client compares the tags
-themselves once more. The syntax is RocketMQ's: "*" or "TagA || TagB".
+themselves once more. The syntax is RocketMQ's: "*" or "TagA || TagB". A SQL92 expression is read by
+the broker alone.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from dledger.errors import BadInput
 from dledger.remoting.bodies import SubscriptionData
@@ -14,12 +17,26 @@ from dledger.remoting.names import check_topic_name
 ALL = "*"
 
 
-def parse_subscription(topic: str, expression: str, version_ms: int) -> SubscriptionData:
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """Messages by their properties: `Sql("amount > 10 AND region = 'north'")`, in SQL92."""
+
+    expression: str
+
+
+def parse_subscription(topic: str, expression: str | Sql, version_ms: int) -> SubscriptionData:
     """The subscription as brokers want it. `version_ms` tells newer ones from older ones.
 
     Raises BadInput for a name that no topic may have, and for an expression without a tag in it.
     """
     check_topic_name(topic)
+    if isinstance(expression, Sql):
+        return SubscriptionData(
+            topic=topic,
+            sub_string=expression.expression,
+            sub_version=version_ms,
+            expression_type="SQL92",
+        )
     if expression.strip() in ("", ALL):
         return SubscriptionData(topic=topic, sub_string=ALL, sub_version=version_ms)
     tags = [tag.strip() for tag in expression.split("||")]

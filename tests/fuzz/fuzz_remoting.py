@@ -18,6 +18,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports():
+    from broker.sql import parse_condition
     from dledger.errors import BadInput, DledgerError
     from dledger.remoting import headers
     from dledger.remoting.bodies import (
@@ -91,7 +92,12 @@ def batch(data: bytes) -> None:
         properties_decode(item.properties)
 
 
-TARGETS: tuple[Callable[[bytes], None], ...] = (frame, stream, body, record, batch)
+def condition(data: bytes) -> None:
+    """A consumer's SQL92 expression, for some message."""
+    parse_condition(data.decode("utf-8", "replace"))({"a": "1", "b": "x"})
+
+
+TARGETS: tuple[Callable[[bytes], None], ...] = (frame, stream, body, record, batch, condition)
 
 
 def one_input(data: bytes) -> None:

@@ -32,6 +32,7 @@ from client import (
     Rebalance,
     ReceivedMessage,
     SendResult,
+    Sql,
     blocking,
 )
 from client.peers import PeerPool
@@ -90,6 +91,25 @@ async def read(consumer: Consumer, count: int) -> list[ReceivedMessage]:
 
 def place(message: ReceivedMessage | SendResult) -> tuple[str, int, int, int]:
     return message.broker_name, message.queue_id, message.queue_offset, message.position
+
+
+def test_a_consumer_gets_what_its_sql_expression_is_true_for(
+    run: Run, namesrv_addr: str, topic: str
+) -> None:
+    """By the properties that senders gave; the broker leaves the others out."""
+
+    async def main() -> None:
+        async with Producer(namesrv_addr, "PG") as producer:
+            for amount in range(10):
+                properties = {"amount": str(amount)}
+                await producer.send(Message(topic, b"%d" % amount, properties=properties))
+        wanted = {topic: Sql("amount BETWEEN 3 AND 5")}
+        async with Consumer(namesrv_addr, topic, wanted) as consumer:
+            messages = await read(consumer, 3)
+            assert sorted(message.body for message in messages) == [b"3", b"4", b"5"]
+            assert await consumer.poll(timeout_s=0.3) == []
+
+    run(main)
 
 
 def test_a_request_gets_the_reply_of_who_consumes_it(

@@ -8,7 +8,7 @@ from client.addresses import parse_addresses
 from client.errors import BadMessage
 from client.models import Message
 from client.publishing import Publisher
-from client.subscriptions import parse_subscription
+from client.subscriptions import Sql, parse_subscription
 from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import check_group_name, check_topic_name
@@ -63,6 +63,8 @@ def test_subscriptions_follow_rocketmqs_syntax() -> None:
     assert (tags.tags_set, tags.code_set) == (["A", "B"], [65, 66])
     with pytest.raises(BadInput, match="TagA"):
         parse_subscription("T", "A || ", 1)
+    sql = parse_subscription("T", Sql("a > 1"), 1)
+    assert (sql.sub_string, sql.expression_type, sql.tags_set) == ("a > 1", "SQL92", [])
 
 
 def test_addresses_and_groups_are_checked_before_use() -> None:
