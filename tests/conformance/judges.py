@@ -16,8 +16,8 @@ from typing import Any
 DELAY_S = {0: 0, 1: 1, 2: 5}
 """The first delay levels, as brokers have them by default."""
 LATE_S = 3.0
-CLOCK_S = 0.05
-"""The broker counts a delay from its own store time, in whole milliseconds."""
+NOTED_S = 0.4
+"""A driver notes what happened when it gets to it: on a busy machine that much later."""
 
 Event = dict[str, Any]
 
@@ -242,7 +242,7 @@ def delayed(scenario: Scenario) -> None:
     for event in received:
         waited_s = event["t"] / 1000 - sent_at[event["body"]]
         delay_s = DELAY_S[int(event["body"].removeprefix("level "))]
-        assert delay_s - CLOCK_S <= waited_s <= delay_s + LATE_S, f"{event['body']}: {waited_s} s"
+        assert delay_s - NOTED_S <= waited_s <= delay_s + LATE_S, f"{event['body']}: {waited_s} s"
 
 
 def recalled(scenario: Scenario) -> None:
@@ -254,7 +254,7 @@ def recalled(scenario: Scenario) -> None:
 
 def retried(scenario: Scenario) -> None:
     """What a consumer refused comes again under its own id and topic, counted, after its delay."""
-    check_retries(scenario, DELAY_S[1] - CLOCK_S)
+    check_retries(scenario, DELAY_S[1] - NOTED_S)
 
 
 def retried_at_once(scenario: Scenario) -> None:

@@ -2,6 +2,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.Collection;
 import java.util.Map;
 import java.util.TreeSet;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -131,6 +133,7 @@ final class Extras {
         DefaultMQProducer replier = s.producer();
         DefaultMQPushConsumer consumer = s.pushConsumer("replier");
         consumer.subscribe(s.topic, "*");
+        CountDownLatch answered = new CountDownLatch(1);
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             Sends.print(s, "replier", messages);
             try {
@@ -139,6 +142,7 @@ final class Extras {
                         .getBytes(StandardCharsets.UTF_8);
                     replier.send(MessageUtil.createReplyMessage(message, body));
                 }
+                answered.countDown();
             } catch (Exception error) {
                 s.say("error", "error", error.toString());
             }
@@ -147,5 +151,7 @@ final class Extras {
         consumer.start();
         Message reply = s.producer().request(s.message("a question"), 10_000);
         s.say("reply", "body", new String(reply.getBody(), StandardCharsets.UTF_8));
+        // The replier is told a moment later; closing would interrupt it.
+        answered.await(Scenario.WAIT_MS, TimeUnit.MILLISECONDS);
     }
 }
