@@ -89,14 +89,10 @@ async def running_cluster(flush: Flush, nodes: int = 3) -> AsyncIterator[Cluster
     """A name server and a broker group on free ports, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="dledger-benchmark-") as folder:
         layout = plan(free_ports(ports_needed(nodes, 1, 1)), nodes, 1, 1, flush)
-        cluster = Cluster.create(Path(folder) / "cluster", layout)
-        cluster.start()
-        try:
+        with Cluster.create(Path(folder) / "cluster", layout).running() as cluster:
             async with PeerPool() as pool:
                 await Probe(cluster, pool).wait_until_serving()
             yield cluster
-        finally:
-            cluster.kill_all()
 
 
 def cpu_seconds(cluster: Cluster) -> dict[str, float]:

@@ -26,7 +26,6 @@ from dledger.remoting.record import Record
 
 Code = ResponseCode
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
-HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
 
 
 @dataclass

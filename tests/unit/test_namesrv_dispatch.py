@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -31,7 +31,6 @@ from namesrv.app import serve
 from namesrv.config import NamesrvConfig
 
 N0, N1 = "127.0.0.1:10911", "127.0.0.1:10921"
-Ask = Callable[..., Awaitable[Command]]
 
 
 @asynccontextmanager
