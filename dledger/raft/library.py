@@ -100,13 +100,13 @@ class Timing:
     """Election and heartbeat times, in seconds.
 
     A dead leader is noticed by its closed connection; the timeouts are for one that hangs. They
-    leave room for a loaded machine: a node that gets no processor for 0.3 s is no reason to elect.
+    leave room for a loaded machine: a node that gets no processor for 0.7 s is no reason to elect.
     """
 
     def __init__(
         self,
-        election_timeout_min_s: float = 0.6,
-        election_timeout_max_s: float = 1.0,
+        election_timeout_min_s: float = 0.9,
+        election_timeout_max_s: float = 1.2,
         heartbeat_s: float = 0.075,
     ) -> None:
         self.election_timeout_min_s = election_timeout_min_s

@@ -23,7 +23,7 @@ from dledger.testing.group import Simulation
 from dledger.testing.node import SimulatedNode
 from dledger.testing.scripted import Donor, Recorder, ScriptedNode
 
-ELECTION_TIMEOUT_MIN_S, ELECTION_TIMEOUT_S = 0.6, 1.0
+ELECTION_TIMEOUT_MIN_S, ELECTION_TIMEOUT_S = 0.9, 1.2
 WITHOUT_LEADER_MAX_S = 2.0
 Pair = tuple[str, str]
 

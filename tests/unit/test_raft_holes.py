@@ -715,7 +715,7 @@ def test_hole_14_a_leader_that_hears_from_no_majority_steps_down() -> None:
             node.engine.core.conf.leaderFallbackTimeout = fallback_s
         node.serve("f")
         outcome = node.append()
-        node.advance(1.1)
+        node.advance(1.3)
         return [type(result) for result in outcome]
 
     assert outcome_after_silence(None) == [OutcomeUnknown]

@@ -41,25 +41,25 @@ def test_an_acknowledgement_of_an_older_term_holds_nothing_back() -> None:
 
 
 def test_an_acknowledgement_that_waited_for_the_leaders_disk_is_no_news() -> None:
-    """The leader is cut off while its own sync takes 0.9 s. The acknowledgements from before
-    count for the commit then, but it still steps down a second after it last heard from anyone."""
+    """The leader is cut off while its own sync takes 1.1 s. The acknowledgements from before
+    count for the commit then, but it still steps down 1.2 s after it last heard from anyone."""
 
-    def role_a_second_after_the_last_word() -> Role:
+    def role_soon_after_the_last_word() -> Role:
         node = ScriptedNode()
         node.serve("f")
         outcome = node.append()
         node.step(sync=False)
         node.receive("f", PeerKind.ACK, node.engine.core.term, 4, False, True, 9)
-        node.advance(0.9, sync=False)
+        node.advance(1.1, sync=False)
         assert outcome == []
         node.sync()
         assert isinstance(outcome[0], Appended)
         node.advance(0.2)
         return node.engine.core.role
 
-    assert role_a_second_after_the_last_word() is Role.FOLLOWER
+    assert role_soon_after_the_last_word() is Role.FOLLOWER
     with patch.object(Core, "set_last_contact", lambda *_: None):
-        assert role_a_second_after_the_last_word() is Role.LEADER
+        assert role_soon_after_the_last_word() is Role.LEADER
 
 
 def test_a_leader_with_a_slow_disk_goes_on_leading() -> None:
