@@ -379,6 +379,7 @@ class Ledger:
         while True:
             await trio.sleep(IDLE_STEP_S)
             self._wake.set()
+            self._log.forget_pages()
 
     @property
     def _sync_period_s(self) -> float:

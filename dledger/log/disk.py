@@ -100,6 +100,11 @@ class Disk:
         """A read-only view of the file; it shows what is written later, too."""
         return memoryview(mmap.mmap(descriptor, size_bytes, prot=mmap.PROT_READ))
 
+    def forget_pages(self, view: memoryview) -> None:
+        """Take a mapping's pages out of this process; they are mapped again when they are read."""
+        if isinstance(view.obj, mmap.mmap):
+            view.obj.madvise(mmap.MADV_DONTNEED)
+
     def replace(self, path: Path, content: bytes) -> None:
         """Give `path` new content: after a crash it holds the old or the new, never a mixture."""
         temporary = path.with_suffix(path.suffix + ".new")

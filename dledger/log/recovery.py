@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,6 +36,7 @@ from dledger.log.entry import (
 _WATERMARK: Final = struct.Struct(">4x4sQI")
 _WATERMARK_MAGIC: Final = b"DLWM"
 WATERMARK_BYTES: Final = 64
+PART_BYTES: Final = 16 << 20
 
 
 @dataclass(slots=True)
@@ -54,14 +56,19 @@ class Scan:
 
 
 def scan_segment(
-    raw: memoryview, base_position: int, next_index: int, previous_chain_crc: int
+    raw: memoryview,
+    base_position: int,
+    next_index: int,
+    previous_chain_crc: int,
+    on_part: Callable[[], None] = lambda: None,
 ) -> Scan:
     """Check every entry of a segment whose first byte has `base_position`.
 
-    `next_index` is the index that the first entry must have.
+    `next_index` is the index that the first entry must have. `on_part` is called after every
+    16 MiB, so that the caller need not keep all that was read in memory.
     """
     scan = Scan()
-    offset, limit = 0, len(raw) - WATERMARK_BYTES
+    offset, limit, part_end = 0, len(raw) - WATERMARK_BYTES, PART_BYTES
     while offset + HEADER_BYTES <= limit:
         header = decode_header(raw, offset)
         if header.magic == 0 and not any(raw[offset : offset + HEADER_BYTES]):
@@ -78,20 +85,27 @@ def scan_segment(
         scan.last = header
         previous_chain_crc, next_index = header.chain_crc, header.index + 1
         offset += padded(header.size)
+        if offset >= part_end:
+            part_end = offset + PART_BYTES
+            on_part()
     scan.end = offset
     return scan
 
 
-def entry_offsets(raw: memoryview) -> array[int]:
+def entry_offsets(raw: memoryview, on_part: Callable[[], None] = lambda: None) -> array[int]:
     """The offsets, in units of 8 bytes, of a segment's entries, from their sizes alone.
 
-    For segments that were checked before; `raw` ends where the last entry ends.
+    For segments that were checked before; `raw` ends where the last entry ends. `on_part` as in
+    :func:`scan_segment`: a look at each header brings the pages around it into memory.
     """
     offsets = array("I")
-    offset = 0
+    offset, part_end = 0, PART_BYTES
     while offset < len(raw):
         offsets.append(offset >> 3)
         offset += padded(decode_header(raw, offset).size)
+        if offset >= part_end:
+            part_end = offset + PART_BYTES
+            on_part()
     return offsets
 
 

@@ -71,6 +71,11 @@ class Segment:
         if self._summary is not None:
             self._offsets = None
 
+    def forget_pages(self) -> None:
+        """Let what was read count for the kernel's memory, no longer for this process's."""
+        if self._raw is not None:
+            self._disk.forget_pages(self._raw)
+
     def release_if_idle(self) -> None:
         """Release a sealed segment that nobody has read since the last call."""
         if self._summary is not None and not self._used:
@@ -86,7 +91,7 @@ class Segment:
     def offsets(self) -> array[int]:
         """Where each entry starts, in units of 8 bytes."""
         if self._offsets is None:
-            self._offsets = entry_offsets(self.raw[: self.end])
+            self._offsets = entry_offsets(self.raw[: self.end], self.forget_pages)
         return self._offsets
 
     def adopt_scan(self, scan: Scan) -> None:

@@ -241,7 +241,8 @@ class _Opening:
 
     def _read(self, segment: Segment) -> bool:
         """Check a segment; whether the next one may follow."""
-        scan = scan_segment(segment.raw, segment.base_position, self.next_index, self.chain_crc)
+        place = segment.base_position, self.next_index, self.chain_crc
+        scan = scan_segment(segment.raw, *place, segment.forget_pages)
         self.entries_checked += len(scan.offsets)
         if scan.fault is not None:
             self._judge_fault(segment, scan.end, scan.fault, scan.last)

@@ -273,6 +273,15 @@ class SegmentedLog(LogReader):
         if prepared.base_position > self._segments[-1].base_position:
             self._disk.remove(segment_path(self.folder, prepared.base_position))
 
+    def forget_pages(self) -> None:
+        """Keep what this process has of the files in its memory small, however much is read.
+
+        A leader reads all that it sends. Without this every page of it would be counted for the
+        process until its segment is released, which is gigabytes at full speed.
+        """
+        for segment in self._segments:
+            segment.forget_pages()
+
     def release_idle(self) -> None:
         """Close sealed segments that nobody has read since the last call.
 

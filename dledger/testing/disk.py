@@ -228,6 +228,9 @@ class SimulatedDisk(Disk):
         """A view of the file's content."""
         return memoryview(self._open[descriptor].content)[:size_bytes].toreadonly()
 
+    def forget_pages(self, view: memoryview) -> None:
+        """There are none."""
+
     def replace(self, path: Path, content: bytes) -> None:
         """Give a file new content: after a crash it has the old or the new one."""
         self._operation()

@@ -285,3 +285,25 @@ def test_unreadable_term_and_vote_stop_the_node(tmp_path: Path) -> None:
     path.write_bytes(b"\xff" * 1024)
     with pytest.raises(CorruptLog, match="vote"):
         HardStateFile(path, Disk())
+
+
+def test_what_was_read_of_the_log_leaves_the_process_again(tmp_path: Path) -> None:
+    """A leader reads all that it sends. Mapped pages count for a process until they are forgotten,
+    and views that were handed out before stay good."""
+
+    def mapped_mib() -> float:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        (line,) = [line for line in lines if line.startswith("RssFile")]
+        return int(line.split()[1]) / 1024
+
+    log = open_log(tmp_path, 64 << 20)[0]
+    for index in range(1, 50):
+        log.append(index, 1, 16, bytes([index]) * (1 << 20))
+    before = mapped_mib()
+    bodies = [log.entry(index).body for index in range(1, 50)]
+    assert all(body.tobytes() == bytes([at]) * (1 << 20) for at, body in enumerate(bodies, 1))
+    assert mapped_mib() - before > 40
+    log.forget_pages()
+    assert mapped_mib() - before < 10
+    assert bodies[7].tobytes() == bytes([8]) * (1 << 20)
+    log.close()
