@@ -417,8 +417,7 @@ class Ledger:
                 self._log.adopt_segment(prepared)
             await self._remove_old()
             if trio.current_time() >= checkpoint_at:
-                content = self._log.checkpoint()
-                await trio.to_thread.run_sync(self._log.save_checkpoint, content)
+                await trio.to_thread.run_sync(self._log.save_checkpoint, self._log.checkpoint())
                 self._log.release_idle()
                 checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
 

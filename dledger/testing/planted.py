@@ -40,16 +40,16 @@ class PlantedBug:
 
 PLANTED = (
     PlantedBug("send again what is in flight", (1,), raft.send_again),
-    PlantedBug("truncate matching entries", (1,), raft.truncate_matching, seed=1),
+    PlantedBug("truncate matching entries", (1,), raft.truncate_matching, seed=24),
     PlantedBug(
         "send again and truncate matching entries", (1,), raft.send_again_and_truncate, seed=0
     ),
-    PlantedBug("count stale acknowledgements", (2,), raft.count_stale_acks, nodes=5, seed=26),
+    PlantedBug("count stale acknowledgements", (2,), raft.count_stale_acks, nodes=5, seed=64),
     PlantedBug("trust the library's reset hints", (3,), raft.trust_reset_hints, seed=34),
     PlantedBug("take the commit index unclamped", (1, 4), raft.take_commit_unclamped, seed=24),
     PlantedBug("acknowledge before the sync", (7,), raft.acknowledge_before_sync, seed=0),
     PlantedBug("count the leader's copy before its sync", (7,), raft.count_own_copy_early, seed=0),
-    PlantedBug("forget term and vote", (7,), raft.forget_term_and_vote, seed=0),
+    PlantedBug("forget term and vote", (7,), raft.forget_term_and_vote, seed=1),
     PlantedBug("vote again after a restart", (7,), raft.vote_again, nodes=5, seed=28),
     PlantedBug("accept a vote file older than the log", (7,), raft.accept_old_vote),
     PlantedBug("trust a commit index beyond the log", (8,), raft.trust_commit_beyond_log, seed=0),
@@ -62,7 +62,7 @@ PLANTED = (
     PlantedBug("count a vote twice", (), raft.count_a_vote_twice, nodes=5, seed=7),
     PlantedBug("vote for a shorter log", (), raft.vote_for_a_shorter_log, seed=0),
     PlantedBug(
-        "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=0
+        "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=1
     ),
     PlantedBug("count less than a majority", (), raft.count_less_than_a_majority, nodes=5, seed=0),
     PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=147),
@@ -78,9 +78,9 @@ PLANTED = (
     ),
     PlantedBug("forget the folder's sync", (), storage.forget_the_folder, seed=0),
     PlantedBug("use a removed segment", (), storage.use_a_removed_segment),
-    PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=149),
+    PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=27),
     PlantedBug(
-        "believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, nodes=5, seed=65
+        "believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, nodes=5, seed=212
     ),
     PlantedBug("cut what was durable", (), storage.cut_what_was_durable, seed=2),
     PlantedBug("leave what lies behind the log", (), storage.leave_what_lies_behind),
@@ -120,7 +120,7 @@ PLANTED = (
         members.change_before_the_own_term_is_committed,
         seed=19,
     ),
-    PlantedBug("remove two at once", (), members.remove_two_at_once, seed=4),
+    PlantedBug("remove two at once", (), members.remove_two_at_once, seed=7),
     PlantedBug(
         "act only by what is committed", (15,), members.act_only_by_what_is_committed, seed=3
     ),
