@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from client.admin.brokers import BrokerAdmin
 from client.admin.clients import ClientAdmin
+from client.admin.membership import MembershipAdmin
 from client.admin.queries import QueryAdmin
-from client.admin.raft import RaftAdmin
 from client.admin.session import UnknownTarget
 from client.admin.statistics import StatisticsAdmin
 
 __all__ = ["Admin", "UnknownTarget"]
 
 
-class Admin(BrokerAdmin, RaftAdmin, StatisticsAdmin, ClientAdmin, QueryAdmin):
+class Admin(BrokerAdmin, MembershipAdmin, StatisticsAdmin, ClientAdmin, QueryAdmin):
     """One session: `async with Admin("host:port;host:port", timeout_s=3.0) as admin`."""

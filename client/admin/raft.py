@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import anyio
 
@@ -78,9 +78,8 @@ class RaftAdmin(AdminSession):
 def members_of(cluster: str, broker_name: str, answers: Answers) -> list[RaftMember]:
     """One row a member, by node id; the leader of the highest term tells how far the log goes."""
     infos = [info for info in answers.values() if info is not None]
+    leader = leader_among(infos)
     node_ids = {address: node_id for info in infos for node_id, address in info.members}
-    leaders = [info for info in infos if info.role == "leader"]
-    leader = max(leaders, key=lambda info: info.term, default=None)
     preferred = {info.preferred_leader_id for info in infos}
     rows = []
     for address, info in answers.items():
@@ -94,7 +93,7 @@ def members_of(cluster: str, broker_name: str, answers: Answers) -> list[RaftMem
                 broker_name=broker_name,
                 node_id=node_id,
                 address=address,
-                role=info.role,
+                role=_role_of(info, leader),
                 term=info.term,
                 leader_id=info.leader_id,
                 last_index=info.last_index,
@@ -106,3 +105,18 @@ def members_of(cluster: str, broker_name: str, answers: Answers) -> list[RaftMem
             )
         )
     return sorted(rows, key=lambda row: row.node_id)
+
+
+def leader_among(infos: Iterable[GroupInfoResponseHeader | None]) -> GroupInfoResponseHeader | None:
+    """Who leads, by its own word, in the highest term."""
+    leaders = [info for info in infos if info is not None and info.role == "leader"]
+    return max(leaders, key=lambda info: info.term, default=None)
+
+
+def _role_of(info: GroupInfoResponseHeader, leader: GroupInfoResponseHeader | None) -> str:
+    """A node's role: its own word, but whether it belongs to the group says the leader."""
+    if leader is None:
+        return info.role
+    if info.node_id not in dict(leader.members):
+        return "removed"
+    return "learner" if info.node_id in leader.learners else info.role

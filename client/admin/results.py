@@ -40,7 +40,11 @@ class BrokerState(msgspec.Struct, frozen=True):
 
 
 class RaftMember(msgspec.Struct, frozen=True):
-    """One member of a broker group, by its own word; `role` is unreachable if it gave none."""
+    """One member of a broker group, by its own word; `role` is unreachable if it gave none.
+
+    A learner does not vote yet; `removed` is who runs and belongs to the group no longer (or not
+    yet), by the leader's word.
+    """
 
     cluster: str
     broker_name: str
@@ -66,6 +70,15 @@ class LeaderTransfer(msgspec.Struct, frozen=True):
     broker_name: str
     leader_id: str
     address: str
+    waited_s: float
+
+
+class MemberChange(msgspec.Struct, frozen=True):
+    """A group has got a voter more, or one less. `members`: their node ids now."""
+
+    broker_name: str
+    node_id: str
+    members: tuple[str, ...]
     waited_s: float
 
 

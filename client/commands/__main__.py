@@ -21,6 +21,8 @@ COMMANDS = {
     "brokerStatus": ("brokers:broker_status", "Show the figures that brokers report."),
     "raftStatus": ("raft:raft_status", "Show all members of each group: roles, logs, lag."),
     "transferLeader": ("raft:transfer_leader", "Hand a group's leadership to another member."),
+    "addNode": ("members:add_node", "Add a node to a group; done when it votes."),
+    "removeNode": ("members:remove_node", "Remove a node from a group."),
     "topicList": ("topics:topic_list", "List the topics."),
     "topicRoute": ("topics:topic_route", "Show which brokers serve a topic."),
     "topicStatus": ("topics:topic_status", "Show how many messages each queue holds."),

@@ -27,8 +27,8 @@ from client.peers import PeerPool
 
 pytestmark = pytest.mark.slow
 
-#: One asks no cluster, the other would change who leads it: they have tests of their own.
-ELSEWHERE = {"verifyLog", "transferLeader"}
+#: One asks no cluster, the others would change who leads or belongs to it: each has its own test.
+ELSEWHERE = {"verifyLog", "transferLeader", "addNode", "removeNode"}
 
 
 class Scene(NamedTuple):
