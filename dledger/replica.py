@@ -109,8 +109,13 @@ def _check_identity(path: Path, identity: dict[str, object]) -> None:
         held = json.loads(raw)
     except ValueError as error:
         raise StorageError(f"{path}: not readable as JSON ({error})") from error
+    if not isinstance(held, dict):
+        raise StorageError(f"{path}: {held!r} says nothing of a replica")
     if held != identity:
+        keys = [key for key, wanted in identity.items() if held.get(key) != wanted]
+        has = ", ".join(f"{key} {held.get(key)!r}" for key in keys)
+        says = ", ".join(f"{key} {identity[key]!r}" for key in keys)
         raise StorageError(
-            f"{path}: this folder is of {held}, but the config says {identity}. Point the node "
-            "at its own folder, or at an empty one so that it copies from its peers."
+            f"{path}: this folder's replica has {has}; the config says {says}. Mend the config, or "
+            "point the node at its own folder, or at an empty one so that it copies from its peers."
         )
