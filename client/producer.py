@@ -15,6 +15,7 @@ the outcome unknown (SendUnknown); any other failure is definite.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -357,7 +358,8 @@ class Producer:
         return sender
 
     def _publish_to(self, topic: str, queues: tuple[MessageQueue, ...]) -> Publisher:
-        publisher = Publisher(topic, queues, self._session.routes.leader)
+        turn = random.randrange(len(queues))
+        publisher = Publisher(topic, queues, self._session.routes.leader, turn)
         self._publishers[topic] = publisher
         return publisher
 

@@ -18,16 +18,21 @@ from dledger.remoting.message import tags_code
 class Publisher:
     """The writable queues of one topic, in RocketMQ's order, and whose turn it is.
 
-    `leads` gives a broker group's leader, or None.
+    `leads` gives a broker group's leader, or None. `turn` is where the turns begin: at random, or
+    all producers that send one message each would fill the same queue.
     """
 
     def __init__(
-        self, topic: str, queues: tuple[MessageQueue, ...], leads: Callable[[str], str | None]
+        self,
+        topic: str,
+        queues: tuple[MessageQueue, ...],
+        leads: Callable[[str], str | None],
+        turn: int,
     ) -> None:
         self.topic = topic
         self.queues = queues
         self._leads = leads
-        self._turn = 0
+        self._turn = turn
 
     def choose(
         self,

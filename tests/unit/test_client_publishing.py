@@ -17,8 +17,8 @@ QUEUES = tuple(MessageQueue("T", broker, number) for broker in "ab" for number i
 MESSAGE = Message("T", b"")
 
 
-def publisher(leaderless: str = "") -> Publisher:
-    return Publisher("T", QUEUES, lambda broker: None if broker in leaderless else "h:1")
+def publisher(leaderless: str = "", turn: int = 0) -> Publisher:
+    return Publisher("T", QUEUES, lambda broker: None if broker in leaderless else "h:1", turn)
 
 
 def test_queues_take_turns() -> None:
@@ -26,6 +26,12 @@ def test_queues_take_turns() -> None:
     each = publisher()
     chosen = [each.choose(MESSAGE, None, None, None) for _ in range(8)]
     assert all(chosen.count(queue) == 2 for queue in QUEUES)
+
+
+def test_turns_begin_where_they_are_told() -> None:
+    """Producers that send one message each must not all send it to the same queue."""
+    firsts = {publisher(turn=turn).choose(MESSAGE, None, None, None) for turn in range(4)}
+    assert firsts == set(QUEUES)
 
 
 def test_turns_pass_over_a_group_without_a_leader() -> None:
