@@ -11,6 +11,7 @@
     +-- StorageError             the disk or the bytes on it
     |   +-- CorruptLog           what was durable can't be read: never cut silently
     |   |   +-- DamagedLog       a leader has it (log/repair.py)
+    |   |   +-- Rot              found in a segment that no start reads: the next one must
     |   +-- Fenced               an earlier write or fsync failed: this node takes no more
     +-- AppendError              an append to the replicated log did not succeed
     |   +-- NotLeader            definitely not appended: ask `leader`
@@ -68,6 +69,14 @@ class StorageError(DledgerError):
 
 class CorruptLog(StorageError):
     """What was durable can't be read. Nothing is cut; the operator or the leader must repair."""
+
+
+class Rot(CorruptLog):
+    """An entry of a sealed segment turns out to be damaged; the next start must read it again."""
+
+    def __init__(self, what: str, base_position: int) -> None:
+        super().__init__(what)
+        self.base_position = base_position
 
 
 class Fenced(StorageError):

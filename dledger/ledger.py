@@ -23,6 +23,7 @@ from dledger.errors import (
     NotConfirmed,
     NotLeader,
     OutcomeUnknown,
+    Rot,
     StorageError,
     TransferFailed,
 )
@@ -30,7 +31,6 @@ from dledger.ledger_config import LedgerConfig, LedgerStatus
 from dledger.log.disk import Disk
 from dledger.log.entry import Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
-from dledger.log.repair import Rot
 from dledger.log.retention import SegmentInfo
 from dledger.log.scrub import SLICE_BYTES, Scrub
 from dledger.log.store import SegmentedLog, SyncJob

@@ -7,12 +7,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from dledger import limits
-from dledger.errors import StorageError
+from dledger.errors import Rot, StorageError
 from dledger.log.disk import Disk
 from dledger.log.entry import Entry, Header, decode_header, fault_of
 from dledger.log.head import LogHead
 from dledger.log.recovery import WATERMARK_BYTES
-from dledger.log.repair import Rot
 from dledger.log.retention import SegmentInfo
 from dledger.log.segment import Segment, segment_path
 

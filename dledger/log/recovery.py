@@ -95,14 +95,15 @@ def scan_segment(
 def entry_offsets(raw: memoryview, on_part: Callable[[], None] = lambda: None) -> array[int]:
     """The offsets, in units of 8 bytes, of a segment's entries, from their sizes alone.
 
-    For segments that were checked before; `raw` ends where the last entry ends. `on_part` as in
-    :func:`scan_segment`: a look at each header brings the pages around it into memory.
+    For segments that were checked before; `raw` ends where the last entry ends. Where one has
+    rotten since, they end early, or are too many. `on_part` as in :func:`scan_segment`: a look at
+    each header brings the pages around it into memory.
     """
     offsets = array("I")
     offset, part_end = 0, PART_BYTES
-    while offset < len(raw):
+    while offset + HEADER_BYTES <= len(raw):
         offsets.append(offset >> 3)
-        offset += padded(decode_header(raw, offset).size)
+        offset += max(HEADER_BYTES, padded(decode_header(raw, offset).size))
         if offset >= part_end:
             part_end = offset + PART_BYTES
             on_part()

@@ -52,14 +52,6 @@ class DamagedLog(CorruptLog):
         self.committed = committed
 
 
-class Rot(CorruptLog):
-    """An entry of a sealed segment turns out to be damaged; the next start must read it again."""
-
-    def __init__(self, what: str, base_position: int) -> None:
-        super().__init__(what)
-        self.base_position = base_position
-
-
 class LogRepair:
     """One damaged range. `next` is the place of the entry that is needed next."""
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dledger.errors import Rot
 from dledger.log.entry import HEADER_BYTES, decode_header, fault_of, padded
-from dledger.log.repair import Place, Rot
+from dledger.log.repair import Place
 from dledger.log.segment import Segment
 from dledger.log.store import SegmentedLog
 

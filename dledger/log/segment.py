@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 
+from dledger.errors import Rot
 from dledger.log.checkpoint import SealedSegment
 from dledger.log.disk import Disk
 from dledger.log.entry import HEADER_BYTES, MAGIC, Header, decode_header, padded
@@ -89,9 +90,18 @@ class Segment:
 
     @property
     def offsets(self) -> array[int]:
-        """Where each entry starts, in units of 8 bytes."""
+        """Where each entry starts, in units of 8 bytes. Raises Rot."""
         if self._offsets is None:
-            self._offsets = entry_offsets(self.raw[: self.end], self.forget_pages)
+            assert self._summary is not None
+            offsets = entry_offsets(self.raw[: self.end], self.forget_pages)
+            wanted = self._summary.last_index - self._summary.first_index + 1
+            if len(offsets) != wanted or offsets[-1] << 3 != self._summary.last_offset:
+                raise Rot(
+                    f"{self.path}: its headers lead to {len(offsets)} entries, not {wanted}: one "
+                    "is damaged; a start has it repaired by the leader",
+                    self.base_position,
+                )
+            self._offsets = offsets
         return self._offsets
 
     def adopt_scan(self, scan: Scan) -> None:

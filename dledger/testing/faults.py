@@ -43,6 +43,9 @@ class Victims(Protocol):
     def crash_somehow(self, node_id: str) -> None:
         """One or the other."""
 
+    def let_rot(self, node_id: str, rng: random.Random) -> None:
+        """Damage an entry of a sealed segment, if the group can bear it."""
+
 
 class Faults:
     """Draws and does them."""
@@ -65,6 +68,7 @@ class Faults:
             "clock_jump": self._clock_jump,
             "crash_in_an_operation": self._crash_in_an_operation,
             "sync_error": self._sync_error,
+            "rot": self._rot,
             "full": self._full,
             "crash": self._crash,
             "crash_at_birth": self._crash_at_birth,
@@ -170,6 +174,10 @@ class Faults:
             jump_s = rng.choice((0.3, 1.0, 5.0, 3600.0))
             victim.clock_ahead_s += jump_s
             self._group.note(f"the clock of {victim.node_id} jumps {jump_s} s ahead")
+
+    def _rot(self, rng: random.Random) -> None:
+        if self._group.nodes:
+            self._group.let_rot(rng.choice(sorted(self._group.nodes)), rng)
 
     def _sync_error(self, rng: random.Random) -> None:
         for victim in self._victims(rng):

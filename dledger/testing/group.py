@@ -30,7 +30,7 @@ from dledger.testing.judge import FIRST_INDEX, Judge
 from dledger.testing.network import Network, SimulatedLink
 from dledger.testing.node import FOLDER, SimulatedNode
 from dledger.testing.regrouping import Regrouping
-from dledger.testing.repairing import RepairingNode, damage_log
+from dledger.testing.repairing import RepairingNode, RottenEntry, damage_log, rot_entry
 from dledger.testing.streams import Streams
 from dledger.testing.weather import Weather, calmer, draw_weather
 
@@ -67,7 +67,9 @@ class Simulation:
         self.damaged: set[str] = set()
         self.repairing: dict[str, RepairingNode] = {}
         self.repaired_to: dict[str, int] = {}
+        self.rotten: dict[str, RottenEntry] = {}
         self.repairs = 0
+        self.rot_found = 0
         self.snapshots = dict.fromkeys(self.node_ids, 0)
         self.regrouping = Regrouping(self, self.streams["member_change"])
         for node_id in self.node_ids:
@@ -102,9 +104,8 @@ class Simulation:
     def start(self, node_id: str) -> None:
         """Start a node on what its disk holds; one whose log is damaged asks for help first."""
         damaged = None
-        if self.streams["bit_flip"].random() < self.weather.bit_flip and self._may_lose_disk(
-            node_id
-        ):
+        flips = self.streams["bit_flip"].random() < self.weather.bit_flip
+        if flips and self._may_rot(node_id):
             damaged = self._damage(node_id)
         try:
             node = SimulatedNode(
@@ -119,15 +120,14 @@ class Simulation:
             return
         if damaged is not None:
             raise self.violation(f"{node_id} starts although {damaged}")
-        self.damaged.discard(node_id)
+        if not self._is_rotten(node_id):
+            self.damaged.discard(node_id)
         self.judge.started(node_id, node.log)
         self.nodes[node_id] = node
         self.note(f"{node_id} starts, log ends at {self.nodes[node_id].log.last_index}")
 
     def _damage(self, node_id: str) -> str | None:
         """Damage what was durable for sure."""
-        if node_id in self.damaged:
-            return None
         disk, segment_bytes = self.disks[node_id], self.weather.segment_bytes
         try:
             log = open_log(FOLDER, segment_bytes, disk)[0]
@@ -141,6 +141,36 @@ class Simulation:
             if rng.random() < CRASH_IN_REPAIR:
                 disk.crash_in = rng.randrange(10)
         return what
+
+    def let_rot(self, node_id: str, rng: random.Random) -> None:
+        """Damage an entry of a sealed segment while its node runs, if the group can bear it."""
+        log = self.nodes[node_id].log
+        if not self._may_rot(node_id):
+            return
+        rotten = rot_entry(self.disks[node_id], log, rng)
+        if rotten is not None:
+            self.note(f"on the disk of {node_id} entry {rotten.index} rots")
+            self.damaged.add(node_id)
+            self.rotten[node_id] = rotten
+
+    def _may_rot(self, node_id: str) -> bool:
+        """Whether a leader is left to repair it; none that is well may be removed meanwhile."""
+        changing = self.weather.member_change > 0
+        return not changing and node_id not in self.damaged and self._may_lose_disk(node_id)
+
+    def _is_rotten(self, node_id: str) -> bool:
+        rotten = self.rotten.get(node_id)
+        return rotten is not None and rotten.is_there(self.disks[node_id])
+
+    def _stop_the_rotten(self) -> None:
+        """A process ends when it has found rot on its disk; it is started again."""
+        for node in [node for node in self.nodes.values() if node.is_rotten]:
+            self._cut_off(node.node_id)
+            self.judge.died(node.node_id)
+            del self.nodes[node.node_id]
+            self.disks[node.node_id].stop_process()
+            self.down_until[node.node_id] = self.network.now + 0.05
+            self.rot_found += 1
 
     def _go_on_repairing(self, node_id: str) -> None:
         """Let a node that takes no part go on; it starts when its log is whole."""
@@ -180,6 +210,7 @@ class Simulation:
         self.disks[node_id] = SimulatedDisk()
         self.snapshots[node_id] = 0
         self.damaged.discard(node_id)
+        self.rotten.pop(node_id, None)
         self.judge.emptied(node_id)
 
     def crash(self, node_id: str, *, power: bool) -> None:
@@ -326,6 +357,7 @@ class Simulation:
                 if until < network.now or not faults:
                     self._restart(node_id)
             self._reconnect(self.weather.reconnect if faults else 1.0)
+            self._stop_the_rotten()
             for node_id in sorted(self.repairing):
                 self._go_on_repairing(node_id)
             order = sorted(self.nodes)
@@ -401,7 +433,8 @@ class Simulation:
             ends = {node.log.last_index for node in self._members_up()}
             commits = {node.engine.core.commit_index for node in self._members_up()}
             healed_s = self.network.now - healing_since
-            whole = len(self.nodes) == len(self.node_ids)
+            rotten = any(map(self._is_rotten, self.node_ids))
+            whole = len(self.nodes) == len(self.node_ids) and not rotten
             if whole and ends == commits and len(ends) == 1 and self._led_as_preferred():
                 break
             if self.network.frames - frames > HEAL_FRAMES_MAX:

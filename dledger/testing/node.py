@@ -11,9 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from dledger.errors import DledgerError, OutcomeUnknown, StorageError
+from dledger.errors import DledgerError, OutcomeUnknown, Rot, StorageError
 from dledger.log.entry import Entry, Kind
 from dledger.log.hard_state import HardStateFile
+from dledger.log.scrub import Scrub
 from dledger.log.startup import open_log
 from dledger.log.store import PreparedSegment, SegmentedLog, SyncJob, TrimJob
 from dledger.raft.configuration import Member
@@ -29,6 +30,7 @@ from dledger.testing.streams import Streams
 from dledger.testing.weather import Weather
 
 PREFERRED_HEALTHY_S = 1.0
+SCRUB = 0.02
 FOLDER = Path("/log")
 
 
@@ -99,6 +101,7 @@ class SimulatedNode:
         self.group = group
         self.paused_until = 0.0
         self.fenced = False
+        self.is_rotten = False
         self.heard_at: dict[str, float] = {}
         self.clock_ahead_s = 0.0
         self._rate = 1 + group.streams["clock_drift"].uniform(-1, 1) * group.weather.clock_drift
@@ -110,6 +113,7 @@ class SimulatedNode:
         preferred = "n0" if group.weather.preferred else None
         segment_bytes = group.weather.segment_bytes
         self.log: SegmentedLog = open_log(FOLDER, segment_bytes, self.disk, committed_end)[0]
+        self._scrub = Scrub(self.log)
         self.engine = RaftEngine(
             node_id,
             open_members(FOLDER, self.disk, self.log, group.members_of(node_id)),
@@ -172,8 +176,12 @@ class SimulatedNode:
             raise OutcomeUnknown(str(error)) from error
 
     def _fence(self, error: DledgerError | OSError) -> None:
-        """Take no further part, as is right if the disk failed, and only then."""
-        if not self.disk.failed:
+        """Take no further part, as is right if the disk failed, or an entry on it is rotten."""
+        if isinstance(error, Rot):
+            self.log.distrust(error.base_position)
+            self.log.save_checkpoint(self.log.checkpoint())
+            self.is_rotten = True
+        elif not self.disk.failed:
             raise error
         self.group.note(f"{self.node_id} is fenced: {error}")
         self.fenced = True
@@ -219,6 +227,10 @@ class SimulatedNode:
             self._trim = None
         elif self._trim is None and streams["trim"].random() < self.group.weather.trim:
             self._begin_trim(now)
+        if streams["scrub"].random() < SCRUB:
+            part = self._scrub.next_slice(min(self.log.commit_index, self.log.durable_index))
+            if part is not None:
+                self._scrub.checked(part, part.check())
 
     def _begin_trim(self, now: float) -> None:
         """Save the state machine, and drop what a restart will not need."""

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from unittest.mock import patch
 
+from dledger.log.reading import LogReader
+from dledger.log.scrub import Scrub
 from dledger.raft.engine import RaftEngine
 from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.repair import Asking
@@ -42,3 +44,13 @@ def give_without_a_round() -> Planted:
 def write_entries_before_their_term() -> Planted:
     """The leader's term is not made durable before its entries are written."""
     return patch.object(Asking, "_take_term", lambda self, term: None)
+
+
+def replay_what_no_start_has_checked() -> Planted:
+    """A replay takes sealed segments as they are."""
+    return patch.object(LogReader, "checked_entry", LogReader.entry)
+
+
+def never_scrub() -> Planted:
+    """Nobody reads sealed segments again."""
+    return patch.object(Scrub, "next_slice", lambda self, committed_index: None)

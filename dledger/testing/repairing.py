@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Protocol
 
 from dledger.errors import FrameError
+from dledger.log.entry import HEADER_BYTES
 from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery import decode_watermark
 from dledger.log.repair import DamagedLog, LogRepair
@@ -105,3 +108,42 @@ def damage_log(disk: SimulatedDisk, log: SegmentedLog, rng: random.Random) -> st
     for _ in range(rng.randint(1, 3)):
         disk.flip_bit(path, offset + rng.randrange(header.size), rng.randrange(8))
     return f"bits of entry {header.index} flip"
+
+
+@dataclass(frozen=True, slots=True)
+class RottenEntry:
+    """An entry that rots in a sealed segment, and its bytes as they were."""
+
+    index: int
+    path: Path
+    offset: int
+    raw: bytes
+
+    def is_there(self, disk: SimulatedDisk) -> bool:
+        """Whether the file still has that entry, and it is not repaired."""
+        if disk.size(self.path) is None:
+            return False
+        raw = disk.read_part(self.path, self.offset, len(self.raw))
+        # One bit is another: if header and body both are, it is another entry.
+        header_is_same = raw[:HEADER_BYTES] == self.raw[:HEADER_BYTES]
+        return header_is_same != (raw[HEADER_BYTES:] == self.raw[HEADER_BYTES:])
+
+
+def rot_entry(disk: SimulatedDisk, log: SegmentedLog, rng: random.Random) -> RottenEntry | None:
+    """Flip a bit in the body of an entry of a sealed segment; None if there is none.
+
+    Not in a header: a follower that is sent one stops, as if the replicas differed, until its
+    leader has found the rot. That is safe, but the group may not heal in a run's time.
+    """
+    sealed = log.sealed(min(log.commit_index, log.durable_index))
+    if not sealed:
+        return None
+    segment = rng.choice(sealed)
+    index = segment.first_index + rng.randrange(len(segment.offsets))
+    header = segment.header(index)
+    if header.position < segment.base_position or not header.body_length:
+        return None
+    offset = header.position - segment.base_position
+    raw = disk.read_part(segment.path, offset, header.size)
+    disk.flip_bit(segment.path, offset + HEADER_BYTES + rng.randrange(header.body_length), 2)
+    return RottenEntry(index, segment.path, offset, raw)

@@ -77,6 +77,8 @@ class Weather:
     sync_error: float = _odds(0.0004, 0.3)
     full: float = _odds(0.0004, 0.3)
     bit_flip: float = _odds(0.3, 0.2)
+    #: In a sealed segment, while its node runs.
+    rot: float = _odds(0.004, 0.2)
     empty: float = _odds(0.2)
     #: The same while nothing is committed yet: all that can be lost is a vote.
     empty_at_birth: float = _odds(0.4)
@@ -119,7 +121,7 @@ def draw_weather(streams: Streams) -> Weather:
 FAULTS = (
     *("cut", "stall", "partition", "isolate_leader", "slow", "slow_sync", "sync_error", "full"),
     *("crash", "crash_in_an_operation", "crash_after_commit", "crash_while_electing", "blackout"),
-    *("pause", "bit_flip", "clock_drift", "crash_at_birth"),
+    *("pause", "bit_flip", "rot", "clock_drift", "crash_at_birth"),
     *("transfer", "rift", "clock_jump", "long_pause", "member_change"),
 )
 

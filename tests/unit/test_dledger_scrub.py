@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dledger.errors import Rot
 from dledger.log.entry import Kind
-from dledger.log.repair import DamagedLog, Rot
+from dledger.log.repair import DamagedLog
 from dledger.log.scrub import SLICE_BYTES, Scrub
 from dledger.log.segment import segment_path
 from dledger.log.startup import open_log
