@@ -110,7 +110,7 @@ class Probe:
 
     async def wait_until_level(self, broker: str, timeout_s: float = CATCH_UP_TIMEOUT_S) -> None:
         """Until every node has applied all that the leader's log holds at this moment."""
-        leader = await self.wait_for_leader(broker)
+        leader = await self.wait_for_leader(broker, timeout_s)
         wanted = leader.info.last_index if leader.info else 0
 
         async def level(_: str) -> bool:
