@@ -356,7 +356,7 @@ class Ledger:
         self._stepping = True
         try:
             if self._engine.solo:
-                # It commits what it has appended, so that must be durable first.
+                # It counts its copy as it is: durable by now, and by no thread that is not done.
                 self._log.sync()
             if self._engine.step():
                 self._wake.set()
@@ -368,7 +368,7 @@ class Ledger:
             self._stepping = False
         self._stepped_at = monotonic()
         self._network.take_members(self._members.current)
-        if self.config.flush == "sync":
+        if self.config.flush == "sync" and not self._engine.solo:
             self._must_sync.set()
         if self._machine.applied_index != before:
             self._applied.set()

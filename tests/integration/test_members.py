@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from chaos.probe import Probe
 from chaos.processes import free_ports
 from client import Admin, Message, Producer
 from client.peers import PeerPool
+from dledger import Entry, LedgerConfig, open_ledger
+from dledger.raft.library import monotonic, use_clock
 
 pytestmark = pytest.mark.slow
 
@@ -133,6 +136,60 @@ async def test_a_group_gets_a_new_node_and_loses_its_leader_under_sends(tmp_path
             assert await stored(namesrv) >= sending.sent
         finally:
             fourth.kill_all()
+
+
+class Counting:
+    """A state machine that counts what it applies."""
+
+    applied_index = 0
+
+    def apply(self, entry: Entry) -> object:
+        return entry.index
+
+    def leading(self, term: int) -> None:
+        pass
+
+    def following(self, leader: str | None, term: int) -> None:
+        pass
+
+
+@pytest.fixture
+def real_time() -> None:
+    """Tests on virtual time leave the library with a clock that stands still."""
+    use_clock(monotonic)
+
+
+@pytest.mark.usefixtures("real_time")
+async def test_a_group_of_one_grows(tmp_path: Path) -> None:
+    """A second node copies what the first had alone; from then on nothing is committed without it.
+    The first still knows that after a restart, though its config names itself only."""
+    first_port, second_port = free_ports(2)
+    peers = {"n0": ("127.0.0.1", first_port), "n1": ("127.0.0.1", second_port)}
+    alone = LedgerConfig("g", "n0", {"n0": peers["n0"]}, tmp_path / "n0")
+    joining = LedgerConfig("g", "n1", peers, tmp_path / "n1")
+    with trio.fail_after(TIMEOUT_S):
+        async with open_ledger(alone, Counting()) as first:
+            await until(lambda: first.status.role == "leader")
+            for _ in range(5):
+                await first.append(b"alone")
+            async with open_ledger(joining, Counting()) as second:
+                await first.add_member("n1", *peers["n1"])
+                await until(lambda: [m.role for m in first.status.members] == ["voter", "voter"])
+                appended = await first.append(b"together")
+                await second.wait_applied(appended.index)
+        async with open_ledger(alone, Counting()) as first:
+            assert [member.node_id for member in first.status.members] == ["n0", "n1"]
+            with trio.move_on_after(2.0):
+                await until(lambda: first.status.role == "leader")
+            assert first.status.role != "leader"
+            async with open_ledger(joining, Counting()) as second:
+                await until(lambda: "leader" in (first.status.role, second.status.role))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return when it holds."""
+    while not condition():  # noqa: ASYNC110 (others change it, without an event)
+        await trio.sleep(0.02)
 
 
 async def wait_until_level(namesrv: str, members: list[str]) -> None:
