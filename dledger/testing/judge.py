@@ -227,7 +227,7 @@ class Judge:
         known, log, current = self.configurations, engine.log, engine.members.current
         key, voters = known.of(log, self.committed)
         acts_by = current.index, current.term
-        ahead = current.index > key[0] and self.committed.get(current.index, (0,))[0] == acts_by[1]
+        ahead = current.index >= key[0] and self.committed.get(current.index, (0,))[0] == acts_by[1]
         if acts_by != key and not ahead:
             raise self.violation(
                 f"{node_id} acts by the configuration of entry {acts_by[0]} of term {acts_by[1]}, "
