@@ -6,7 +6,8 @@ General layout
 ``net/``       its connections: a trio server, and a client side for trio and asyncio
 ``log/``       the log on disk: segments, checksums, recovery
 ``raft/``      PySyncObj behind our journal and transport
-``ledger``     :func:`open_ledger`: one node of a replicated log, ready to use
+``ledger``     :func:`open_ledger`: one node of a replicated log, ready to use;
+               ``opening`` its log, ``stepping`` its engine, ``upkeep`` for its files
 ``testing/``   a log in memory, simulated networks and clocks
 ``limits``     every bound, ``errors`` every error, ``config`` TOML, ``observe`` structlog
 

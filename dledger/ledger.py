@@ -1,8 +1,8 @@
 """A replicated log, ready to use: :func:`open_ledger`.
 
-The shell around :class:`~dledger.raft.engine.RaftEngine`: the loop that steps it, the thread that
-syncs the files, the sockets to the peers, checkpoints. Everything but the syncs runs in one trio
-task tree, so appends, callbacks and the state machine never meet in two threads.
+What a program asks of one node: appends, reads, leadership, members, retention. Behind it stand a
+:class:`~dledger.raft.engine.RaftEngine`, which decides, `stepping`, which steps it, and `upkeep`,
+which looks after the files.
 """
 
 from __future__ import annotations
@@ -32,25 +32,20 @@ from dledger.log.disk import Disk
 from dledger.log.entry import Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.retention import SegmentInfo
-from dledger.log.scrub import SLICE_BYTES, Scrub
-from dledger.log.store import SegmentedLog, SyncJob
+from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
 from dledger.opening import open_whole_log
 from dledger.outcome import Outcome
 from dledger.raft.configuration import Configuration, Member, initial
 from dledger.raft.engine import Appended, OnDone, RaftEngine, StateMachine
 from dledger.raft.library import Role, monotonic
-from dledger.raft.links import LinkOwner, PeerNetwork, SocketLink, listen
+from dledger.raft.links import LinkOwner, listen
 from dledger.raft.members import Members, last_saved, open_members
-from dledger.raft.messages import PeerMessage
 from dledger.raft.transfer import PREFERRED_HEALTHY_S, TRANSFER_TIMEOUT_S, Preference
 from dledger.remoting.command import Buffer
 from dledger.replica import hold_replica
-
-IDLE_STEP_S = 0.02
-STALL_S = 0.05
-CHECKPOINT_PERIOD_S = 5.0
-ASYNC_SYNC_PERIOD_S = 5.0
+from dledger.stepping import Stepper, peer_network
+from dledger.upkeep import Upkeep
 
 __all__ = ["Ledger", "LedgerConfig", "LedgerStatus", "open_ledger"]
 
@@ -70,7 +65,6 @@ class Ledger:
     ) -> None:
         self.config = config
         self._log = store
-        self._members = members
         self._machine = machine
         preferred = config.preferred_leader
         self._engine = RaftEngine(
@@ -86,15 +80,11 @@ class Ledger:
             preference=Preference(preferred, PREFERRED_HEALTHY_S) if preferred else None,
         )
         store.on_cut = self._log_cut
-        self._network = _network(config, self)
-        self._stepping = False
-        self._stepped_at = monotonic()
-        self._failure: DledgerError | OSError | None = None
-        self._wake = trio.Event()
-        self._must_sync = trio.Event()
-        self._applied = trio.Event()
+        self._stepper = Stepper(config, self._engine, store, members)
+        self._upkeep = Upkeep(
+            config, store, lambda: config.repair and not self._engine.solo, self.step_aside
+        )
         self._closing = False
-        self._kept_from = 1
 
     # -- appending and reading -------------------------------------------------------------
 
@@ -108,10 +98,9 @@ class Ledger:
         try:
             self._engine.append(body, kind, on_done)
         except (StorageError, OSError) as error:
-            self._failure = error
-            self._wake.set()
+            self._stepper.fail(error)
             raise OutcomeUnknown(f"the log can't be written: {error}") from error
-        self._step_soon()
+        self._stepper.step_soon()
 
     async def append(self, body: Buffer | Draft, kind: int = Kind.MESSAGES) -> Appended:
         """Append an entry and wait until it is committed and applied here. Raises AppendError."""
@@ -131,7 +120,7 @@ class Ledger:
         """
         outcome: Outcome[int | NotLeader] = Outcome()
         self._engine.read(outcome.set)
-        self._wake.set()
+        self._stepper.wake()
         with trio.move_on_after(timeout_s):
             result = await outcome.wait()
             if isinstance(result, NotLeader):
@@ -150,7 +139,7 @@ class Ledger:
         """
         outcome: Outcome[str | None] = Outcome()
         chosen = self._engine.transfer(target, outcome.set)
-        self._wake.set()
+        self._stepper.wake()
         log.info("leadership transfer", node=self.config.node_id, to=chosen)
         failed = await outcome.wait()
         if failed is not None:
@@ -165,7 +154,7 @@ class Ledger:
             try:
                 await self.transfer_leadership()
                 while self._engine.standing.leader is None:
-                    await self._applied.wait()
+                    await self._stepper.more_applied()
             except (TransferFailed, NotLeader) as reason:
                 log.warning("leadership not handed over", reason=str(reason))
 
@@ -183,7 +172,7 @@ class Ledger:
     async def wait_applied(self, index: int) -> None:
         """Return when everything up to `index` is applied on this node."""
         while self._machine.applied_index < index:
-            await self._applied.wait()
+            await self._stepper.more_applied()
 
     @property
     def status(self) -> LedgerStatus:
@@ -229,12 +218,12 @@ class Ledger:
 
     async def _change(self, change: Callable[[OnDone], bool]) -> None:
         outcome: Outcome[Appended | AppendError] = Outcome()
-        self._wake.set()
+        self._stepper.wake()
         try:
             if change(outcome.set) and isinstance(failed := await outcome.wait(), AppendError):
                 raise failed
         except (StorageError, OSError) as error:
-            self._failure = error
+            self._stepper.fail(error)
             raise OutcomeUnknown(f"the log can't be written: {error}") from error
 
     # -- retention -------------------------------------------------------------------------
@@ -257,56 +246,16 @@ class Ledger:
         The caller vouches that a restart does not need them: a durable snapshot of the state
         machine reaches `index` - 1 at least. Only committed entries go.
         """
-        self._kept_from = max(self._kept_from, index)
+        self._upkeep.keep_from(index)
 
-    async def _remove_old(self) -> None:
-        job = self._log.trim(self._kept_from)
-        if job is None:
-            return
-        try:
-            await trio.to_thread.run_sync(job.run)
-        except OSError as error:
-            log.warning("old segments not removed", node=self.config.node_id, reason=str(error))
-            return
-        log.info(
-            "old segments removed",
-            node=self.config.node_id,
-            segments=len(job.paths),
-            first_index=job.head.first_index,
-        )
-
-    # -- links (LinkOwner) -----------------------------------------------------------------
-
-    def link_up(self, node_id: str, link: SocketLink) -> None:
-        """A connection to a peer stands."""
-        self._engine.link_up(node_id, link)
-        self._wake.set()
-
-    def link_down(self, node_id: str, link: SocketLink) -> None:
-        """A connection to a peer broke."""
-        self._engine.link_down(node_id, link)
-        self._wake.set()
-
-    def link_drained(self, node_id: str) -> None:
-        """A peer takes more again."""
-        self._engine.transport.link_drained(node_id)
-
-    def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
-        """A peer's message arrived."""
-        self._engine.receive(node_id, link, message)
-
-    def received_all(self) -> None:
-        """Those were all messages that have arrived so far."""
-        if self._engine.urgent:
-            self._step_soon()
-
-    # -- the loops -------------------------------------------------------------------------
+    # -- running ---------------------------------------------------------------------------
 
     async def _run(self, listener: socket.socket) -> None:
+        stepper, upkeep = self._stepper, self._upkeep
+        loops = stepper.step_loop, stepper.tick_loop, stepper.sync_loop, upkeep.housekeeping_loop
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._network.run, listener, self._members.current)
-            loops = self._step_loop, self._tick_loop, self._sync_loop, self._housekeeping
-            for loop in (*loops, self._scrub_loop):
+            nursery.start_soon(stepper.network_loop, listener)
+            for loop in (*loops, upkeep.scrub_loop):
                 nursery.start_soon(self._fence_after, loop, nursery.cancel_scope)
 
     async def _fence_after(
@@ -322,121 +271,6 @@ class Ledger:
                 self._log.save_checkpoint(self._log.checkpoint())
             self._engine.fence(error)
             scope.cancel()
-
-    async def _step_loop(self) -> None:
-        while True:
-            await self._wake.wait()
-            if self._stalled:
-                # Read what the others said meanwhile before judging them silent.
-                for _ in range(3):
-                    await trio.lowlevel.checkpoint()
-            self._wake = trio.Event()
-            self._step()
-            if self._failure is not None:
-                raise self._failure
-
-    @property
-    def _stalled(self) -> bool:
-        """Whether the process stood still, so that the peers' messages wait to be read."""
-        return bool(monotonic() - self._stepped_at > STALL_S)
-
-    def _step_soon(self) -> None:
-        """Step at once if little is under way, or in the loop's next turn, together with others.
-
-        A lone append passes three processes, and would wait for a turn of the loop in each. When
-        many are under way a turn gathers them: one write, one message, one sync for all.
-        """
-        if self._stepping or self._engine.solo or self._stalled or self._engine.appends_pending > 1:
-            self._wake.set()
-        elif self._failure is None and self._engine.fenced is None:
-            self._step()
-
-    def _step(self) -> None:
-        before = self._machine.applied_index
-        self._stepping = True
-        try:
-            if self._engine.solo:
-                # It counts its copy as it is: durable by now, and by no thread that is not done.
-                self._log.sync()
-            if self._engine.step():
-                self._wake.set()
-        except (DledgerError, OSError) as error:
-            # Whose call this is inside of can't deal with it; the step loop can.
-            self._failure = error
-            self._wake.set()
-        finally:
-            self._stepping = False
-        self._stepped_at = monotonic()
-        self._network.take_members(self._members.current)
-        if self.config.flush == "sync" and not self._engine.solo:
-            self._must_sync.set()
-        if self._machine.applied_index != before:
-            self._applied.set()
-            self._applied = trio.Event()
-
-    async def _tick_loop(self) -> None:
-        """Step now and then although nothing happened: heartbeats, elections, check-quorum."""
-        while True:
-            await trio.sleep(IDLE_STEP_S)
-            self._wake.set()
-            self._log.forget_pages()
-
-    @property
-    def _sync_period_s(self) -> float:
-        interval = self.config.flush == "interval"
-        return self.config.flush_interval_s if interval else ASYNC_SYNC_PERIOD_S
-
-    async def _sync_loop(self) -> None:
-        """Group commit: one sync at a time, each covering all that was written before it."""
-        while True:
-            if self.config.flush == "sync":
-                await self._must_sync.wait()
-            else:
-                await trio.sleep(self._sync_period_s)
-            self._must_sync = trio.Event()
-            job = self._log.start_sync()
-            if job is not None:
-                await self._sync(job)
-
-    async def _sync(self, job: SyncJob) -> None:
-        error: OSError | None = None
-        try:
-            await trio.to_thread.run_sync(job.run)
-        except OSError as caught:
-            error = caught
-        self._engine.synced(job, error)
-        self._step_soon()
-
-    async def _housekeeping(self) -> None:
-        """Prepare the next segment before it is needed; leave checkpoints."""
-        checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
-        while True:
-            await trio.sleep(0.05)
-            if self._log.wants_segment:
-                prepared = await trio.to_thread.run_sync(self._log.prepare_segment)
-                self._log.adopt_segment(prepared)
-            await self._remove_old()
-            if trio.current_time() >= checkpoint_at:
-                await trio.to_thread.run_sync(self._log.save_checkpoint, self._log.checkpoint())
-                self._log.release_idle()
-                checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
-
-    async def _scrub_loop(self) -> None:
-        """Read sealed segments again, slowly. Who finds rot stops: the next start repairs it."""
-        scrub = Scrub(self._log)
-        while self.config.repair and not self._engine.solo:
-            part = scrub.next_slice(min(self._log.commit_index, self._log.durable_index))
-            if part is None:
-                await trio.sleep(limits.SCRUB_PAUSE_S)
-                continue
-            try:
-                scrub.checked(part, await trio.to_thread.run_sync(part.check))
-            except FileNotFoundError:
-                pass  # removed by retention meanwhile
-            except Rot:
-                await self.step_aside()
-                raise
-            await trio.sleep(SLICE_BYTES / limits.SCRUB_BYTES_PER_S)
 
     def _log_cut(self, first_index: int, last_index: int) -> None:
         log.warning(
@@ -490,11 +324,7 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
                 nursery.cancel_scope.cancel()
 
 
-def _network(config: LedgerConfig, owner: LinkOwner) -> PeerNetwork:
-    return PeerNetwork(config.group, config.node_id, config.segment_bytes, config.secret, owner)
-
-
 async def _stay_connected(
     config: LedgerConfig, listener: socket.socket, known: Configuration, owner: LinkOwner
 ) -> None:
-    await _network(config, owner).run(listener, known)
+    await peer_network(config, owner).run(listener, known)

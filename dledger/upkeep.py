@@ -1,0 +1,96 @@
+"""What a replica's files need beside appends: segments, checkpoints, and a second look.
+
+The next segment is prepared before it is needed, checkpoints keep restarts short, segments that
+nobody needs go, and sealed ones are read again, slowly, while the disk still has peers to copy
+from. All of it waits in threads; decisions are the log's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from dledger import limits
+from dledger.errors import Rot
+from dledger.ledger_config import LedgerConfig
+from dledger.log.scrub import SLICE_BYTES, Scrub
+from dledger.log.store import SegmentedLog
+from dledger.observe import get_logger
+
+PERIOD_S = 0.05
+CHECKPOINT_PERIOD_S = 5.0
+
+log = get_logger("dledger.upkeep")
+
+
+class Upkeep:
+    """The loops that look after one replica's log.
+
+    `scrubs`: whether there are peers that could repair what is found rotten. `step_aside` is
+    called before this node stops for it.
+    """
+
+    def __init__(
+        self,
+        config: LedgerConfig,
+        store: SegmentedLog,
+        scrubs: Callable[[], bool],
+        step_aside: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._node_id = config.node_id
+        self._log = store
+        self._scrubs = scrubs
+        self._step_aside = step_aside
+        self._kept_from = 1
+
+    def keep_from(self, index: int) -> None:
+        """Remove, soon, the segments that lie before the entry `index` as a whole."""
+        self._kept_from = max(self._kept_from, index)
+
+    async def housekeeping_loop(self) -> None:
+        """Prepare the next segment before it is needed; leave checkpoints."""
+        checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
+        while True:
+            await trio.sleep(PERIOD_S)
+            if self._log.wants_segment:
+                prepared = await trio.to_thread.run_sync(self._log.prepare_segment)
+                self._log.adopt_segment(prepared)
+            await self._remove_old()
+            if trio.current_time() >= checkpoint_at:
+                await trio.to_thread.run_sync(self._log.save_checkpoint, self._log.checkpoint())
+                self._log.release_idle()
+                checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
+
+    async def _remove_old(self) -> None:
+        job = self._log.trim(self._kept_from)
+        if job is None:
+            return
+        try:
+            await trio.to_thread.run_sync(job.run)
+        except OSError as error:
+            log.warning("old segments not removed", node=self._node_id, reason=str(error))
+            return
+        log.info(
+            "old segments removed",
+            node=self._node_id,
+            segments=len(job.paths),
+            first_index=job.head.first_index,
+        )
+
+    async def scrub_loop(self) -> None:
+        """Read sealed segments again, slowly. Who finds rot stops: the next start repairs it."""
+        scrub = Scrub(self._log)
+        while self._scrubs():
+            part = scrub.next_slice(min(self._log.commit_index, self._log.durable_index))
+            if part is None:
+                await trio.sleep(limits.SCRUB_PAUSE_S)
+                continue
+            try:
+                scrub.checked(part, await trio.to_thread.run_sync(part.check))
+            except FileNotFoundError:
+                pass  # removed by retention meanwhile
+            except Rot:
+                await self._step_aside()
+                raise
+            await trio.sleep(SLICE_BYTES / limits.SCRUB_BYTES_PER_S)
