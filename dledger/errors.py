@@ -145,7 +145,7 @@ class RemotingError(DledgerError):
 
 
 class ConnectFailed(RemotingError):
-    """No connection could be made, so nothing was sent."""
+    """There is no connection, or it broke before anything of the request was sent."""
 
 
 class ConnectionLost(RemotingError):

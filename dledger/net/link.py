@@ -50,14 +50,20 @@ class Link:
         self._send_buffer_bytes_max = send_buffer_bytes_max
         self._outgoing: deque[Buffer] = deque()
         self._wake = anyio.Event()
-        #: Bytes in the send buffer.
+        #: Bytes in the send buffer, and all that were ever put there.
         self.outgoing_bytes = 0
+        self.queued_bytes = 0
         #: Set by whoever will call `flush` shortly, so that the writer is not woken for nothing.
         self.gathering = False
         #: Chunks received and commands sent: for telling a silent connection from a busy one.
         self.activity = 0
         #: Frames received: if this stands still while `partial_bytes` is not 0, one takes its time.
         self.frames = 0
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that the socket has taken since it was connected."""
+        return self.queued_bytes - self.outgoing_bytes
 
     @property
     def partial_bytes(self) -> int:
@@ -80,6 +86,7 @@ class Link:
             )
         self._outgoing.extend(pieces)
         self.outgoing_bytes += size
+        self.queued_bytes += size
         self.activity += 1
         if at_once:
             self.flush()

@@ -52,7 +52,8 @@ class Peer:
         self.address = address
         self._link = link
         self._on_request = on_request
-        self._in_flight: dict[int, OnResponse] = {}
+        #: By opaque: where in the stream of bytes the request begins, and whom to answer.
+        self._in_flight: dict[int, tuple[int, OnResponse]] = {}
         self._opaques = itertools.count(1)
         self._close_reason: str | None = None
         self._closed = anyio.Event()
@@ -88,15 +89,20 @@ class Peer:
         await self._closed.wait()
 
     def close(self, reason: str = "closed by this end") -> None:
-        """Close at once. Requests in flight end with ConnectionLost before this returns."""
+        """Close at once. Requests in flight end before this returns: with ConnectionLost, or with
+        ConnectFailed if the socket had not taken their first byte, so that nobody has seen them.
+        """
         if self._close_reason is not None:
             return
         self._close_reason = reason
         self._scope.cancel()
         in_flight, self._in_flight = self._in_flight, {}
-        for on_response in in_flight.values():
-            lost = ConnectionLost(f"{self.address}: no answer before it broke: {reason}")
-            self._answer(on_response, lost)
+        for begins_at, on_response in in_flight.values():
+            if begins_at < self._link.written_bytes:
+                lost = ConnectionLost(f"{self.address}: no answer before it broke: {reason}")
+                self._answer(on_response, lost)
+            else:
+                self._answer(on_response, ConnectFailed(f"{self.address}: not sent: {reason}"))
 
     async def request(self, command: Command, timeout_s: float) -> Command:
         """Send a request and wait for its response, whatever code it has.
@@ -126,7 +132,7 @@ class Peer:
         return results[0]
 
     def request_nowait(self, command: Command, on_response: OnResponse) -> int:
-        """Send a request; `on_response` is called once, with the response or ConnectionLost.
+        """Send a request; `on_response` is called once: with the response, or as `close` says.
 
         Sets `command.opaque` and returns it. Raises ConnectFailed on a closed connection, Busy at a
         bound and FrameError for what can't be encoded; `on_response` is not called then.
@@ -137,7 +143,7 @@ class Peer:
         # A lone request has nothing to gather with and need not wait for the loop's next turn.
         idle = not self._in_flight
         # Before it is sent: if that breaks the connection, this one is answered too.
-        self._in_flight[command.opaque] = on_response
+        self._in_flight[command.opaque] = self._link.queued_bytes, on_response
         try:
             self._send(command, at_once=idle)
         except DledgerError:
@@ -191,8 +197,8 @@ class Peer:
     def _handle(self, command: Command) -> None:
         if not command.is_response:
             self._handle_request(command)
-        elif on_response := self._in_flight.pop(command.opaque, None):
-            self._answer(on_response, command)
+        elif waiting := self._in_flight.pop(command.opaque, None):
+            self._answer(waiting[1], command)
         # A response that nobody waits for any more came after its request timed out.
 
     def _handle_request(self, request: Command) -> None:

@@ -178,6 +178,27 @@ def test_a_broken_connection_ends_everything_in_flight_at_once(
 
 
 @BACKENDS
+def test_what_a_broken_connection_never_took_was_certainly_not_sent(
+    backend: str, server: Server
+) -> None:
+    """The first request was sent and may have been heard; those behind it never left."""
+
+    async def scenario(server: Server, peer: Peer) -> None:
+        results: list[Command | RemotingError] = []
+        peer.request_nowait(Command(1), results.append)
+        await server.receive()
+        linger = b"\1\0\0\0\0\0\0\0"
+        server.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        server.connection.close()
+        peer.request_nowait(Command(2), results.append)
+        peer.request_nowait(Command(3), results.append)
+        await peer.wait_closed()
+        assert [type(result) for result in results] == [ConnectionLost, *[ConnectFailed] * 2]
+
+    play(backend, server, scenario)
+
+
+@BACKENDS
 def test_a_waiting_request_is_told_when_the_connection_breaks(backend: str, server: Server) -> None:
     """Not only callbacks: a caller of `request` does not wait for its deadline."""
 
