@@ -129,6 +129,11 @@ class ClientHistory:
                 f"{read.node_id} answers a read with entry {outcome}, applied is {applied_index}"
             )
 
+    @property
+    def reads_waiting(self) -> int:
+        """How many reads were not answered yet."""
+        return len(self._reads)
+
     def finish(self, logs: Mapping[str, SegmentedLog]) -> None:
         """All is healed: every log must hold what was acknowledged, every append be answered.
 

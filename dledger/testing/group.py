@@ -434,7 +434,8 @@ class Simulation:
             commits = {node.engine.core.commit_index for node in self._members_up()}
             healed_s = self.network.now - healing_since
             rotten = any(map(self._is_rotten, self.node_ids))
-            whole = len(self.nodes) == len(self.node_ids) and not rotten
+            waiting = self.judge.client.reads_waiting
+            whole = len(self.nodes) == len(self.node_ids) and not rotten and not waiting
             if whole and ends == commits and len(ends) == 1 and self._led_as_preferred():
                 break
             if self.network.frames - frames > HEAL_FRAMES_MAX:
@@ -442,7 +443,7 @@ class Simulation:
             if healed_s > HEAL_LIMIT_S:
                 raise self.violation(
                     f"not healed after {healed_s:.0f} calm seconds: ends {ends}, commits "
-                    f"{commits}, leaders {self._leaders()}"
+                    f"{commits}, leaders {self._leaders()}, {waiting} reads without an answer"
                 )
         self.judge.client.finish({node.node_id: node.log for node in self._members_up()})
         return healed_s

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dledger.checksum import crc32
-from dledger.log.entry import Entry
+from dledger.log.entry import HEADER_BYTES, Entry
 from dledger.log.head import decode_head
 from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
@@ -324,12 +324,16 @@ class Judge:
             )
 
     def _is_durable(self, holder: str, log: SegmentedLog, index: int) -> bool:
-        """Whether an entry of `log` is on the disk of `holder`, safe from a power loss."""
+        """Whether an entry of `log` is on the disk of `holder`, safe from a power loss.
+
+        Told by the header, which names the body by its checksum: the body in `log` may have rotted.
+        """
         header = log.header(index)
-        raw = log.view(header.position, header.size)
+        raw = log.view(header.position, HEADER_BYTES)
         offset = header.position % log.segment_bytes
         path = segment_path(self._folder, header.position - offset)
-        return self._disks[holder].durable_bytes(path, offset, header.size) == raw
+        held = self._disks[holder].durable_bytes(path, offset, header.size)
+        return held[:HEADER_BYTES] == raw and crc32(held[HEADER_BYTES:]) == header.body_crc
 
     def _is_trimmed(self, holder: str, index: int) -> bool:
         """Whether an entry lies before the head of what `holder` has on its disk."""
