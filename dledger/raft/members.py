@@ -11,6 +11,11 @@ that are not surely committed, and the last one that is, its base. A start keeps
 holds, by index and term, and whatever lies before its head. What it drops it drops from the file
 too: when the head has passed that index, nobody could tell any more.
 
+A configuration that a leader's log lacks is forgotten here before the log is cut, or replaced: once
+a new head has passed its index, a start would take it for committed. A crash between the two leaves
+an entry in the log that this node no longer acts by. No harm: what a majority committed in its
+place is newer than all of this log, so no majority elects the node, whomever it counts.
+
 The base needs no entry here. A node whose log begins anew behind a leader's head is given the
 leader's base with it, and a node that was away, or removed, is told of it by whoever it asks for a
 vote. It may be newer than all of this node's log. That elects nobody wrongly: a majority of that
