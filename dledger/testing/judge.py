@@ -229,14 +229,18 @@ class Judge:
         acts_by = current.index, current.term
         allowed = [key]
         # One that a leader has said was not committed is forgotten before the log loses it.
-        while self.committed.get(allowed[-1][0], (allowed[-1][1],))[0] != allowed[-1][1]:
+        while self._committed_term(allowed[-1][0]) not in (None, allowed[-1][1]):
             allowed.append(known.of(log, self.committed, allowed[-1][0])[0])
-        ahead = current.index >= key[0] and self.committed.get(current.index, (0,))[0] == acts_by[1]
+        ahead = current.index >= key[0] and self._committed_term(current.index) == current.term
         if acts_by not in allowed and not ahead:
             raise self.violation(
                 f"{node_id} acts by the configuration of entry {acts_by[0]} of term {acts_by[1]}, "
                 f"although its log's last one is entry {key[0]} of term {key[1]}: {sorted(voters)}"
             )
+
+    def _committed_term(self, index: int) -> int | None:
+        """Of the entry that is committed at an index; None if none is."""
+        return self.committed[index][0] if index in self.committed else None
 
     def _check_matching(self, node_id: str, seen: Seen, log: SegmentedLog) -> None:
         last = log.last_index
