@@ -17,7 +17,6 @@ import trio
 
 from dledger import limits
 from dledger.errors import (
-    AppendError,
     ConfigError,
     DledgerError,
     NotConfirmed,
@@ -104,12 +103,9 @@ class Ledger:
 
     async def append(self, body: Buffer | Draft, kind: int = Kind.MESSAGES) -> Appended:
         """Append an entry and wait until it is committed and applied here. Raises AppendError."""
-        outcome: Outcome[Appended | AppendError] = Outcome()
+        outcome: Outcome[Appended] = Outcome()
         self.append_nowait(body, kind, outcome.set)
-        result = await outcome.wait()
-        if isinstance(result, AppendError):
-            raise result
-        return result
+        return await outcome.wait()
 
     async def read_index(self, timeout_s: float = limits.READ_TIMEOUT_S) -> int:
         """An index up to which everything is applied here, and above which nothing was
@@ -118,14 +114,11 @@ class Ledger:
         Costs one round trip to a majority, no disk; concurrent calls share it. Raises NotLeader,
         Busy, or NotConfirmed after `timeout_s`; after each of them nothing was read.
         """
-        outcome: Outcome[int | NotLeader] = Outcome()
+        outcome: Outcome[int] = Outcome()
         self._engine.read(outcome.set)
         self._stepper.wake()
         with trio.move_on_after(timeout_s):
-            result = await outcome.wait()
-            if isinstance(result, NotLeader):
-                raise result
-            return result
+            return await outcome.wait()
         raise NotConfirmed(
             f"no majority has confirmed within {timeout_s} s that {self.config.node_id} still "
             "leads; nothing was read. Ask again, here or whoever leads by then"
@@ -217,11 +210,11 @@ class Ledger:
         await self._change(partial(self._engine.remove_member, node_id))
 
     async def _change(self, change: Callable[[OnDone], bool]) -> None:
-        outcome: Outcome[Appended | AppendError] = Outcome()
+        outcome: Outcome[Appended] = Outcome()
         self._stepper.wake()
         try:
-            if change(outcome.set) and isinstance(failed := await outcome.wait(), AppendError):
-                raise failed
+            if change(outcome.set):
+                await outcome.wait()
         except (StorageError, OSError) as error:
             self._stepper.fail(error)
             raise OutcomeUnknown(f"the log can't be written: {error}") from error

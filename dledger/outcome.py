@@ -6,6 +6,8 @@ from typing import Generic, TypeVar
 
 import trio
 
+from dledger.errors import DledgerError
+
 ValueT = TypeVar("ValueT")
 
 
@@ -14,14 +16,17 @@ class Outcome(Generic[ValueT]):
 
     def __init__(self) -> None:
         self._event = trio.Event()
-        self._values: list[ValueT] = []
+        self._values: list[ValueT | DledgerError] = []
 
-    def set(self, value: ValueT) -> None:
+    def set(self, value: ValueT | DledgerError) -> None:
         """The callback."""
         self._values.append(value)
         self._event.set()
 
     async def wait(self) -> ValueT:
-        """The value, when it is there."""
+        """The value, when it is there. Raises it if it is an error."""
         await self._event.wait()
-        return self._values[0]
+        value = self._values[0]
+        if isinstance(value, DledgerError):
+            raise value
+        return value

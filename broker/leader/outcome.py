@@ -5,7 +5,6 @@ from __future__ import annotations
 import dledger.outcome
 from broker.leader.definitions import Definitions
 from broker.state.control import Control
-from dledger.errors import AppendError
 from dledger.raft.engine import Appended
 
 
@@ -13,15 +12,12 @@ class Outcome:
     """The outcome of one append: pass `set` as its `on_done`, then `await wait()`."""
 
     def __init__(self) -> None:
-        self._appended: dledger.outcome.Outcome[Appended | AppendError] = dledger.outcome.Outcome()
+        self._appended: dledger.outcome.Outcome[Appended] = dledger.outcome.Outcome()
         self.set = self._appended.set
 
     async def wait(self) -> object:
         """What applying the entry returned. Raises AppendError."""
-        outcome = await self._appended.wait()
-        if isinstance(outcome, AppendError):
-            raise outcome
-        return outcome.result
+        return (await self._appended.wait()).result
 
 
 async def changed(definitions: Definitions, control: Control) -> object:
