@@ -27,7 +27,7 @@ from client import limits
 from client import producer as producers
 from client.assignment import ConsumeFrom
 from client.errors import ClientClosed
-from client.models import Message, Rebalance, ReceivedMessage, Selector, SendResult
+from client.models import Message, Rebalance, ReceivedMessage, SendResult
 from client.pending import PendingSend
 from client.subscriptions import Sql
 from dledger.errors import DledgerError
@@ -83,6 +83,26 @@ def blocking(
     return call
 
 
+def handing_over(
+    method: Callable[Concatenate[ClientT_co, P], Awaitable[PendingSend]],
+) -> Callable[Concatenate[Face[ClientT_co], P], Future[SendResult]]:
+    """As `blocking`, for a `method` that only hands a message over: the outcome is a Future's."""
+
+    @wraps(method)
+    def call(face: Face[ClientT_co], /, *args: P.args, **kwargs: P.kwargs) -> Future[SendResult]:
+        future: Future[SendResult] = Future()
+        future.set_running_or_notify_cancel()
+
+        async def hand_over() -> None:
+            pending = await method(face._client, *args, **kwargs)
+            pending.add_callback(partial(_settle, future))
+
+        face._portal.call(hand_over)
+        return future
+
+    return call
+
+
 class Producer(Face[producers.Producer]):
     """`client.Producer`, blocking."""
 
@@ -105,27 +125,7 @@ class Producer(Face[producers.Producer]):
     reply = blocking(producers.Producer.reply)
     flush = blocking(producers.Producer.flush)
 
-    def send_soon(
-        self,
-        message: Message,
-        *,
-        queue_id: int | None = None,
-        key: str | None = None,
-        selector: Selector | None = None,
-        timeout_s: float | None = None,
-    ) -> Future[SendResult]:
-        """Hand over one message, waiting only for room; the future gets where it went."""
-        future: Future[SendResult] = Future()
-        future.set_running_or_notify_cancel()
-
-        async def hand_over() -> None:
-            pending = await self._client.send_soon(
-                message, queue_id=queue_id, key=key, selector=selector, timeout_s=timeout_s
-            )
-            pending.add_callback(partial(_settle, future))
-
-        self._portal.call(hand_over)
-        return future
+    send_soon = handing_over(producers.Producer.send_soon)
 
     def send_oneway(
         self, message: Message, *, queue_id: int | None = None, key: str | None = None

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Self
 
 import anyio
@@ -25,6 +24,7 @@ from client import limits
 from client.assignment import Assignment, ConsumeFrom
 from client.errors import ClientClosed, NotAssigned
 from client.handout import Handler, HandOut
+from client.lifetime import Living
 from client.models import Rebalance, ReceivedMessage
 from client.running_info import running_info
 from client.session import Session
@@ -42,7 +42,7 @@ from dledger.remoting.names import check_group_name
 log = get_logger(__name__)
 
 
-class Consumer:
+class Consumer(Living):
     """A member of `group`, subscribed to topics by tags ("*" or "TagA || TagB") or by `Sql`.
 
     `consume_from` is where a group that never committed begins: "first" at the oldest message,
@@ -88,7 +88,7 @@ class Consumer:
         """The queues that are this consumer's at the moment."""
         return tuple(sorted(self._assigned().fetchers))
 
-    async def __aenter__(self) -> Self:
+    async def _start(self) -> None:
         await self._session.__aenter__()
         tasks = self._session.tasks
         self._assignment = Assignment(
@@ -106,14 +106,8 @@ class Consumer:
         tasks.start_soon(self._watch_leaders)
         if self._auto_commit:
             tasks.start_soon(self._keep_committing)
-        return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
+    async def _end(self, *, failed: bool) -> None:
         """Commit what was processed (if `auto_commit`) and leave the group."""
         assignment, self._assignment = self._assignment, None
         try:
@@ -124,9 +118,8 @@ class Consumer:
                     UnregisterClientHeader(client_id=self.client_id, consumer_group=self.group)
                 )
         finally:
-            await self._session.__aexit__(exc_type, exc, traceback)
+            await self._session.__aexit__(None, None, None)
             self._handout.arrived.announce()
-        return None
 
     def __aiter__(self) -> Self:
         return self

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from types import TracebackType
-from typing import Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -20,6 +18,7 @@ from anyio.abc import TaskGroup
 from client import limits
 from client.addresses import parse_address
 from client.errors import ClientClosed
+from client.lifetime import Living
 from dledger.errors import Busy, ConnectFailed, RequestTimeout
 from dledger.net import Peer
 from dledger.remoting.command import Command
@@ -36,7 +35,7 @@ class _Slot:
     dialling: anyio.Lock = field(default_factory=anyio.Lock)
 
 
-class PeerPool:
+class PeerPool(Living):
     """`async with PeerPool() as pool: answer = await pool.request(address, command, timeout_s)`.
 
     At most `limits.PEERS_MAX` addresses; the connections close when the block is left.
@@ -47,21 +46,14 @@ class PeerPool:
         self._slots: dict[str, _Slot] = {}
         self._tasks: TaskGroup | None = None
 
-    async def __aenter__(self) -> Self:
+    async def _start(self) -> None:
         self._tasks = await anyio.create_task_group().__aenter__()
-        return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
+    async def _end(self, *, failed: bool) -> None:
         tasks, self._tasks = self._tasks, None
-        if tasks is None:
-            return None
-        tasks.cancel_scope.cancel()
-        return await tasks.__aexit__(exc_type, exc, traceback)
+        if tasks is not None:
+            tasks.cancel_scope.cancel()
+            await tasks.__aexit__(None, None, None)
 
     def connected(self, address: str) -> Peer | None:
         """The live connection to `address`, or None: then `connect` must be awaited."""

@@ -15,35 +15,34 @@ the outcome unknown (SendUnknown); any other failure is definite.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Self
+from typing import TypeAlias
 
-import anyio
+from anyio import move_on_after
 from anyio.lowlevel import checkpoint
 
 from client import limits
-from client.batching import Accumulator, Budget
-from client.encoding import Encoder
-from client.errors import BadMessage, BufferFull, NoRoute, SendFailed
-from client.identity import UniqueKeys
+from client.batching import Budget
+from client.errors import BadMessage, BufferFull
+from client.lifetime import Living
 from client.models import Message, ReceivedMessage, Reply, Selector, SendResult
+from client.outbox import Outbox
 from client.pending import PendingSend
-from client.publishing import Publisher
 from client.replies import Questions
 from client.sender import GroupSender
 from client.session import Session
-from client.signals import Broadcast
 from dledger.remoting.bodies import HeartbeatData, ProducerData
 from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import check_group_name
 
+Where: TypeAlias = "tuple[int | None, str | None, Selector | None]"
+"""Which queue: `queue_id`, `key` or `selector`, as in `Producer.send`."""
 
-class Producer:
+
+class Producer(Living):
     """Sends messages of one producer group.
 
     `timeout_s` is a send's deadline unless the call says otherwise. `linger_s` makes a batch wait
@@ -66,16 +65,15 @@ class Producer:
         self.group = group
         self._timeout_s = timeout_s
         self._linger_s = linger_s
-        self._batch_bytes_max = min(batch_bytes_max, limits.BATCH_BYTES_MAX)
-        self._budget = Budget(pending_max, pending_bytes_max)
         self._session = Session(namesrv_addr, self._asked)
         self._questions = Questions(self._session, self.group, self._heartbeat)
-        self._session.on_route_change.append(self._route_changed)
-        self._encoder = Encoder(UniqueKeys(self._session.host), self._session.host)
-        self._publishers: dict[str, Publisher] = {}
-        self._senders: dict[str, GroupSender] = {}
-        self._room = Broadcast()
-        self._open = False
+        self._outbox = Outbox(
+            self._session,
+            group,
+            Budget(pending_max, pending_bytes_max),
+            linger_s=linger_s,
+            batch_bytes_max=batch_bytes_max,
+        )
 
     @property
     def client_id(self) -> str:
@@ -85,42 +83,27 @@ class Producer:
     @property
     def pending(self) -> int:
         """Messages handed over and not settled yet."""
-        return self._budget.messages
+        return self._outbox.budget.messages
 
-    async def __aenter__(self) -> Self:
+    async def _start(self) -> None:
         await self._session.__aenter__()
         self._session.tasks.start_soon(self._session.keep_beating, self._heartbeat)
-        self._open = True
-        return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
+    async def _end(self, *, failed: bool) -> None:
         """Send and await what was handed over, within the messages' own deadlines."""
-        self._open = False
         try:
-            if exc_type is None:
-                await self._drain()
-            with anyio.move_on_after(limits.HEARTBEAT_TIMEOUT_S, shield=True):
+            if not failed:
+                await self._outbox.drain()
+            with move_on_after(limits.HEARTBEAT_TIMEOUT_S, shield=True):
                 await self._session.leave(
                     UnregisterClientHeader(client_id=self.client_id, producer_group=self.group)
                 )
         finally:
-            await self._session.__aexit__(exc_type, exc, traceback)
-        return None
+            await self._session.__aexit__(None, None, None)
 
     async def prepare(self, topic: str) -> tuple[MessageQueue, ...]:
         """Look up a topic's queues to send to, in RocketMQ's order. Raises NoRoute."""
-        publisher = self._publishers.get(topic)
-        if publisher is None:
-            route = await self._session.route(topic, "publish to")
-            if not route.writable:
-                raise NoRoute(topic, "publish to", "its route has no writable queue")
-            publisher = self._publish_to(topic, route.writable)
-        return publisher.queues
+        return await self._outbox.prepare(topic)
 
     async def send(
         self,
@@ -139,12 +122,8 @@ class Producer:
         be sent again after SendUnknown without a second copy. Raises NoRoute, BadMessage,
         BufferFull, SendFailed or SendUnknown.
         """
-        timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        now_s = time.monotonic()
-        if message.topic not in self._publishers or self._budget.full:
-            await self._ready(message.topic, timeout_s)
-        chosen = self._publisher(message.topic).choose(message, queue_id, key, selector)
-        pending, sender = self._put(message, chosen, now_s, timeout_s, alone)
+        where = (queue_id, key, selector)
+        pending, sender = await self._hand_over(message, where, timeout_s, alone)
         if self._linger_s == 0.0 or alone:
             sender.pump()
         return await pending.wait()
@@ -159,12 +138,8 @@ class Producer:
         timeout_s: float | None = None,
     ) -> PendingSend:
         """Hand over one message, waiting for room if need be; its outcome is the result's."""
-        timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        now_s = time.monotonic()
-        if message.topic not in self._publishers or self._budget.full:
-            await self._ready(message.topic, timeout_s)
-        chosen = self._publisher(message.topic).choose(message, queue_id, key, selector)
-        pending, sender = self._put(message, chosen, now_s, timeout_s)
+        where = (queue_id, key, selector)
+        pending, sender = await self._hand_over(message, where, timeout_s)
         sender.wake()
         if len(pending.batch.slots) == 1:
             # A batch was begun: let the event loop have a turn, to send those that are full.
@@ -184,17 +159,11 @@ class Producer:
 
         The topic's route must be known: call `prepare(topic)` once before.
         """
-        if self._budget.full:
-            raise BufferFull(
-                f"{self._budget.messages} messages of {self._budget.size_bytes} bytes wait for "
-                "acknowledgement: use send_soon, or wait for earlier messages",
-                message.topic,
-                "",
-                message.unique_key or "without a key yet",
-            )
-        timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        chosen = self._publisher(message.topic).choose(message, queue_id, key, selector)
-        pending, sender = self._put(message, chosen, time.monotonic(), timeout_s)
+        self._check_room(message)
+        chosen = self._outbox.choose(message, queue_id, key, selector)
+        pending, sender = self._outbox.put(
+            message, chosen, time.monotonic(), self._timeout(timeout_s)
+        )
         sender.wake()
         return pending
 
@@ -216,23 +185,12 @@ class Producer:
         topic = messages[0].topic
         if any(message.topic != topic for message in messages):
             raise BadMessage(f"a batch must have one topic: {sorted({m.topic for m in messages})}")
-        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        timeout_s = self._timeout(timeout_s)
         deadline_s = time.monotonic() + timeout_s
-        await self._ready(topic, timeout_s)
-        chosen = self._publisher(topic).choose(messages[0], queue_id, key, selector)
-        encoded = [self._encoder.encode(message, chosen.queue_id) for message in messages]
-        records = [record for _, record in encoded]
-        size_bytes = sum(map(len, records))
-        if size_bytes > limits.SEND_BATCH_BYTES_MAX or len(records) > limits.BATCH_RECORDS_MAX:
-            raise BadMessage(
-                f"a batch of {len(records)} messages and {size_bytes} bytes to topic {topic!r} is "
-                f"above {limits.BATCH_RECORDS_MAX} messages or {limits.SEND_BATCH_BYTES_MAX} bytes"
-            )
-        slots = [PendingSend(unique_key, deadline_s) for unique_key, _ in encoded]
-        sender = self._sender(chosen.broker_name)
-        sender.accumulator.add_together(slots, topic, chosen.queue_id, records, time.monotonic())
-        sender.pump()
-        return [await slot.wait() for slot in slots]
+        await self._outbox.wait_ready(topic, timeout_s)
+        chosen = self._outbox.choose(messages[0], queue_id, key, selector)
+        left_s = deadline_s - time.monotonic()
+        return [await slot.wait() for slot in self._outbox.put_together(messages, chosen, left_s)]
 
     def send_oneway(
         self, message: Message, *, queue_id: int | None = None, key: str | None = None
@@ -241,15 +199,9 @@ class Producer:
 
         The topic's route must be known: call `prepare(topic)` once before. Raises BufferFull.
         """
-        if self._budget.full:
-            raise BufferFull("too much is pending", message.topic, "", message.unique_key)
-        chosen = self._publisher(message.topic).choose(message, queue_id, key, None)
-        unique_key, record = self._encoder.encode(message, chosen.queue_id)
-        now_s = time.monotonic()
-        slot = PendingSend(unique_key, now_s + self._timeout_s)
-        sender = self._sender(chosen.broker_name)
-        sender.accumulator.add_oneway(slot, message.topic, chosen.queue_id, record, now_s)
-        sender.wake()
+        self._check_room(message)
+        chosen = self._outbox.choose(message, queue_id, key)
+        self._outbox.put_oneway(message, chosen, self._timeout_s)
 
     async def request(
         self,
@@ -264,8 +216,8 @@ class Producer:
 
         `timeout_s` is for all of it. Raises NoReply, and whatever `send` does.
         """
-        timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        await self._ready(message.topic, timeout_s)
+        timeout_s = self._timeout(timeout_s)
+        await self._outbox.wait_ready(message.topic, timeout_s)
 
         async def send(asking: Message, left_s: float) -> SendResult:
             return await self.send(
@@ -287,86 +239,36 @@ class Producer:
         Raises BadMessage if it was not, Refused if who asked is gone, NoLeader, or the
         RemotingError of the last try.
         """
-        timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        await self._questions.reply(request, body, properties or {}, timeout_s)
+        await self._questions.reply(request, body, properties or {}, self._timeout(timeout_s))
 
     async def flush(self) -> None:
         """Wait until everything handed over so far is settled, lingering batches included."""
-        for sender in self._senders.values():
-            sender.accumulator.flushing = True
-            sender.pump()
-        while self._budget.messages:
-            await self._room.wait()
-        for sender in self._senders.values():
-            sender.accumulator.flushing = False
+        await self._outbox.flush()
 
-    async def _drain(self) -> None:
-        try:
-            await self.flush()
-        finally:
-            for sender in self._senders.values():
-                for batch in tuple(sender.accumulator.batches()):
-                    batch.fail(SendFailed, "the producer was closed")
-                    batch.settle()
-
-    async def _ready(self, topic: str, timeout_s: float) -> None:
-        """Wait until the topic's route is known and there is room for a message."""
-        with anyio.move_on_after(timeout_s) as waiting:
-            await self.prepare(topic)
-            while self._budget.full:
-                await self._room.wait()
-        if waiting.cancelled_caught:
-            raise BufferFull(f"no room within {timeout_s:.2f} s", topic, "", "not sent")
-
-    def _publisher(self, topic: str) -> Publisher:
-        publisher = self._publishers.get(topic)
-        if publisher is None:
-            raise NoRoute(topic, "publish to", "not looked up: await prepare(topic) first")
-        return publisher
-
-    def _put(
-        self,
-        message: Message,
-        queue: MessageQueue,
-        now_s: float,
-        timeout_s: float,
-        alone: bool = False,
+    async def _hand_over(
+        self, message: Message, where: Where, timeout_s: float | None, alone: bool = False
     ) -> tuple[PendingSend, GroupSender]:
-        """Encode a message into a batch of the queue's broker group."""
-        queue_id = queue.queue_id
-        unique_key, record = self._encoder.encode(message, queue_id)
-        pending = PendingSend(unique_key, now_s + timeout_s)
-        sender = self._senders.get(queue.broker_name) or self._sender(queue.broker_name)
-        add = sender.accumulator.add_alone if alone else sender.accumulator.add
-        add(pending, queue.topic, queue_id, record, now_s)
-        return pending, sender
+        """Put a message into the outbox, once there is room and its topic's route is known."""
+        timeout_s = self._timeout(timeout_s)
+        now_s = time.monotonic()
+        if not self._outbox.ready(message.topic):
+            await self._outbox.wait_ready(message.topic, timeout_s)
+        queue = self._outbox.choose(message, *where)
+        return self._outbox.put(message, queue, now_s, timeout_s, alone)
 
-    def _sender(self, broker_name: str) -> GroupSender:
-        sender = self._senders.get(broker_name)
-        if sender is None:
-            tasks = self._session.tasks
-            accumulator = Accumulator(
-                broker_name,
-                self._budget,
-                linger_s=self._linger_s,
-                batch_bytes_max=self._batch_bytes_max,
+    def _timeout(self, timeout_s: float | None) -> float:
+        return self._timeout_s if timeout_s is None else timeout_s
+
+    def _check_room(self, message: Message) -> None:
+        budget = self._outbox.budget
+        if budget.full:
+            raise BufferFull(
+                f"{budget.messages} messages of {budget.size_bytes} bytes wait for "
+                "acknowledgement: use send_soon, or wait for earlier messages",
+                message.topic,
+                "",
+                message.unique_key or "without a key yet",
             )
-            sender = GroupSender(accumulator, self._session.finder, self.group, self._room.announce)
-            self._senders[broker_name] = sender
-            tasks.start_soon(sender.keep_time)
-            tasks.start_soon(sender.keep_leader)
-        return sender
-
-    def _publish_to(self, topic: str, queues: tuple[MessageQueue, ...]) -> Publisher:
-        turn = random.randrange(len(queues))
-        publisher = Publisher(topic, queues, self._session.routes.leader, turn)
-        self._publishers[topic] = publisher
-        return publisher
-
-    def _route_changed(self, topic: str) -> None:
-        route = self._session.routes.route(topic)
-        if topic in self._publishers and route is not None and route.writable:
-            self._publish_to(topic, route.writable)
 
     def _asked(self, _: str, command: Command) -> Command | None:
         return self._questions.take(command)

@@ -8,8 +8,6 @@ a group before it leads. Everything runs in one task group that ends with the se
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -19,6 +17,7 @@ from client.addresses import parse_addresses
 from client.errors import ClientClosed, NoRoute, Refused
 from client.identity import local_host_towards, make_client_id
 from client.leaders import LeaderFinder
+from client.lifetime import Living
 from client.peers import PeerPool, ServerRequest
 from client.routing import Route, RouteTable
 from dledger.errors import BadInput, RemotingError
@@ -32,7 +31,7 @@ from dledger.remoting.message import DEFAULT_TOPIC
 log = get_logger(__name__)
 
 
-class Session:
+class Session(Living):
     """One client's presence. `on_request` may answer what servers send to it."""
 
     def __init__(self, namesrv_addr: str, on_request: ServerRequest | None = None) -> None:
@@ -55,18 +54,12 @@ class Session:
             )
         return self._tasks
 
-    async def __aenter__(self) -> Self:
+    async def _start(self) -> None:
         await self.pool.__aenter__()
         self._tasks = await anyio.create_task_group().__aenter__()
         self._tasks.start_soon(self._refresh_routes)
-        return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
+    async def _end(self, *, failed: bool) -> None:
         tasks, self._tasks = self._tasks, None
         try:
             if tasks is not None:
@@ -74,7 +67,6 @@ class Session:
                 await tasks.__aexit__(None, None, None)
         finally:
             await self.pool.__aexit__(None, None, None)
-        return None
 
     async def route(self, topic: str, purpose: str) -> Route:
         """The topic's route, fetched if need be. `purpose` is "publish to" or "subscribe to".

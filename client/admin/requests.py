@@ -6,12 +6,10 @@ not lead is followed by another try, until the deadline.
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
 from client.addresses import parse_addresses
 from client.errors import Refused
 from client.leaders import LeaderFinder
+from client.lifetime import Living
 from client.peers import PeerPool
 from client.routing import RouteTable
 from dledger.errors import ConnectFailed, RemotingError
@@ -21,7 +19,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import Header, encode_header
 
 
-class AdminRequests:
+class AdminRequests(Living):
     """Connections of one administration session. Use it as an async context manager."""
 
     def __init__(self, namesrv_addr: str, timeout_s: float) -> None:
@@ -31,17 +29,10 @@ class AdminRequests:
         self._routes = RouteTable()
         self._leaders = LeaderFinder(self._pool, self._routes, self.name_servers)
 
-    async def __aenter__(self) -> Self:
+    async def _start(self) -> None:
         await self._pool.__aenter__()
-        return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        # The block's own exception is not the pool's: it goes on as it is, in no ExceptionGroup.
+    async def _end(self, *, failed: bool) -> None:
         await self._pool.__aexit__(None, None, None)
 
     async def ask(

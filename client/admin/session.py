@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import anyio
 
 from client import limits
 from client.admin.requests import AdminRequests
 from client.errors import ClientError
+from client.lifetime import Living
 from dledger.remoting.bodies import BrokerData
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
@@ -24,7 +24,7 @@ class UnknownTarget(ClientError):
     """No cluster, broker or consumer group has that name; the message says which there are."""
 
 
-class AdminSession:
+class AdminSession(Living):
     """Open connections. `namesrv_addr` is "host:port;host:port"; a request ends in `timeout_s`."""
 
     def __init__(
@@ -33,17 +33,11 @@ class AdminSession:
         self.timeout_s = timeout_s
         self.requests = AdminRequests(namesrv_addr, timeout_s)
 
-    async def __aenter__(self) -> Self:
+    async def _start(self) -> None:
         await self.requests.__aenter__()
-        return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.requests.__aexit__(exc_type, exc, traceback)
+    async def _end(self, *, failed: bool) -> None:
+        await self.requests.__aexit__(None, None, None)
 
     async def groups(
         self,

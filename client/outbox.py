@@ -1,0 +1,181 @@
+"""What a producer holds between being handed a message and its outcome.
+
+A message is given its queue, encoded, and put into a batch of the queue's broker group
+(`batching`), which that group's sender takes to whoever leads (`sender`). How much may be held is
+one budget over all groups: who finds it used up waits here for room.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+
+import anyio
+
+from client import limits
+from client.batching import Accumulator, Budget
+from client.encoding import Encoder
+from client.errors import BadMessage, BufferFull, NoRoute, SendFailed
+from client.identity import UniqueKeys
+from client.models import Message, Selector
+from client.pending import PendingSend
+from client.publishing import Publisher
+from client.sender import GroupSender
+from client.session import Session
+from client.signals import Broadcast
+from dledger.remoting.json_dialect import MessageQueue
+
+
+class Outbox:
+    """The batches of one producer, by broker group, and the queues that it knows, by topic."""
+
+    def __init__(
+        self,
+        session: Session,
+        producer_group: str,
+        budget: Budget,
+        *,
+        linger_s: float,
+        batch_bytes_max: int,
+    ) -> None:
+        self.budget = budget
+        self._session = session
+        self._producer_group = producer_group
+        self._linger_s = linger_s
+        self._batch_bytes_max = min(batch_bytes_max, limits.BATCH_BYTES_MAX)
+        self._encoder = Encoder(UniqueKeys(session.host), session.host)
+        self._publishers: dict[str, Publisher] = {}
+        self._senders: dict[str, GroupSender] = {}
+        self._room = Broadcast()
+        session.on_route_change.append(self._route_changed)
+
+    async def prepare(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Look up a topic's queues to send to, in RocketMQ's order. Raises NoRoute."""
+        publisher = self._publishers.get(topic)
+        if publisher is None:
+            route = await self._session.route(topic, "publish to")
+            if not route.writable:
+                raise NoRoute(topic, "publish to", "its route has no writable queue")
+            publisher = self._publish_to(topic, route.writable)
+        return publisher.queues
+
+    def ready(self, topic: str) -> bool:
+        """Whether the topic's route is known and there is room for a message."""
+        return topic in self._publishers and not self.budget.full
+
+    async def wait_ready(self, topic: str, timeout_s: float) -> None:
+        """Wait until `ready`. Raises NoRoute, or BufferFull after `timeout_s`."""
+        with anyio.move_on_after(timeout_s) as waiting:
+            await self.prepare(topic)
+            while self.budget.full:
+                await self._room.wait()
+        if waiting.cancelled_caught:
+            raise BufferFull(f"no room within {timeout_s:.2f} s", topic, "", "not sent")
+
+    def choose(
+        self,
+        message: Message,
+        queue_id: int | None,
+        key: str | None,
+        selector: Selector | None = None,
+    ) -> MessageQueue:
+        """The queue for `message`. Raises NoRoute or BadMessage."""
+        publisher = self._publishers.get(message.topic)
+        if publisher is None:
+            raise NoRoute(message.topic, "publish to", "not looked up: await prepare(topic) first")
+        return publisher.choose(message, queue_id, key, selector)
+
+    def put(
+        self,
+        message: Message,
+        queue: MessageQueue,
+        now_s: float,
+        timeout_s: float,
+        alone: bool = False,
+    ) -> tuple[PendingSend, GroupSender]:
+        """Encode a message into a batch of the queue's broker group."""
+        queue_id = queue.queue_id
+        unique_key, record = self._encoder.encode(message, queue_id)
+        pending = PendingSend(unique_key, now_s + timeout_s)
+        sender = self._senders.get(queue.broker_name) or self._sender(queue.broker_name)
+        add = sender.accumulator.add_alone if alone else sender.accumulator.add
+        add(pending, queue.topic, queue_id, record, now_s)
+        return pending, sender
+
+    def put_together(
+        self, messages: Sequence[Message], queue: MessageQueue, timeout_s: float
+    ) -> list[PendingSend]:
+        """Encode messages of one topic into one batch, and send it. Raises BadMessage."""
+        now_s = time.monotonic()
+        encoded = [self._encoder.encode(message, queue.queue_id) for message in messages]
+        records = [record for _, record in encoded]
+        size_bytes = sum(map(len, records))
+        if size_bytes > limits.SEND_BATCH_BYTES_MAX or len(records) > limits.BATCH_RECORDS_MAX:
+            raise BadMessage(
+                f"a batch of {len(records)} messages and {size_bytes} bytes to topic "
+                f"{queue.topic!r} is above {limits.BATCH_RECORDS_MAX} messages or "
+                f"{limits.SEND_BATCH_BYTES_MAX} bytes"
+            )
+        slots = [PendingSend(unique_key, now_s + timeout_s) for unique_key, _ in encoded]
+        sender = self._sender(queue.broker_name)
+        sender.accumulator.add_together(slots, queue.topic, queue.queue_id, records, now_s)
+        sender.pump()
+        return slots
+
+    def put_oneway(self, message: Message, queue: MessageQueue, timeout_s: float) -> None:
+        """Encode a message that nobody will acknowledge."""
+        now_s = time.monotonic()
+        unique_key, record = self._encoder.encode(message, queue.queue_id)
+        slot = PendingSend(unique_key, now_s + timeout_s)
+        sender = self._sender(queue.broker_name)
+        sender.accumulator.add_oneway(slot, queue.topic, queue.queue_id, record, now_s)
+        sender.wake()
+
+    async def flush(self) -> None:
+        """Wait until everything handed over so far is settled, lingering batches included."""
+        for sender in self._senders.values():
+            sender.accumulator.flushing = True
+            sender.pump()
+        while self.budget.messages:
+            await self._room.wait()
+        for sender in self._senders.values():
+            sender.accumulator.flushing = False
+
+    async def drain(self) -> None:
+        """`flush` for the last time: what is left if that is cut short has failed."""
+        try:
+            await self.flush()
+        finally:
+            for sender in self._senders.values():
+                for batch in tuple(sender.accumulator.batches()):
+                    batch.fail(SendFailed, "the producer was closed")
+                    batch.settle()
+
+    def _sender(self, broker_name: str) -> GroupSender:
+        sender = self._senders.get(broker_name)
+        if sender is None:
+            tasks = self._session.tasks
+            accumulator = Accumulator(
+                broker_name,
+                self.budget,
+                linger_s=self._linger_s,
+                batch_bytes_max=self._batch_bytes_max,
+            )
+            finder, on_room = self._session.finder, self._room.announce
+            sender = GroupSender(accumulator, finder, self._producer_group, on_room)
+            self._senders[broker_name] = sender
+            tasks.start_soon(sender.keep_time)
+            tasks.start_soon(sender.keep_leader)
+        return sender
+
+    def _publish_to(self, topic: str, queues: tuple[MessageQueue, ...]) -> Publisher:
+        turn = random.randrange(len(queues))
+        publisher = Publisher(topic, queues, self._session.routes.leader, turn)
+        self._publishers[topic] = publisher
+        return publisher
+
+    def _route_changed(self, topic: str) -> None:
+        route = self._session.routes.route(topic)
+        if topic in self._publishers and route is not None and route.writable:
+            self._publish_to(topic, route.writable)
