@@ -4,6 +4,12 @@
 ``disk``        a disk that forgets what was not synced, tears what was being written, and fails
 ``scripted``    one node on virtual time, with peers that a test plays by hand
 
+What any log must do, on whatever disk, to be inherited by tests:
+
+``log_contract``    the promises, each as a test
+``log_store``       what a log is, and where one can lie
+``log_model``       a list of entries that keeps them, to compare others with
+
 A whole group under a seed (``simulation`` is the command):
 
 ``group``       the simulation: nodes, time, what clients do

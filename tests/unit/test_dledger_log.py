@@ -1,4 +1,7 @@
-"""The log on disk: positions, recovery after torn writes, corruption, cuts, term and vote."""
+"""The log on disk: its files, torn ones, missing ones, those of term and vote, open ones.
+
+What any log promises, on files or not, is in `tests/contracts/`.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from dledger.errors import CorruptLog, Fenced, StorageError, TooLarge
+from dledger.errors import CorruptLog, StorageError
 from dledger.log.disk import Disk
-from dledger.log.entry import HEADER_BYTES, Kind
+from dledger.log.entry import Kind
 from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.recovery import WATERMARK_BYTES
 from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog
+from dledger.testing.log_contract import copy_to
 
 SEGMENT_BYTES = 4096
 
@@ -38,51 +42,11 @@ def log(tmp_path: Path) -> SegmentedLog:
     return open_log(tmp_path / "log", SEGMENT_BYTES)[0]
 
 
-class Positioned:
-    """A draft that writes down where it was placed."""
-
-    size = 24
-
-    def place(self, body_position: int, index: int, term: int) -> bytes:
-        return b"%08d%08d%08d" % (body_position, index, term)
-
-
-def test_what_was_appended_is_read_back_after_a_restart(log: SegmentedLog) -> None:
-    """Entries over several segments come back in order, byte for byte."""
-    fill(log, 100)
-    before = bodies(log)
-    again = reopened(log)
-    assert bodies(again) == before
-    assert (again.last_index, again.end_position) == (100, log.end_position)
-
-
-def test_an_entry_never_spans_segments(log: SegmentedLog) -> None:
-    """An entry that doesn't fit in the rest of a segment starts the next one."""
-    fill(log, 60, size=150)
-    for index in range(1, 61):
-        entry = log.entry(index)
-        end = entry.position + HEADER_BYTES + len(entry.body)
-        assert entry.position // SEGMENT_BYTES == (end - 1) // SEGMENT_BYTES
-        assert end % SEGMENT_BYTES <= SEGMENT_BYTES - WATERMARK_BYTES
-
-
-def test_a_draft_learns_its_position_before_it_is_written(log: SegmentedLog) -> None:
-    """A body that holds its own address finds itself at that address."""
-    fill(log, 3)
-    log.append(4, 7, Kind.MESSAGES, Positioned())
-    entry = log.entry(4)
-    assert bytes(entry.body) == b"%08d%08d%08d" % (entry.body_position, 4, 7)
-    assert bytes(log.view(entry.body_position, 24)) == bytes(entry.body)
-
-
-def test_a_copy_lands_at_the_same_positions(log: SegmentedLog, tmp_path: Path) -> None:
-    """A follower that takes a leader's raw entries holds the same bytes at the same places."""
+def test_a_copy_has_the_same_files(log: SegmentedLog, tmp_path: Path) -> None:
+    """The files of a follower that takes a leader's raw entries are those of the leader."""
     fill(log, 80)
     copy = open_log(tmp_path / "copy", SEGMENT_BYTES)[0]
-    for index in range(1, 81):
-        raw = log.run_of(index, index)
-        header = log.header(index)
-        copy.append_copy(header, raw[:HEADER_BYTES], raw[HEADER_BYTES : header.size])
+    copy_to(copy, log, 80)
     log.sync()
     copy.sync()
     files = sorted(path.name for path in log.folder.glob("*.seg"))
@@ -90,20 +54,6 @@ def test_a_copy_lands_at_the_same_positions(log: SegmentedLog, tmp_path: Path) -
     for name in files:
         mine = (log.folder / name).read_bytes()[:-WATERMARK_BYTES]
         assert mine == (copy.folder / name).read_bytes()[:-WATERMARK_BYTES]
-
-
-def test_a_copy_that_does_not_continue_the_log_is_refused(
-    log: SegmentedLog, tmp_path: Path
-) -> None:
-    """A chain CRC that doesn't follow the last entry's means the replicas differ below."""
-    other = open_log(tmp_path / "other", SEGMENT_BYTES)[0]
-    log.append(1, 1, Kind.MESSAGES, b"x" * 10)
-    other.append(1, 1, Kind.MESSAGES, b"y" * 10)
-    other.append(2, 1, Kind.MESSAGES, b"z" * 10)
-    raw, header = other.run_of(2, 2), other.header(2)
-    with pytest.raises(CorruptLog, match="do not continue|does not continue"):
-        log.append_copy(header, raw[:HEADER_BYTES], raw[HEADER_BYTES : header.size])
-    assert log.last_index == 1
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -137,73 +87,6 @@ def test_a_torn_tail_is_cut_and_nothing_before_it(tmp_path: Path, seed: int) -> 
     assert len(bodies(reopened(again))) == len(found) + 5
 
 
-def test_a_flipped_bit_below_what_was_durable_stops_the_node(log: SegmentedLog) -> None:
-    """Corruption of a durable entry is never cut off: opening fails and names the entry."""
-    fill(log, 20)
-    log.sync()
-    fill(log, 1)
-    log.sync()
-    position = log.entry(7).body_position
-    log.write_out()
-    path = log.folder / f"{0:020d}.seg"
-    raw = bytearray(path.read_bytes())
-    raw[position + 5] ^= 1
-    path.write_bytes(raw)
-    with pytest.raises(CorruptLog, match=r"entry 7 .*the body has CRC"):
-        open_log(log.folder, SEGMENT_BYTES)
-    assert path.read_bytes() == bytes(raw)
-
-
-def test_a_cut_removes_a_conflicting_tail_for_good(log: SegmentedLog) -> None:
-    """After a cut and new entries, a restart finds the new ones and no trace of the old."""
-    fill(log, 90)
-    log.sync()
-    log.cut(11)
-    assert (log.last_index, log.durable_index) == (10, 10)
-    fill(log, 7, term=2, size=33)
-    expected = bodies(log)
-    again = reopened(log)
-    assert bodies(again) == expected
-    assert [again.header(i).term for i in (10, 11, 17)] == [1, 2, 2]
-
-
-def test_a_cut_never_takes_back_what_is_committed(log: SegmentedLog) -> None:
-    """A cut at or below the commit index is refused."""
-    fill(log, 10)
-    log.commit_index = 5
-    with pytest.raises(StorageError, match="committed up to 5"):
-        log.cut(5)
-    log.cut(6)
-    assert log.last_index == 5
-
-
-def test_a_sync_covers_only_what_was_written_before_it(log: SegmentedLog) -> None:
-    """Entries appended while a sync runs are durable with the next sync, not with this one."""
-    fill(log, 5)
-    job = log.start_sync()
-    assert job is not None
-    fill(log, 5)
-    job.run()
-    log.finish_sync(job)
-    assert log.durable_index == 5
-    log.sync()
-    assert log.durable_index == 10
-
-
-def test_a_sync_that_a_cut_overtook_counts_for_nothing(log: SegmentedLog) -> None:
-    """A sync begun before a cut must not vouch for the entries that took the cut ones' places."""
-    fill(log, 10)
-    job = log.start_sync()
-    assert job is not None
-    log.cut(4)
-    fill(log, 9, term=2)
-    job.run()
-    log.finish_sync(job)
-    assert log.durable_index <= 3
-    log.sync()
-    assert log.durable_index == 12
-
-
 def test_sealed_segments_are_not_read_again(log: SegmentedLog) -> None:
     """With a checkpoint, a restart checks only the entries of the last segment."""
     fill(log, 300)
@@ -213,37 +96,6 @@ def test_sealed_segments_are_not_read_again(log: SegmentedLog) -> None:
     assert bytes(again.entry(17).body) == bytes([17]) * 100
     (log.folder / "checkpoint").write_bytes(b"garbage")
     assert open_log(log.folder, SEGMENT_BYTES)[1].entries_checked == 300
-
-
-class FailingDisk(Disk):
-    """A disk whose next sync fails, once."""
-
-    fail = False
-
-    def sync_data(self, descriptor: int) -> None:
-        if self.fail:
-            self.fail = False
-            raise OSError(5, "input/output error")
-        super().sync_data(descriptor)
-
-
-def test_a_failed_sync_fences_the_node_for_ever(tmp_path: Path) -> None:
-    """After one failed fsync nothing more is accepted, although the next one would succeed."""
-    disk = FailingDisk()
-    log = open_log(tmp_path / "log", SEGMENT_BYTES, disk)[0]
-    fill(log, 3)
-    disk.fail = True
-    with pytest.raises(Fenced):
-        log.sync()
-    with pytest.raises(Fenced, match="input/output error"):
-        fill(log, 1)
-    assert log.durable_index == 0
-
-
-def test_an_entry_above_the_limit_is_refused(log: SegmentedLog) -> None:
-    """A body that no segment could hold is refused before anything is written."""
-    with pytest.raises(TooLarge):
-        log.append(1, 1, Kind.MESSAGES, bytes(9 << 20))
 
 
 def test_a_segment_that_went_missing_is_noticed(log: SegmentedLog) -> None:

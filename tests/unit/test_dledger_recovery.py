@@ -204,20 +204,6 @@ def test_a_start_that_refuses_removes_no_segment() -> None:
     assert {path: disk.read(path) for path in paths} == before
 
 
-def test_what_a_killed_process_left_is_made_durable_before_it_is_vouched_for() -> None:
-    """Killed before its sync, a node reads its entries back from the page cache. It may count
-    them as durable only after a sync of its own: the power may go next."""
-    disk = SimulatedDisk()
-    life = Life(disk)
-    life.append(9, 1)
-    life.log.write_out()
-    disk.stop_process()
-    again = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
-    assert again.durable_index == 9
-    disk.lose_power(random.Random(0), keep=0.0)
-    assert open_log(FOLDER, SEGMENT_BYTES, disk)[0].last_index == 9
-
-
 def test_term_and_vote_that_a_killed_process_left_are_made_durable_too() -> None:
     """Killed between the write and the sync of a vote, a node that reads the vote keeps it."""
     disk = SimulatedDisk()

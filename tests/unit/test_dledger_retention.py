@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger.errors import CorruptLog, StorageError
+from dledger.errors import CorruptLog
 from dledger.log.entry import Kind
 from dledger.log.head import LogHead
 from dledger.log.retention import RetentionPolicy, SegmentInfo, first_kept
@@ -99,20 +99,6 @@ def test_a_log_without_its_head_is_read_from_there_after_a_restart() -> None:
         assert again.head_before(again.first_index) == log.head_before(log.first_index)
 
 
-def test_only_what_is_committed_goes_and_never_all() -> None:
-    """Whatever the caller asks for."""
-    log = filled(SimulatedDisk())
-    log.commit_index = 40
-    assert log.trim(1) is None
-    assert log.trim(1000) is not None
-    assert 1 < log.first_index <= 40
-    log.commit_index = 100
-    assert log.trim(1000) is not None
-    assert log.first_index <= 100
-    with pytest.raises(StorageError, match="outside of the log"):
-        log.entry(log.first_index - 1)
-
-
 def test_a_missing_first_segment_is_a_loss() -> None:
     """Nobody may mistake a deleted file for retention."""
     disk = SimulatedDisk()
@@ -158,14 +144,6 @@ def test_a_crash_anywhere_in_a_removal_or_a_new_beginning_costs_nothing(operatio
         assert again.durable_index == head.first_index
     else:
         assert bodies(again) == {i: body for i, body in old.items() if i >= again.first_index}
-
-
-def test_a_new_beginning_never_takes_back_what_is_committed() -> None:
-    """A leader that offers a head below this node's commit index is not one."""
-    leader, log = filled(SimulatedDisk()), filled(SimulatedDisk(), 90)
-    assert leader.trim(60) is not None
-    with pytest.raises(StorageError, match="take back"):
-        log.replace_by(head_of(leader, leader.first_index))
 
 
 def open_segments(folder: Path) -> tuple[int, int]:

@@ -1,0 +1,208 @@
+"""What Raft and the broker need of a log, and where such a log can lie.
+
+:class:`LogStore` is the part of :class:`~dledger.log.store.SegmentedLog` that others rely on;
+:class:`~dledger.testing.log_contract.LogStoreContract` says what it must do. A :class:`Storage` is
+what outlives the process that has the log open: a test opens it, lets the process die, or the
+power go, and opens it again. :class:`OnDisk` is a segmented log on any
+:class:`~dledger.log.disk.Disk`, so whoever writes another disk can hold it to the contract.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from pathlib import Path
+from typing import Protocol
+
+from dledger.log.disk import Disk
+from dledger.log.entry import HEADER_BYTES, Draft, Entry, Header
+from dledger.log.head import LogHead
+from dledger.log.segment import segment_path
+from dledger.log.startup import open_log
+from dledger.log.store import SegmentedLog, SyncJob
+from dledger.remoting.command import Buffer
+from dledger.testing.disk import SimulatedDisk
+
+SEGMENT_BYTES = 4096
+FOLDER = Path("/log")
+
+
+class Job(Protocol):
+    """Slow work on files, which a thread may do."""
+
+    def run(self) -> None:
+        """Do it. Raises OSError."""
+
+
+class LogStore(Protocol):
+    """A log of one replica. What each call does is said at :class:`SegmentedLog`."""
+
+    commit_index: int
+    durable_index: int
+    fenced: str | None
+
+    @property
+    def first_index(self) -> int:
+        """The lowest index that can be read; 1 for an empty log."""
+
+    @property
+    def last_index(self) -> int:
+        """The index of the last entry; 0 for an empty log."""
+
+    @property
+    def first_position(self) -> int:
+        """The lowest position that can be read."""
+
+    @property
+    def end_position(self) -> int:
+        """The position behind the last entry."""
+
+    @property
+    def chain_crc(self) -> int:
+        """The chain CRC that the next entry continues."""
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """The largest entry, header and body."""
+
+    def append(self, index: int, term: int, kind: int, body: Buffer | Draft) -> Header:
+        """A new entry. Raises TooLarge, Fenced, StorageError."""
+
+    def append_copy(self, header: Header, raw_header: Buffer, body: Buffer) -> None:
+        """An entry that another replica made. Raises CorruptLog, Fenced, StorageError."""
+
+    def header(self, index: int) -> Header:
+        """An entry's header. Raises StorageError if it is not in the log."""
+
+    def entry(self, index: int) -> Entry:
+        """An entry. Raises StorageError if it is not in the log."""
+
+    def view(self, position: int, size_bytes: int) -> memoryview:
+        """Bytes by position, of one segment. Raises StorageError."""
+
+    def run_of(self, first_index: int, last_index: int) -> memoryview:
+        """The raw bytes of consecutive entries of one segment."""
+
+    def start_sync(self) -> SyncJob | None:
+        """What has to be made durable; None if there is nothing. Raises Fenced."""
+
+    def finish_sync(self, job: SyncJob, error: OSError | None = None) -> None:
+        """A sync has ended. Raises Fenced if it failed."""
+
+    def sync(self) -> None:
+        """Make everything durable, now. Raises Fenced."""
+
+    def cut(self, first_index: int) -> None:
+        """Remove a tail, durably. Raises StorageError if some of it is committed, Fenced."""
+
+    def trim(self, first_index: int) -> Job | None:
+        """Forget the whole segments before an index; None if there are none."""
+
+    def head_before(self, index: int) -> LogHead:
+        """Where a log would begin that begins with a segment's first entry."""
+
+    def replace_by(self, head: LogHead) -> None:
+        """Drop everything and begin anew, durably. Raises StorageError, CorruptLog, Fenced."""
+
+    def close(self) -> None:
+        """Make everything durable, and let go of the files."""
+
+
+class Storage(Protocol):
+    """Where one log lies."""
+
+    def open(self) -> LogStore:
+        """Open the log, or start one, as a new process does. Raises CorruptLog, StorageError.
+
+        Whoever had it open before died without a word, if it was not closed.
+        """
+
+    def another(self) -> Storage:
+        """An empty place of the same kind."""
+
+    def damage(self, header: Header) -> None:
+        """Flip a bit in the body of an entry, while nobody has the log open."""
+
+    def fail_next_sync(self) -> None:
+        """Let the next sync end with an error, and later ones not."""
+
+
+class PoweredStorage(Storage, Protocol):
+    """One whose power can go."""
+
+    def lose_power(self, seed: int, keep: float) -> None:
+        """Forget what was not durable; each part of it survives with the probability `keep`."""
+
+
+class FailingDisk(Disk):
+    """A real disk; `fail` lets its next sync fail, once."""
+
+    fail = False
+
+    def sync_data(self, descriptor: int) -> None:
+        """Sync, or fail."""
+        if self.fail:
+            self.fail = False
+            raise OSError(errno.EIO, "input/output error, as told")
+        super().sync_data(descriptor)
+
+
+class OnDisk:
+    """A segmented log in a folder of a disk."""
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        self.disk = disk
+        self.folder = folder
+
+    def open(self) -> SegmentedLog:
+        """Open it."""
+        return open_log(self.folder, SEGMENT_BYTES, self.disk)[0]
+
+    def damage(self, header: Header) -> None:
+        """Flip a bit on the disk."""
+        offset = header.position % SEGMENT_BYTES
+        path = segment_path(self.folder, header.position - offset)
+        raw = bytearray(self.disk.read(path))
+        raw[offset + HEADER_BYTES] ^= 1
+        self.disk.replace(path, bytes(raw))
+
+
+class OnRealDisk(OnDisk):
+    """In a folder of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._failing = FailingDisk()
+        super().__init__(self._failing, folder)
+
+    def another(self) -> OnRealDisk:
+        """In a folder beside this one."""
+        return OnRealDisk(self.folder.with_name(f"{self.folder.name}-"))
+
+    def fail_next_sync(self) -> None:
+        """Once."""
+        self._failing.fail = True
+
+
+class OnSimulatedDisk(OnDisk):
+    """On a disk in memory, which forgets and tears."""
+
+    def __init__(self) -> None:
+        self.simulated = SimulatedDisk()
+        super().__init__(self.simulated, FOLDER)
+
+    def open(self) -> SegmentedLog:
+        """Open it; what the process before had written is still there."""
+        self.simulated.stop_process()
+        return super().open()
+
+    def another(self) -> OnSimulatedDisk:
+        """Another disk."""
+        return OnSimulatedDisk()
+
+    def fail_next_sync(self) -> None:
+        """It forgets what that sync should have made durable."""
+        self.simulated.fail_in = 0
+
+    def lose_power(self, seed: int, keep: float) -> None:
+        """As the disk does."""
+        self.simulated.lose_power(random.Random(seed), keep)

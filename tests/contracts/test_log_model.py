@@ -1,0 +1,255 @@
+"""The segmented log does what a list of entries would, whatever is done to it in what order.
+
+Operations are drawn, and done to the real log on a simulated disk and to the model. Between them,
+and in the middle of any of them, the process dies or the power goes; then the real log may have
+lost what was not durable, and what the operation was about may be done or not: nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from dledger.errors import DledgerError
+from dledger.log.entry import HEADER_BYTES, Kind, encode_header
+from dledger.log.head import LogHead
+from dledger.log.store import SegmentedLog, SyncJob
+from dledger.testing.disk import Crashed
+from dledger.testing.log_contract import copy_to, entries_of
+from dledger.testing.log_model import MemoryLog
+from dledger.testing.log_store import SEGMENT_BYTES, LogStore, OnSimulatedDisk
+from dledger.testing.planted import plant
+
+seeds = st.integers(0, 1 << 16)
+shares = st.floats(0, 1)
+
+
+def ends_of(log: LogStore) -> tuple[int, ...]:
+    """Where a log begins and ends, in which state: equal chain CRCs are equal entries."""
+    return (
+        log.first_index,
+        log.last_index,
+        log.first_position,
+        log.end_position,
+        log.chain_crc,
+        log.durable_index,
+        log.commit_index,
+    )
+
+
+class LogAndModel(RuleBasedStateMachine):
+    """The log, the model, and the syncs of both that are under way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storage = OnSimulatedDisk()
+        self.log: SegmentedLog = self.storage.open()
+        self.model = MemoryLog()
+        self.term = 1
+        self.syncing: tuple[SyncJob, SyncJob | None, int] | None = None
+        self.power_goes: tuple[int, float] | None = None
+
+    @property
+    def idle(self) -> bool:
+        return self.syncing is None
+
+    @property
+    def kept_index(self) -> int:
+        """What no leader contradicts: what is committed, as what a log begins with always is."""
+        return max(self.model.commit_index, self.model.first_index)
+
+    def do(self, operation: Callable[[LogStore], object]) -> None:
+        """Do it to both. If the node dies on the way, it is done, or not, or in part."""
+        before = self.model.copy()
+        operation(self.model)
+        try:
+            operation(self.log)
+        except Crashed:
+            self.found(before)
+
+    def found(self, *before: MemoryLog) -> None:
+        """Open the log; it must be one that the model, as it is or as it was, could have left."""
+        if self.power_goes is not None:
+            self.storage.lose_power(*self.power_goes)
+        self.power_goes = None
+        self.log, self.syncing = self.storage.open(), None
+        for model in (self.model, *before):
+            promised = min(model.durable_index, self.model.last_index)
+            if model.first_index != self.log.first_index or self.log.last_index < promised:
+                continue
+            again = model.after(self.log.last_index, self.log.commit_index)
+            if entries_of(self.log) == entries_of(again):
+                assert self.log.commit_index <= model.commit_index
+                self.model = again
+                return
+        raise AssertionError(
+            f"found {self.log.first_index} to {self.log.last_index}; the model has "
+            f"{self.model.first_index} to {self.model.last_index}, durable up to "
+            f"{self.model.durable_index}"
+        )
+
+    # -- what a node does ------------------------------------------------------------------
+
+    @rule(count=st.integers(1, 12), size=st.integers(0, 1200), new_term=st.booleans())
+    def append(self, count: int, size: int, new_term: bool) -> None:
+        """A leader's own entries."""
+        self.term += new_term
+        first = self.model.last_index + 1
+
+        def append_all(log: LogStore) -> None:
+            for index in range(first, first + count):
+                log.append(index, self.term, Kind.MESSAGES, bytes([index % 251]) * size)
+
+        self.do(append_all)
+
+    @rule(count=st.integers(1, 20))
+    def append_copies(self, count: int) -> None:
+        """A follower takes the entries of a leader, which has what it has."""
+        leader = self.model.copy()
+        for _ in range(count):
+            leader.append(leader.last_index + 1, self.term, Kind.CONTROL, b"leader" * 9)
+        self.do(lambda log: copy_to(log, leader, leader.last_index))
+
+    @precondition(lambda self: self.idle)
+    @rule()
+    def sync(self) -> None:
+        """Everything is durable."""
+        self.do(lambda log: log.sync())
+
+    @precondition(lambda self: self.idle)
+    @rule()
+    def begin_sync(self) -> None:
+        """A thread makes durable what is there now."""
+        try:
+            job, writes = self.log.start_sync(), self.storage.simulated.writes
+        except Crashed:
+            self.found()
+            return
+        if job is not None:
+            self.syncing = job, self.model.start_sync(), writes
+
+    @precondition(lambda self: not self.idle)
+    @rule()
+    def end_sync(self) -> None:
+        """It is done; it covers nothing that came later."""
+        assert self.syncing is not None
+        (job, models_job, writes), self.syncing = self.syncing, None
+        try:
+            with self.storage.simulated.syncing_from(writes):
+                job.run()
+        except Crashed:
+            self.found()
+            return
+        self.log.finish_sync(job)
+        if models_job is not None:
+            self.model.finish_sync(models_job)
+
+    @rule(share=shares)
+    def commit(self, share: float) -> None:
+        """A majority holds some of it."""
+        first, last = self.model.commit_index, self.model.last_index
+        self.log.commit_index = self.model.commit_index = round(first + share * (last - first))
+
+    @precondition(lambda self: self.model.last_index > self.kept_index)
+    @rule(share=shares)
+    def cut(self, share: float) -> None:
+        """Another leader's entries differ from here on."""
+        first = self.kept_index + 1
+        first_index = round(first + share * (self.model.last_index - first))
+        self.term += 1
+        self.do(lambda log: log.cut(first_index))
+
+    @rule(share=shares)
+    def trim(self, share: float) -> None:
+        """Old segments go."""
+
+        def trim_and_remove(log: LogStore) -> None:
+            job = log.trim(round(share * log.last_index))
+            if job is not None:
+                job.run()
+
+        self.do(trim_and_remove)
+
+    @precondition(lambda self: self.idle)
+    @rule(ahead=st.integers(1, 300), crc=seeds)
+    def begin_anew(self, ahead: int, crc: int) -> None:
+        """The leader's log begins behind what this one holds."""
+        index = self.model.last_index + ahead
+        base = (self.model.end_position // SEGMENT_BYTES + ahead) * SEGMENT_BYTES
+        raw = encode_header(crc, index=index, term=self.term, position=base, kind=16, body=b"first")
+        head = LogHead(base, index, crc, (raw + b"first").ljust(HEADER_BYTES + 8, b"\0"))
+        self.do(lambda log: log.replace_by(head))
+
+    # -- what its threads do, of which the model knows nothing -----------------------------
+
+    @rule()
+    def keep_house(self) -> None:
+        """A segment is prepared, a checkpoint written, idle files are closed."""
+        try:
+            if self.log.wants_segment:
+                self.log.adopt_segment(self.log.prepare_segment())
+            self.log.save_checkpoint(self.log.checkpoint())
+            self.log.release_idle()
+        except Crashed:
+            self.found()
+
+    # -- what happens to it ----------------------------------------------------------------
+
+    @precondition(lambda self: self.idle)
+    @rule()
+    def restart(self) -> None:
+        """The process stops as it should."""
+        self.do(lambda log: log.close())
+        self.found()
+
+    @rule()
+    def kill(self) -> None:
+        """The process dies, the machine does not."""
+        self.found()
+
+    @rule(seed=seeds, keep=shares)
+    def lose_power(self, seed: int, keep: float) -> None:
+        """The disk forgets, and tears what it was writing."""
+        self.power_goes = seed, keep
+        self.found()
+
+    @rule(operations=st.integers(0, 12), power_goes=st.none() | st.tuples(seeds, shares))
+    def die_soon(self, operations: int, power_goes: tuple[int, float] | None) -> None:
+        """In the middle of what comes next."""
+        self.storage.simulated.crash_in = operations
+        self.power_goes = power_goes
+
+    @invariant()
+    def agree(self) -> None:
+        """They begin and end alike, and the same is durable."""
+        assert ends_of(self.log) == ends_of(self.model)
+        assert self.log.durable_index <= self.log.last_index
+
+
+TestLogAndModel = LogAndModel.TestCase
+TestLogAndModel.settings = settings(max_examples=100, stateful_step_count=40)
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        "vouch for what a killed process left",
+        "forget the folder's sync",
+        "begin anew without the first entry",
+    ],
+)
+def test_a_broken_store_differs(bug: str) -> None:
+    """Some sequence of operations shows a fix that was taken out."""
+    search = settings(max_examples=400, phases=[Phase.generate], derandomize=True, database=None)
+    with plant(bug), pytest.raises((AssertionError, DledgerError)):
+        run_state_machine_as_test(LogAndModel, settings=search)

@@ -1,0 +1,71 @@
+"""Every log store keeps the contract; stores that are broken on purpose do not."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from dledger.testing.log_contract import SEEDS, LogStoreContract, PowerLossContract
+from dledger.testing.log_model import InMemory
+from dledger.testing.log_store import OnRealDisk, OnSimulatedDisk
+from dledger.testing.planted import plant
+
+
+class TestFiles(LogStoreContract):
+    """The segmented log on real files."""
+
+    @pytest.fixture
+    def storage(self, tmp_path: Path) -> OnRealDisk:
+        return OnRealDisk(tmp_path / "log")
+
+
+class TestSimulatedDisk(LogStoreContract, PowerLossContract):
+    """The segmented log on the disk of the simulation."""
+
+    @pytest.fixture
+    def storage(self) -> OnSimulatedDisk:
+        return OnSimulatedDisk()
+
+
+class TestModel(LogStoreContract, PowerLossContract):
+    """The list of entries that the segmented log is compared with."""
+
+    @pytest.fixture
+    def storage(self) -> InMemory:
+        return InMemory()
+
+
+def broken_promises() -> set[str]:
+    """The tests of the contract that fail on the simulated disk."""
+    failed = set()
+    for contract in (LogStoreContract(), PowerLossContract()):
+        for name, test in inspect.getmembers(contract, inspect.ismethod):
+            for seed in SEEDS if "seed" in inspect.signature(test).parameters else [None]:
+                try:
+                    test(OnSimulatedDisk(), **({} if seed is None else {"seed": seed}))
+                except (Exception, pytest.fail.Exception):
+                    failed.add(name.removeprefix("test_"))
+    return failed
+
+
+@pytest.mark.parametrize(
+    ("bug", "promise"),
+    [
+        ("sync nothing", "what_was_durable_survives_and_the_rest_has_no_holes"),
+        ("call a failed sync good", "after_a_failed_sync_nothing_more_is_taken"),
+        ("vouch for what a cut replaced", "a_sync_that_a_cut_overtook_counts_for_nothing"),
+        ("vouch for what a killed process left", "what_a_start_found_is_durable"),
+        ("forget the folder's sync", "where_a_log_begins_is_durable"),
+        ("keep the watermark in a cut", "a_cut_is_durable_at_once"),
+        ("cut what was durable", "damage_to_what_was_durable_stops_the_start"),
+        ("skip the body's checksum", "damage_to_what_was_durable_stops_the_start"),
+        ("keep conflicting entries", "a_copy_that_does_not_continue_the_log_is_refused"),
+    ],
+)
+def test_a_broken_store_fails(bug: str, promise: str) -> None:
+    """With one fix taken out, the promise that it kept is broken."""
+    assert broken_promises() == set()
+    with plant(bug):
+        assert promise in broken_promises()
