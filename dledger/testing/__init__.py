@@ -3,6 +3,8 @@
 ``local``       a ledger of one node in memory, committing when it is told to
 ``disk``        a disk that forgets what was not synced, tears what was being written, and fails
 ``scripted``    one node on virtual time, with peers that a test plays by hand
+``scripted_group``  several of them, that hear each other
+``transcript``  scenarios as text: commands, and what each node then says to whom
 
 What any log must do, on whatever disk, to be inherited by tests:
 

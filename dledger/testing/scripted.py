@@ -120,6 +120,7 @@ class ScriptedNode:
         log: SegmentedLog | None = None,
         machine: Recorder | None = None,
         seated: bool = True,
+        seed: int = 1,
     ) -> None:
         self.node_id = node_id
         self.now = now
@@ -143,7 +144,7 @@ class ScriptedNode:
             sync=sync,
             timing=Timing(),
             clock=self.clock,
-            rng=random.Random(1),
+            rng=random.Random(seed),
         )
         for peer in peers:
             self.connect(peer)

@@ -1,0 +1,344 @@
+"""Scenarios of Raft as text: what a script does, and what each node then says, to whom.
+
+A file holds prose, commands, and what came of them. A line that begins with ``>`` is a command; an
+indented line is a node's, written by this module; anything else is for people. Playing a file gives
+its text again, with the nodes' lines as they are now:
+
+    > n0 appends coffee
+        0.00  n0: log ends with 3 of term 1
+        0.00  n0 -> n1  APPEND term 1: entry 3 of term 1, after 2 of term 1; committed 2
+
+Times are virtual seconds. A message that says the same as the last one of its kind between the same
+nodes is left out, or heartbeats would be all that one sees. The command
+
+    python -m dledger.testing.transcript tests/data/transcripts/*.txt
+
+writes the files anew: look at the difference before you keep it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from dledger.errors import DledgerError
+from dledger.raft.configuration import Member, decode_members
+from dledger.raft.engine import Appended
+from dledger.raft.library import Role, monotonic, use_clock
+from dledger.raft.messages import PeerKind, PeerMessage, split_run
+from dledger.testing.scripted import ScriptedNode
+from dledger.testing.scripted_group import ScriptedGroup
+
+
+def entries_of(message: PeerMessage, first_index: int, count: int) -> str:
+    """Which entries a message carries, and of which terms."""
+    if not count:
+        return "no entry"
+    entries = split_run(message.run, first_index, count, message.term)
+    terms = sorted({header.term for header, _, _ in entries})
+    which = f"entry {first_index}"
+    if count > 1:
+        which = f"entries {first_index} to {first_index + count - 1}"
+    return f"{which} of term {' and '.join(map(str, terms))}"
+
+
+def _append(message: PeerMessage) -> str:
+    commit_index, index, term, _, count = message.fields
+    what = entries_of(message, index + 1, count)
+    return f"{what}, after {index} of term {term}; committed {commit_index}"
+
+
+def _ack(message: PeerMessage) -> str:
+    next_index, reset, _, _ = message.fields
+    said = f"send from {next_index}" if reset else f"holds up to {next_index - 1}"
+    return said + (", no seat" if message.kind is PeerKind.LEARNED else "")
+
+
+def _vote(message: PeerMessage) -> str:
+    index, term, *wished = message.fields
+    return f"log ends with {index} of term {term}{'; the leader wishes it' * any(wished)}"
+
+
+def _given(message: PeerMessage) -> str:
+    first_index, _, commit_index, count = message.fields
+    return f"{entries_of(message, first_index, count)}; committed {commit_index}"
+
+
+def _members(message: PeerMessage) -> str:
+    index, term = message.fields
+    return f"entry {index} of term {term} says {', '.join(decode_members(message.run))}"
+
+
+_SAID: Final[dict[PeerKind, Callable[[PeerMessage], str]]] = {
+    PeerKind.APPEND: _append,
+    PeerKind.ACK: _ack,
+    PeerKind.LEARNED: _ack,
+    PeerKind.VOTE: _vote,
+    PeerKind.PREVOTE: _vote,
+    PeerKind.GIVEN: _given,
+    PeerKind.CONFIGURATION: _members,
+    PeerKind.PREVOTED: lambda message: "yes" if message.fields[0] else "no",
+    PeerKind.FORMED: lambda message: "no entry here" if message.fields[0] else "there are entries",
+    PeerKind.SEATED: lambda message: f"with entry {message.fields[0]}",
+    PeerKind.HEAD: lambda message: f"begin with {message.fields[1]}; committed {message.fields[0]}",
+    PeerKind.STATE: lambda message: f"as of entry {message.fields[0]}, {message.fields[1]} bytes",
+    PeerKind.CONFIRM: lambda message: f"round {message.fields[0]}",
+    PeerKind.CONFIRMED: lambda message: f"round {message.fields[0]}",
+    PeerKind.LACKING: lambda message: f"from entry {message.fields[0]}",
+}
+
+
+def tell(message: PeerMessage) -> str:
+    """A message in words."""
+    head = f"{message.kind.name} term {message.term}"
+    said = _SAID.get(message.kind)
+    return head if said is None else f"{head}: {said(message)}"
+
+
+def facts_of(node: ScriptedNode) -> dict[str, str]:
+    """What a node thinks, a phrase for each thing that may change."""
+    core, log, members = node.engine.core, node.log, node.engine.members.current
+    role = {
+        Role.LEADER: f"leads term {core.term}",
+        Role.CANDIDATE: f"stands for term {core.term}",
+        Role.FOLLOWER: f"follows {core.leader_id or 'nobody'} in term {core.term}",
+    }[core.role]
+    last = log.last
+    end = f"{last.index} of term {last.term}" if last is not None else "nothing"
+    return {
+        "role": role,
+        "seat": "has a seat" if node.engine.transport.seated else "has no seat",
+        "members": f"members {', '.join(members.voters)}"
+        + (f"; learner {', '.join(members.learners)}" if members.learners else ""),
+        "head": f"log begins with {log.first_index}",
+        "end": f"log ends with {end}",
+        "durable": "" if log.durable_index == log.last_index else f"durable {log.durable_index}",
+        "commit": f"committed {core.commit_index}",
+        "serving": "serves" if node.engine.standing.serving else "",
+    }
+
+
+class Script:
+    """A group, the commands that move it, and what was written down."""
+
+    def __init__(self) -> None:
+        self.group = ScriptedGroup(())
+        self._lines: list[str] = []
+        self._began_at = 0.0
+        self._known: dict[str, dict[str, str]] = {}
+        self._said: dict[tuple[str, str, PeerKind], str] = {}
+
+    def command(self, text: str) -> list[str]:
+        """Do what a line says; the lines of what came of it. Raises ValueError."""
+        for pattern, act in COMMANDS:
+            found = re.fullmatch(pattern, text)
+            if found is not None:
+                act(self, *found.groups())
+                if self.group.nodes:
+                    self.group.settle()
+                lines, self._lines = self._lines, []
+                return lines
+        raise ValueError(f"no command reads {text!r}")
+
+    # -- what is written down --------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """A line."""
+        self._lines.append(f"    {self.group.now - self._began_at:5.2f}  {text}")
+
+    def _message(self, sender: str, receiver: str, message: PeerMessage) -> None:
+        text, key = tell(message), (sender, receiver, message.kind)
+        if self._said.get(key) != text:
+            self._said[key] = text
+            self.note(f"{sender} -> {receiver}  {text}")
+
+    def _step(self, node_id: str) -> None:
+        facts = facts_of(self.group.nodes[node_id])
+        usual = {"members": facts["members"], "head": "log begins with 1"}
+        known = self._known.get(node_id, usual)
+        news = [text for name, text in facts.items() if known.get(name) != text and text]
+        self._known[node_id] = facts
+        if news:
+            self.note(f"{node_id}: {'; '.join(news)}")
+
+    def _outcome(self, node_id: str, what: str) -> Callable[[object], None]:
+        def on_done(outcome: object) -> None:
+            if isinstance(outcome, Appended):
+                self.note(f"{node_id}: {what} is entry {outcome.index} of term {outcome.term}")
+            elif isinstance(outcome, DledgerError):
+                self.note(f"{node_id}: {what}: {type(outcome).__name__}, {outcome}")
+            elif isinstance(outcome, int):
+                self.note(f"{node_id}: {what} of all up to {outcome}")
+            else:
+                self.note(f"{node_id}: {what} {outcome}")
+
+        return on_done
+
+    def _try(self, node_id: str, what: str, operation: Callable[[], object]) -> None:
+        try:
+            operation()
+        except DledgerError as error:
+            self._outcome(node_id, what)(error)
+
+    # -- commands --------------------------------------------------------------------------
+
+    def new_group(self, names: str) -> None:
+        """Nodes with empty disks start."""
+        node_ids = names.split()
+        self.group = group = ScriptedGroup(node_ids)
+        group.on_message, group.on_step = self._message, self._step
+        group.on_cut = lambda node_id, first, last: self.note(f"{node_id}: cuts {first} to {last}")
+        group.on_repaired = lambda node_id, index: self.note(f"{node_id}: repaired up to {index}")
+        for node_id in node_ids:
+            group.start(node_id)
+
+    def led_group(self, names: str, leader: str) -> None:
+        """The same, and all that comes before a first leader serves, in few lines."""
+        self.new_group(names)
+        self.group.elect(leader)
+        self.group.wait(0.1)
+        self._lines, self._began_at = [], self.group.now
+        self._said.clear()
+        self.show()
+
+    def start(self, node_id: str) -> None:
+        """A node starts on its disk."""
+        self._known.pop(node_id, None)
+        self.group.start(node_id)
+        if node_id in self.group.repairing:
+            question = self.group.repairing[node_id].question
+            self.note(f"{node_id}: entry {question} is damaged; takes no part")
+
+    def kill(self, node_id: str, how: str) -> None:
+        """A node's process or machine dies."""
+        self.group.kill(node_id, power=how == "loses power")
+
+    def wait(self, seconds: str) -> None:
+        """Time passes."""
+        self.group.wait(float(seconds))
+
+    def wait_until_served(self, node_id: str) -> None:
+        """Time passes."""
+        self.group.wait_until(lambda: self.group.serves(node_id))
+
+    def append(self, node_id: str, word: str) -> None:
+        """A client appends a word."""
+        node, on_done = self.group.nodes[node_id], self._outcome(node_id, word)
+        self._try(node_id, word, lambda: node.engine.append(word.encode(), 16, on_done))
+
+    def append_many(self, node_id: str, count: str, size: str) -> None:
+        """A client appends entries that are all alike, and hears nothing of them."""
+        for _ in range(int(count)):
+            self.group.append(node_id, bytes(int(size)))
+
+    def read(self, node_id: str) -> None:
+        """A client wants to know how far the log goes."""
+        node, on_done = self.group.nodes[node_id], self._outcome(node_id, "read")
+        self._try(node_id, "read", lambda: node.engine.read(on_done))
+
+    def transfer(self, node_id: str, target: str) -> None:
+        """An operator moves leadership."""
+        engine = self.group.nodes[node_id].engine
+        what = f"handing over to {target}"
+        ended = self._outcome(node_id, what)
+        self._try(
+            node_id, what, lambda: engine.transfer(target, lambda why: ended(why or "is done"))
+        )
+
+    def add(self, node_id: str, newcomer: str) -> None:
+        """An operator adds a member."""
+        engine, what = self.group.nodes[node_id].engine, f"adding {newcomer}"
+        member, on_done = Member("host", 1), self._outcome(node_id, what)
+        self._try(node_id, what, lambda: engine.add_member(newcomer, member, on_done))
+
+    def hush(self, names: str, others: str, how: str) -> None:
+        """What nodes say to others is held back, and perhaps what the others say."""
+        for name in names.split():
+            for other in others.split():
+                self.group.hush(name, other)
+                if how == "each other":
+                    self.group.hush(other, name)
+
+    def trim(self, node_id: str, index: str) -> None:
+        """Retention removes old segments."""
+        job = self.group.nodes[node_id].log.trim(int(index))
+        assert job is not None, "nothing to trim"
+        job.run()
+
+    def show(self) -> None:
+        """Each node's log: the terms of its entries, in order."""
+        self.group.settle()
+        for node_id, node in sorted(self.group.nodes.items()):
+            self._known[node_id] = facts_of(node)
+            serving = " and serves" if node.engine.standing.serving else ""
+            terms = " ".join(map(str, node.terms))
+            first = node.log.first_index
+            begins = f" from entry {first}" if first > 1 else ""
+            facts = self._known[node_id]
+            self.note(
+                f"{node_id} {facts['role']}{serving}; {facts['commit']}; terms{begins}: {terms}"
+            )
+
+
+NODE = r"(n\d)"
+NODES = r"(n\d(?: n\d)*)"
+COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
+    (rf"a new group: {NODES}", Script.new_group),
+    (rf"a group: {NODES}, led by {NODE}", Script.led_group),
+    (rf"{NODE} starts", Script.start),
+    (rf"{NODE} (is killed|loses power)", Script.kill),
+    (rf"{NODE} gets an empty disk", lambda script, node_id: script.group.empty(node_id)),
+    (
+        rf"entry (\d+) rots on the disk of {NODE}",
+        lambda script, index, node_id: script.group.damage(node_id, int(index)),
+    ),
+    (r"(\d+(?:\.\d+)?) s pass", Script.wait),
+    (rf"wait until {NODE} serves", Script.wait_until_served),
+    (rf"{NODE} appends ([a-z]\w*)", Script.append),
+    (rf"{NODE} appends (\d+) entries of (\d+) bytes", Script.append_many),
+    (rf"{NODE} reads", Script.read),
+    (rf"{NODE} hands over to {NODE}", Script.transfer),
+    (rf"{NODE} adds {NODE}", Script.add),
+    (rf"{NODES} and {NODES} do not hear (each other)", Script.hush),
+    (rf"what {NODES} says? to {NODES} is held back()", Script.hush),
+    (
+        rf"of what {NODE} said to {NODE} the next (\d+) arrives?",
+        lambda script, sender, to, count: script.group.let_through(sender, to, int(count)),
+    ),
+    (r"everybody hears everybody", lambda script: script.group.heal()),
+    (rf"the disk of {NODE} hangs", lambda script, node_id: script.group.hanging.add(node_id)),
+    (
+        rf"the disk of {NODE} goes on",
+        lambda script, node_id: script.group.hanging.discard(node_id),
+    ),
+    (rf"{NODE} drops what lies before entry (\d+)", Script.trim),
+    (r"show", Script.show),
+)
+
+
+def play(text: str) -> str:
+    """A file's text with what the nodes say now. Raises ValueError for an unknown command."""
+    script, lines = Script(), list[str]()
+    try:
+        for line in text.splitlines():
+            if line.startswith("    "):
+                continue
+            lines.append(line)
+            if line.startswith("> "):
+                lines += script.command(line[2:])
+    finally:
+        use_clock(monotonic)
+    return "\n".join(lines) + "\n"
+
+
+def main(paths: list[str]) -> None:
+    """Write files anew."""
+    for path in map(Path, paths):
+        path.write_text(play(path.read_text()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
