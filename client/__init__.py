@@ -2,7 +2,8 @@
 
 General layout: `producer` and `consumer` are the faces (`blocking` has the same ones for programs
 without an event loop) and `admin` is the operator's. Below them, `sender` and `fetching` move
-batches and pulls, `replies` asks and answers, `assignment` shares queues out, `leaders` finds who
+batches and pulls, `replies` asks and answers, `transactions` ends what a broker keeps half-sent,
+`assignment` shares queues out, `leaders` finds who
 leads, `session` and `peers` hold connections. What decides is pure: `batching`, `progress`,
 `retry`, `routing`, `allocation`, `subscriptions`.
 """
@@ -28,11 +29,14 @@ if TYPE_CHECKING:
         SendError,
         SendFailed,
         SendUnknown,
+        TransactionEnded,
+        TransactionUnknown,
     )
     from client.models import Message, Rebalance, ReceivedMessage, Reply, SendResult
     from client.pending import PendingSend
     from client.producer import Producer
     from client.subscriptions import Sql
+    from client.transactions import Decision, Transaction
     from dledger.remoting.json_dialect import MessageQueue
 
 __all__ = [
@@ -42,6 +46,7 @@ __all__ = [
     "ClientClosed",
     "ClientError",
     "Consumer",
+    "Decision",
     "Message",
     "MessageQueue",
     "NoLeader",
@@ -59,17 +64,21 @@ __all__ = [
     "SendResult",
     "SendUnknown",
     "Sql",
+    "Transaction",
+    "TransactionEnded",
+    "TransactionUnknown",
 ]
 
 _HOMES = {
     "client.admin": "Admin",
     "client.consumer": "Consumer",
     "client.errors": "BadMessage BufferFull ClientClosed ClientError NoLeader NoReply NoRoute "
-    "NotAssigned Refused SendError SendFailed SendUnknown",
+    "NotAssigned Refused SendError SendFailed SendUnknown TransactionEnded TransactionUnknown",
     "client.models": "Message Rebalance ReceivedMessage Reply SendResult",
     "client.pending": "PendingSend",
     "client.producer": "Producer",
     "client.subscriptions": "Sql",
+    "client.transactions": "Decision Transaction",
     "dledger.remoting.json_dialect": "MessageQueue",
 }
 

@@ -55,6 +55,7 @@ class Slot:
             queue_offset=ack.offsets[self.queue_id] + self.nth,
             position=ack.position + batch.run_starts[self.queue_id] + self.start_bytes,
             leader=ack.leader,
+            recall_handle=ack.recall_handle,
         )
 
 
@@ -65,6 +66,7 @@ class Ack:
     position: int
     offsets: dict[int, int]
     leader: str
+    recall_handle: str = ""
 
 
 @dataclass(slots=True)
@@ -77,13 +79,17 @@ class Run:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records of one topic, a run per queue, that become one entry of one group's log."""
+    """Records of one topic, a run per queue, that become one entry of one group's log.
+
+    One that `waits` is a single message that the broker keeps for a while before it is delivered.
+    """
 
     topic: str
     broker_name: str
     lane: Lane
     opened_s: float
     oneway: bool = False
+    waits: bool = False
     runs: dict[int, Run] = field(default_factory=dict)
     slots: list[Slot] = field(default_factory=list)
     size_bytes: int = 0

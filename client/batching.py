@@ -69,10 +69,21 @@ class Accumulator:
             lane = self._lane(topic, queue_id % self.lanes_per_topic)
         self._put(lane, slot, queue_id, record, now_s)
 
-    def add_alone(self, slot: Slot, topic: str, queue_id: int, record: bytes, now_s: float) -> None:
-        """Take in a record that becomes a batch by itself."""
+    def add_alone(
+        self,
+        slot: Slot,
+        topic: str,
+        queue_id: int,
+        record: bytes,
+        now_s: float,
+        *,
+        waits: bool = False,
+    ) -> None:
+        """Take in a record that becomes a batch by itself, and may have to wait with the broker."""
         lane = self._lane(topic, queue_id % self.lanes_per_topic)
-        self._open(lane, now_s).append(slot, queue_id, record)
+        batch = self._open(lane, now_s)
+        batch.waits = waits
+        batch.append(slot, queue_id, record)
         self.budget.take(1, len(record))
         self._close(lane)
 

@@ -14,22 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from functools import partial, wraps
 from types import TracebackType
 from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
 
+from anyio import to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from client import admin as admins
 from client import consumer as consumers
-from client import limits
+from client import limits, transactions
 from client import producer as producers
 from client.assignment import ConsumeFrom
 from client.errors import ClientClosed
-from client.models import Message, Rebalance, ReceivedMessage, SendResult
+from client.models import Message, Rebalance, ReceivedMessage, Selector, SendResult
 from client.pending import PendingSend
 from client.subscriptions import Sql
+from client.transactions import Decision
 from dledger.errors import DledgerError
 from dledger.remoting.json_dialect import MessageQueue
 
@@ -103,6 +105,23 @@ def handing_over(
     return call
 
 
+class Transaction:
+    """`client.Transaction`, blocking."""
+
+    def __init__(self, portal: BlockingPortal, transaction: transactions.Transaction) -> None:
+        self.sent = transaction.sent
+        self._portal = portal
+        self._transaction = transaction
+
+    def commit(self) -> None:
+        """Let consumers see the message."""
+        self._portal.call(self._transaction.commit)
+
+    def rollback(self) -> None:
+        """Let nobody ever see the message."""
+        self._portal.call(self._transaction.rollback)
+
+
 class Producer(Face[producers.Producer]):
     """`client.Producer`, blocking."""
 
@@ -111,11 +130,18 @@ class Producer(Face[producers.Producer]):
         namesrv_addr: str = "127.0.0.1:9876",
         group: str = "DEFAULT_PRODUCER",
         *,
+        checker: Callable[[ReceivedMessage], Decision] | None = None,
         timeout_s: float = limits.SEND_TIMEOUT_S,
         linger_s: float = 0.0,
     ) -> None:
         super().__init__(
-            producers.Producer(namesrv_addr, group, timeout_s=timeout_s, linger_s=linger_s)
+            producers.Producer(
+                namesrv_addr,
+                group,
+                checker=None if checker is None else _in_a_thread(checker),
+                timeout_s=timeout_s,
+                linger_s=linger_s,
+            )
         )
 
     prepare = blocking(producers.Producer.prepare)
@@ -123,9 +149,28 @@ class Producer(Face[producers.Producer]):
     send_batch = blocking(producers.Producer.send_batch)
     request = blocking(producers.Producer.request)
     reply = blocking(producers.Producer.reply)
+    recall = blocking(producers.Producer.recall)
     flush = blocking(producers.Producer.flush)
 
     send_soon = handing_over(producers.Producer.send_soon)
+
+    @contextmanager
+    def transaction(
+        self,
+        message: Message,
+        *,
+        queue_id: int | None = None,
+        key: str | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> Iterator[Transaction]:
+        """See `client.Producer.transaction`; the checker runs in a thread of its own."""
+        portal = self._portal
+        begun = self._client.transaction(
+            message, queue_id=queue_id, key=key, selector=selector, timeout_s=timeout_s
+        )
+        with portal.wrap_async_context_manager(begun) as transaction:
+            yield Transaction(portal, transaction)
 
     def send_oneway(
         self, message: Message, *, queue_id: int | None = None, key: str | None = None
@@ -204,6 +249,17 @@ class Admin(Face[admins.Admin]):
     topic_route = blocking(admins.Admin.topic_route)
     topic_status = blocking(admins.Admin.topic_status)
     update_topic = blocking(admins.Admin.update_topic)
+
+
+def _in_a_thread(
+    checker: Callable[[ReceivedMessage], Decision],
+) -> Callable[[ReceivedMessage], Awaitable[Decision]]:
+    """It may take its time: the event loop has other things to do."""
+
+    async def check(message: ReceivedMessage) -> Decision:
+        return await to_thread.run_sync(checker, message)
+
+    return check
 
 
 def _settle(future: Future[SendResult], pending: PendingSend) -> None:

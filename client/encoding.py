@@ -9,14 +9,15 @@ from __future__ import annotations
 import time
 from functools import lru_cache
 
+from client.delays import check_user_properties, delay_properties
 from client.errors import BadMessage
 from client.identity import UniqueKeys
 from client.models import Message
 from dledger.errors import BadInput
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from dledger.remoting.message import (
-    DELAYS,
     KEYS,
+    PGROUP,
     TAGS,
     TRAN_MSG,
     UNIQ_KEY,
@@ -26,8 +27,8 @@ from dledger.remoting.message import (
 from dledger.remoting.names import check_topic_name
 from dledger.remoting.record import encode_record
 
-# What a broker would have to act upon; it takes our records as they are.
-_NOT_SENT = (*DELAYS, TRAN_MSG)
+PREPARED = 0x4
+"""The transaction bits of a half message (RocketMQ's MessageSysFlag)."""
 # A generated key needs no checks, so all but the key itself is encoded once.
 _PLACE = "0"
 _KEY_BEFORE, _KEY_AFTER = properties_encode({UNIQ_KEY: _PLACE}).split(_PLACE.encode())
@@ -40,14 +41,18 @@ def topic_bytes(topic: str) -> bytes:
     return topic.encode()
 
 
-def _user_properties(message: Message) -> dict[str, str]:
+def _properties(message: Message, half_of: str) -> dict[str, str]:
+    """All but the unique key. `half_of` is the producer group of a transactional message."""
     properties = dict(message.properties or {})
-    for name in _NOT_SENT:
-        if name in properties:
+    check_user_properties(properties)
+    if message.delayed:
+        if half_of:
             raise BadInput(
-                f"the property {name}={properties[name]!r} asks for a delay or a transaction, "
-                "which this producer does not do: leave it out, or send with a RocketMQ client"
+                "a transactional message can't be delayed: it is seen once it is committed"
             )
+        properties |= delay_properties(message)
+    if half_of:
+        properties |= {TRAN_MSG: "true", PGROUP: half_of}
     if message.keys:
         properties[KEYS] = message.keys
     if message.tags:
@@ -63,8 +68,11 @@ class Encoder:
         self._born_host = host_bytes(host, 0)
         self._refreshed_ms = 0
 
-    def encode(self, message: Message, queue_id: int) -> tuple[str, bytes]:
-        """(unique key, record) of a message. Raises BadMessage naming the field and the bound."""
+    def encode(self, message: Message, queue_id: int, half_of: str = "") -> tuple[str, bytes]:
+        """(unique key, record) of a message. Raises BadMessage naming the field and the bound.
+
+        With a producer group `half_of`, it is the half message of a transaction of that group.
+        """
         now_ms = int(time.time() * 1000)
         if now_ms != self._refreshed_ms:
             self._refreshed_ms = now_ms
@@ -80,14 +88,15 @@ class Encoder:
                 properties = properties_encode({UNIQ_KEY: unique_key})
             else:
                 properties = _KEY_BEFORE + unique_key.encode() + _KEY_AFTER
-            if message.keys or message.tags or message.properties:
-                properties += properties_encode(_user_properties(message))
+            if message.keys or message.tags or message.properties or half_of or message.delayed:
+                properties += properties_encode(_properties(message, half_of))
             record = encode_record(
                 topic=topic_bytes(message.topic),
                 queue_id=queue_id,
                 body=body,
                 properties=properties,
                 flag=message.flag,
+                sys_flag=PREPARED if half_of else 0,
                 born_timestamp_ms=now_ms,
                 born_host=self._born_host,
             )

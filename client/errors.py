@@ -12,6 +12,8 @@
         |   +-- SendFailed       definitely not stored
         |   +-- SendUnknown      stored or not: no answer came inside the deadline
         |   +-- BufferFull       not even accepted: the producer holds as much as it may
+        +-- TransactionUnknown   a commit or rollback was not answered inside the deadline
+        +-- TransactionEnded     a transaction had ended in the other way already
         +-- BadMessage           the message can't be stored as it is (also a BadInput)
         +-- NotAssigned          the queue does not belong to this consumer at the moment
         +-- ClientClosed         used outside its `async with` block
@@ -111,6 +113,38 @@ class BufferFull(SendError):
 
 class BadMessage(ClientError, BadInput):
     """A message that no broker could store as it is; the text names the field and the bound."""
+
+
+class TransactionUnknown(ClientError):
+    """Whether a transaction ended as it was told to. If not, the broker asks the checker."""
+
+    definite = False
+
+    def __init__(self, topic: str, unique_key: str, decision: str, reason: str) -> None:
+        super().__init__(
+            f"the {decision} of transaction {unique_key} (topic {topic!r}) was not answered: "
+            f"{reason}. If it was not heard, the checker is asked"
+        )
+        self.topic = topic
+        self.unique_key = unique_key
+
+
+class TransactionEnded(ClientError):
+    """A transaction had ended already, in the other way: a checker answered before."""
+
+    def __init__(self, topic: str, unique_key: str, *, committed: bool) -> None:
+        how = (
+            "committed"
+            if committed
+            else "rolled back, or laid aside in TRANS_CHECK_MAX_TIME_TOPIC after too many checks"
+        )
+        super().__init__(
+            f"transaction {unique_key} (topic {topic!r}) was {how} before: a checker of its "
+            "producer group was asked meanwhile, or the work took longer than its transaction lived"
+        )
+        self.topic = topic
+        self.unique_key = unique_key
+        self.committed = committed
 
 
 class NotAssigned(ClientError):

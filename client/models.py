@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TypeAlias
 
 from client import limits
@@ -31,6 +32,11 @@ class Message:
 
     `unique_key` names the message for ever; the producer makes one unless it is set here. Never
     give two different messages the same one: brokers know repeated batches by their first key.
+
+    It is delivered at once, or, by one of these: after the time of a `delay_level` (1 is the first
+    of the broker's `messageDelayLevel`), after `delay_s` by the broker's clock, or at a time that
+    has a time zone, `deliver_at`. The last two can be taken back (`Producer.recall`); brokers keep
+    them for three days at most.
     """
 
     topic: str
@@ -40,11 +46,23 @@ class Message:
     properties: Mapping[str, str] | None = None
     unique_key: str = ""
     flag: int = 0
+    delay_level: int = 0
+    delay_s: float = 0.0
+    deliver_at: datetime | None = None
+
+    @property
+    def delayed(self) -> bool:
+        """Whether it asks to be delivered later."""
+        return bool(self.delay_level or self.delay_s) or self.deliver_at is not None
 
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """Where an acknowledged message lies. `position` is its byte position in the group's log."""
+    """Where an acknowledged message lies. `position` is its byte position in the group's log.
+
+    Of a message that waits, for its time or its transaction, `queue_offset` and `position` are
+    those of its place to wait. `recall_handle` takes it back, if it can be (`Producer.recall`).
+    """
 
     message_id: str
     topic: str
@@ -53,6 +71,7 @@ class SendResult:
     queue_offset: int
     position: int
     leader: str = ""
+    recall_handle: str = ""
 
     @property
     def offset_message_id(self) -> str:

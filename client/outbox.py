@@ -99,14 +99,29 @@ class Outbox:
         unique_key, record = self._encoder.encode(message, queue_id)
         pending = PendingSend(unique_key, now_s + timeout_s)
         sender = self._senders.get(queue.broker_name) or self._sender(queue.broker_name)
-        add = sender.accumulator.add_alone if alone else sender.accumulator.add
-        add(pending, queue.topic, queue_id, record, now_s)
+        slot = (pending, queue.topic, queue_id, record, now_s)
+        if alone or message.delayed:
+            sender.accumulator.add_alone(*slot, waits=message.delayed)
+        else:
+            sender.accumulator.add(*slot)
         return pending, sender
+
+    def put_half(self, message: Message, queue: MessageQueue, timeout_s: float) -> PendingSend:
+        """Encode a message as the half message of a transaction, and send it."""
+        now_s = time.monotonic()
+        unique_key, record = self._encoder.encode(message, queue.queue_id, self._producer_group)
+        pending = PendingSend(unique_key, now_s + timeout_s)
+        sender = self._sender(queue.broker_name)
+        slot = (pending, queue.topic, queue.queue_id, record, now_s)
+        sender.accumulator.add_alone(*slot, waits=True)
+        sender.pump()
+        return pending
 
     def put_together(
         self, messages: Sequence[Message], queue: MessageQueue, timeout_s: float
     ) -> list[PendingSend]:
         """Encode messages of one topic into one batch, and send it. Raises BadMessage."""
+        _refuse_delays(messages, "a batch can't be delayed: send its messages one by one")
         now_s = time.monotonic()
         encoded = [self._encoder.encode(message, queue.queue_id) for message in messages]
         records = [record for _, record in encoded]
@@ -124,7 +139,8 @@ class Outbox:
         return slots
 
     def put_oneway(self, message: Message, queue: MessageQueue, timeout_s: float) -> None:
-        """Encode a message that nobody will acknowledge."""
+        """Encode a message that nobody will acknowledge. Raises BadMessage."""
+        _refuse_delays([message], "a delay needs an acknowledgement: use send")
         now_s = time.monotonic()
         unique_key, record = self._encoder.encode(message, queue.queue_id)
         slot = PendingSend(unique_key, now_s + timeout_s)
@@ -179,3 +195,9 @@ class Outbox:
         route = self._session.routes.route(topic)
         if topic in self._publishers and route is not None and route.writable:
             self._publish_to(topic, route.writable)
+
+
+def _refuse_delays(messages: Sequence[Message], reason: str) -> None:
+    for message in messages:
+        if message.delayed:
+            raise BadMessage(f"a message to topic {message.topic!r}: {reason}")

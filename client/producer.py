@@ -10,13 +10,15 @@ across retries and new leaders. A message is retried until its own deadline, and
 once: brokers recognise a batch that they have seen. Only where no answer came until the deadline is
 the outcome unknown (SendUnknown); any other failure is definite.
 
-`request` sends a message and waits for what its consumer answers with `reply`.
+`request` sends a message and waits for what its consumer answers with `reply`. `transaction` sends
+one that is seen only if some work of the caller's own is done.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeAlias
 
 from anyio import move_on_after
@@ -29,10 +31,13 @@ from client.lifetime import Living
 from client.models import Message, ReceivedMessage, Reply, Selector, SendResult
 from client.outbox import Outbox
 from client.pending import PendingSend
+from client.recall import recall
 from client.replies import Questions
 from client.sender import GroupSender
 from client.session import Session
+from client.transactions import Checker, Transaction, Transactions
 from dledger.remoting.bodies import HeartbeatData, ProducerData
+from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
@@ -47,7 +52,7 @@ class Producer(Living):
 
     `timeout_s` is a send's deadline unless the call says otherwise. `linger_s` makes a batch wait
     for company although it could leave. At most `pending_max` messages or `pending_bytes_max` bytes
-    of records are held at a time.
+    of records are held at a time. `checker` answers for transactions whose end nobody told.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class Producer(Living):
         namesrv_addr: str = "127.0.0.1:9876",
         group: str = "DEFAULT_PRODUCER",
         *,
+        checker: Checker | None = None,
         timeout_s: float = limits.SEND_TIMEOUT_S,
         linger_s: float = 0.0,
         batch_bytes_max: int = limits.BATCH_BYTES_MAX,
@@ -67,6 +73,7 @@ class Producer(Living):
         self._linger_s = linger_s
         self._session = Session(namesrv_addr, self._asked)
         self._questions = Questions(self._session, self.group, self._heartbeat)
+        self._transactions = Transactions(self._session, group, checker)
         self._outbox = Outbox(
             self._session,
             group,
@@ -203,6 +210,48 @@ class Producer(Living):
         chosen = self._outbox.choose(message, queue_id, key)
         self._outbox.put_oneway(message, chosen, self._timeout_s)
 
+    @asynccontextmanager
+    async def transaction(
+        self,
+        message: Message,
+        *,
+        queue_id: int | None = None,
+        key: str | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> AsyncIterator[Transaction]:
+        """Send a message that is seen only if the block is left as planned.
+
+        ::
+
+            async with producer.transaction(Message("Orders", b"...", keys="o-1")) as transaction:
+                ...  # your own work, which `checker` can look up by the message
+
+        Leaving the block commits, unless `transaction.rollback()` was awaited in it. After an
+        exception nothing is decided: the broker asks `checker`, in this process or another of the
+        group (it knows those that have prepared a topic or sent to one). `timeout_s` is for the
+        send and for the end, each. Raises what `send` and `Transaction.commit` do.
+        """
+        self._transactions.check_allowed(message.topic)
+        timeout_s = self._timeout(timeout_s)
+        if not self._outbox.ready(message.topic):
+            await self._outbox.wait_ready(message.topic, timeout_s)
+        queue = self._outbox.choose(message, queue_id, key, selector)
+        pending = self._outbox.put_half(message, queue, timeout_s)
+        with self._transactions.running(pending.unique_key):
+            transaction = Transaction(await pending.wait(), self._transactions, timeout_s)
+            yield transaction
+            if transaction.ended is None:
+                await transaction.commit()
+
+    async def recall(self, sent: SendResult, *, timeout_s: float | None = None) -> None:
+        """Take back a message with `delay_s` or `deliver_at` whose time has not come yet.
+
+        Raises BadMessage if it can't be, Refused with code 604 if it was delivered or taken back
+        already, NoLeader, or the RemotingError of the last try.
+        """
+        await recall(self._session, self.group, sent, self._timeout(timeout_s))
+
     async def request(
         self,
         message: Message,
@@ -270,7 +319,10 @@ class Producer(Living):
                 message.unique_key or "without a key yet",
             )
 
-    def _asked(self, _: str, command: Command) -> Command | None:
+    def _asked(self, address: str, command: Command) -> Command | None:
+        if command.code == RequestCode.CHECK_TRANSACTION_STATE:
+            self._transactions.asked(address, command)
+            return None
         return self._questions.take(command)
 
     def _heartbeat(self) -> HeartbeatData:

@@ -108,6 +108,11 @@ class RouteTable:
         """The broker groups seen in any route."""
         return tuple(self._groups)
 
+    def group_of(self, address: str) -> str:
+        """The broker group that an address belongs to, "" if it is unknown."""
+        groups = self._groups.items()
+        return next((name for name, group in groups if address in group.members), "")
+
     def leader(self, broker_name: str) -> str | None:
         """Where to send to for this group, or None: then its members must be asked."""
         group = self._groups.get(broker_name)

@@ -21,6 +21,7 @@ from client import limits
 from client.batch import Ack, Batch
 from client.batching import Accumulator
 from client.errors import SendFailed, SendUnknown
+from client.exchange import acknowledgement, request_for
 from client.leaders import LeaderFinder
 from client.peers import PeerPool
 from client.retry import Next, Verdict, backoff_s, judge
@@ -28,14 +29,8 @@ from client.routing import RouteTable
 from client.signals import Wakeup
 from dledger.errors import BadInput, Busy, ConnectFailed, RemotingError
 from dledger.observe import get_logger
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    ProduceHeader,
-    ProduceResponseHeader,
-    decode_header,
-    encode_header,
-)
 
 log = get_logger(__name__)
 
@@ -135,10 +130,7 @@ class GroupSender:
             return
         batch.attempt += 1
         batch.sent_s, batch.sent_to = now_s, leader
-        header = ProduceHeader(
-            topic=batch.topic, producer_group=self._producer_group, runs=batch.run_counts
-        )
-        command = Command(RequestCode.PRODUCE, encode_header(header), batch.freeze())
+        command = request_for(batch, self._producer_group)
         try:
             if batch.oneway:
                 peer.send_oneway(command)
@@ -160,8 +152,7 @@ class GroupSender:
             return
         if isinstance(answer, Command) and answer.code == ResponseCode.SUCCESS:
             try:
-                header = decode_header(ProduceResponseHeader, answer)
-                batch.ack = Ack(header.position, dict(header.offsets), server)
+                batch.ack = acknowledgement(batch, answer, server)
                 self._finish(batch)
             except BadInput as error:
                 batch.fail(SendUnknown, f"{server} acknowledged in a way not understood: {error}")

@@ -49,6 +49,10 @@ class Appender:
         self._role = role
         self._on_their_way: dict[bytes, list[tuple[list[int], Done]]] = {}
 
+    def knows(self, key: bytes) -> bool:
+        """Whether a batch of this key is in the log, or on its way there."""
+        return key in self._on_their_way or self._machine.dedup.get(key) is not None
+
     def append(self, draft: MessagesDraft, key: bytes | None, on_done: Done) -> None:
         """Append a batch; `on_done` is called once, after it can be pulled, or with the refusal.
 

@@ -24,7 +24,7 @@ from broker.leader.deliveries import Arrival, MoveDraft
 from broker.leader.drafts import NewRecord
 from broker.leader.log import Log
 from broker.leader.role import Role
-from broker.refusal import Refused
+from broker.refusal import Refused, busy
 from broker.state.machine import Machine
 from broker.state.moves import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC, Move
 from dledger.errors import AppendError
@@ -93,11 +93,13 @@ class Transactions:
         self._store_host = store_host
         self._ending: set[int] = set()
         self._asked_ms: dict[int, int] = {}
+        self._unheard: dict[int, str] = {}
 
     def reset(self) -> None:
         """Leadership begins: nothing is on its way, nobody was asked."""
         self._ending.clear()
         self._asked_ms.clear()
+        self._unheard.clear()
 
     def end(self, half: Half, *, commit: bool, on_done: OnDone) -> None:
         """Commit or roll back. Refused if the transaction ended already, or can't be committed."""
@@ -170,9 +172,23 @@ class Transactions:
                 asked.append(half)
         return asked, given_up
 
+    def unheard(self, half: Half) -> None:
+        """No producer of its group is connected: `producer_came` will have it asked about again."""
+        self._unheard[half.offset] = half.properties.get(names.PGROUP, "")
+
+    def producer_came(self, connected: Callable[[str], bool]) -> None:
+        """Ask soon about what nobody heard, where a producer of the group is connected by now."""
+        for offset, group in list(self._unheard.items()):
+            if connected(group):
+                del self._unheard[offset]
+                self._asked_ms.pop(offset, None)
+
     def _take(self, offset: int, arrivals: list[Arrival], on_done: OnDone) -> None:
         """Append the move. A second one of the same message must never be in the log."""
-        if offset not in self._machine.halves or offset in self._ending:
+        if offset in self._ending:
+            # How it ends is not committed: who asks again is told then.
+            raise busy(f"the transaction of half message {offset} is ending")
+        if offset not in self._machine.halves:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR, f"the transaction of half message {offset} has ended"
             )
@@ -180,6 +196,7 @@ class Transactions:
         def done(outcome: Appended | AppendError) -> None:
             self._ending.discard(offset)
             self._asked_ms.pop(offset, None)
+            self._unheard.pop(offset, None)
             on_done(outcome)
 
         move = Move(HALF_TOPIC, 0, ((offset, offset + 1),))

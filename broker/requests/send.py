@@ -58,15 +58,17 @@ class SendHandler:
         if not transactional:
             _refuse_transaction_bits(header)
         topic, queue_id = self._destination(header)
-        asked_queue_id = queue_id
-        if transactional or _is_delayed(properties):
+        asked_topic, asked_queue_id = topic, queue_id
+        delayed = _is_delayed(properties)
+        if transactional or delayed:
             detour = self._half if transactional else self._detour
             topic, queue_id, properties = detour(topic, queue_id, properties)
         record = self._record(header, request.payload, properties.encode(), connection)
         unique_key = properties.partition(_UNIQ_KEY)[2].partition("\x02")[0]
         key = None
         if unique_key and not record.reconsume_times:
-            key = dedup_key(topic.encode(), unique_key.encode())
+            places = (topic, TIMER_TOPIC, asked_topic) if delayed else (topic,)
+            key = self._known_by(unique_key, places)
         recall_handle = None
         if topic == TIMER_TOPIC:
             due_ms = names.properties_decode(record.properties)[names.TIMER_OUT_MS]
@@ -106,6 +108,15 @@ class SendHandler:
         key = dedup_key(topic.encode(), first_key.encode()) if first_key else None
         answer = self._answer(request, connection, queue_id=queue_id)
         self._append(records, topic, queue_id, key, answer)
+
+    def _known_by(self, unique_key: str, places: Sequence[str]) -> bytes:
+        """The key of an earlier copy in one of the places, if there is one; else the first's.
+
+        The time of a timed message may have come since its first copy began to wait for it, so a
+        repeat may be on its way to another place than the copy.
+        """
+        keys = [dedup_key(place.encode(), unique_key.encode()) for place in places]
+        return next(filter(self._core.appender.knows, keys), keys[0])
 
     def _append(
         self,

@@ -8,6 +8,8 @@ is only logged, and a producer that was not heard is asked again.
 
 from __future__ import annotations
 
+from functools import cache
+
 from broker.leader.transactions import Half, Timing, Transactions
 from broker.refusal import Refused
 from broker.requests.clients import ClientHandler
@@ -78,6 +80,7 @@ class TransactionHandler:
 
     def check(self) -> None:
         """Ask the producers of half messages whose time has come; lay the oldest aside."""
+        self._transactions.producer_came(cache(lambda group: bool(self._clients.producers(group))))
         asked, given_up = self._transactions.checks(self._core.assignments.now_ms())
         for half in asked:
             self._ask(half)
@@ -113,6 +116,7 @@ class TransactionHandler:
         properties = half.properties
         producers = self._clients.producers(properties.get(names.PGROUP, ""))
         if not producers:
+            self._transactions.unheard(half)
             return
         record = half.record
         header = CheckTransactionStateHeader(

@@ -12,15 +12,12 @@ from client.admin.messages import MessageAdmin
 from client.admin.requests import expect_success
 from client.admin.session import UnknownTarget, run_for_each
 from client.admin.topics import TopicAdmin
+from client.lookup import END_OF_TIME_MS, unique_key_query
 from client.models import ReceivedMessage, messages_in
 from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.headers import QueryMessageHeader, ViewMessageByIdHeader
 from dledger.remoting.message import offset_message_id_decode
-
-END_OF_TIME_MS = 2**63 - 1
-UNIQUE_KEY_COPIES_MAX = 32
-"""As many copies of one message as stock clients ask for: retries after an unknown outcome."""
 
 
 class QueryAdmin(TopicAdmin, MessageAdmin):
@@ -66,13 +63,7 @@ class QueryAdmin(TopicAdmin, MessageAdmin):
     async def messages_by_unique_key(self, topic: str, unique_key: str) -> list[ReceivedMessage]:
         """The message that has this unique key. More than one if it was stored repeatedly."""
         return await self._query(
-            QueryMessageHeader(
-                topic=topic,
-                key=unique_key,
-                max_num=UNIQUE_KEY_COPIES_MAX,
-                begin_timestamp=0,
-                end_timestamp=END_OF_TIME_MS,
-            ),
+            unique_key_query(topic, unique_key),
             lambda message: message.message_id == unique_key,
         )
 

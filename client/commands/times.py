@@ -8,8 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from client.admin.queries import END_OF_TIME_MS
 from client.admin.results import END
+from client.lookup import END_OF_TIME_MS
 from dledger.errors import ConfigError
 
 #: RocketMQ's form of a time, beside the one of ISO 8601.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,19 +35,41 @@ def test_the_log_works_without_a_broker() -> None:
     assert [line.endswith("key-9 = value-999") for line in printed].count(True) == 3
 
 
-def test_the_quickstart_sends_and_reads_ten_messages(tmp_path: Path) -> None:
-    """examples/quickstart.py against a cluster that mqcluster started."""
-    directory = str(tmp_path / "cluster")
+@pytest.fixture(scope="module")
+def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name server of a cluster that mqcluster started."""
+    directory = str(tmp_path_factory.mktemp("mq") / "cluster")
     up = python("-m", "chaos.mqcluster", "up", "--dir", directory, "-o", "json")
-    try:
-        printed = python("examples/quickstart.py", json.loads(up)["namesrv_addr"])
-    finally:
-        python("-m", "chaos.mqcluster", "down", "--dir", directory)
+    yield json.loads(up)["namesrv_addr"]
+    python("-m", "chaos.mqcluster", "down", "--dir", directory)
+
+
+def test_the_quickstart_sends_and_reads_ten_messages(namesrv: str) -> None:
+    """examples/quickstart.py: each of them."""
+    printed = python("examples/quickstart.py", namesrv)
 
     assert printed.count("sent ") == printed.count("read ") == 10
 
 
-def test_a_failover_is_a_pause(tmp_path: Path) -> None:
+def test_two_reminders_come_when_they_should(namesrv: str) -> None:
+    """examples/delays.py: and the one that was taken back does not."""
+    first, second = python("examples/delays.py", namesrv).splitlines()
+
+    assert "in two seconds" in first
+    assert "at that time" in second
+    assert [float(line.split()[1]) for line in (first, second)] >= [2.0, 3.0]
+
+
+def test_an_order_is_packed_if_it_is_in_the_database(namesrv: str) -> None:
+    """examples/transactions.py: the one whose program failed after writing it, too."""
+    printed = python("examples/transactions.py", namesrv)
+
+    packed = {line for line in printed.splitlines() if line.startswith("packed")}
+    assert packed == {"packed order-1", "packed order-3"}
+    assert "asked about order-2: not there" in printed
+
+
+def test_a_failover_is_a_pause() -> None:
     """examples/failover.py: all 300 sends are acknowledged, by two leaders."""
     printed = python("examples/failover.py")
 

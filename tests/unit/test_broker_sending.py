@@ -152,6 +152,24 @@ async def test_a_retry_that_overtakes_its_first_copy_waits_for_the_same_outcome(
         assert broker.machine.queues.end("Orders", 0) == 2
 
 
+async def test_a_timed_send_is_known_when_it_is_repeated_after_its_time(tmp_path: Path) -> None:
+    """The repeat would no longer wait; the first copy, which did, is what it is answered with."""
+    later_ms = 0
+
+    def clock_ms() -> int:
+        return 1_000_000 + later_ms
+
+    async with served(tmp_path, clock_ms=clock_ms) as (broker, peer):
+        request = send_request(i="UNIQ_KEY\x01k\x02TIMER_DELIVER_MS\x011005000\x02")
+        first = await peer.request(request, 5)
+        later_ms = 6000
+        await until(lambda: broker.machine.queues.end("Orders", 1) == 1)
+        for _ in range(2):
+            again = await peer.request(send_request(i=str(request.ext["i"])), 5)
+            assert again.ext["msgId"] == first.ext["msgId"]
+        assert broker.machine.queues.end("Orders", 1) == 1
+
+
 async def test_lost_leadership_leaves_an_outcome_unknown_and_a_retry_safe(tmp_path: Path) -> None:
     """The offsets that were handed out are handed out again by the next leader."""
     async with served(tmp_path, auto=False) as (broker, peer):

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from client.admin.queries import END_OF_TIME_MS
 from client.admin.results import QueueStatus, TopicInfo
 from client.commands.messages import first_offset, parse_offset
 from client.commands.output import (
@@ -18,6 +17,7 @@ from client.commands.output import (
     print_table,
 )
 from client.commands.times import parse_bound
+from client.lookup import END_OF_TIME_MS
 from dledger.errors import ConfigError
 
 
