@@ -12,6 +12,11 @@ What any log must do, on whatever disk, to be inherited by tests:
 ``log_store``       what a log is, and where one can lie
 ``log_model``       a list of entries that keeps them, to compare others with
 
+What a group's programs may rely on, likewise:
+
+``ledger_contract`` the promises of appends, reads, leadership, members
+``ledger_groups``   a group on virtual time that keeps them
+
 A whole group under a seed (``simulation`` is the command):
 
 ``group``       the simulation: nodes, time, what clients do
