@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from chaos import processes
 from chaos.layout import Layout, NodeLayout, broker_toml, namesrv_toml
@@ -34,8 +35,12 @@ class Cluster:
 
     def __init__(self, directory: Path, state: _State) -> None:
         self.directory = directory
-        self.layout = state.layout
         self._state = state
+
+    @property
+    def layout(self) -> Layout:
+        """What the cluster consists of."""
+        return self._state.layout
 
     @classmethod
     def create(cls, directory: Path, layout: Layout) -> Cluster:
@@ -62,9 +67,25 @@ class Cluster:
             folder.mkdir(parents=True)
             (folder / "namesrv.toml").write_text(namesrv_toml(server, folder))
         for node in self.layout.nodes:
-            folder = self.folder(node.name)
-            folder.mkdir(parents=True)
-            (folder / "broker.toml").write_text(broker_toml(self.layout, node, folder))
+            self._write_broker_config(node)
+        self._save()
+
+    def _write_broker_config(self, node: NodeLayout) -> None:
+        folder = self.folder(node.name)
+        folder.mkdir(parents=True)
+        (folder / "broker.toml").write_text(broker_toml(self.layout, node, folder))
+
+    def add(self, node: NodeLayout) -> None:
+        """One broker node more, with its config file. It is not started, and no member yet."""
+        self._state.layout = replace(self.layout, nodes=(*self.layout.nodes, node))
+        self._write_broker_config(node)
+        self._save()
+
+    def forget(self, node: NodeLayout) -> None:
+        """One broker node less; it must not run. Its folder stays."""
+        nodes = tuple(each for each in self.layout.nodes if each != node)
+        self._state.layout = replace(self.layout, nodes=nodes)
+        self._state.processes.pop(node.name, None)
         self._save()
 
     @classmethod

@@ -19,7 +19,7 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from chaos import layout
+from chaos import layout, resizing
 from chaos.cluster import STATE_FILE, Cluster
 from chaos.command_line import run_command
 from chaos.probe import Probe
@@ -30,6 +30,8 @@ from dledger.errors import ConfigError
 Directory: TypeAlias = Annotated[Path, cyclopts.Parameter(name="--dir")]
 Output: TypeAlias = Annotated[Literal["table", "json"], cyclopts.Parameter(name=["--output", "-o"])]
 
+DEFAULT_SIZES = (3, 1, 1)
+"""Nodes in each broker group, broker groups, name servers."""
 NAMESRV_PORT = 9876
 """Where every RocketMQ client looks first: the first name server's port where it is free."""
 
@@ -63,9 +65,9 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 def up(
     *,
     directory: Directory,
-    nodes: int = 3,
-    groups: int = 1,
-    namesrvs: int = 1,
+    nodes: int | None = None,
+    groups: int | None = None,
+    namesrvs: int | None = None,
     output: Output = "table",
 ) -> int:
     """Start a cluster, or what is missing of it, and wait until it serves.
@@ -75,11 +77,11 @@ def up(
     directory
         The cluster's directory; it is made if it does not exist.
     nodes
-        Nodes in each broker group; 3 survive the loss of one.
+        Nodes in each broker group of a new cluster: 3 by default, which survive the loss of one.
     groups
-        Broker groups, over which a topic's queues are spread.
+        Broker groups, over which a topic's queues are spread: 1 by default.
     namesrvs
-        Name servers, independent of each other.
+        Name servers, independent of each other: 1 by default.
     output
         A table for people or JSON for programs.
     """
@@ -105,12 +107,26 @@ def restart(node: str, /, *, directory: Directory) -> int:
 
 
 @app.command
+def add_node(*, directory: Directory, group: str = "broker-a") -> int:
+    """Start one node more in a broker group that serves; done when it has the log and votes."""
+    return run_command(partial(_add_node, directory, group))
+
+
+@app.command
+def remove_node(node: str, /, *, directory: Directory) -> int:
+    """Remove a node from its broker group and end it: a name from `status`. Its files stay."""
+    return run_command(partial(_remove_node, directory, node))
+
+
+@app.command
 def down(*, directory: Directory, remove: bool = False) -> int:
     """End all servers. Their data stays for the next `up`, unless --remove is given."""
     return run_command(partial(_down, directory, remove))
 
 
-async def _up(directory: Path, nodes: int, groups: int, namesrvs: int, output: str) -> int:
+async def _up(
+    directory: Path, nodes: int | None, groups: int | None, namesrvs: int | None, output: str
+) -> int:
     cluster = _open(directory, nodes, groups, namesrvs)
     fresh = cluster.start()
     try:
@@ -132,21 +148,28 @@ async def _up(directory: Path, nodes: int, groups: int, namesrvs: int, output: s
     return 0
 
 
-def _open(directory: Path, nodes: int, groups: int, namesrvs: int) -> Cluster:
-    """The cluster of the directory, which must then have these sizes, or a new one."""
-    needed = layout.ports_needed(nodes, groups, namesrvs)
+def _open(directory: Path, nodes: int | None, groups: int | None, namesrvs: int | None) -> Cluster:
+    """The cluster of the directory, which must then have the sizes that are given, or a new one."""
     if not (directory / STATE_FILE).exists():
-        ports = free_ports(needed)
+        wanted = zip((nodes, groups, namesrvs), DEFAULT_SIZES, strict=True)
+        nodes, groups, namesrvs = (usual if size is None else size for size, usual in wanted)
+        ports = free_ports(layout.ports_needed(nodes, groups, namesrvs))
         if port_is_free(NAMESRV_PORT):
             ports[0] = NAMESRV_PORT
         return Cluster.create(directory, layout.plan(ports, nodes, groups, namesrvs))
     cluster = Cluster.load(directory)
     brokers = cluster.layout.brokers
-    has = (len(cluster.layout.nodes) // len(brokers), len(brokers), len(cluster.layout.namesrvs))
-    if has != (nodes, groups, namesrvs):
+    of_each = sorted({len(cluster.layout.group(broker)) for broker in brokers})
+    same = (
+        nodes in (None, *of_each)
+        and groups in (None, len(brokers))
+        and namesrvs in (None, len(cluster.layout.namesrvs))
+    )
+    if not same:
         raise ConfigError(
-            f"{directory} holds a cluster of --nodes {has[0]} --groups {has[1]} "
-            f"--namesrvs {has[2]}: say the same, or choose another directory"
+            f"{directory} holds a cluster of --nodes {' or '.join(map(str, of_each))} "
+            f"--groups {len(brokers)} --namesrvs {len(cluster.layout.namesrvs)}: leave the sizes "
+            "out, or choose another directory"
         )
     return cluster
 
@@ -227,6 +250,26 @@ async def _restart(directory: Path, name: str) -> int:
     await trio.to_thread.run_sync(cluster.stop, [name])
     cluster.start([name])
     print(f"{name} is started: process {cluster.pid(name)}")
+    return 0
+
+
+async def _add_node(directory: Path, broker: str) -> int:
+    node, change = await resizing.add_node(Cluster.load(directory), broker)
+    print(f"{node.name} is added; {broker} has the members {', '.join(change.members)}")
+    return 0
+
+
+async def _remove_node(directory: Path, name: str) -> int:
+    cluster = Cluster.load(directory)
+    node = next((node for node in cluster.layout.nodes if node.name == name), None)
+    if node is None:
+        names = ", ".join(node.name for node in cluster.layout.nodes)
+        raise ConfigError(f"there is no node {name!r} in {cluster.directory}; there are {names}")
+    change = await resizing.remove_node(cluster, node)
+    print(
+        f"{name} is removed; {node.broker} has the members {', '.join(change.members)}. Its files "
+        f"are still in {cluster.folder(name)}"
+    )
     return 0
 
 

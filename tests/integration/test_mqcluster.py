@@ -97,6 +97,40 @@ def test_several_groups_and_name_servers_find_each_other(tmp_path: Path) -> None
     assert processes_of(directory) == []
 
 
+def test_a_group_grows_and_shrinks(tmp_path: Path) -> None:
+    """A fourth node votes, the leader goes, and after a restart the cluster is what it was made."""
+    directory = tmp_path / "cluster"
+    where = ("--dir", str(directory))
+    try:
+        assert mqcluster("up", *where).returncode == 0
+        added = mqcluster("add-node", *where)
+        assert added.returncode == 0, added.stderr
+        expected = "broker-a-n3 is added; broker-a has the members n0, n1, n2, n3\n"
+        assert added.stdout == expected
+        roles = {name: server["role"] for name, server in status(directory).items()}
+        assert roles["broker-a-n3"] == "follower"
+
+        (leader,) = [name for name, role in roles.items() if role == "leader"]
+        removed = mqcluster("remove-node", leader, *where)
+        assert removed.returncode == 0, removed.stderr
+        assert leader not in status(directory)
+        assert (directory / leader / "store").exists()
+
+        assert mqcluster("down", *where).returncode == 0
+        assert mqcluster("up", *where).returncode == 0
+        roles = {name: server["role"] for name, server in status(directory).items()}
+        assert sorted(roles.values()) == ["follower", "follower", "leader", "name server"]
+
+        again = mqcluster("add-node", *where)
+        assert "broker-a-n4 is added" in again.stdout, again.stderr
+        unknown = mqcluster("remove-node", leader, *where)
+        assert unknown.returncode == 2
+        assert f"there is no node '{leader}'" in unknown.stderr
+    finally:
+        mqcluster("down", *where)
+    assert processes_of(directory) == []
+
+
 def test_a_directory_without_a_cluster_is_named(tmp_path: Path) -> None:
     """The message says what to do, and the status is that of a wrong command."""
     done = mqcluster("status", "--dir", str(tmp_path))
