@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from dledger.checksum import crc32
 from dledger.limits import SEGMENT_BYTES
-from dledger.log.entry import HEADER_BYTES, Kind, decode_header, encode_header, padded
+from dledger.log.entry import HEADER_BYTES, Kind, make_header, padded
 from dledger.log.recovery import WATERMARK_BYTES
 from dledger.log.segment import segment_path
 from dledger.remoting.message import KEYS, UNIQ_KEY, host_bytes, properties_encode
@@ -79,7 +79,7 @@ class LogWriter:
     def append(self, kind: int, body: bytes, term: int = _TERM) -> None:
         """One entry; it is in the file after :meth:`close`, or when its segment is full."""
         self._make_room(HEADER_BYTES + len(body))
-        header = encode_header(
+        header, raw_header = make_header(
             self._chain_crc,
             index=self.next_index,
             term=term,
@@ -87,11 +87,11 @@ class LogWriter:
             kind=kind,
             body=body,
         )
-        self._chain_crc = decode_header(header).chain_crc
+        self._chain_crc = header.chain_crc
         if self._segment is None:
             self._segment = bytearray(self._segment_bytes)
         offset = self.position % self._segment_bytes
-        self._segment[offset : offset + len(header) + len(body)] = header + body
+        self._segment[offset : offset + header.size] = raw_header + body
         self.position += padded(HEADER_BYTES + len(body))
         self.next_index += 1
 

@@ -30,7 +30,9 @@ MAGIC: Final = 0x444C4731
 HEADER: Final = struct.Struct(">IIQQQIIII")
 HEADER_BYTES: Final = HEADER.size
 ALIGNMENT: Final = 8
-_CHAINED_BYTES: Final = 36
+_CHAINED: Final = struct.Struct(">IIQQQI")
+_CHAINED_BYTES: Final = _CHAINED.size
+_CRCS: Final = struct.Struct(">III")
 _U32: Final = struct.Struct(">I")
 
 assert HEADER_BYTES == 48
@@ -116,17 +118,16 @@ def chain(previous_chain_crc: int, raw_header: Buffer, body_crc: int) -> int:
     return crc32(_U32.pack(body_crc), crc32(chained, previous_chain_crc))
 
 
-def encode_header(
+def make_header(
     previous_chain_crc: int, *, index: int, term: int, position: int, kind: int, body: Buffer
-) -> bytes:
-    """The 48 header bytes of an entry that follows one with `previous_chain_crc`."""
+) -> tuple[Header, bytes]:
+    """The header of an entry that follows one with `previous_chain_crc`, and its 48 bytes."""
     length = len(body)
-    body_crc = crc32(body)
-    raw = bytearray(
-        HEADER.pack(MAGIC, HEADER_BYTES + length, index, term, position, kind, 0, body_crc, length)
-    )
-    _U32.pack_into(raw, _CHAINED_BYTES, chain(previous_chain_crc, raw, body_crc))
-    return bytes(raw)
+    size, body_crc = HEADER_BYTES + length, crc32(body)
+    chained = _CHAINED.pack(MAGIC, size, index, term, position, kind)
+    chain_crc = crc32(_U32.pack(body_crc), crc32(chained, previous_chain_crc))
+    header = Header(MAGIC, size, index, term, position, kind, chain_crc, body_crc, length)
+    return header, chained + _CRCS.pack(chain_crc, body_crc, length)
 
 
 def decode_header(buffer: Buffer, offset: int = 0) -> Header:

@@ -33,6 +33,8 @@ class LogReader:
     ) -> None:
         self.folder = folder
         self.segment_bytes = segment_bytes
+        #: The largest entry, header and body: the general limit, or what a segment can hold.
+        self.entry_bytes_max = min(limits.ENTRY_BYTES_MAX, segment_bytes - WATERMARK_BYTES)
         self._disk = disk
         self._segments = segments
         self._last = last
@@ -77,11 +79,6 @@ class LogReader:
         """The chain CRC that the next entry continues."""
         return self._last.chain_crc if self._last else self._head.chain_crc
 
-    @property
-    def entry_bytes_max(self) -> int:
-        """The largest entry, header and body: the general limit, or what a segment can hold."""
-        return min(limits.ENTRY_BYTES_MAX, self.segment_bytes - WATERMARK_BYTES)
-
     def position_for(self, size_bytes: int) -> int:
         """Where an entry of `size_bytes` (header and body) lands if it is the next one."""
         end = self.end_position
@@ -95,6 +92,9 @@ class LogReader:
             raise StorageError(
                 f"index {index} is outside of the log ({self.first_index} to {self.last_index})"
             )
+        newest = self._segments[-1]
+        if index >= newest.first_index:
+            return newest
         at = bisect_right(self._segments, index, key=lambda segment: segment.first_index)
         return self._segments[at - 1]
 
@@ -113,9 +113,9 @@ class LogReader:
         """An entry, its body not copied."""
         if index > self._written_index:
             self.write_out()
-        header = self.header(index)
-        body = self._segment_of(index).body(header)
-        return Entry(header.index, header.term, header.kind, header.position, body)
+        segment = self._segment_of(index)
+        header = self._recent.get(index) or segment.header(index)
+        return Entry(index, header.term, header.kind, header.position, segment.body(header))
 
     def checked_entry(self, index: int) -> Entry:
         """The same, checked if the start took its segment as a checkpoint says. Raises Rot."""

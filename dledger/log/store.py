@@ -38,8 +38,8 @@ from dledger.log.entry import (
     body_size,
     chain,
     decode_header,
-    encode_header,
     fault_of,
+    make_header,
     padded,
     place_body,
 )
@@ -140,22 +140,20 @@ class SegmentedLog(LogReader):
 
     def append(self, index: int, term: int, kind: int, body: Buffer | Draft) -> Header:
         """Stage a new entry of this node's own making. Raises TooLarge, Fenced."""
-        size = HEADER_BYTES + body_size(body)
-        if size > self.entry_bytes_max:
-            raise TooLarge(f"an entry of {size} bytes is above {self.entry_bytes_max}")
-        position = self.position_for(size)
+        position = self.position_for(self.checked_size(body))
         content = place_body(body, position + HEADER_BYTES, index, term)
-        raw = encode_header(
-            self.chain_crc,
-            index=index,
-            term=term,
-            position=position,
-            kind=kind,
-            body=content,
+        header, raw = make_header(
+            self.chain_crc, index=index, term=term, position=position, kind=kind, body=content
         )
-        header = decode_header(raw)
         self._stage(header, raw, content)
         return header
+
+    def checked_size(self, body: Buffer | Draft) -> int:
+        """The bytes of an entry with that body, header and all. Raises TooLarge."""
+        size = HEADER_BYTES + body_size(body)
+        if size > self.entry_bytes_max:
+            raise TooLarge(f"an entry of {size} bytes is above the limit of {self.entry_bytes_max}")
+        return size
 
     def append_copy(self, header: Header, raw_header: Buffer, body: Buffer) -> None:
         """Stage an entry that a leader made, after checking that it continues this log.
@@ -186,12 +184,13 @@ class SegmentedLog(LogReader):
         offset = header.position - segment.base_position
         if not self._staged:
             self._staged_at = offset
-        padding = padded(header.size) - header.size
+        room = padded(header.size)
+        padding = room - header.size
         self._staged += (raw_header, body, bytes(padding)) if padding else (raw_header, body)
         self._recent[header.index] = header
         self._recent.pop(header.index - RECENT_HEADERS, None)
         segment.offsets.append(offset >> 3)
-        segment.end = offset + padded(header.size)
+        segment.end = offset + room
         self._last = header
 
     def write_out(self) -> None:

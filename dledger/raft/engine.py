@@ -36,10 +36,9 @@ from dledger.errors import (
     FrameError,
     NotLeader,
     OutcomeUnknown,
-    TooLarge,
     TransferFailed,
 )
-from dledger.log.entry import HEADER_BYTES, Draft, Entry, Kind, body_size
+from dledger.log.entry import HEADER_BYTES, Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog, SyncJob
 from dledger.raft.changes import Changes
@@ -170,13 +169,7 @@ class RaftEngine:
         the log can't take any more.
         """
         self._check_serving()
-        size = body_size(body)
-        if size + HEADER_BYTES > self.log.entry_bytes_max:
-            raise TooLarge(
-                f"an entry of {size + HEADER_BYTES} bytes is above the limit of "
-                f"{self.log.entry_bytes_max}"
-            )
-        count = self.appends_pending
+        size, count = self.log.checked_size(body), len(self._pending)
         if count >= limits.APPENDS_PENDING_MAX:
             raise Busy(f"{count} appends are pending", BUSY_RETRY_AFTER_S)
         if self._pending_bytes + size > limits.APPENDS_PENDING_BYTES_MAX:

@@ -15,11 +15,12 @@ from dataclasses import replace
 from typing import SupportsIndex
 
 from dledger.errors import CorruptLog, StorageError
-from dledger.log.entry import Header, Kind
+from dledger.log.entry import Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft.library import COMMAND_NOOP, COMMAND_OPAQUE, Journal
 from dledger.raft.members import Members
+from dledger.raft.messages import Copy
 
 _TYPE_BYTES = {Kind.NOOP.value: bytes([COMMAND_NOOP])}
 _OPAQUE_BYTE = bytes([COMMAND_OPAQUE])
@@ -41,18 +42,6 @@ class Command:
 
     def __getitem__(self, _: slice) -> bytes:
         return _TYPE_BYTES.get(self.kind, _OPAQUE_BYTE)
-
-
-class Copy(Command):
-    """An entry that a leader sent: its header as received, and its body."""
-
-    __slots__ = ("body", "header", "raw_header")
-
-    def __init__(self, header: Header, raw_header: memoryview, body: memoryview) -> None:
-        super().__init__(header.kind, header.body_length)
-        self.header = header
-        self.raw_header = raw_header
-        self.body = body
 
 
 class LazySlice:
@@ -135,7 +124,7 @@ class LogJournal(Journal):  # type: ignore[misc]
 
     # -- writing ---------------------------------------------------------------------------
 
-    def add(self, command: Command | bytes, idx: int, term: int) -> None:
+    def add(self, command: Copy | bytes, idx: int, term: int) -> None:
         """Put an entry at `idx`. Raises CorruptLog where replicas differ, Fenced, StorageError."""
         if isinstance(command, Copy):
             self._add_copy(command, idx, term)
@@ -156,7 +145,7 @@ class LogJournal(Journal):  # type: ignore[misc]
                 return
             self.log.cut(index)
             self._members.cut(index)
-        if copy.kind == Kind.CONFIGURATION:
+        if copy.header.kind == Kind.CONFIGURATION:
             self._members.append(index, term, copy.body)
         self.log.append_copy(copy.header, copy.raw_header, copy.body)
 

@@ -40,6 +40,7 @@ from enum import IntEnum
 from typing import Final
 
 import msgpack
+import msgspec
 
 from dledger import limits
 from dledger.checksum import crc32
@@ -112,6 +113,14 @@ class PeerMessage:
     run: memoryview = field(default=EMPTY_RUN)
 
 
+class Copy(msgspec.Struct, frozen=True, gc=False):
+    """An entry of a run: its header, the header's bytes, its body."""
+
+    header: Header
+    raw_header: memoryview
+    body: memoryview
+
+
 def encode_message(
     kind: PeerKind, term: int, *fields: int, run: Buffer = b""
 ) -> tuple[Buffer, ...]:
@@ -153,10 +162,8 @@ def decode_message(frame: memoryview) -> PeerMessage:
     return PeerMessage(kind, head[1], head[2:], frame[start + head_length :])
 
 
-def split_run(
-    run: memoryview, first_index: int, count: int, term_max: int
-) -> list[tuple[Header, memoryview, memoryview]]:
-    """The entries of a run: header, raw header bytes, body. Raises FrameError.
+def split_run(run: memoryview, first_index: int, count: int, term_max: int) -> list[Copy]:
+    """The entries of a run. Raises FrameError.
 
     Indices must be consecutive from `first_index`, and no entry's term may exceed the sender's.
     """
@@ -177,7 +184,7 @@ def split_run(
         body = run[body_at : body_at + header.body_length]
         if crc32(body) != header.body_crc:
             raise FrameError(f"the body of entry {index} does not match its CRC")
-        entries.append((header, run[offset:body_at], body))
+        entries.append(Copy(header, run[offset:body_at], body))
         offset += padded(header.size)
     if offset != len(run):
         raise FrameError(f"a run of {count} entries has {len(run)} bytes, not {offset}")

@@ -71,13 +71,14 @@ class Asking:
         if count and chain_crc != place.chain_crc:
             repair.begin_at_what_is_committed()
             return None
-        entries = split_run(message.run, first_index, count, message.term)
+        copies = split_run(message.run, first_index, count, message.term)
         self._take_term(message.term)
-        for header, raw_header, body in entries:
+        for copy in copies:
+            header = copy.header
             if header.kind == Kind.CONFIGURATION:
-                members = Configuration(decode_members(body), header.index, header.term)
+                members = Configuration(decode_members(copy.body), header.index, header.term)
                 note_committed(repair.folder, repair.disk, members)
-            if repair.take(header, raw_header, body):
+            if repair.take(header, copy.raw_header, copy.body):
                 break
         else:
             if repair.next.next_index <= commit_index:

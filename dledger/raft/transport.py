@@ -28,7 +28,6 @@ from dledger.errors import FrameError
 from dledger.log.head import LogHead
 from dledger.log.store import SegmentedLog
 from dledger.raft.configuration import encode_members
-from dledger.raft.journal import Copy
 from dledger.raft.library import Core, Node, Transport
 from dledger.raft.members import Members
 from dledger.raft.messages import PeerKind, PeerMessage, encode_message, split_run
@@ -330,10 +329,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
             self.deny(peer)
             return False
         commit_index, previous_index, previous_term, sequence, count = message.fields
-        runs = split_run(message.run, previous_index + 1, count, message.term)
-        entries = [
-            (Copy(header, raw, body), header.index, header.term) for header, raw, body in runs
-        ]
+        copies = split_run(message.run, previous_index + 1, count, message.term)
+        entries = [(copy, copy.header.index, copy.header.term) for copy in copies]
         peer.received_sequence = sequence
         verified = previous_index + count
         commit_index = min(commit_index, verified)
@@ -361,7 +358,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
             self.deny(peer)
             return False
         commit_index, first_index, base_position, chain_crc, sequence = message.fields
-        ((header, _, _),) = split_run(message.run, first_index, 1, message.term)
+        header = split_run(message.run, first_index, 1, message.term)[0].header
         # A term is durable before the first entry of it.
         self.step_down(peer, message.term)
         log = self._log

@@ -26,7 +26,7 @@ from dledger.log.entry import (
     Entry,
     Kind,
     body_size,
-    encode_header,
+    make_header,
     padded,
     place_body,
 )
@@ -141,7 +141,7 @@ class LocalLedger:
         for entry in self._entries:
             if (position, size) == (entry.position, HEADER_BYTES):
                 fields = {"index": entry.index, "term": entry.term, "kind": entry.kind}
-                return memoryview(encode_header(0, position=position, body=entry.body, **fields))
+                return memoryview(make_header(0, position=position, body=entry.body, **fields)[1])
             start = position - entry.body_position
             if start >= 0 and start + size <= len(entry.body):
                 return entry.body[start : start + size]

@@ -15,9 +15,9 @@ from dledger.raft import library
 from dledger.raft.election import ElectionGate
 from dledger.raft.elections import Elections
 from dledger.raft.engine import Appended, OnDone, RaftEngine
-from dledger.raft.journal import Copy, LogJournal
+from dledger.raft.journal import LogJournal
 from dledger.raft.library import Core, Node, Role
-from dledger.raft.messages import PeerKind, PeerMessage, encode_message
+from dledger.raft.messages import Copy, PeerKind, PeerMessage, encode_message
 from dledger.raft.peer import Held, Peer
 from dledger.raft.transfer import Follower, Next, Transfer
 from dledger.raft.transport import PeerTransport

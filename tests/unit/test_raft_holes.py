@@ -33,7 +33,7 @@ from dledger.errors import (
     TooLarge,
 )
 from dledger.log.checkpoint import Checkpoint, encode_checkpoint
-from dledger.log.entry import HEADER_BYTES, Entry, Kind, decode_header, encode_header
+from dledger.log.entry import HEADER_BYTES, Entry, Kind, make_header
 from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.head import LogHead, encode_head
 from dledger.log.startup import open_log
@@ -77,10 +77,10 @@ def log_without_head(
     first_index: int, count: int, body: bytes, disk: SimulatedDisk, start: int = SEGMENT_BYTES
 ) -> SegmentedLog:
     """A log of `count` entries of term 1 whose segments before position `start` were removed."""
-    before = encode_header(
+    before, _ = make_header(
         0, index=first_index - 1, term=1, position=start - HEADER_BYTES, kind=16, body=b""
     )
-    head = LogHead(start, first_index, decode_header(before).chain_crc)
+    head = LogHead(start, first_index, before.chain_crc)
     disk.replace(FOLDER / "head", encode_head(head))
     log = SegmentedLog(FOLDER, SEGMENT_BYTES, disk, [], None, head=head)
     for index in range(first_index, first_index + count):
