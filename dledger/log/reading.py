@@ -156,7 +156,7 @@ class LogReader:
         start = position - segment.base_position
         if start + size_bytes > segment.end:
             raise StorageError(f"positions {position} + {size_bytes} reach beyond a segment's end")
-        return segment.raw[start : start + size_bytes]
+        return segment.part(start, size_bytes)
 
     def run_of(self, first_index: int, last_index: int) -> memoryview:
         """The raw bytes, headers and all, of consecutive entries of one segment."""

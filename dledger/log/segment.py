@@ -11,7 +11,7 @@ from dledger.errors import Rot
 from dledger.log.checkpoint import SealedSegment
 from dledger.log.disk import Disk
 from dledger.log.entry import HEADER_BYTES, MAGIC, Header, decode_header, padded
-from dledger.log.recovery import WATERMARK_BYTES, Scan, encode_watermark, entry_offsets
+from dledger.log.recovery import PART_BYTES, WATERMARK_BYTES, Scan, encode_watermark, entry_offsets
 from dledger.remoting.command import Buffer
 
 POSITION_DIGITS = 20
@@ -46,6 +46,7 @@ class Segment:
         self._descriptor = descriptor
         self._raw: memoryview | None = None
         self._used = True
+        self._read_bytes = 0
         self._offsets: array[int] | None = array("I")
         self._summary: SealedSegment | None = None
 
@@ -74,6 +75,7 @@ class Segment:
 
     def forget_pages(self) -> None:
         """Let what was read count for the kernel's memory, no longer for this process's."""
+        self._read_bytes = 0
         if self._raw is not None:
             self._disk.forget_pages(self._raw)
 
@@ -160,10 +162,21 @@ class Segment:
         """An entry's header."""
         return decode_header(self.raw, self.offset_of(index))
 
+    def part(self, start: int, size_bytes: int) -> memoryview:
+        """A part of the file, not copied.
+
+        Whoever reads everything at full speed must not have all of it in memory before the next
+        tick: what was mapped goes, and is mapped again for a view that is still in use.
+        """
+        self._read_bytes += size_bytes
+        if self._read_bytes > PART_BYTES:
+            self.forget_pages()
+        return self.raw[start : start + size_bytes]
+
     def body(self, header: Header) -> memoryview:
         """An entry's body, not copied."""
         start = header.position - self.base_position + HEADER_BYTES
-        return self.raw[start : start + header.body_length]
+        return self.part(start, header.body_length)
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write bytes; they are durable after the next :meth:`sync`."""

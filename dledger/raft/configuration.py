@@ -19,6 +19,7 @@ Before any change a group has the members that its config files name: the config
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -50,22 +51,22 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
         return self.host, self.port
 
 
-class Configuration(msgspec.Struct, frozen=True, array_like=True):
+class Configuration(msgspec.Struct, frozen=True, array_like=True, dict=True):
     """The members from the entry `index` of `term` on, by node id."""
 
     members: dict[str, Member]
     index: int = 0
     term: int = 0
 
-    @property
-    def voters(self) -> list[str]:
+    @cached_property
+    def voters(self) -> tuple[str, ...]:
         """Who elects and is counted, in the order of ids."""
-        return sorted(node_id for node_id, member in self.members.items() if member.votes)
+        return tuple(sorted(node_id for node_id, member in self.members.items() if member.votes))
 
-    @property
-    def learners(self) -> list[str]:
-        """Who gets entries and is not counted."""
-        return sorted(node_id for node_id, member in self.members.items() if not member.votes)
+    @cached_property
+    def learners(self) -> tuple[str, ...]:
+        """Who gets entries and is not counted, likewise."""
+        return tuple(sorted({*self.members} - {*self.voters}))
 
     def is_majority(self, node_ids: Iterable[str]) -> bool:
         """Whether more than half of the voters are among these."""

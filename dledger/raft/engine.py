@@ -21,7 +21,6 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -105,8 +104,7 @@ class _Append(NamedTuple):
     on_done: OnDone
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """Who leads, as the state machine is told. `serving`: this node, its no-op applied."""
 
     serving: bool
@@ -276,7 +274,7 @@ class RaftEngine:
     @property
     def solo(self) -> bool:
         """Whether this node is the only voter, so that it commits by itself."""
-        return self.members.current.voters == [self.node_id]
+        return self.members.current.voters == (self.node_id,)
 
     def _lags(self) -> bool:
         return self.core.role is Role.LEADER and self.core.commit_index < self.log.last_index

@@ -35,7 +35,6 @@ and for nodes that begin, or begin again (see `seat` and `state_copy`)::
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
@@ -101,16 +100,18 @@ _FIELD_TYPES: Final[dict[PeerKind, tuple[type, ...]]] = {
     PeerKind.LACKING: (int,),
     PeerKind.GIVEN: (int, int, int, int),
 }
+_KINDS: Final = {kind.value: kind for kind in PeerKind}
+_TYPES: Final = {kind: (int, *types) for kind, types in _FIELD_TYPES.items()}
+"""The types of the term and the fields."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeerMessage:
+class PeerMessage(msgspec.Struct, frozen=True, gc=False):
     """A decoded message. `fields` are those after kind and term, in the order above."""
 
     kind: PeerKind
     term: int
     fields: tuple[int, ...] = ()
-    run: memoryview = field(default=EMPTY_RUN)
+    run: memoryview = EMPTY_RUN
 
 
 class Copy(msgspec.Struct, frozen=True, gc=False):
@@ -151,15 +152,15 @@ def decode_message(frame: memoryview) -> PeerMessage:
         raise FrameError(f"a peer's message head is no msgpack: {error}") from error
     if not isinstance(head, tuple) or len(head) < 2:
         raise FrameError(f"a peer's message head is {head!r}, not kind, term and fields")
-    try:
-        kind = PeerKind(head[0])
-    except ValueError as error:
-        raise FrameError(f"a peer's message kind {head[0]!r} is unknown") from error
-    if [type(value) for value in head[1:]] != [int, *_FIELD_TYPES[kind]]:
-        raise FrameError(f"a peer's {kind.name} has fields {head[1:]!r}")
-    if any(value < 0 for value in head[1:]):
-        raise FrameError(f"a peer's {kind.name} has a negative field: {head[1:]!r}")
-    return PeerMessage(kind, head[1], head[2:], frame[start + head_length :])
+    kind = _KINDS.get(head[0]) if type(head[0]) is int else None
+    if kind is None:
+        raise FrameError(f"a peer's message kind {head[0]!r} is unknown")
+    values = head[1:]
+    if tuple(map(type, values)) != _TYPES[kind]:
+        raise FrameError(f"a peer's {kind.name} has fields {values!r}")
+    if min(values) < 0:
+        raise FrameError(f"a peer's {kind.name} has a negative field: {values!r}")
+    return PeerMessage(kind, values[0], values[1:], frame[start + head_length :])
 
 
 def split_run(run: memoryview, first_index: int, count: int, term_max: int) -> list[Copy]:

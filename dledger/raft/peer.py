@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dledger.raft.library import Node
 from dledger.raft.messages import PeerMessage
@@ -27,8 +27,7 @@ class Link(Protocol):
         """Close the connection; the transport is told by `link_down`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """An acknowledgement that waits until everything up to `needed_index` is durable here."""
 
     term: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from dledger.log import store
 from dledger.log.head import LogHead, encode_head

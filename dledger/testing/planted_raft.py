@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from dledger.errors import NotLeader
 from dledger.log.entry import Draft, Header

@@ -66,7 +66,7 @@ def test_majorities_of_neighbouring_configurations_share_a_node(size: int) -> No
 def test_learners_and_strangers_make_no_majority() -> None:
     """However many of them agree."""
     configuration = Configuration(Configuration(group("a", "b", "c")).with_learner("x", NEW))
-    assert configuration.learners == ["x"]
+    assert configuration.learners == ("x",)
     assert not configuration.is_majority({"a", "x", "y", "z"})
     assert configuration.is_majority({"a", "b"})
 
@@ -121,12 +121,21 @@ def test_what_is_in_force_follows_the_log() -> None:
     for index, ids in ((4, "abcd"), (5, "abc")):
         members.append(index, 1, encode_members(group(*ids)))
         log.append(index, 1, Kind.CONFIGURATION, encode_members(group(*ids)))
-    assert members.current.voters == ["a", "b", "c"]
+    assert members.current.voters == (
+        "a",
+        "b",
+        "c",
+    )
     assert members.current.index == 5
     assert open_members(FOLDER, disk, log, group("z")).current == members.current
     log.cut(5)
     members.cut(5)
-    assert members.current.voters == ["a", "b", "c", "d"]
+    assert members.current.voters == (
+        "a",
+        "b",
+        "c",
+        "d",
+    )
     assert open_members(FOLDER, disk, log, group("z")).current == members.current
 
 
@@ -138,7 +147,11 @@ def test_a_configuration_whose_entry_was_lost_is_forgotten_for_good() -> None:
     members = open_members(FOLDER, disk, log, group("a", "b", "c"))
     members.append(2, 1, encode_members(group("a")))
     log.append(2, 2, Kind.CONFIGURATION, encode_members(group("a", "b")))  # another leader's
-    assert open_members(FOLDER, disk, log, group("z")).current.voters == ["a", "b", "c"]
+    assert open_members(FOLDER, disk, log, group("z")).current.voters == (
+        "a",
+        "b",
+        "c",
+    )
     assert len(decode_file(disk.read(FOLDER / "members"))) == 1
 
 
@@ -176,7 +189,7 @@ def test_a_newcomer_is_a_learner_until_it_holds_the_log() -> None:
     added = add(node)
     node.acknowledge("f", node.log.last_index)
     assert isinstance(added[0], Appended)
-    assert node.engine.members.current.learners == ["h"]
+    assert node.engine.members.current.learners == ("h",)
 
     wire = node.connect("h")
     node.step()
@@ -185,13 +198,18 @@ def test_a_newcomer_is_a_learner_until_it_holds_the_log() -> None:
     node.receive("h", PeerKind.WANTED, node.engine.core.term, 0, 0)
     node.acknowledge("h", node.log.last_index)
     assert not outcome, "a learner and the leader are no majority of three voters"
-    assert node.engine.members.current.learners == ["h"], "it asked for the state a moment ago"
+    assert node.engine.members.current.learners == ("h",), "it asked for the state a moment ago"
     for _ in range(4):
         node.advance(0.9)
         node.acknowledge("f", node.log.last_index)
         node.acknowledge("h", node.log.last_index)
     assert isinstance(outcome[0], Appended)
-    assert node.engine.members.current.voters == ["f", "g", "h", "n"]
+    assert node.engine.members.current.voters == (
+        "f",
+        "g",
+        "h",
+        "n",
+    )
     outcome = node.append()
     node.step()
     node.acknowledge("f", node.log.last_index)
@@ -263,12 +281,21 @@ def test_a_follower_goes_back_to_the_configuration_of_what_is_left() -> None:
     node = ScriptedNode()
     node.receive_append("f", 1, donor, 2, 2)
     node.step()
-    assert node.engine.members.current.voters == ["f", "g", "h", "n"]
+    assert node.engine.members.current.voters == (
+        "f",
+        "g",
+        "h",
+        "n",
+    )
     node = node.restarted(power_lost=False)
     assert node.engine.members.current.index == 2
     node.receive_append("g", 2, other, 2, 3)
     node.step()
-    assert node.engine.members.current.voters == ["f", "g", "n"]
+    assert node.engine.members.current.voters == (
+        "f",
+        "g",
+        "n",
+    )
     assert node.restarted(power_lost=True).engine.members.current.index == 0
 
 
@@ -304,7 +331,11 @@ def test_who_was_removed_while_it_was_away_is_told_when_it_asks_for_votes() -> N
     removed.advance(3.0)
     assert not removed.take("n", PeerKind.PREVOTE)
     restarted = removed.restarted(power_lost=True)
-    assert restarted.engine.members.current.voters == ["f", "g", "n"]
+    assert restarted.engine.members.current.voters == (
+        "f",
+        "g",
+        "n",
+    )
 
 
 def test_votes_and_acknowledgements_of_strangers_are_not_counted() -> None:
