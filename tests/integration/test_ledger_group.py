@@ -38,6 +38,9 @@ pytestmark = pytest.mark.slow
 SEGMENT_BYTES = 1 << 20
 WORD = "right"
 KILLS = 5
+ANSWER_S = 0.25
+"""How long a writer waits for one answer. One that waited for a second at a stopped leader, and was
+then sent there again by a follower who did not know better yet, measured its own patience."""
 WRITERS = 8
 PATIENCE_S = 20.0
 
@@ -289,7 +292,7 @@ class Load:
                     while leader is None:
                         number += 1
                         body = f"{name}:{number}"
-                        with trio.fail_after(1):
+                        with trio.fail_after(ANSWER_S):
                             reply = await line.ask(do="append", body=body)
                         if "index" not in reply:
                             leader = reply.get("leader")
