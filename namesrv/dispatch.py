@@ -7,12 +7,14 @@ answered with an error code and text, and logged; the connection lives on.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from dledger.errors import BadInput, ConfigError, DledgerError
 from dledger.net import Connection
 from dledger.observe import get_logger
 from dledger.remoting.bodies import (
+    BrokerMemberGroup,
+    BrokerMemberGroupBody,
     DataVersion,
     Dialect,
     KVTable,
@@ -28,6 +30,7 @@ from dledger.remoting.headers import (
     BrokerHeartbeatHeader,
     DeleteKvConfigHeader,
     DeleteTopicInNamesrvHeader,
+    GetBrokerMemberGroupHeader,
     GetKvConfigHeader,
     GetKvConfigResponseHeader,
     GetKvlistByNamespaceHeader,
@@ -51,6 +54,17 @@ from namesrv.kv_file import KvStore
 from namesrv.registration import decode_registration
 from namesrv.routes import Departure, RegistrationRefused, RouteTable, UnknownBroker
 
+UNIT_LISTS: Mapping[int, Callable[[bool, bool], bool]] = {
+    RequestCode.GET_UNIT_TOPIC_LIST: lambda unit, subscribed: unit,
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: lambda unit, subscribed: subscribed,
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: lambda unit, subscribed: (
+        subscribed and not unit
+    ),
+}
+NOT_SERVED: Mapping[int, str] = {
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: "a name server takes topics from the brokers that have "
+    "them, and from nobody else: create the topic at a broker (mqadmin updateTopic)"
+}
 _Answer = Command | Awaitable[Command]
 _log = get_logger("namesrv")
 
@@ -79,6 +93,10 @@ class Dispatcher:
             code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._all_topics,
             code.GET_TOPICS_BY_CLUSTER: self._topics_by_cluster,
             code.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._system_topics,
+            code.GET_UNIT_TOPIC_LIST: self._unit_topics,
+            code.GET_HAS_UNIT_SUB_TOPIC_LIST: self._unit_topics,
+            code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._unit_topics,
+            code.GET_BROKER_MEMBER_GROUP: self._members,
             code.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
             code.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_perm,
             code.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
@@ -91,7 +109,9 @@ class Dispatcher:
         method = self._methods.get(request.code)
         if method is None:
             code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-            return request.reply(code, remark=f"a name server does not know request {request.code}")
+            reason = NOT_SERVED.get(request.code, "")
+            remark = f"request code {request.code} is not supported here{reason and ': '}{reason}"
+            return request.reply(code, remark=remark)
         try:
             return method(request, connection)
         except RegistrationRefused as error:
@@ -219,6 +239,20 @@ class Dispatcher:
         )
         names = [*info.cluster_addr_table, *info.broker_addr_table]
         return _topic_list(request, names, broker_addr=next(addresses, None))
+
+    def _unit_topics(self, request: Command, _: Connection) -> Command:
+        return _topic_list(request, self.routes.topics.of_units(UNIT_LISTS[request.code]))
+
+    def _members(self, request: Command, _: Connection) -> Command:
+        """An unknown group has no members, as in the reference."""
+        header = decode_header(GetBrokerMemberGroupHeader, request)
+        name = header.broker_name
+        broker = self.routes.cluster_info().broker_addr_table.get(name)
+        addresses = {}
+        if broker is not None and broker.cluster == header.cluster_name:
+            addresses = broker.broker_addrs
+        members = BrokerMemberGroup(header.cluster_name, name, addresses)
+        return request.reply(body=encode_body(BrokerMemberGroupBody(members)))
 
     def _delete_topic(self, request: Command, _: Connection) -> Command:
         header = decode_header(DeleteTopicInNamesrvHeader, request)

@@ -7,12 +7,16 @@ there is no leader. Permissions changed here by hand last until the leader's nex
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from dledger.remoting.bodies import QueueData, TopicConfig
 
 PERM_WRITE = 2
 PERM_READ_WRITE = 6
+
+# Bits of a topic's system flag (RocketMQ's TopicSysFlag): marks for operators of several sites.
+UNIT = 1
+UNIT_SUBSCRIBED = 2
 
 
 class TopicTable:
@@ -43,6 +47,18 @@ class TopicTable:
     def names(self) -> list[str]:
         """Every topic that some group serves, sorted."""
         return sorted(self._rows)
+
+    def of_units(self, wanted: Callable[[bool, bool], bool]) -> list[str]:
+        """The topics whose flags (of a unit, subscribed by a unit) are `wanted`, sorted.
+
+        Flags are those of the first group, as in RocketMQ's RouteInfoManager.
+        """
+        return [
+            topic
+            for topic in self.names()
+            for flags in [self.queues(topic)[0].topic_sys_flag]
+            if wanted(bool(flags & UNIT), bool(flags & UNIT_SUBSCRIBED))
+        ]
 
     def topics_of(self, broker_names: Collection[str]) -> set[str]:
         """The topics that at least one of these groups serves."""

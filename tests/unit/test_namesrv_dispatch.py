@@ -14,6 +14,7 @@ import trio.testing
 
 from dledger.net import Peer, connect_peer
 from dledger.remoting.bodies import (
+    BrokerMemberGroupBody,
     ClusterInfo,
     DataVersion,
     KVTable,
@@ -53,10 +54,17 @@ async def ask(peer: Peer, code: int, body: bytes = b"", **ext: ExtValue) -> Comm
 
 
 async def register(
-    peer: Peer, address: str = N0, broker_id: int = 0, topics: int = 2, **ext: ExtValue
+    peer: Peer,
+    address: str = N0,
+    broker_id: int = 0,
+    topics: int = 2,
+    configs: dict[str, TopicConfig] | None = None,
+    **ext: ExtValue,
 ) -> Command:
     names = ["TopicA", "TopicB", "TopicC"][:topics]
-    configs = {n: TopicConfig(topic_name=n, read_queue_nums=4, write_queue_nums=4) for n in names}
+    configs = configs or {
+        n: TopicConfig(topic_name=n, read_queue_nums=4, write_queue_nums=4) for n in names
+    }
     wrapper = TopicConfigWrapper(
         topic_config_table=configs, data_version=DataVersion(counter=topics)
     )
@@ -333,3 +341,42 @@ async def test_silent_brokers_leave_and_their_connection_is_closed(
         found = await route(talking)
         assert found is not None
         assert found.broker_datas[0].broker_addrs == {0: N0}
+
+
+async def test_topics_of_units_are_listed_by_their_flags() -> None:
+    """Those of a unit, those that a unit subscribes to, and of the latter those of no unit."""
+    configs = {
+        name: TopicConfig(topic_name=name, topic_sys_flag=flags)
+        for name, flags in {"None": 0, "Unit": 1, "Subscribed": 2, "Both": 3}.items()
+    }
+    async with client() as peer:
+        await register(peer, configs=configs)
+        lists = [
+            decode_body(TopicList, (await ask(peer, code)).payload).topic_list
+            for code in (
+                RequestCode.GET_UNIT_TOPIC_LIST,
+                RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
+                RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+            )
+        ]
+    assert lists == [["Both", "Unit"], ["Both", "Subscribed"], ["Subscribed"]]
+
+
+async def test_the_members_of_a_group_are_told_and_topics_come_from_brokers_only() -> None:
+    """As stock brokers and tools ask; a group that is not there, or elsewhere, has no members."""
+    async with client() as peer:
+        await register(peer)
+        await register(peer, N1, 1)
+        found = []
+        for cluster, name in [
+            ("DefaultCluster", "broker-a"),
+            ("Other", "broker-a"),
+            ("Other", "b"),
+        ]:
+            code = RequestCode.GET_BROKER_MEMBER_GROUP
+            answer = await ask(peer, code, clusterName=cluster, brokerName=name)
+            found.append(decode_body(BrokerMemberGroupBody, answer.payload).broker_member_group)
+        assert [group.broker_addrs for group in found] == [{0: N0, 1: N1}, {}, {}]
+        refused = await ask(peer, RequestCode.REGISTER_TOPIC_IN_NAMESRV, topic="T")
+        assert refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert "mqadmin updateTopic" in (refused.remark or "")
