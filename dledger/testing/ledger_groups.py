@@ -32,7 +32,7 @@ class OnVirtualTime:
 
     def voters(self, node_id: str) -> list[str]:
         """Who votes."""
-        return self._group.nodes[node_id].engine.members.current.voters
+        return list(self._group.nodes[node_id].engine.members.current.voters)
 
     def entries(self, node_id: str) -> list[Entry]:
         """What is applied."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import pytest
 
 from dledger.errors import CorruptLog, Fenced, StorageError, TooLarge
-from dledger.log.entry import HEADER_BYTES, Entry, Kind, encode_header, padded
+from dledger.log.entry import HEADER_BYTES, Entry, Kind, make_header, padded
 from dledger.log.head import LogHead
 from dledger.testing.log_store import SEGMENT_BYTES, LogStore, PoweredStorage, Storage
 
@@ -318,7 +318,7 @@ class LogStoreContract:
         first = next(i for i in range(50, 91) if not leader.header(i).position % SEGMENT_BYTES)
         with pytest.raises(StorageError, match="take back"):
             log.replace_by(head_at(leader, first))
-        raw = encode_header(0, index=95, term=1, position=8192, kind=16, body=b"")
+        _, raw = make_header(0, index=95, term=1, position=8192, kind=16, body=b"")
         with pytest.raises(CorruptLog, match="95"):
             log.replace_by(LogHead(8192, 95, 77, raw))
         assert log.last_index == 90

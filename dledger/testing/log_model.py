@@ -22,7 +22,7 @@ from dledger.log.entry import (
     body_size,
     chain,
     decode_header,
-    encode_header,
+    make_header,
     padded,
     place_body,
 )
@@ -143,7 +143,7 @@ class MemoryLog:
         position = self._position_for(size)
         content = place_body(body, position + HEADER_BYTES, index, term)
         fields = {"index": index, "term": term, "position": position, "kind": kind}
-        raw_header = encode_header(self.chain_crc, body=content, **fields)
+        _, raw_header = make_header(self.chain_crc, body=content, **fields)
         return self._hold(raw_header, content)
 
     def append_copy(self, header: Header, raw_header: Buffer, body: Buffer) -> None:

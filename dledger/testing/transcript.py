@@ -37,8 +37,8 @@ def entries_of(message: PeerMessage, first_index: int, count: int) -> str:
     """Which entries a message carries, and of which terms."""
     if not count:
         return "no entry"
-    entries = split_run(message.run, first_index, count, message.term)
-    terms = sorted({header.term for header, _, _ in entries})
+    copies = split_run(message.run, first_index, count, message.term)
+    terms = sorted({copy.header.term for copy in copies})
     which = f"entry {first_index}"
     if count > 1:
         which = f"entries {first_index} to {first_index + count - 1}"

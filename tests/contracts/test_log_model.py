@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from dledger.errors import DledgerError
-from dledger.log.entry import HEADER_BYTES, Kind, encode_header
+from dledger.log.entry import HEADER_BYTES, Kind, make_header
 from dledger.log.head import LogHead
 from dledger.log.store import SegmentedLog, SyncJob
 from dledger.testing.disk import Crashed
@@ -186,7 +186,9 @@ class LogAndModel(RuleBasedStateMachine):
         """The leader's log begins behind what this one holds."""
         index = self.model.last_index + ahead
         base = (self.model.end_position // SEGMENT_BYTES + ahead) * SEGMENT_BYTES
-        raw = encode_header(crc, index=index, term=self.term, position=base, kind=16, body=b"first")
+        _, raw = make_header(
+            crc, index=index, term=self.term, position=base, kind=16, body=b"first"
+        )
         head = LogHead(base, index, crc, (raw + b"first").ljust(HEADER_BYTES + 8, b"\0"))
         self.do(lambda log: log.replace_by(head))
 
