@@ -1,10 +1,12 @@
-"""What holds for every test: examples are searched without a clock, and logs can be read."""
+"""What holds for every test: examples have no deadline, logs can be read, time is real."""
 
 from __future__ import annotations
 
 import pytest
 import structlog
 from hypothesis import settings
+
+from dledger.raft.library import monotonic, use_clock
 
 # A shared machine may stop a process for half a second: that says nothing about an example.
 settings.register_profile("dledger", deadline=None, print_blob=True)
@@ -25,3 +27,9 @@ log_everything()
 def _logs_can_be_read() -> None:
     """Some tests configure logging as a command does."""
     log_everything()
+
+
+@pytest.fixture(autouse=True)
+def _time_is_real() -> None:
+    """The Raft library's clock is a module global: tests on virtual time leave theirs behind."""
+    use_clock(monotonic)

@@ -185,13 +185,14 @@ class MemoryLog:
 
     def sync(self) -> None:
         """Make everything durable, now."""
-        job = self.start_sync()
-        if job is not None:
-            try:
-                job.run()
-            except OSError as error:
-                self.finish_sync(job, error)
-            self.finish_sync(job)
+        job, failed = self.start_sync(), None
+        if job is None:
+            return
+        try:
+            job.run()
+        except OSError as error:
+            failed = error
+        self.finish_sync(job, failed)
 
     # -- what goes -------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ The node is a real :class:`~dledger.raft.engine.RaftEngine` over a real log on a
 Its links are :class:`Wire`: they keep what the node sends until the test takes it. What the peers
 say is put in by :meth:`ScriptedNode.receive`. Nothing happens by itself, neither syncs nor time, so
 a test can stop between any two steps. A :class:`Donor` makes the runs of entries that a leader
-would send; :func:`exchange` lets two scripted nodes talk to each other.
+would send; :func:`follower_of` and :func:`log_without_head` make what tests often begin with;
+:func:`exchange` lets two scripted nodes talk to each other.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from dledger.errors import AppendError
-from dledger.log.entry import HEADER_BYTES, Entry, Kind
-from dledger.log.hard_state import HardStateFile
+from dledger.log.entry import HEADER_BYTES, Entry, Kind, make_header
+from dledger.log.hard_state import HardState, HardStateFile
+from dledger.log.head import LogHead, encode_head
 from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog
 from dledger.raft.configuration import initial
@@ -264,6 +266,36 @@ class ScriptedNode:
         """The terms of the log's entries, in order."""
         first, last = self.log.first_index, self.log.last_index
         return [self.log.header(index).term for index in range(first, last + 1)]
+
+
+def follower_of(
+    donor: Donor, last_index: int, *, commit_index: int = 1, term: int = 1
+) -> ScriptedNode:
+    """A node that follows f and holds f's entries up to `last_index`, durable."""
+    node = ScriptedNode()
+    node.receive_append("f", term, donor, 2, last_index, commit_index)
+    node.step()
+    node.take("f")
+    return node
+
+
+def log_without_head(
+    first_index: int, count: int, body: bytes, disk: SimulatedDisk, start: int = SEGMENT_BYTES
+) -> SegmentedLog:
+    """A log of `count` committed entries of term 1, as if those before position `start` had been
+    removed."""
+    before, _ = make_header(
+        0, index=first_index - 1, term=1, position=start - HEADER_BYTES, kind=16, body=b""
+    )
+    head = LogHead(start, first_index, before.chain_crc)
+    disk.replace(FOLDER / "head", encode_head(head))
+    log = SegmentedLog(FOLDER, SEGMENT_BYTES, disk, [], None, head=head)
+    for index in range(first_index, first_index + count):
+        log.append(index, 1, Kind.MESSAGES, body)
+    log.commit_index = log.last_index
+    log.sync()
+    HardStateFile(FOLDER / "term", disk).save(HardState(1, None, seated=True))
+    return log
 
 
 def exchange(first: ScriptedNode, second: ScriptedNode) -> int:

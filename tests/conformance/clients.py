@@ -140,7 +140,7 @@ def java(client: Client, *, tools: bool = False) -> list[str]:
     ]
 
 
-JAVA_FEATURES = (
+SENDING = (
     "send_sync",
     "send_async",
     "send_oneway",
@@ -148,6 +148,9 @@ JAVA_FEATURES = (
     "send_selector",
     "send_compressed",
     "auto_topic",
+)
+JAVA_FEATURES = (
+    *SENDING,
     "push_clustering",
     "push_broadcast",
     "push_orderly",
@@ -230,13 +233,7 @@ def prepare_cpp(client: Client) -> list[str]:
 
 GO_FEATURES = (
     "push_orderly_alone",
-    "send_sync",
-    "send_async",
-    "send_oneway",
-    "send_batch",
-    "send_selector",
-    "send_compressed",
-    "auto_topic",
+    *SENDING,
     "push_clustering",
     "push_broadcast",
     "tag_filter",

@@ -5,7 +5,7 @@ Engines that are broken on purpose do not.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import trio
 from chaos.processes import free_ports
 from dledger import AppendError, DledgerError, Entry, Ledger, LedgerConfig, open_ledger
 from dledger.log.entry import Kind
-from dledger.raft.library import Timing, monotonic, use_clock
+from dledger.raft.library import Timing
 from dledger.testing.ledger_contract import GroupContract, LedgerContract, Outcome
 from dledger.testing.ledger_groups import OnVirtualTime
 from dledger.testing.local import LocalLedger
@@ -117,14 +117,6 @@ class OverSockets(Ledgers):
         del self.ledgers[node_id]
         self._scopes[node_id].cancel()
         await self.until(lambda: node_id not in self._scopes)
-
-
-@pytest.fixture(autouse=True)
-def _real_clock() -> Iterator[None]:
-    """The library's clock is a module global: virtual time takes it, and gives it back."""
-    use_clock(monotonic)
-    yield
-    use_clock(monotonic)
 
 
 class TestInMemory(LedgerContract):

@@ -21,7 +21,6 @@ from chaos.processes import free_ports
 from client import Admin, Message, Producer
 from client.peers import PeerPool
 from dledger import Entry, LedgerConfig, open_ledger
-from dledger.raft.library import monotonic, use_clock
 
 pytestmark = pytest.mark.slow
 
@@ -153,13 +152,6 @@ class Counting:
         pass
 
 
-@pytest.fixture
-def real_time() -> None:
-    """Tests on virtual time leave the library with a clock that stands still."""
-    use_clock(monotonic)
-
-
-@pytest.mark.usefixtures("real_time")
 async def test_a_group_of_one_grows(tmp_path: Path) -> None:
     """A second node copies what the first had alone; from then on nothing is committed without it.
     The first still knows that after a restart, though its config names itself only."""

@@ -67,6 +67,14 @@ class Copy:
             if replica.node in nodes:
                 plant(replica)
 
+    def lie(self, nodes: list[str], *, recompute: bool) -> None:
+        """A message is changed, one is replaced, two change places; with right CRCs or stale."""
+        self.on(nodes, lambda log: planting.flip(log, FLIPPED, recompute=recompute))
+        self.on(
+            nodes, lambda log: planting.replace_message(log, REPLACED, GHOST, recompute=recompute)
+        )
+        self.on(nodes, lambda log: planting.swap(log, SWAPPED, SWAPPED_TOO, recompute=recompute))
+
     def edit_history(self, edit: Callable[[Event], list[Event]]) -> None:
         planting.edit_history(self.history, edit)
 
@@ -111,12 +119,8 @@ def test_a_clean_run_has_no_violation(copy: Copy, session: SparkSession) -> None
 @ONE_OR_ALL
 def test_a_lying_disk_is_found(nodes: list[str], copy: Copy, session: SparkSession) -> None:
     """Bytes flipped, zeroed, replaced and swapped under stale CRCs, on one disk and on all."""
-    copy.on(nodes, lambda replica: planting.flip(replica, FLIPPED, recompute=False))
+    copy.lie(nodes, recompute=False)
     copy.on(nodes, lambda replica: planting.remove(replica, REMOVED, recompute=False))
-    copy.on(
-        nodes, lambda replica: planting.replace_message(replica, REPLACED, GHOST, recompute=False)
-    )
-    copy.on(nodes, lambda replica: planting.swap(replica, SWAPPED, SWAPPED_TOO, recompute=False))
     violations = found(copy.audited(session))
     where = ", ".join(nodes)
     assert violations[1] == {
@@ -143,11 +147,7 @@ def test_a_lying_disk_is_found(nodes: list[str], copy: Copy, session: SparkSessi
 @ONE_OR_ALL
 def test_a_lying_broker_is_found(nodes: list[str], copy: Copy, session: SparkSession) -> None:
     """Messages changed, replaced and swapped in a log whose every CRC is right."""
-    copy.on(nodes, lambda replica: planting.flip(replica, FLIPPED, recompute=True))
-    copy.on(
-        nodes, lambda replica: planting.replace_message(replica, REPLACED, GHOST, recompute=True)
-    )
-    copy.on(nodes, lambda replica: planting.swap(replica, SWAPPED, SWAPPED_TOO, recompute=True))
+    copy.lie(nodes, recompute=True)
     violations = found(copy.audited(session))
     where = ", ".join(nodes)
     assert violations[1] == {

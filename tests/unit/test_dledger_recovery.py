@@ -217,37 +217,33 @@ def test_term_and_vote_that_a_killed_process_left_are_made_durable_too() -> None
     assert HardStateFile(FOLDER / "term", disk).state == HardState(7, "n1")
 
 
-def test_a_checkpoint_that_is_older_than_a_cut_is_not_believed() -> None:
-    """The checkpoint says what a sealed segment held before its tail was cut and replaced."""
-    disk = SimulatedDisk()
-    life = Life(disk)
-    life.append(40, 1)
+def terms_after_a_stale_checkpoint(life: Life, first_cut: int, count: int) -> list[int]:
+    """What a start finds when the checkpoint is older than a cut, and than what replaced it."""
     life.sync()
     stale = life.log.checkpoint()
-    life.cut(5)
-    life.append(40, 2)
+    life.cut(first_cut)
+    life.append(count, 2)
     life.sync()
     life.log.save_checkpoint(stale)
-    again = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
-    assert [again.header(index).term for index in range(1, 45)] == [1] * 4 + [2] * 40
+    again = open_log(FOLDER, SEGMENT_BYTES, life.disk)[0]
+    return [again.header(index).term for index in range(1, again.last_index + 1)]
+
+
+def test_a_checkpoint_that_is_older_than_a_cut_is_not_believed() -> None:
+    """The checkpoint says what a sealed segment held before its tail was cut and replaced."""
+    life = Life(SimulatedDisk())
+    life.append(40, 1)
+    assert terms_after_a_stale_checkpoint(life, 5, 40) == [1] * 4 + [2] * 40
 
 
 def test_a_checkpoint_of_a_segment_that_has_grown_since_is_not_believed() -> None:
     """An entry that did not fit in the rest of a segment was cut, and a smaller one did: the
     segment's old last entry is still there, but no longer the last."""
-    disk = SimulatedDisk()
-    life = Life(disk)
+    life = Life(SimulatedDisk())
     life.append(9, 1)
     life.log.append(10, 1, Kind.MESSAGES, bytes(1000))
     life.append(3, 1)
-    life.sync()
-    stale = life.log.checkpoint()
-    life.cut(10)
-    life.append(20, 2)
-    life.sync()
-    life.log.save_checkpoint(stale)
-    again = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
-    assert [again.header(index).term for index in range(1, 30)] == [1] * 9 + [2] * 20
+    assert terms_after_a_stale_checkpoint(life, 10, 20) == [1] * 9 + [2] * 20
 
 
 def test_a_restart_walks_over_no_sealed_segment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
@@ -16,7 +16,7 @@ import pytest
 from dledger.errors import AppendError, OutcomeUnknown, TransferFailed
 from dledger.log.entry import Entry, Kind
 from dledger.raft.engine import Appended
-from dledger.raft.library import monotonic, use_clock
+from dledger.raft.library import use_clock
 from dledger.raft.messages import PeerKind
 from dledger.raft.transfer import TRANSFER_TIMEOUT_S
 from dledger.testing.group import Simulation
@@ -26,13 +26,6 @@ from dledger.testing.scripted import Donor, Recorder, ScriptedNode
 ELECTION_TIMEOUT_MIN_S, ELECTION_TIMEOUT_S = 0.9, 1.2
 WITHOUT_LEADER_MAX_S = 2.0
 Pair = tuple[str, str]
-
-
-@pytest.fixture(autouse=True)
-def real_clock_afterwards() -> Iterator[None]:
-    """The library's clock is a module global: give it back."""
-    yield
-    use_clock(monotonic)
 
 
 class Group:
@@ -331,14 +324,20 @@ def test_only_the_leader_of_the_term_can_make_a_node_elect() -> None:
     assert (vote.term, vote.fields[2]) == (4, True)
 
 
-def test_the_preferred_node_gets_leadership_back_when_it_has_been_well_for_a_while() -> None:
-    """It is killed and restarted: another leads, then it catches up and leads again."""
+def group_without_its_preferred_node() -> tuple[Group, str]:
+    """The preferred node led, was killed, and another leads; the dead one's name."""
     group = Group(3, preferred=True)
     preferred = group.ids[0]
     group.run_until(lambda: group.leaders == [preferred], 5.0)
     group.sim.crash(preferred, power=False)
     group.sim.down_until.clear()
     group.run_until(lambda: group.leaders != [], 2.0)
+    return group, preferred
+
+
+def test_the_preferred_node_gets_leadership_back_when_it_has_been_well_for_a_while() -> None:
+    """It is killed and restarted: another leads, then it catches up and leads again."""
+    group, preferred = group_without_its_preferred_node()
     group.run(5.0)
     assert group.leaders != []
     group.sim.start(preferred)
@@ -351,12 +350,7 @@ def test_the_preferred_node_gets_leadership_back_when_it_has_been_well_for_a_whi
 
 def test_a_preferred_node_that_comes_and_goes_gets_nothing() -> None:
     """Each time its link breaks it has to stay well from the start again."""
-    group = Group(3, preferred=True)
-    preferred = group.ids[0]
-    group.run_until(lambda: group.leaders == [preferred], 5.0)
-    group.sim.crash(preferred, power=False)
-    group.sim.down_until.clear()
-    group.run_until(lambda: group.leaders != [], 2.0)
+    group, preferred = group_without_its_preferred_node()
     leader, terms = group.leader, group.terms
     group.sim.start(preferred)
     for _ in range(6):

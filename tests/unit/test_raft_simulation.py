@@ -14,7 +14,6 @@ from unittest.mock import patch
 
 import pytest
 
-from dledger.raft.library import monotonic, use_clock
 from dledger.testing.group import Simulation, run_seed
 from dledger.testing.planted import PLANTED, PlantedBug
 from dledger.testing.simulation import first_violation, main
@@ -71,7 +70,6 @@ def test_a_new_kind_of_chance_moves_no_other() -> None:
 
         with patch.object(run.faults, "inject", inject_and_draw_more):
             run.run(4.0, faults=True)
-        use_clock(monotonic)
         transcripts.append(run.transcript)
     assert transcripts[0] == transcripts[1]
     assert len(transcripts[0]) > 10

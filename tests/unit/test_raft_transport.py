@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from unittest.mock import patch
 
-import pytest
-
 from dledger.raft.engine import Appended
-from dledger.raft.library import Core, Role, monotonic, use_clock
+from dledger.raft.library import Core, Role
 from dledger.raft.messages import PeerKind
 from dledger.testing.scripted import Donor, ScriptedNode
-
-
-@pytest.fixture(autouse=True)
-def real_clock_afterwards() -> Iterator[None]:
-    """The library's clock is a module global: give it back."""
-    yield
-    use_clock(monotonic)
 
 
 def test_an_acknowledgement_of_an_older_term_holds_nothing_back() -> None:
