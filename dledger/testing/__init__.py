@@ -19,11 +19,16 @@ What a group's programs may rely on, likewise:
 
 A whole group under a seed (``simulation`` is the command):
 
-``group``       the simulation: nodes, time, what clients do
+``group``       the simulation: nodes that come and go, and time
 ``node``        a node of it, stepped as the ledger's loops would
 ``network``     links that delay, stall and break
+``clients``     what clients and operators ask of it
+``regrouping``  members that come and go
 ``weather``     which faults a run has, and how often
 ``faults``      the weather's odds turned into events
+``damage``      disks that rot, and how many of them the group can bear
+``repairing``   nodes that wait until their logs are repaired
+``healing``     the end of a run, when all must become whole
 ``judge``       Raft's invariants, looked at after every step
 ``client_history``  what clients were told, and whether it is true
 ``planted``     bugs to put back in: the simulation must catch each (``planted_raft``,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from dledger.log.store import SegmentedLog
+from dledger.raft.configuration import Configuration
 
 Key = tuple[int, int]
 """Index and term of a configuration's entry; (0, 0) is that of the config files."""
@@ -22,15 +23,19 @@ def is_majority(node_ids: Collection[str], voters: Collection[str]) -> bool:
 
 
 class Configurations:
-    """All configurations of one run, by key: who votes."""
+    """All configurations of one run, by key: who votes, and who belongs to the group."""
 
     def __init__(self, initial: frozenset[str]) -> None:
         self.voters: dict[Key, frozenset[str]] = {(0, 0): initial}
+        self._members: dict[Key, frozenset[str]] = {(0, 0): initial}
 
-    def learn(self, key: Key, voters: frozenset[str]) -> bool:
+    def learn(self, configuration: Configuration) -> bool:
         """A node knows this one; whether it is new."""
+        key = configuration.index, configuration.term
         new = key not in self.voters
-        self.voters.setdefault(key, voters)
+        if new:
+            self.voters[key] = frozenset(configuration.voters)
+            self._members[key] = frozenset(configuration.members)
         return new
 
     def of(
@@ -65,9 +70,23 @@ class Configurations:
 
     def last_committed(self, committed: Committed) -> int:
         """The index of the last one that is committed."""
-        return max(index for index, _ in self.voters if not index or index in committed)
+        return self._last_committed(committed)[0]
 
-    def possible(self, committed: Committed) -> list[frozenset[str]]:
-        """The last one that is committed, and all later ones: any of them may be in force."""
-        last = self.last_committed(committed)
-        return [voters for (index, _), voters in self.voters.items() if index >= last]
+    def _last_committed(self, committed: Committed) -> Key:
+        # Where one was cut, the entry in its place may be committed: the term tells.
+        return max(
+            (index, term)
+            for index, term in self.voters
+            if not index or committed.get(index, (None,))[0] == term
+        )
+
+    def possible(self, committed: Committed) -> list[tuple[frozenset[str], frozenset[str]]]:
+        """The last one that is committed, and all later ones: any of them may be in force.
+
+        Of each the members, and those of them who vote."""
+        last = self._last_committed(committed)
+        return [
+            (self._members[key], voters)
+            for key, voters in self.voters.items()
+            if key == last or key[0] > last[0]
+        ]

@@ -84,6 +84,8 @@ class Judge:
         self.leaders: dict[int, str] = {}
         self.committed: dict[int, tuple[int, int]] = {}
         self.committed_end = FIRST_INDEX
+        #: Nodes whose disks may have lost what they had rightly acknowledged.
+        self.damaged: set[str] = set()
         self._committed_in: dict[int, int] = {}
         self._folder = folder
         self._disks = disks
@@ -218,7 +220,7 @@ class Judge:
         known, core = self.configurations, engine.core
         for configuration in (engine.members.base, *engine.members.later):
             key = configuration.index, configuration.term
-            if known.learn(key, frozenset(configuration.voters)) and core.role is Role.LEADER:
+            if known.learn(configuration) and core.role is Role.LEADER:
                 problem = known.problem_of(key, engine.log, self.committed, core.commit_index)
                 if problem is not None:
                     raise self.violation(f"leader {node_id} of term {core.term} {problem}")
@@ -313,6 +315,8 @@ class Judge:
                     f"{peer_id}, which has not acknowledged it in this term"
                 )
             if index < max(2, engine.log.first_index) or self._is_trimmed(peer_id, index):
+                continue
+            if peer_id in self.damaged:
                 continue
             if not self._is_durable(peer_id, engine.log, index):
                 raise self.violation(

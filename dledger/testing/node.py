@@ -31,6 +31,7 @@ from dledger.testing.weather import Weather
 
 PREFERRED_HEALTHY_S = 1.0
 SCRUB = 0.02
+"""The odds, in one step, that a part of the log is read again. When all is calm all are read."""
 FOLDER = Path("/log")
 
 
@@ -136,7 +137,7 @@ class SimulatedNode:
         """This node's own time, in seconds."""
         return self.group.network.now * self._rate + self.clock_ahead_s
 
-    def step(self) -> bool:
+    def step(self, *, calm: bool = False) -> bool:
         """Receive what is due, step, and let the threads go on, as the ledger does.
 
         False if the disk has failed, so that the node takes no further part.
@@ -153,6 +154,8 @@ class SimulatedNode:
                 pass
             self._begin_sync()
             self._keep_house()
+            if calm or self.group.streams["scrub"].random() < SCRUB:
+                self._scrub_some()
         except (DledgerError, OSError) as error:
             self._fence(error)
         return not self.fenced
@@ -227,10 +230,11 @@ class SimulatedNode:
             self._trim = None
         elif self._trim is None and streams["trim"].random() < self.group.weather.trim:
             self._begin_trim(now)
-        if streams["scrub"].random() < SCRUB:
-            part = self._scrub.next_slice(min(self.log.commit_index, self.log.durable_index))
-            if part is not None:
-                self._scrub.checked(part, part.check())
+
+    def _scrub_some(self) -> None:
+        part = self._scrub.next_slice(min(self.log.commit_index, self.log.durable_index))
+        if part is not None:
+            self._scrub.checked(part, part.check())
 
     def _begin_trim(self, now: float) -> None:
         """Save the state machine, and drop what a restart will not need."""

@@ -44,7 +44,7 @@ PLANTED = (
     PlantedBug(
         "send again and truncate matching entries", (1,), raft.send_again_and_truncate, seed=0
     ),
-    PlantedBug("count stale acknowledgements", (2,), raft.count_stale_acks, nodes=5, seed=64),
+    PlantedBug("count stale acknowledgements", (2,), raft.count_stale_acks, nodes=5, seed=186),
     PlantedBug("trust the library's reset hints", (3,), raft.trust_reset_hints, seed=34),
     PlantedBug("take the commit index unclamped", (1, 4), raft.take_commit_unclamped, seed=24),
     PlantedBug("acknowledge before the sync", (7,), raft.acknowledge_before_sync, seed=0),
@@ -124,7 +124,7 @@ PLANTED = (
         members.change_before_the_own_term_is_committed,
         seed=19,
     ),
-    PlantedBug("remove two at once", (), members.remove_two_at_once, seed=7),
+    PlantedBug("remove two at once", (), members.remove_two_at_once, seed=20),
     PlantedBug(
         "act only by what is committed", (15,), members.act_only_by_what_is_committed, seed=3
     ),

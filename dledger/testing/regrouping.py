@@ -14,6 +14,7 @@ from typing import Protocol
 from dledger.errors import AppendError, BadInput, MembershipError, TransferFailed
 from dledger.raft.configuration import Configuration, Member, initial
 from dledger.raft.engine import Appended
+from dledger.testing.damage import Damages
 from dledger.testing.judge import Judge
 from dledger.testing.network import Network
 from dledger.testing.node import SimulatedNode
@@ -30,6 +31,7 @@ class Regrouped(Protocol):
     weather: Weather
     network: Network
     judge: Judge
+    damages: Damages
     node_ids: list[str]
     down_until: dict[str, float]
 
@@ -94,21 +96,24 @@ class Regrouping:
     # -- changes ---------------------------------------------------------------------------
 
     def _change(self, leader: SimulatedNode) -> None:
-        members = leader.engine.members.current.members
+        current = leader.engine.members.current
+        members = current.members
         growing = len(members) <= self._rng.randint(self._size - 1, self._size + 1)
         try:
             if growing and len(self._group.node_ids) < self._size + 3:
-                self._add(leader, members)
+                self._add(leader, current)
             else:
-                self._remove(leader, self._rng.choice(sorted(members)))
+                self._remove(leader, current, self._rng.choice(sorted(members)))
         except (MembershipError, AppendError, TransferFailed, BadInput) as refused:
             self._group.note(f"{leader.node_id} changes no member: {refused}")
 
-    def _add(self, leader: SimulatedNode, members: dict[str, Member]) -> None:
-        group, rng = self._group, self._rng
+    def _add(self, leader: SimulatedNode, current: Configuration) -> None:
+        group, rng, members = self._group, self._rng, current.members
         again = bool(self._gone) and rng.random() < 0.4
         node_id = rng.choice(self._gone) if again else f"n{self._names}"
         member = Member(*ADDRESS)
+        if not group.damages.may_belong({*members, node_id}, current.voters):
+            return
 
         def on_done(outcome: Appended | AppendError) -> None:
             group.note(f"{node_id} was added: {outcome}")
@@ -128,10 +133,13 @@ class Regrouping:
         group.node_ids.append(node_id)
         group.down_until[node_id] = group.network.now + rng.choice((0.0, 0.5))
 
-    def _remove(self, leader: SimulatedNode, node_id: str) -> None:
+    def _remove(self, leader: SimulatedNode, current: Configuration, node_id: str) -> None:
         if node_id == leader.node_id:
             leader.engine.transfer(None, lambda failed: None)
             return
+        left = {*current.members} - {node_id}
+        if not self._group.damages.may_belong(left, left & {*current.voters}):
+            return  # a group whose last whole copy goes can't be healed by anybody
 
         def on_done(outcome: Appended | AppendError) -> None:
             self._group.note(f"{node_id} was removed: {outcome}")

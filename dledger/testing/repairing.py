@@ -1,32 +1,41 @@
-"""Simulated nodes whose logs are damaged: how they come to it, and how they ask for help."""
+"""Simulated nodes whose logs are damaged, and that take no part but for asking what they lack."""
 
 from __future__ import annotations
 
-import random
-from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
 from typing import Protocol
 
-from dledger.errors import FrameError
-from dledger.log.entry import HEADER_BYTES
+from dledger.errors import CorruptLog, FrameError
 from dledger.log.hard_state import HardStateFile
-from dledger.log.recovery import decode_watermark
 from dledger.log.repair import DamagedLog, LogRepair
-from dledger.log.segment import segment_path
-from dledger.log.store import SegmentedLog
 from dledger.raft.messages import PeerKind, decode_message, encode_message
 from dledger.raft.repair import ASK_AGAIN_S, Asking
-from dledger.testing.disk import SimulatedDisk
+from dledger.testing.disk import Crashed, SimulatedDisk
 from dledger.testing.network import Network, SimulatedLink
 from dledger.testing.node import FOLDER
+from dledger.testing.streams import Streams
+from dledger.testing.weather import Weather
+
+CRASH_IN_REPAIR = 0.3
 
 
-class Linked(Protocol):
-    """What is needed of the group."""
+class Repaired(Protocol):
+    """The group whose nodes are repaired."""
 
+    streams: Streams
+    weather: Weather
     network: Network
     node_ids: list[str]
+    disks: dict[str, SimulatedDisk]
+    down_until: dict[str, float]
+
+    def note(self, text: str) -> None:
+        """Write a line of the transcript."""
+
+    def cut_off(self, node_id: str) -> None:
+        """Break all links of a node."""
+
+    def replace_disk(self, node_id: str) -> None:
+        """Give a node an empty disk."""
 
 
 class RepairingNode:
@@ -35,7 +44,7 @@ class RepairingNode:
     def __init__(
         self,
         node_id: str,
-        group: Linked,
+        group: Repaired,
         disk: SimulatedDisk,
         segment_bytes: int,
         damage: DamagedLog,
@@ -77,73 +86,55 @@ class RepairingNode:
         link.send(encode_message(PeerKind.LACKING, 0, self._asking.question))
 
 
-def damage_log(disk: SimulatedDisk, log: SegmentedLog, rng: random.Random) -> str | None:
-    """Damage entries that were durable for sure, so that a start must notice; what was done.
+class Repairs:
+    """The nodes that are being repaired, and up to where those that were are known to be whole."""
 
-    None if there are no such entries. The checkpoint goes: a start reads everything.
-    """
-    bases = [segment.base_position for segment in log.segments()]
-    paths = [segment_path(FOLDER, base) for base in bases]
-    watermark = max((decode_watermark(memoryview(disk.read(p))) for p in paths), default=0)
-    if watermark < log.first_index:
-        return None
-    header = log.header(rng.randint(log.first_index, watermark))
-    base = header.position - header.position % log.segment_bytes
-    path, offset = segment_path(FOLDER, base), header.position - base
-    disk.remove(FOLDER / "checkpoint")
-    disk.sync_folder(FOLDER)
-    kind = rng.random()
-    sealed = [
-        segment.base_position
-        for segment, following in pairwise(log.segments())
-        if following.first_index - 1 <= watermark
-    ]
-    if kind < 0.1 and base in sealed:
-        disk.remove(path)
-        disk.sync_folder(FOLDER)
-        return f"the segment with entry {header.index} is gone"
-    if kind < 0.3:
-        disk.zero(path, offset, header.size)
-        return f"entry {header.index} is all zeros"
-    for _ in range(rng.randint(1, 3)):
-        disk.flip_bit(path, offset + rng.randrange(header.size), rng.randrange(8))
-    return f"bits of entry {header.index} flip"
+    def __init__(self, group: Repaired) -> None:
+        self.under_way: dict[str, RepairingNode] = {}
+        self.done = 0
+        self._committed_end: dict[str, int] = {}
+        self._group = group
 
+    def committed_end(self, node_id: str) -> int | None:
+        """What a leader has told a node, since it takes no part, to be committed; asked once."""
+        return self._committed_end.pop(node_id, None)
 
-@dataclass(frozen=True, slots=True)
-class RottenEntry:
-    """An entry that rots in a sealed segment, and its bytes as they were."""
+    def begin(self, node_id: str, damage: DamagedLog) -> None:
+        """A start has found damage; the node may die while it is repaired."""
+        group = self._group
+        group.note(f"{node_id} is silent: entry {damage.place.next_index} is damaged")
+        disk, segment_bytes = group.disks[node_id], group.weather.segment_bytes
+        self.under_way[node_id] = RepairingNode(node_id, group, disk, segment_bytes, damage)
 
-    index: int
-    path: Path
-    offset: int
-    raw: bytes
+    def step(self) -> None:
+        """Let those that take no part go on; each starts when its log is whole."""
+        for node_id in sorted(self.under_way):
+            self._go_on(node_id)
 
-    def is_there(self, disk: SimulatedDisk) -> bool:
-        """Whether the file still has that entry, and it is not repaired."""
-        if disk.size(self.path) is None:
-            return False
-        raw = disk.read_part(self.path, self.offset, len(self.raw))
-        # One bit is another: if header and body both are, it is another entry.
-        header_is_same = raw[:HEADER_BYTES] == self.raw[:HEADER_BYTES]
-        return header_is_same != (raw[HEADER_BYTES:] == self.raw[HEADER_BYTES:])
+    def _go_on(self, node_id: str) -> None:
+        group, node = self._group, self.under_way[node_id]
+        try:
+            commit_index = node.step()
+        except Crashed:
+            self.stop(node_id)
+            group.note(f"{node_id} dies while its log is repaired")
+            group.disks[node_id].lose_power(group.streams["lose_power"])
+            group.down_until[node_id] = group.network.now + 0.1
+            return
+        except CorruptLog as error:
+            self.stop(node_id)
+            group.note(f"the operator replaces the disk of {node_id}: {error}")
+            group.replace_disk(node_id)
+            group.down_until[node_id] = group.network.now + 0.1
+            return
+        if commit_index is not None:
+            self.stop(node_id)
+            group.note(f"{node_id}: {node.repair.written} entries up to {commit_index} repaired")
+            self.done += 1
+            self._committed_end[node_id] = commit_index
+            group.down_until[node_id] = group.network.now
 
-
-def rot_entry(disk: SimulatedDisk, log: SegmentedLog, rng: random.Random) -> RottenEntry | None:
-    """Flip a bit in the body of an entry of a sealed segment; None if there is none.
-
-    Not in a header: a follower that is sent one stops, as if the replicas differed, until its
-    leader has found the rot. That is safe, but the group may not heal in a run's time.
-    """
-    sealed = log.sealed(min(log.commit_index, log.durable_index))
-    if not sealed:
-        return None
-    segment = rng.choice(sealed)
-    index = segment.first_index + rng.randrange(len(segment.offsets))
-    header = segment.header(index)
-    if header.position < segment.base_position or not header.body_length:
-        return None
-    offset = header.position - segment.base_position
-    raw = disk.read_part(segment.path, offset, header.size)
-    disk.flip_bit(segment.path, offset + HEADER_BYTES + rng.randrange(header.body_length), 2)
-    return RottenEntry(index, segment.path, offset, raw)
+    def stop(self, node_id: str) -> None:
+        """A node goes, or is whole."""
+        del self.under_way[node_id]
+        self._group.cut_off(node_id)
