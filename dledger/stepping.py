@@ -66,11 +66,14 @@ class Stepper:
         """Step at once if little is under way, or in the loop's next turn, together with others.
 
         A lone append passes three processes, and would wait for a turn of the loop in each. When
-        many are under way a turn gathers them: one write, one message, one sync for all.
+        many are under way a turn gathers them: one write, one message, one sync for all, or for as
+        many as make a burst.
         """
-        if self._stepping or self._engine.solo or self._stalled or self._engine.appends_pending > 1:
+        engine = self._engine
+        gathering = engine.appends_pending > 1 and not engine.has_burst
+        if self._stepping or engine.solo or self._stalled or gathering:
             self._wake.set()
-        elif self._failure is None and self._engine.fenced is None:
+        elif self._failure is None and engine.fenced is None:
             self._step()
 
     def _step(self) -> None:

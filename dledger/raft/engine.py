@@ -62,6 +62,8 @@ APPLY_S_PER_STEP = 0.05
 """A node that replays for longer says meanwhile that it is there, and hears what others say: a
 leader that stands still for an election timeout is deposed in the middle of it, again and again."""
 BUSY_RETRY_AFTER_S = 0.02
+BURST_ENTRIES, BURST_BYTES = 32, 256 << 10
+"""So much of a burst leaves before its end: the peers write it while the leader takes the rest."""
 
 
 class StateMachine(Protocol):
@@ -142,7 +144,7 @@ class RaftEngine:
         self._pending_bytes = 0
         self._transfer: Transfer | None = None
         self._preference = preference if preference and preference.node_id != node_id else None
-        self._sent_index = 0
+        self._sent_index = self._sent_position = 0
         self._standing: Standing | None = None
         self.transport = PeerTransport(node_id, members, log, sync=sync)
         journal = LogJournal(log, hard_state, members)
@@ -398,11 +400,19 @@ class RaftEngine:
 
     # -- appends ---------------------------------------------------------------------------
 
+    @property
+    def has_burst(self) -> bool:
+        """Whether so much was appended since the last sending that the rest of it can't wait."""
+        return (
+            self.log.last_index - self._sent_index >= BURST_ENTRIES
+            or self.log.end_position - self._sent_position >= BURST_BYTES
+        )
+
     def _send_new(self) -> None:
         if self.core.role is not Role.LEADER:
             return
         if self.log.last_index != self._sent_index or self.transport.must_send:
-            self._sent_index = self.log.last_index
+            self._sent_index, self._sent_position = self.log.last_index, self.log.end_position
             self.transport.must_send = False
             self.core.send_append_entries()
         else:
@@ -443,6 +453,8 @@ class RaftEngine:
             if append is not None:
                 self._pending_bytes -= append.size_bytes
                 append.on_done(Appended(entry.index, entry.term, entry.position, result))
+                if self.has_burst:
+                    self._send_new()
         return machine.applied_index < commit_index
 
     def _announce(self) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from dledger.raft.engine import Appended
+from dledger.errors import AppendError
+from dledger.log.entry import Kind
+from dledger.raft.engine import BURST_ENTRIES, Appended
 from dledger.raft.library import Core, Role
 from dledger.raft.messages import PeerKind
 from dledger.testing.scripted import Donor, ScriptedNode
@@ -66,3 +68,28 @@ def test_a_leader_with_a_slow_disk_goes_on_leading() -> None:
         node.sync()
         assert isinstance(outcome[0], Appended)
     assert node.engine.standing.serving
+
+
+def test_a_burst_leaves_before_its_end() -> None:
+    """Eighty appends are committed, and whoever waited for each makes another. The first of those
+    are on their way to the followers before the last are made: one works while the other does."""
+    node = ScriptedNode()
+    node.serve("f")
+    under_way: list[int] = []
+
+    def again(outcome: Appended | AppendError) -> None:
+        assert isinstance(outcome, Appended)
+        sent = node.take("f", PeerKind.APPEND)
+        under_way.append((under_way or [0])[-1] + sum(message.fields[4] for message in sent))
+        node.engine.append(b"body", Kind.MESSAGES, lambda _: None)
+
+    for _ in range(80):
+        node.engine.append(b"body", Kind.MESSAGES, again)
+    node.step()
+    node.take("f")
+    node.acknowledge("f", node.log.last_index)
+    node.step()
+    assert (
+        under_way
+        == [0] * BURST_ENTRIES + [BURST_ENTRIES] * BURST_ENTRIES + [2 * BURST_ENTRIES] * 16
+    )
