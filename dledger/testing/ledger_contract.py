@@ -92,7 +92,9 @@ async def append(group: LedgerGroup, *bodies: bytes) -> list[Appended]:
     leader = await leader_of(group)
     outcomes = [group.append(leader, body) for body in bodies]
     await ended(group, *outcomes)
-    return [outcome[0] for outcome in outcomes if isinstance(outcome[0], Appended)]
+    appended = [outcome[0] for outcome in outcomes if isinstance(outcome[0], Appended)]
+    assert len(appended) == len(bodies), outcomes
+    return appended
 
 
 async def changed(group: LedgerGroup, change: Callable[[], Sequence[object]]) -> None:
@@ -130,7 +132,6 @@ class LedgerContract:
         bodies = [b"%d." % number * (1 + number * 7 % 90) for number in range(60)]
         appended = await append(group, *bodies)
         await level(group)
-        assert len(appended) == len(bodies)
         assert_equal_logs(group)
         for node_id in group.up:
             held = {entry.index: entry for entry in group.entries(node_id)}

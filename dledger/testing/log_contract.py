@@ -14,35 +14,19 @@ from __future__ import annotations
 import pytest
 
 from dledger.errors import CorruptLog, Fenced, StorageError, TooLarge
-from dledger.log.entry import HEADER_BYTES, Entry, Kind, make_header, padded
+from dledger.log.entry import HEADER_BYTES, Kind, make_header, padded
 from dledger.log.head import LogHead
-from dledger.testing.log_store import SEGMENT_BYTES, LogStore, PoweredStorage, Storage
+from dledger.testing.log_store import (
+    SEGMENT_BYTES,
+    PoweredStorage,
+    Storage,
+    copy_to,
+    entries_of,
+    fill,
+    head_at,
+)
 
 SEEDS = range(8)
-
-
-def fill(log: LogStore, count: int, term: int = 1, size: int = 100) -> None:
-    """Append `count` entries, each of which says which one it is."""
-    for index in range(log.last_index + 1, log.last_index + count + 1):
-        log.append(index, term, Kind.MESSAGES, b"%d of term %d;" % (index, term) * (size // 10))
-
-
-def entries_of(log: LogStore) -> list[Entry]:
-    """All entries, so that two logs compare by index, term, kind, position and body."""
-    return [log.entry(index) for index in range(log.first_index, log.last_index + 1)]
-
-
-def copy_to(log: LogStore, source: LogStore, last_index: int) -> None:
-    """Append another log's entries up to `last_index`, as a follower does."""
-    for index in range(log.last_index + 1, last_index + 1):
-        raw, header = source.run_of(index, index), source.header(index)
-        log.append_copy(header, raw[:HEADER_BYTES], raw[HEADER_BYTES : header.size])
-
-
-def head_at(log: LogStore, index: int) -> LogHead:
-    """What a leader with this log offers to a follower that has to begin at `index`."""
-    header, head = log.header(index), log.head_before(index)
-    return LogHead(header.position, index, head.chain_crc, bytes(log.run_of(index, index)))
 
 
 class Positioned:

@@ -28,6 +28,7 @@ from dledger.raft.members import open_members
 from dledger.raft.messages import PeerKind, PeerMessage, decode_message, encode_message
 from dledger.remoting.command import Buffer
 from dledger.testing.disk import SimulatedDisk
+from dledger.testing.log_store import copy_to
 
 FOLDER = Path("/log")
 SEGMENT_BYTES = 1 << 16
@@ -88,9 +89,7 @@ class Donor:
 
     def copy(self, log: SegmentedLog, last_index: int) -> None:
         """Take another log's entries up to `last_index`, so that the two agree that far."""
-        for index in range(self.log.last_index + 1, last_index + 1):
-            raw, header = log.run_of(index, index), log.header(index)
-            self.log.append_copy(header, raw[:HEADER_BYTES], raw[HEADER_BYTES : header.size])
+        copy_to(self.log, log, last_index)
 
     def add(self, term: int, count: int = 1, body: bytes = b"donated") -> int:
         """Append `count` equal entries of a term; the last index."""

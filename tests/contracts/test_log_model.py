@@ -25,9 +25,14 @@ from dledger.log.entry import HEADER_BYTES, Kind, make_header
 from dledger.log.head import LogHead
 from dledger.log.store import SegmentedLog, SyncJob
 from dledger.testing.disk import Crashed
-from dledger.testing.log_contract import copy_to, entries_of
 from dledger.testing.log_model import MemoryLog
-from dledger.testing.log_store import SEGMENT_BYTES, LogStore, OnSimulatedDisk
+from dledger.testing.log_store import (
+    SEGMENT_BYTES,
+    LogStore,
+    OnSimulatedDisk,
+    copy_to,
+    entries_of,
+)
 from dledger.testing.planted import plant
 
 seeds = st.integers(0, 1 << 16)

@@ -9,14 +9,11 @@ import pytest
 
 from dledger.errors import CorruptLog
 from dledger.log.entry import Kind
-from dledger.log.head import LogHead
 from dledger.log.retention import RetentionPolicy, SegmentInfo, first_kept
 from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog
 from dledger.testing.disk import Crashed, SimulatedDisk
-
-FOLDER = Path("/log")
-SEGMENT_BYTES = 4096
+from dledger.testing.log_store import FOLDER, SEGMENT_BYTES, entries_of, fill, head_at
 
 
 def segments(*written_at_s: float) -> list[SegmentInfo]:
@@ -66,36 +63,27 @@ def test_an_old_segment_behind_a_young_one_stays() -> None:
 
 def filled(disk: SimulatedDisk, count: int = 100) -> SegmentedLog:
     log = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
-    for index in range(log.last_index + 1, count + 1):
-        log.append(index, 1, Kind.MESSAGES, b"%d" % index * 50)
+    fill(log, count)
     log.sync()
     log.commit_index = count
     return log
-
-
-def bodies(log: SegmentedLog) -> dict[int, bytes]:
-    return {i: bytes(log.entry(i).body) for i in range(log.first_index, log.last_index + 1)}
 
 
 def test_a_log_without_its_head_is_read_from_there_after_a_restart() -> None:
     """What is kept is proved by the chain CRC that the file `head` remembers, checkpoint or not."""
     disk = SimulatedDisk()
     log = filled(disk)
-    before = bodies(log)
     job = log.trim(60)
     assert job is not None
-    assert log.first_index <= 60
-    assert log.first_index > 1
     job.run()
     assert len([name for name in disk.names(FOLDER) if name.endswith(".seg")]) == len(
         log.segments()
     )
-    kept = {index: body for index, body in before.items() if index >= log.first_index}
+    kept = entries_of(log)
     for checkpoint in (log.checkpoint(), b""):
         disk.replace(FOLDER / "checkpoint", checkpoint)
         again = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
-        assert bodies(again) == kept
-        assert again.first_position == log.first_position
+        assert entries_of(again) == kept
         assert again.head_before(again.first_index) == log.head_before(log.first_index)
 
 
@@ -109,14 +97,6 @@ def test_a_missing_first_segment_is_a_loss() -> None:
         open_log(FOLDER, SEGMENT_BYTES, disk)
 
 
-def head_of(log: SegmentedLog, index: int) -> LogHead:
-    """What a leader with this log would send to a follower that must begin at `index`."""
-    header = log.header(index)
-    head = log.head_before(index)
-    raw = bytes(log.run_of(index, index))
-    return LogHead(header.position, index, head.chain_crc, raw)
-
-
 @pytest.mark.parametrize("operations", range(24))
 def test_a_crash_anywhere_in_a_removal_or_a_new_beginning_costs_nothing(operations: int) -> None:
     """Power goes in one of the file operations: a start finds the old log or the new one, whole.
@@ -128,8 +108,8 @@ def test_a_crash_anywhere_in_a_removal_or_a_new_beginning_costs_nothing(operatio
     disk = SimulatedDisk()
     log = filled(disk, 50)
     log.commit_index = 20
-    old = bodies(log)
-    head = head_of(leader, leader.first_index)
+    old = entries_of(log)
+    head = head_at(leader, leader.first_index)
     disk.crash_in = operations
     try:
         if (job := log.trim(20)) is not None:
@@ -140,10 +120,10 @@ def test_a_crash_anywhere_in_a_removal_or_a_new_beginning_costs_nothing(operatio
     disk.lose_power(random.Random(operations))
     again = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
     if again.first_index == head.first_index:
-        assert bodies(again) == {head.first_index: bodies(leader)[head.first_index]}
+        assert entries_of(again) == [leader.entry(head.first_index)]
         assert again.durable_index == head.first_index
     else:
-        assert bodies(again) == {i: body for i, body in old.items() if i >= again.first_index}
+        assert entries_of(again) == old[again.first_index - 1 :]
 
 
 def open_segments(folder: Path) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from dledger.log.store import SegmentedLog
 from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.repair import Asking
 from dledger.testing.disk import Crashed, SimulatedDisk
+from dledger.testing.log_store import copy_to
 from dledger.testing.scripted import FOLDER, Donor, ScriptedNode
 
 SEGMENT_BYTES = 4096
@@ -29,7 +30,7 @@ class Replica:
         self.donor = donor
         self.disk = SimulatedDisk()
         log = open_log(FOLDER, SEGMENT_BYTES, self.disk)[0]
-        copy(donor.log, log, last)
+        copy_to(log, donor.log, last)
         log.sync()
         log._segments[-1].mark(last)
         log._segments[-1].sync()
@@ -56,12 +57,6 @@ class Replica:
     @property
     def hard_state(self) -> HardStateFile:
         return HardStateFile(FOLDER / "term", self.disk)
-
-
-def copy(source: SegmentedLog, target: SegmentedLog, last: int) -> None:
-    for index in range(target.last_index + 1, last + 1):
-        raw, header = source.run_of(index, index), source.header(index)
-        target.append_copy(header, raw[:48], raw[48 : header.size])
 
 
 def donor(*terms: int) -> Donor:
