@@ -254,6 +254,12 @@ class Script:
         member, on_done = Member("host", 1), self._outcome(node_id, what)
         self._try(node_id, what, lambda: engine.add_member(newcomer, member, on_done))
 
+    def remove(self, node_id: str, member: str) -> None:
+        """An operator removes a member."""
+        engine, what = self.group.nodes[node_id].engine, f"removing {member}"
+        on_done = self._outcome(node_id, what)
+        self._try(node_id, what, lambda: engine.remove_member(member, on_done))
+
     def hush(self, names: str, others: str, how: str) -> None:
         """What nodes say to others is held back, and perhaps what the others say."""
         for name in names.split():
@@ -302,6 +308,7 @@ COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     (rf"{NODE} reads", Script.read),
     (rf"{NODE} hands over to {NODE}", Script.transfer),
     (rf"{NODE} adds {NODE}", Script.add),
+    (rf"{NODE} removes {NODE}", Script.remove),
     (rf"{NODES} and {NODES} do not hear (each other)", Script.hush),
     (rf"what {NODES} says? to {NODES} is held back()", Script.hush),
     (

@@ -39,6 +39,11 @@ def test_a_scenario_is_as_it_is_written(scenario: str) -> None:
         ),
         ("prevote_refused", "elect without asking", "n2: stands for term 2"),
         ("read_index", "answer a read without asking", "n0: read of all up to 3"),
+        (
+            "power_loss",
+            "sync nothing",
+            "n1: follows nobody in term 1; has a seat; log ends with 1 of",
+        ),
         ("check_quorum", "never check the quorum", "not within 10.0 s"),
     ],
 )
