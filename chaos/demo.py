@@ -23,6 +23,7 @@ from chaos.command_line import run_command
 from chaos.limits import DEMO_DISK_BYTES_MIN, DEMO_LOAD_S, DEMO_RATE_PER_S_MAX, DEMO_RATE_PER_S_MIN
 from chaos.perform import Order, perform
 from chaos.scenarios import MAIN_JOB
+from chaos.verdict import Report
 from chaos.workload import read_lines, split
 from dledger.errors import StorageError
 
@@ -89,9 +90,20 @@ async def _demo(source: Path | None, messages: int, seed: int, report: Path) -> 
         if not result.holds:
             keep_evidence(order.directory, report)
     console.print(f"report: {report / 'report.html'}", soft_wrap=True)
-    verdict = "every property holds" if result.holds else "NOT everything holds: see above"
-    console.print(f"[bold {'green' if result.holds else 'red'}]{verdict}[/]")
+    console.print(f"[bold {'green' if result.holds else 'red'}]{in_short(result)}[/]")
     return 0 if result.holds else 1
+
+
+def in_short(result: Report) -> str:
+    """The last line. A busy machine makes the pauses longer; nothing makes it lose a message."""
+    if result.holds:
+        return "every property holds"
+    if all(each.holds for each in result.properties) and not result.exceptions:
+        return (
+            "no message was lost, changed or reordered, but not all was in time: see above. Other "
+            "work on this machine makes the pauses longer"
+        )
+    return "NOT everything holds: see above"
 
 
 def keep_evidence(directory: Path, report: Path) -> None:

@@ -131,7 +131,9 @@ async def _up(
     fresh = cluster.start()
     try:
         async with PeerPool() as pool:
-            await Probe(cluster, pool).wait_until_serving()
+            probe = Probe(cluster, pool)
+            await probe.wait_until_serving()
+            await probe.wait_until_answering()
     except BaseException:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(cluster.stop, fresh)

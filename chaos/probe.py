@@ -102,6 +102,16 @@ class Probe:
         for broker in self._cluster.layout.brokers:
             await self._wait(broker, self._serves, timeout_s, "serve and be routed to")
 
+    async def wait_until_answering(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Until every node that has a process answers."""
+
+        async def answering(broker: str) -> bool:
+            states = await self.group(broker)
+            return all(state.info is not None or state.pid is None for state in states)
+
+        for broker in self._cluster.layout.brokers:
+            await self._wait(broker, answering, timeout_s, "answer")
+
     async def wait_for_leader(self, broker: str, timeout_s: float = LEADER_TIMEOUT_S) -> NodeState:
         """Until the group has a leader; returns it."""
         await self._wait(broker, self._has_leader, timeout_s, "have a leader")

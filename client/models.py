@@ -71,7 +71,7 @@ class SendResult:
     queue_offset: int
     position: int
     leader: str = ""
-    recall_handle: str = ""
+    recall_handle: str = field(default="", repr=False)
 
     @property
     def offset_message_id(self) -> str:

@@ -2,6 +2,7 @@
 
 Layout: `schema`, `planning`, `entries`, `records`, `reader`, `source` are the batch data source
 `dledger`; `session` finds a Java and starts Spark; `history` reads a history; `judge/` holds one
-module per property; `verdict` and `report` say what was found; `mqaudit` is the command.
-`synthetic` and `planting` write replicas and break them, to prove that the judges see it.
+module per property; `verdict` and `report` say what was found; `auditing` does it all, and
+`mqaudit` is the command. `synthetic` and `planting` write replicas and break them, to prove that
+the judges see it.
 """

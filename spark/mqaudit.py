@@ -11,27 +11,16 @@ stores must not be written to meanwhile. `--report` gets `verdict.json` and `rep
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from dledger.errors import ConfigError
-from spark.history import read_history, read_meta
-from spark.judge.evidence import Evidence
-from spark.judge.members import Members
-from spark.planning import Replica, find_replicas
-from spark.report import html_report, print_table
-from spark.session import open_session
-from spark.verdict import Verdict, judge
 
 EXIT_VIOLATED = 1
 EXIT_UNUSABLE = 2
@@ -66,6 +55,12 @@ def audit(
     cores:
         How many tasks run at a time; by default as many as there are processors.
     """
+    # Imported here: --help and a typing error need no Spark.
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    from spark.auditing import run_audit, write_report  # noqa: PLC0415
+    from spark.report import print_table  # noqa: PLC0415
+
     console = Console()
     progress = Console(stderr=True)
     started = time.monotonic()
@@ -90,42 +85,6 @@ def audit(
         write_report(verdict, report)
         console.print(f"report: {report / 'report.html'}", highlight=False)
     return 0 if verdict.holds else EXIT_VIOLATED
-
-
-def run_audit(
-    history: Path,
-    stores: list[Path],
-    say: Callable[[str], None],
-    *,
-    cores: int | None = None,
-) -> Verdict:
-    """The verdict. Starts Spark, and stops it again. Raises ConfigError for unusable input."""
-    replicas = find_replicas([str(store) for store in stores])
-    say("starting Spark")
-    session = open_session("mqaudit", cores=cores)
-    try:
-        return judge_run(session, history, replicas, say)
-    finally:
-        session.stop()
-
-
-def judge_run(
-    session: SparkSession, history: Path, replicas: list[Replica], say: Callable[[str], None]
-) -> Verdict:
-    """The verdict, with a session that is there already. Raises ConfigError for unusable input."""
-    events = read_history(session, history)
-    evidence = Evidence(session, Members(replicas), events, read_meta(history, events))
-    try:
-        return judge(evidence, say)
-    finally:
-        evidence.close()
-
-
-def write_report(verdict: Verdict, directory: Path) -> None:
-    """Write `verdict.json` and `report.html`."""
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "verdict.json").write_text(json.dumps(verdict.as_json(), indent=2) + "\n")
-    (directory / "report.html").write_text(html_report(verdict))
 
 
 def main() -> None:

@@ -59,7 +59,8 @@ def test_a_cluster_lives_through_everything_that_mqcluster_does(tmp_path: Path) 
 
         assert mqcluster("restart", leader, *where).returncode == 0
         assert mqcluster("up", *where).returncode == 0
-        assert all(server["pid"] for server in status(directory).values())
+        roles = [server["role"] for server in status(directory).values()]
+        assert sorted(roles) == ["follower", "follower", "leader", "name server"]
 
         assert mqcluster("down", *where).returncode == 0
         assert processes_of(directory) == []

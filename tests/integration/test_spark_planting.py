@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from dledger.log.entry import Kind
 from spark import planting
-from spark.mqaudit import judge_run
+from spark.auditing import judge_run
 from spark.planning import Replica
 from spark.planting import Event
 from spark.rewriting import read_log

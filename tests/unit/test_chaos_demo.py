@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.demo import keep_evidence, rate_for
+from chaos.demo import in_short, keep_evidence, rate_for
+from chaos.verdict import Counts, Property, Report
 
 
 @pytest.mark.parametrize(
@@ -15,6 +16,36 @@ from chaos.demo import keep_evidence, rate_for
 def test_the_pace_leaves_time_for_the_kills(messages: int, rate_per_s: float) -> None:
     """100,000 lines last 25 s; a few lines are not over before the kill, nor a million endless."""
     assert rate_for(messages) == rate_per_s
+
+
+@pytest.mark.parametrize(
+    ("nothing_lost", "in_time", "said"),
+    [
+        (True, True, "every property holds"),
+        (True, False, "no message was lost, changed or reordered, but not all was in time"),
+        (False, True, "NOT everything holds"),
+        (False, False, "NOT everything holds"),
+    ],
+)
+def test_a_slow_machine_is_not_taken_for_a_lost_message(
+    nothing_lost: bool, in_time: bool, said: str
+) -> None:
+    """Both end with status 1; the last line tells them apart."""
+    report = Report(
+        holds=nothing_lost and in_time,
+        scenario="main-job",
+        seed=1,
+        replay="./dev demo",
+        seconds=30.0,
+        counts=Counts(3, 3, {"n0": 3}, 3, 0, 0, 0, 0, True),
+        properties=[Property(1, "nothing is lost", nothing_lost, 3)],
+        gaps=[],
+        gap_median_s=None,
+        gap_worst_s=None,
+        exceptions=0,
+        findings=[] if in_time else ["the worst gap is 2.05 s, above 1.5 s"],
+    )
+    assert in_short(report).startswith(said)
 
 
 def test_a_failed_runs_files_are_kept(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""Starting a replica from the command line: its config, its end, and why it could not run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import trio
+
+from broker.app import run_broker
+from broker.config import BrokerConfig
+from dledger.config import load_config
+from dledger.errors import ConfigError, DledgerError, Fenced, leaves
+from dledger.observe import LogFormat, configure_logging
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+def start(config: Path | None, namesrv: str | None, log_format: LogFormat | None) -> int:
+    """Run until SIGTERM or Ctrl-C; the exit status. What is given replaces the config file's."""
+    try:
+        settings = BrokerConfig() if config is None else load_config(config, BrokerConfig)
+        if namesrv is not None:
+            settings = msgspec.structs.replace(settings, namesrv_addr=namesrv)
+        if log_format is not None:
+            settings = msgspec.structs.replace(settings, log_format=log_format)
+        configure_logging(settings.log_format, settings.log_level)
+        settings.check()
+    except ConfigError as error:
+        return fail(str(error), EXIT_USAGE)
+    return _run(settings)
+
+
+def _run(settings: BrokerConfig) -> int:
+    problem: BaseException | None = None
+    try:
+        trio.run(run_broker, settings)
+    except* (DledgerError, OSError) as group:
+        problem = next(leaves(group))
+    if problem is None:
+        return 0
+    if isinstance(problem, Fenced):
+        return fail(f"{problem}; repair the disk, then start the broker again", EXIT_FAILED)
+    if isinstance(problem, OSError):
+        return fail(_os_problem(problem, settings), EXIT_USAGE)
+    return fail(str(problem), EXIT_USAGE)
+
+
+def _os_problem(error: OSError, settings: BrokerConfig) -> str:
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    if error.filename is not None:
+        return (
+            f"{error.filename}: {reason}; make storePathRootDir "
+            f"{settings.store_path_root_dir!r} a directory that this user can write to"
+        )
+    if "peer port" in str(error):
+        return f"{error.strerror}; stop what uses it, or change dLegerPeers on all members"
+    return (
+        f"can't listen on {settings.broker_ip1}:{settings.listen_port}: {reason}; "
+        "stop what uses it, or change brokerIP1 and listenPort (and groupClientAddrs)"
+    )
+
+
+def fail(message: str, status: int) -> int:
+    """Say on stderr why the broker does not run; the status."""
+    sys.stderr.write(f"mqbroker: {message}\n")
+    return status
