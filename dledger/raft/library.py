@@ -32,13 +32,14 @@ from __future__ import annotations
 import _socket
 import logging
 import socket
+import time
 from collections.abc import Callable, Iterable
 from enum import IntEnum
+from functools import partial
 
 import pysyncobj.syncobj as syncobj_module
 from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.journal import Journal
-from pysyncobj.monotonic import monotonic
 from pysyncobj.node import Node as LibraryNode
 from pysyncobj.transport import Transport
 
@@ -59,6 +60,10 @@ COMMAND_OPAQUE = 0x10
 logging.getLogger("pysyncobj.syncobj").disabled = True
 # pysyncobj/win_inet_pton.py replaces this with a version that works on Windows only.
 socket.inet_ntop = _socket.inet_ntop
+
+#: The clock that the library reads, in seconds, without its wrapper: a step reads it many times.
+monotonic = partial(time.clock_gettime, time.CLOCK_MONOTONIC_RAW)
+syncobj_module.monotonicTime = monotonic
 
 _create_journal = syncobj_module.createJournal
 

@@ -17,6 +17,8 @@ import hmac
 import os
 import socket
 from collections import Counter, deque
+from collections.abc import Sequence
+from itertools import islice
 from typing import Protocol
 
 import msgpack
@@ -37,6 +39,7 @@ REDIAL_WAIT_S = 0.1
 UNDIALLED_WAIT_S = 1.0
 """A peer that should dial and has not for so long may not know this node."""
 READ_BUFFER_BYTES = 4 << 20
+BUFFERS_PER_WRITE = 64
 UNACKNOWLEDGED_TIMEOUT_MS = 5_000
 """TCP_USER_TIMEOUT: a peer whose host vanished without a word is given up after this."""
 
@@ -79,31 +82,35 @@ class SocketLink:
         """Queue bytes, and write at once if nothing is queued before them."""
         if self.closed_because is not None:
             return
-        idle = not self._queue
+        sent = 0 if self._queue else self._write(buffers)
+        if sent is None:
+            return
         for buffer in buffers:
-            self._queue.append(memoryview(buffer))
-            self.queued_bytes += len(buffer)
-        if idle:
-            self._write_some()
-        if self._queue:
-            self._has_queued.set()
+            if sent < len(buffer):
+                self._queue.append(memoryview(buffer)[sent:])
+                self.queued_bytes += len(buffer) - sent
+                self._has_queued.set()
+            sent = max(0, sent - len(buffer))
 
-    def _write_some(self) -> None:
-        while self._queue:
-            try:
-                sent = self._socket.sendmsg([*_first(self._queue, 64)])
-            except OSError as error:
-                if error.errno not in _RETRY:
-                    self.close(f"sending failed: {error}")
-                return
-            self.queued_bytes -= sent
-            while sent:
-                head = self._queue[0]
-                if sent < len(head):
-                    self._queue[0] = head[sent:]
-                    break
-                sent -= len(head)
-                self._queue.popleft()
+    def _write(self, buffers: Sequence[Buffer]) -> int | None:
+        """Hand bytes to the kernel; how many it took. None after an error, which closes."""
+        try:
+            return self._socket.sendmsg(buffers)
+        except OSError as error:
+            if error.errno in _RETRY:
+                return 0
+            self.close(f"sending failed: {error}")
+            return None
+
+    def _write_queued(self) -> None:
+        sent = self._write([*islice(self._queue, BUFFERS_PER_WRITE)])
+        if sent is None:
+            return
+        self.queued_bytes -= sent
+        while self._queue and sent >= len(self._queue[0]):
+            sent -= len(self._queue.popleft())
+        if sent:
+            self._queue[0] = self._queue[0][sent:]
 
     def close(self, reason: str) -> None:
         """Close the connection; its tasks end and the owner is told."""
@@ -120,7 +127,7 @@ class SocketLink:
         owner.link_up(self.node_id, self)
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._write_queued, owner)
+                nursery.start_soon(self._drain, owner)
                 await self._read(owner)
                 nursery.cancel_scope.cancel()
         except* (OSError, FrameError, trio.ClosedResourceError) as errors:
@@ -129,13 +136,13 @@ class SocketLink:
             self.close("the peer closed it")
             owner.link_down(self.node_id, self)
 
-    async def _write_queued(self, owner: LinkOwner) -> None:
+    async def _drain(self, owner: LinkOwner) -> None:
         while self.closed_because is None:
             await self._has_queued.wait()
             self._has_queued = trio.Event()
             while self._queue and self.closed_because is None:
                 await trio.lowlevel.wait_writable(self._socket)
-                self._write_some()
+                self._write_queued()
             owner.link_drained(self.node_id)
 
     async def _read(self, owner: LinkOwner) -> None:
@@ -175,10 +182,6 @@ class SocketLink:
                     view = memoryview(buffer)
                 view[: len(rest)] = rest
                 start, end = 0, len(rest)
-
-
-def _first(queue: deque[memoryview], count: int) -> list[memoryview]:
-    return [queue[at] for at in range(min(len(queue), count))]
 
 
 class PeerNetwork:

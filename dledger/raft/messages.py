@@ -48,6 +48,7 @@ from dledger.log.entry import HEADER_BYTES, Header, decode_header, padded
 from dledger.remoting.command import Buffer
 
 PREFIX: Final = struct.Struct(">IH")
+_pack: Final = msgpack.Packer().pack
 EMPTY_RUN: Final = memoryview(b"")
 
 
@@ -126,7 +127,7 @@ def encode_message(
     kind: PeerKind, term: int, *fields: int, run: Buffer = b""
 ) -> tuple[Buffer, ...]:
     """The frame of a message; the run is not copied."""
-    head = msgpack.packb((kind.value, term, *fields))
+    head = _pack((kind.value, term, *fields))
     prefix = PREFIX.pack(2 + len(head) + len(run), len(head))
     return (prefix + head, run) if len(run) else (prefix + head,)
 
