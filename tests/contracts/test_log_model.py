@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from dledger.errors import DledgerError
 from dledger.log.entry import HEADER_BYTES, Kind, make_header
 from dledger.log.head import LogHead
-from dledger.log.store import SegmentedLog, SyncJob
+from dledger.log.store import PreparedSegment, SegmentedLog, SyncJob
 from dledger.testing.disk import Crashed
 from dledger.testing.log_model import MemoryLog
 from dledger.testing.log_store import (
@@ -63,6 +63,8 @@ class LogAndModel(RuleBasedStateMachine):
         self.term = 1
         self.syncing: tuple[SyncJob, SyncJob | None, int] | None = None
         self.power_goes: tuple[int, float] | None = None
+        self.prepared: PreparedSegment | None = None
+        self.checkpoint: bytes | None = None
 
     @property
     def idle(self) -> bool:
@@ -87,7 +89,8 @@ class LogAndModel(RuleBasedStateMachine):
         if self.power_goes is not None:
             self.storage.lose_power(*self.power_goes)
         self.power_goes = None
-        self.log, self.syncing = self.storage.open(), None
+        self.syncing = self.prepared = self.checkpoint = None
+        self.log = self.storage.open()
         for model in (self.model, *before):
             promised = min(model.durable_index, self.model.last_index)
             if model.first_index != self.log.first_index or self.log.last_index < promised:
@@ -197,15 +200,41 @@ class LogAndModel(RuleBasedStateMachine):
         head = LogHead(base, index, crc, (raw + b"first").ljust(HEADER_BYTES + 8, b"\0"))
         self.do(lambda log: log.replace_by(head))
 
-    # -- what its threads do, of which the model knows nothing -----------------------------
+    # -- what its threads do, of which the model knows nothing: other things come in between ---
+
+    @precondition(lambda self: self.log.wants_segment and self.prepared is None)
+    @rule()
+    def prepare_segment(self) -> None:
+        """A thread makes the next segment."""
+        try:
+            self.prepared = self.log.prepare_segment()
+        except Crashed:
+            self.found()
+
+    @precondition(lambda self: self.prepared is not None)
+    @rule()
+    def adopt_segment(self) -> None:
+        """It is made; the log may have been cut meanwhile."""
+        assert self.prepared is not None
+        prepared, self.prepared = self.prepared, None
+        try:
+            self.log.adopt_segment(prepared)
+        except Crashed:
+            self.found()
 
     @rule()
-    def keep_house(self) -> None:
-        """A segment is prepared, a checkpoint written, idle files are closed."""
+    def take_checkpoint(self) -> None:
+        """What is sealed now is summed up."""
+        self.checkpoint = self.log.checkpoint()
+
+    @precondition(lambda self: self.checkpoint is not None)
+    @rule()
+    def save_checkpoint(self) -> None:
+        """It is written; by now it may be old."""
+        assert self.checkpoint is not None
+        checkpoint, self.checkpoint = self.checkpoint, None
         try:
-            if self.log.wants_segment:
-                self.log.adopt_segment(self.log.prepare_segment())
-            self.log.save_checkpoint(self.log.checkpoint())
+            self.log.save_checkpoint(checkpoint)
             self.log.release_idle()
         except Crashed:
             self.found()
@@ -250,7 +279,9 @@ TestLogAndModel.settings = settings(max_examples=100, stateful_step_count=40)
 @pytest.mark.parametrize(
     "bug",
     [
+        "vouch for what a cut replaced",
         "vouch for what a killed process left",
+        "keep the watermark in a cut",
         "forget the folder's sync",
         "begin anew without the first entry",
     ],
