@@ -35,7 +35,6 @@ from dledger.errors import (
     FrameError,
     NotLeader,
     OutcomeUnknown,
-    TransferFailed,
 )
 from dledger.log.entry import HEADER_BYTES, Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
@@ -44,6 +43,7 @@ from dledger.raft.changes import Changes
 from dledger.raft.configuration import Member, encode_members
 from dledger.raft.election import ElectionGate
 from dledger.raft.elections import Elections
+from dledger.raft.handover import HandOver
 from dledger.raft.joining import Joining
 from dledger.raft.journal import LogJournal
 from dledger.raft.library import Core, Role, Timing
@@ -52,7 +52,7 @@ from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.peer import Link
 from dledger.raft.reads import OnRead, Reads
 from dledger.raft.repair import Giving
-from dledger.raft.transfer import TRANSFER_TIMEOUT_S, Follower, Next, Preference, Transfer
+from dledger.raft.transfer import Preference
 from dledger.raft.transport import PeerTransport
 from dledger.remoting.command import Buffer
 
@@ -142,8 +142,6 @@ class RaftEngine:
         self._inbox: deque[tuple[str, Link, PeerMessage]] = deque()
         self._pending: dict[int, _Append] = {}
         self._pending_bytes = 0
-        self._transfer: Transfer | None = None
-        self._preference = preference if preference and preference.node_id != node_id else None
         self._sent_index = self._sent_position = 0
         self._standing: Standing | None = None
         self.transport = PeerTransport(node_id, members, log, sync=sync)
@@ -159,6 +157,7 @@ class RaftEngine:
         self.changes = Changes(self.core, self.transport, log, members)
         self._reads = Reads(self.transport, members)
         self._giving = Giving(self.transport, log)
+        self._hand_over = HandOver(self.transport, members, self.changes, preference)
 
     # -- what the shell calls --------------------------------------------------------------
 
@@ -181,8 +180,8 @@ class RaftEngine:
     def _check_serving(self) -> None:
         if self._standing is None or not self._standing.serving:
             raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
-        if self._transfer is not None:
-            raise Busy(f"leadership goes to {self._transfer.target}", BUSY_RETRY_AFTER_S)
+        if self._hand_over.target is not None:
+            raise Busy(f"leadership goes to {self._hand_over.target}", BUSY_RETRY_AFTER_S)
 
     @property
     def appends_pending(self) -> int:
@@ -207,22 +206,17 @@ class RaftEngine:
         """
         if not self.standing.serving:
             raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
-        if self._transfer is not None:
-            raise TransferFailed(f"leadership goes to {self._transfer.target} already")
-        voters = {*self.members.current.voters} - {self.node_id}
-        linked = {peer_id: self._follower(peer_id) for peer_id in sorted(voters)}
-        if target is None:
-            target = min(linked, key=lambda peer_id: linked[peer_id].lag, default=self.node_id)
-        if target not in linked:
-            others = ", ".join(sorted(linked)) or "this group has no other members"
-            raise TransferFailed(f"{target} can't take over; choose one of the others: {others}")
-        self._transfer = Transfer(target, self._clock() + TRANSFER_TIMEOUT_S, on_done)
-        return target
+        return self._hand_over.begin(target, self._clock(), on_done)
+
+    @property
+    def handing_over_to(self) -> str | None:
+        """Who shall lead next, while a transfer is under way and appends are refused."""
+        return self._hand_over.target
 
     def receive(self, node_id: str, link: Link, message: PeerMessage) -> None:
         """A peer's message arrived on a link; the next step deals with it."""
         self._inbox.append((node_id, link, message))
-        if message.kind is not PeerKind.ACK or self._transfer or not self._is_late(message):
+        if message.kind is not PeerKind.ACK or self.handing_over_to or not self._is_late(message):
             self.urgent = True
 
     def _is_late(self, message: PeerMessage) -> bool:
@@ -238,8 +232,7 @@ class RaftEngine:
     def link_down(self, node_id: str, link: Link) -> None:
         """A connection broke. If it led to the leader, do not wait for a timeout."""
         was_live = self.transport.link_down(node_id, link)
-        if self._preference is not None and self._preference.node_id == node_id:
-            self._preference.reset()
+        self._hand_over.link_down(node_id)
         if was_live:
             self._joining.link_down(node_id)
         if was_live and node_id == self.core.leader_id:
@@ -270,7 +263,7 @@ class RaftEngine:
         self._announce()
         if self.standing.serving:
             self._reads.step(now, self.machine.applied_index)
-        self._hand_over(now)
+            self._hand_over.step(now, self.log.last_index - self.machine.applied_index)
         return more or bool(self._inbox) or (self.solo and self._lags())
 
     @property
@@ -321,43 +314,6 @@ class RaftEngine:
             case _:
                 self._joining.deliver(peer, message, now)
 
-    # -- handing leadership over -----------------------------------------------------------
-
-    @property
-    def handing_over_to(self) -> str | None:
-        """Who shall lead next, while a transfer is under way and appends are refused."""
-        return None if self._transfer is None else self._transfer.target
-
-    def _follower(self, node_id: str) -> Follower:
-        peer = self.transport.peers.get(node_id)
-        if peer is None or not self.members.current.votes(node_id):
-            return Follower(linked=False, lag=0)
-        return Follower(peer.link is not None, self.changes.lag(peer))
-
-    def _hand_over(self, now: float) -> None:
-        """Go on with a transfer, or begin one to the preferred node."""
-        if not self.standing.serving:
-            return
-        transfer, preference = self._transfer, self._preference
-        if transfer is None:
-            if preference and preference.due(now, self._follower(preference.node_id)):
-                self.transfer(preference.node_id, partial(preference.ended, now))
-            return
-        target = self._follower(transfer.target)
-        uncommitted = self.log.last_index - self.machine.applied_index
-        match transfer.next(now, target, uncommitted):
-            case Next.TELL:
-                transfer.told = True
-                peer = self.transport.peers[transfer.target]
-                self.transport.post(peer, PeerKind.TAKE_OVER, self.core.term)
-            case Next.GIVE_UP:
-                self._end_transfer(transfer.reason(target, uncommitted))
-
-    def _end_transfer(self, failed: str | None) -> None:
-        transfer, self._transfer = self._transfer, None
-        if transfer is not None:
-            transfer.on_done(failed)
-
     # -- changing the members --------------------------------------------------------------
 
     def add_member(self, node_id: str, member: Member, on_done: OnDone) -> bool:
@@ -381,7 +337,7 @@ class RaftEngine:
         return True
 
     def _promote(self, now: float) -> None:
-        if self.standing.serving and self._transfer is None:
+        if self.standing.serving and self.handing_over_to is None:
             members = self.changes.promotion(now)
             if members is not None:
                 self._append_configuration(members, lambda outcome: None)
@@ -431,10 +387,8 @@ class RaftEngine:
         for append in pending.values():
             append.on_done(OutcomeUnknown("leadership was lost before the entry was committed"))
         self._reads.fail(NotLeader(None))
-        self._end_transfer(None)
+        self._hand_over.deposed()
         self.elections.resigned(led_term)
-        if self._preference is not None:
-            self._preference.reset()
 
     # -- applying --------------------------------------------------------------------------
 
