@@ -26,6 +26,9 @@ against them: {versions}.
 
 What is behind a *yes* stands in `tests/conformance/judges.py`; what the drivers do, beside it. An
 empty field: the client does not have the feature, or its driver does not try it.
+
+Our own client and the Java ones also answer, delay and commit what the other reads:
+`tests/conformance/test_our_client.py`.
 """
 
 CODES = """

@@ -24,6 +24,7 @@ public final class Driver {
         PullConsumers.register(known);
         Redeliveries.register(known);
         Extras.register(known);
+        Ours.register(known);
         warmUp(arguments[0], arguments[1]);
         ExecutorService pool = Executors.newFixedThreadPool(Integer.parseInt(arguments[2]));
         for (int i = 3; i < arguments.length; i++) {
