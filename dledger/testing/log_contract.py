@@ -191,6 +191,23 @@ class LogStoreContract:
         assert log.durable_index == 3
         assert storage.open().last_index >= 3
 
+    def test_on_a_full_disk_nothing_more_is_taken(self, storage: Storage) -> None:
+        """The segment that is begun is reserved, so it can be filled; the next one can't be made.
+        What was taken before is there when there is room again."""
+        log = storage.open()
+        fill(log, 3)
+        storage.fill_up()
+        with pytest.raises(Fenced, match="no space left"):
+            fill(log, 100)
+        taken = entries_of(log)
+        assert len(taken) > 3
+        with pytest.raises(Fenced, match="no space left"):
+            fill(log, 1)
+        again = storage.open()
+        assert entries_of(again) == taken
+        fill(again, 100)
+        assert again.last_index == len(taken) + 100
+
     def test_damage_to_what_was_durable_stops_the_start(self, storage: Storage) -> None:
         """It is not cut off: the error names the entry, and nothing changes, however often."""
         log = storage.open()

@@ -64,7 +64,7 @@ class MemoryLog:
     def __init__(self) -> None:
         self.commit_index = self.durable_index = 0
         self.fenced: str | None = None
-        self.fail_next_sync = False
+        self.fail_next_sync = self.full = False
         self._head = LogHead()
         self._entries: list[_Held] = []
         self._generation = 0
@@ -159,6 +159,9 @@ class MemoryLog:
             raise Fenced(self.fenced)
         if header.index != self.last_index + 1:
             raise StorageError(f"index {header.index} cannot follow {self.last_index}")
+        if self.full and header.position % SEGMENT_BYTES == 0:
+            self.fenced = "no space left; this node takes no more entries"
+            raise Fenced(self.fenced)
         raw = bytes(raw_header) + bytes(body)
         self._entries.append(_Held(header, raw.ljust(padded(header.size), b"\0")))
         return header
@@ -291,6 +294,10 @@ class InMemory:
     def fail_next_sync(self) -> None:
         """Tell the log that is open."""
         self._log.fail_next_sync = True
+
+    def fill_up(self) -> None:
+        """Likewise."""
+        self._log.full = True
 
     def lose_power(self, seed: int, keep: float) -> None:
         """Some of what was not durable is left, without holes."""

@@ -150,6 +150,9 @@ class Storage(Protocol):
     def fail_next_sync(self) -> None:
         """Let the next sync end with an error, and later ones not."""
 
+    def fill_up(self) -> None:
+        """Leave no room for what is not reserved yet, until the log is opened again."""
+
 
 class PoweredStorage(Storage, Protocol):
     """One whose power can go."""
@@ -159,9 +162,16 @@ class PoweredStorage(Storage, Protocol):
 
 
 class FailingDisk(Disk):
-    """A real disk; `fail` lets its next sync fail, once."""
+    """A real disk; `fail` lets its next sync fail, once, `full` every new file."""
 
     fail = False
+    full = False
+
+    def create(self, path: Path, size_bytes: int) -> int:
+        """Create, or fail."""
+        if self.full:
+            raise OSError(errno.ENOSPC, "no space left on device, as told")
+        return super().create(path, size_bytes)
 
     def sync_data(self, descriptor: int) -> None:
         """Sync, or fail."""
@@ -198,6 +208,11 @@ class OnRealDisk(OnDisk):
         self._failing = FailingDisk()
         super().__init__(self._failing, folder)
 
+    def open(self) -> SegmentedLog:
+        """Open it; somebody has made room."""
+        self._failing.full = False
+        return super().open()
+
     def another(self) -> OnRealDisk:
         """In a folder beside this one."""
         return OnRealDisk(self.folder.with_name(f"{self.folder.name}-"))
@@ -205,6 +220,10 @@ class OnRealDisk(OnDisk):
     def fail_next_sync(self) -> None:
         """Once."""
         self._failing.fail = True
+
+    def fill_up(self) -> None:
+        """For new files."""
+        self._failing.full = True
 
 
 class OnSimulatedDisk(OnDisk):
@@ -226,6 +245,10 @@ class OnSimulatedDisk(OnDisk):
     def fail_next_sync(self) -> None:
         """It forgets what that sync should have made durable."""
         self.simulated.fail_in = 0
+
+    def fill_up(self) -> None:
+        """For new files."""
+        self.simulated.full = True
 
     def lose_power(self, seed: int, keep: float) -> None:
         """As the disk does."""
