@@ -14,7 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+)
 from functools import partial, wraps
 from types import TracebackType
 from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
@@ -28,7 +33,7 @@ from client import limits, transactions
 from client import producer as producers
 from client.assignment import ConsumeFrom
 from client.errors import ClientClosed
-from client.models import Message, Rebalance, ReceivedMessage, Selector, SendResult
+from client.models import Message, Rebalance, ReceivedMessage, SendResult
 from client.pending import PendingSend
 from client.subscriptions import Sql
 from client.transactions import Decision
@@ -113,6 +118,11 @@ class Transaction:
         self._portal = portal
         self._transaction = transaction
 
+    @property
+    def ended(self) -> Decision | None:
+        """How the caller ended it, None if not yet."""
+        return self._transaction.ended
+
     def commit(self) -> None:
         """Let consumers see the message."""
         self._portal.call(self._transaction.commit)
@@ -120,6 +130,23 @@ class Transaction:
     def rollback(self) -> None:
         """Let nobody ever see the message."""
         self._portal.call(self._transaction.rollback)
+
+
+def in_a_block(
+    method: Callable[
+        Concatenate[ClientT_co, P], AbstractAsyncContextManager[transactions.Transaction]
+    ],
+) -> Callable[Concatenate[Face[ClientT_co], P], AbstractContextManager[Transaction]]:
+    """As `blocking`, for a `method` whose transaction lives in a `with` block."""
+
+    @wraps(method)
+    @contextmanager
+    def call(face: Face[ClientT_co], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Transaction]:
+        begun = method(face._client, *args, **kwargs)
+        with face._portal.wrap_async_context_manager(begun) as transaction:
+            yield Transaction(face._portal, transaction)
+
+    return call
 
 
 class Producer(Face[producers.Producer]):
@@ -153,24 +180,7 @@ class Producer(Face[producers.Producer]):
     flush = blocking(producers.Producer.flush)
 
     send_soon = handing_over(producers.Producer.send_soon)
-
-    @contextmanager
-    def transaction(
-        self,
-        message: Message,
-        *,
-        queue_id: int | None = None,
-        key: str | None = None,
-        selector: Selector | None = None,
-        timeout_s: float | None = None,
-    ) -> Iterator[Transaction]:
-        """See `client.Producer.transaction`; the checker runs in a thread of its own."""
-        portal = self._portal
-        begun = self._client.transaction(
-            message, queue_id=queue_id, key=key, selector=selector, timeout_s=timeout_s
-        )
-        with portal.wrap_async_context_manager(begun) as transaction:
-            yield Transaction(portal, transaction)
+    transaction = in_a_block(producers.Producer.transaction)
 
     def send_oneway(
         self, message: Message, *, queue_id: int | None = None, key: str | None = None

@@ -179,7 +179,8 @@ class Transactions:
             return
         try:
             found = self._checker(message)
-            decision = await found if inspect.isawaitable(found) else found
+            # By its value too: what is no Decision must fail here, not end the producer.
+            decision = Decision(await found if inspect.isawaitable(found) else found)
         except Exception:
             log.exception("checker failed, will be asked again", message=repr(message))
             return

@@ -148,6 +148,28 @@ async def test_after_an_exception_the_checker_decides(tmp_path: Path) -> None:
         assert seen == {(TOPIC, 1, b"paid", "o-1")}
 
 
+async def test_a_checker_that_fails_is_asked_again(tmp_path: Path) -> None:
+    """Nor does one that answers nonsense end the producer: it is logged, and decides nothing."""
+    async with scene(tmp_path) as its:
+        answers: list[object] = [None, ZeroDivisionError(), Decision.COMMIT]
+
+        def checker(_: ReceivedMessage) -> Decision:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer  # type: ignore[return-value]
+
+        async with Producer(its.namesrv, "PG", checker=checker) as producer:
+            with pytest.raises(ValueError, match="mine"):
+                async with producer.transaction(Message(TOPIC, b"x"), queue_id=1):
+                    raise ValueError("mine")
+            for left in (2, 1, 0):
+                its.later_ms += 61_000
+                await until(lambda left=left: len(answers) == left)  # type: ignore[misc]
+            await its.comes_to_light(b"x")
+            assert await producer.send(Message(TOPIC, b"alive"))
+
+
 async def test_nobody_is_asked_about_a_transaction_that_still_runs(tmp_path: Path) -> None:
     """A checker that finds no trace of the work yet would roll it back."""
     async with scene(tmp_path) as its, its.producer() as producer:
