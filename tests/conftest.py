@@ -10,6 +10,7 @@ from dledger.raft.library import monotonic, use_clock
 
 # A shared machine may stop a process for half a second: that says nothing about an example.
 settings.register_profile("dledger", deadline=None, print_blob=True)
+settings.register_profile("long", settings.get_profile("dledger"), max_examples=20_000)
 settings.load_profile("dledger")
 
 

@@ -267,7 +267,7 @@ class LogAndModel(RuleBasedStateMachine):
 
 
 TestLogAndModel = LogAndModel.TestCase
-TestLogAndModel.settings = settings(max_examples=100, stateful_step_count=40)
+TestLogAndModel.settings = settings(stateful_step_count=40)
 
 
 def lose_the_name(node: LogAndModel) -> None:
