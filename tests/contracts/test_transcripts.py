@@ -1,8 +1,6 @@
 """Scenarios of Raft that people can read, and that are what the nodes say today.
 
-If one has changed for a good reason, write all anew, and look at the difference:
-
-    python -m dledger.testing.transcript tests/data/transcripts/*.txt
+If one has changed for a good reason, write all anew, and look at the difference.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from dledger.testing.planted import plant
 from dledger.testing.transcript import play
 
 FOLDER = Path(__file__).parents[1] / "data" / "transcripts"
+COMMAND = "python -m dledger.testing.transcript tests/data/transcripts/*.txt"
 SCENARIOS = sorted(path.stem for path in FOLDER.glob("*.txt"))
 
 
@@ -25,7 +24,7 @@ def text_of(scenario: str) -> str:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_scenario_is_as_it_is_written(scenario: str) -> None:
     """Every message, with its terms and indexes, and what each node makes of it."""
-    assert play(text_of(scenario)) == text_of(scenario)
+    assert play(text_of(scenario)) == text_of(scenario), f"to write it anew: {COMMAND}"
 
 
 @pytest.mark.parametrize(
