@@ -56,6 +56,7 @@ class Accumulator:
     in_flight_max: int = limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
     in_flight: int = 0
     flushing: bool = False
+    _turn: int = 0
     _lanes: dict[tuple[str, int], Lane] = field(default_factory=dict)
     _ready: deque[Lane] = field(default_factory=deque)
 
@@ -79,8 +80,13 @@ class Accumulator:
         *,
         waits: bool = False,
     ) -> None:
-        """Take in a record that becomes a batch by itself, and may have to wait with the broker."""
-        lane = self._lane(topic, queue_id % self.lanes_per_topic)
+        """Take in a record that becomes a batch by itself.
+
+        One that `waits` with the broker keeps no order with others on the way there: any lane will
+        do, and they take turns.
+        """
+        self._turn += waits
+        lane = self._lane(topic, (self._turn if waits else queue_id) % self.lanes_per_topic)
         batch = self._open(lane, now_s)
         batch.waits = waits
         batch.append(slot, queue_id, record)

@@ -30,6 +30,8 @@ SEND_TIMEOUT_S = 3.0
 BATCH_BYTES_MAX = 512 * foundation.KIB
 BATCH_RECORDS_MAX = 4096
 BATCHES_IN_FLIGHT_PER_GROUP_MAX = 4
+WAITING_IN_FLIGHT_PER_GROUP_MAX = 128
+"""Messages that wait with the broker go one by one, so more of them are under way."""
 PENDING_MESSAGES_MAX = 65_536
 PENDING_BYTES_MAX = 64 * foundation.MIB
 PRODUCER_TICK_S = 0.05

@@ -47,6 +47,7 @@ class Outbox:
         self._encoder = Encoder(UniqueKeys(session.host), session.host)
         self._publishers: dict[str, Publisher] = {}
         self._senders: dict[str, GroupSender] = {}
+        self._senders_of_waiting: dict[str, GroupSender] = {}
         self._room = Broadcast()
         session.on_route_change.append(self._route_changed)
 
@@ -98,12 +99,14 @@ class Outbox:
         queue_id = queue.queue_id
         unique_key, record = self._encoder.encode(message, queue_id)
         pending = PendingSend(unique_key, now_s + timeout_s)
-        sender = self._senders.get(queue.broker_name) or self._sender(queue.broker_name)
         slot = (pending, queue.topic, queue_id, record, now_s)
-        if alone or message.delayed:
-            sender.accumulator.add_alone(*slot, waits=message.delayed)
-        else:
-            sender.accumulator.add(*slot)
+        if message.delayed:
+            sender = self._sender_of_waiting(queue.broker_name)
+            sender.accumulator.add_alone(*slot, waits=True)
+            return pending, sender
+        sender = self._senders.get(queue.broker_name) or self._sender(queue.broker_name)
+        add = sender.accumulator.add_alone if alone else sender.accumulator.add
+        add(*slot)
         return pending, sender
 
     def put_half(self, message: Message, queue: MessageQueue, timeout_s: float) -> PendingSend:
@@ -111,8 +114,8 @@ class Outbox:
         now_s = time.monotonic()
         unique_key, record = self._encoder.encode(message, queue.queue_id, self._producer_group)
         pending = PendingSend(unique_key, now_s + timeout_s)
-        sender = self._sender(queue.broker_name)
         slot = (pending, queue.topic, queue.queue_id, record, now_s)
+        sender = self._sender_of_waiting(queue.broker_name)
         sender.accumulator.add_alone(*slot, waits=True)
         sender.pump()
         return pending
@@ -150,12 +153,12 @@ class Outbox:
 
     async def flush(self) -> None:
         """Wait until everything handed over so far is settled, lingering batches included."""
-        for sender in self._senders.values():
+        for sender in self._every_sender():
             sender.accumulator.flushing = True
             sender.pump()
         while self.budget.messages:
             await self._room.wait()
-        for sender in self._senders.values():
+        for sender in self._every_sender():
             sender.accumulator.flushing = False
 
     async def drain(self) -> None:
@@ -163,26 +166,42 @@ class Outbox:
         try:
             await self.flush()
         finally:
-            for sender in self._senders.values():
+            for sender in self._every_sender():
                 for batch in tuple(sender.accumulator.batches()):
                     batch.fail(SendFailed, "the producer was closed")
                     batch.settle()
 
+    def _every_sender(self) -> list[GroupSender]:
+        return [*self._senders.values(), *self._senders_of_waiting.values()]
+
     def _sender(self, broker_name: str) -> GroupSender:
         sender = self._senders.get(broker_name)
         if sender is None:
-            tasks = self._session.tasks
             accumulator = Accumulator(
                 broker_name,
                 self.budget,
                 linger_s=self._linger_s,
                 batch_bytes_max=self._batch_bytes_max,
             )
-            finder, on_room = self._session.finder, self._room.announce
-            sender = GroupSender(accumulator, finder, self._producer_group, on_room)
-            self._senders[broker_name] = sender
-            tasks.start_soon(sender.keep_time)
-            tasks.start_soon(sender.keep_leader)
+            sender = self._senders[broker_name] = self._begin(accumulator)
+        return sender
+
+    def _sender_of_waiting(self, broker_name: str) -> GroupSender:
+        """Messages that wait with the broker are no batches: they don't take turns with those."""
+        sender = self._senders_of_waiting.get(broker_name)
+        if sender is None:
+            many = limits.WAITING_IN_FLIGHT_PER_GROUP_MAX
+            accumulator = Accumulator(
+                broker_name, self.budget, lanes_per_topic=many, in_flight_max=many
+            )
+            sender = self._senders_of_waiting[broker_name] = self._begin(accumulator)
+        return sender
+
+    def _begin(self, accumulator: Accumulator) -> GroupSender:
+        finder, on_room = self._session.finder, self._room.announce
+        sender = GroupSender(accumulator, finder, self._producer_group, on_room)
+        self._session.tasks.start_soon(sender.keep_time)
+        self._session.tasks.start_soon(sender.keep_leader)
         return sender
 
     def _publish_to(self, topic: str, queues: tuple[MessageQueue, ...]) -> Publisher:

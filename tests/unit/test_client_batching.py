@@ -131,6 +131,23 @@ def test_a_message_alone_is_a_batch_by_itself() -> None:
     assert accumulator.budget.messages == 0
 
 
+def test_messages_that_wait_with_the_broker_do_not_wait_for_each_other() -> None:
+    """All for one queue, and as many under way as there are lanes; others for it take turns."""
+    accumulator = Accumulator("b", lanes_per_topic=8, in_flight_max=8)
+    for number in range(10):
+        accumulator.add_alone(Slot("k", 3.0), "T", 0, record(number), 0.0, waits=True)
+    under_way = [take(accumulator) for _ in range(8)]
+    assert accumulator.take(0.0) is None
+    assert all(batch.waits for batch in under_way)
+    accumulator.done(under_way[0])
+    assert take(accumulator).freeze() in {record(8), record(9)}
+    others = Accumulator("b", lanes_per_topic=8, in_flight_max=8)
+    for number in range(2):
+        others.add_alone(Slot("k", 3.0), "T", 0, record(number), 0.0)
+    take(others)
+    assert others.take(0.0) is None
+
+
 def test_the_budget_returns_to_zero() -> None:
     """Whatever is taken in is given back, by acknowledgement or by expiry."""
     budget = Budget(messages_max=4)
