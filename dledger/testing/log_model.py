@@ -257,6 +257,14 @@ class MemoryLog:
         other.durable_index = self.durable_index
         return other
 
+    def behind(self, earlier: MemoryLog) -> MemoryLog:
+        """This log with what an earlier one held before it, if it continues that one."""
+        other, count = self.copy(), self.first_index - earlier.first_index
+        if 0 < count <= len(earlier._entries):
+            other._head = earlier._head
+            other._entries = earlier._entries[:count] + self._entries
+        return other
+
     def after(self, last_index: int, commit_index: int) -> MemoryLog:
         """The log of the next process, which found the entries up to `last_index`."""
         again = MemoryLog()

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from dledger.errors import DledgerError
 from dledger.log.entry import HEADER_BYTES, Kind, make_header
 from dledger.log.head import LogHead
-from dledger.log.store import PreparedSegment, SegmentedLog, SyncJob
+from dledger.log.store import PreparedSegment, SegmentedLog, SyncJob, TrimJob
 from dledger.testing.disk import Crashed
 from dledger.testing.log_model import MemoryLog
 from dledger.testing.log_store import (
@@ -58,6 +58,7 @@ class LogAndModel(RuleBasedStateMachine):
         self.syncing: tuple[SyncJob, SyncJob | None, int] | None = None
         self.power_goes: tuple[int, float] | None = None
         self.prepared: PreparedSegment | None = None
+        self.trimming: tuple[TrimJob, MemoryLog] | None = None
         self.checkpoint: bytes | None = None
 
     @property
@@ -83,9 +84,13 @@ class LogAndModel(RuleBasedStateMachine):
         if self.power_goes is not None:
             self.storage.lose_power(*self.power_goes)
         self.power_goes = None
-        self.syncing = self.prepared = self.checkpoint = None
+        models = [self.model, *before]
+        if self.trimming is not None:
+            # The old segments are gone or not: the log begins where it did, or where it should.
+            models += [model.behind(self.trimming[1]) for model in models]
+        self.syncing = self.prepared = self.checkpoint = self.trimming = None
         self.log = self.storage.open()
-        for model in (self.model, *before):
+        for model in models:
             promised = min(model.durable_index, self.model.last_index)
             if model.first_index != self.log.first_index or self.log.last_index < promised:
                 continue
@@ -171,18 +176,27 @@ class LogAndModel(RuleBasedStateMachine):
         self.term += 1
         self.do(lambda log: log.cut(first_index))
 
+    @precondition(lambda self: self.trimming is None)
     @rule(share=shares)
     def trim(self, share: float) -> None:
-        """Old segments go."""
+        """Old segments are needed by nobody."""
+        before, index = self.model.copy(), round(share * self.model.last_index)
+        job = self.log.trim(index)
+        assert (self.model.trim(index) is None) == (job is None)
+        if job is not None:
+            self.trimming = job, before
 
-        def trim_and_remove(log: LogStore) -> None:
-            job = log.trim(round(share * log.last_index))
-            if job is not None:
-                job.run()
+    @precondition(lambda self: self.trimming is not None)
+    @rule()
+    def remove_what_was_trimmed(self) -> None:
+        """A thread removes them from the disk."""
+        assert self.trimming is not None
+        try:
+            self.trimming[0].run()
+        except Crashed:
+            self.found()
+        self.trimming = None
 
-        self.do(trim_and_remove)
-
-    @precondition(lambda self: self.idle)
     @rule(ahead=st.integers(1, 300), crc=seeds)
     def begin_anew(self, ahead: int, crc: int) -> None:
         """The leader's log begins behind what this one holds."""
@@ -328,6 +342,18 @@ def save_an_old_checkpoint(node: LogAndModel) -> None:
     node.kill()
 
 
+def die_while_trimming(node: LogAndModel) -> None:
+    """In one file operation after the other."""
+    for operation in range(8):
+        node.append(12, 900, new_term=False)
+        node.sync()
+        node.commit(1.0)
+        node.trim(1.0)
+        node.die_soon(operation, (operation, 1.0))
+        node.remove_what_was_trimmed()
+        node.kill()
+
+
 def die_while_beginning_anew(node: LogAndModel) -> None:
     """In one file operation after the other."""
     for operation in range(10):
@@ -354,6 +380,7 @@ def compare(story: Callable[[LogAndModel], None]) -> None:
         (cut_what_was_durable, "keep the watermark in a cut"),
         (adopt_what_was_cut, "use a removed segment"),
         (save_an_old_checkpoint, "believe a stale checkpoint"),
+        (die_while_trimming, "remove before the head is written"),
         (die_while_beginning_anew, "begin anew without the first entry"),
     ],
 )
