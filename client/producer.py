@@ -131,7 +131,7 @@ class Producer(Living):
         """
         where = (queue_id, key, selector)
         pending, sender = await self._hand_over(message, where, timeout_s, alone)
-        if self._linger_s == 0.0 or alone:
+        if self._linger_s == 0.0 or alone or message.delayed:
             sender.pump()
         return await pending.wait()
 
