@@ -5,6 +5,7 @@
 ``scripted``    one node on virtual time, with peers that a test plays by hand
 ``scripted_group``  several of them, that hear each other
 ``transcript``  scenarios as text: commands, and what each node then says to whom
+``telling``     messages and nodes in words
 
 What any log must do, on whatever disk, to be inherited by tests:
 
