@@ -1,11 +1,11 @@
 """The client: producers, consumers and administration, under trio, asyncio or neither.
 
 General layout: `producer` and `consumer` are the faces (`blocking` has the same ones for programs
-without an event loop) and `admin` is the operator's. Below them, `sender` and `fetching` move
-batches and pulls, `replies` asks and answers, `transactions` ends what a broker keeps half-sent,
-`assignment` shares queues out, `leaders` finds who
-leads, `session` and `peers` hold connections. What decides is pure: `batching`, `progress`,
-`retry`, `routing`, `allocation`, `subscriptions`.
+without an event loop) and `admin` is the operator's. Below them, `outbox`, `sender` and `fetching`
+move batches and pulls, `replies` asks and answers, `transactions` ends what a broker keeps
+half-sent, `assignment` shares queues out, `leaders` finds who leads, `session` and `peers` hold
+connections. What decides is pure: `batching`, `exchange`, `delays`, `progress`, `retry`, `routing`,
+`allocation`, `subscriptions`.
 """
 
 from __future__ import annotations

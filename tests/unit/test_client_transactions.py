@@ -181,6 +181,20 @@ async def test_nobody_is_asked_about_a_transaction_that_still_runs(tmp_path: Pat
         assert await its.visible() == [b"slow"]
 
 
+async def test_a_message_can_put_the_question_off(tmp_path: Path) -> None:
+    """By a property, in seconds, for work that takes long: nobody of the group is asked before."""
+    patient = Message(TOPIC, b"x", properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "60"})
+    async with scene(tmp_path) as its, its.producer() as producer:
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction(patient, queue_id=1):
+                raise ZeroDivisionError
+        its.later_ms += 50_000
+        await trio.sleep(2.2)
+        assert its.asked == []
+        its.later_ms += 61_000
+        await until(lambda: len(its.asked) == 1)
+
+
 async def test_another_producer_of_the_group_answers_for_one_that_died(tmp_path: Path) -> None:
     """It only has to know the topic; one of another group is not asked."""
     async with scene(tmp_path) as its:
