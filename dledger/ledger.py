@@ -33,17 +33,17 @@ from dledger.log.hard_state import HardStateFile
 from dledger.log.retention import SegmentInfo
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
-from dledger.opening import open_whole_log
+from dledger.opening import open_replica
 from dledger.outcome import Outcome
-from dledger.raft.configuration import Configuration, Member, initial
+from dledger.raft.configuration import Member
 from dledger.raft.engine import Appended, OnDone, RaftEngine, StateMachine
 from dledger.raft.library import Role, monotonic
-from dledger.raft.links import LinkOwner, listen
-from dledger.raft.members import Members, last_saved, open_members
+from dledger.raft.links import listen
+from dledger.raft.members import Members
 from dledger.raft.transfer import PREFERRED_HEALTHY_S, TRANSFER_TIMEOUT_S, Preference
 from dledger.remoting.command import Buffer
 from dledger.replica import hold_replica
-from dledger.stepping import Stepper, peer_network
+from dledger.stepping import Stepper
 from dledger.upkeep import Upkeep
 
 __all__ = ["Ledger", "LedgerConfig", "LedgerStatus", "open_ledger"]
@@ -57,21 +57,30 @@ class Ledger:
     def __init__(
         self,
         config: LedgerConfig,
-        store: SegmentedLog,
         hard_state: HardStateFile,
-        members: Members,
         machine: StateMachine,
+        store: SegmentedLog,
+        members: Members,
     ) -> None:
         self.config = config
-        self._log = store
+        self._hard_state = hard_state
         self._machine = machine
-        preferred = config.preferred_leader
+        self._failure: DledgerError | OSError | None = None
+        self._repairing: str | None = None
+        self._kept_from = 1
+        self._closing = False
+        self._set_up(store, members)
+
+    def _set_up(self, store: SegmentedLog, members: Members) -> None:
+        """Make what takes part in the group, over a log that is whole."""
+        config, preferred = self.config, self.config.preferred_leader
+        self._log = store
         self._engine = RaftEngine(
             config.node_id,
             members,
             store,
-            hard_state,
-            machine,
+            self._hard_state,
+            self._machine,
             sync=config.flush == "sync",
             timing=config.timing,
             clock=monotonic,
@@ -83,7 +92,7 @@ class Ledger:
         self._upkeep = Upkeep(
             config, store, lambda: config.repair and not self._engine.solo, self.step_aside
         )
-        self._closing = False
+        self._upkeep.keep_from(self._kept_from)
 
     # -- appending and reading -------------------------------------------------------------
 
@@ -152,11 +161,16 @@ class Ledger:
                 log.warning("leadership not handed over", reason=str(reason))
 
     def entries(self, first_index: int, last_index: int | None = None) -> Iterator[Entry]:
-        """Applied entries, in order; bodies are views of the log."""
+        """Applied entries, in order; bodies are views of the log. Raises StorageError."""
         end = self._machine.applied_index
         last = end if last_index is None else min(last_index, end)
         for index in range(max(first_index, self._log.first_index), last + 1):
-            yield self._log.entry(index)
+            try:
+                entry = self._log.entry(index)
+            except Rot as rot:
+                self._stepper.fail(rot)
+                raise
+            yield entry
 
     def view(self, position: int, size: int) -> memoryview:
         """`size` bytes of the log from `position`, not copied. Raises StorageError."""
@@ -184,9 +198,10 @@ class Ledger:
             applied_index=self._machine.applied_index,
             first_position=self._log.first_position,
             end_position=self._log.end_position,
-            fenced=self._engine.fenced or self._log.fenced,
+            fenced=None if self._repairing else self._engine.fenced or self._log.fenced,
             first_index=self._log.first_index,
             members=self._engine.changes.status,
+            repairing=self._repairing,
         )
 
     # -- members ---------------------------------------------------------------------------
@@ -239,11 +254,27 @@ class Ledger:
         The caller vouches that a restart does not need them: a durable snapshot of the state
         machine reaches `index` - 1 at least. Only committed entries go.
         """
+        self._kept_from = max(self._kept_from, index)
         self._upkeep.keep_from(index)
 
     # -- running ---------------------------------------------------------------------------
 
     async def _run(self, listener: socket.socket) -> None:
+        """Take part until this node is fenced. If that was for rot, do so again when it is mended:
+        from the files alone, as a new process would, but for the state machine, which holds only
+        what is committed."""
+        await self._take_part(listener)
+        while isinstance(self._failure, Rot) and self.config.repair and not self._engine.solo:
+            self._repairing = str(self._failure)
+            log.warning("log reopened", node=self.config.node_id, reason=self._repairing)
+            try:
+                await self._reopen(listener)
+            except (DledgerError, OSError) as error:
+                self._give_up(error)
+                return
+            await self._take_part(listener)
+
+    async def _take_part(self, listener: socket.socket) -> None:
         stepper, upkeep = self._stepper, self._upkeep
         loops = stepper.step_loop, stepper.tick_loop, stepper.sync_loop, upkeep.housekeeping_loop
         async with trio.open_nursery() as nursery:
@@ -258,12 +289,29 @@ class Ledger:
         try:
             await loop()
         except (DledgerError, OSError) as error:
-            log.error("fenced", node=self.config.node_id, reason=str(error))
             if isinstance(error, Rot):
                 self._log.distrust(error.base_position)
                 self._log.save_checkpoint(self._log.checkpoint())
-            self._engine.fence(error)
+            self._give_up(error)
             scope.cancel()
+
+    def _give_up(self, error: DledgerError | OSError) -> None:
+        """Fence this node. A failed disk weighs more than rot, which can be mended."""
+        log.error("fenced", node=self.config.node_id, reason=str(error))
+        if self._failure is None or isinstance(self._failure, Rot):
+            self._failure = error
+        self._repairing = None
+        self._engine.fence(error)
+
+    async def _reopen(self, listener: socket.socket) -> None:
+        """Close the log and open it again, repaired. No thread uses it by now."""
+        old, stepper = self._log, self._stepper
+        old.close()
+        store, members = await open_replica(self.config, self._hard_state, listener)
+        self._failure = self._repairing = None
+        self._set_up(store, members)
+        stepper.retire()
+        old.close_files()
 
     def _log_cut(self, first_index: int, last_index: int) -> None:
         log.warning(
@@ -279,7 +327,10 @@ class Ledger:
         self._closing = True
         if self._engine.fenced is None:
             self._engine.fence(OutcomeUnknown("the ledger was closed"))
-        self._log.close()
+        if self._failure is None:
+            self._log.close()
+        else:
+            self._log.close_files()
 
 
 @asynccontextmanager
@@ -299,15 +350,8 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
         listener = stack.enter_context(listen(*config.peers[config.node_id]))
         (folder / "log").mkdir(exist_ok=True)
         hard_state = stack.enter_context(closing(HardStateFile(folder / "log" / "term", Disk())))
-        first_members = initial(config.peers, config.services)
-        known = last_saved(folder / "log", Disk(), first_members)
-        connect = partial(_stay_connected, config, listener, known)
-        repairs = config.repair and len(known.members) > 1
-        store = await open_whole_log(
-            config.node_id, folder / "log", segment_bytes, hard_state, connect if repairs else None
-        )
-        members = open_members(folder / "log", Disk(), store, first_members)
-        ledger = Ledger(config, store, hard_state, members, machine)
+        store, members = await open_replica(config, hard_state, listener)
+        ledger = Ledger(config, hard_state, machine, store, members)
         stack.callback(ledger._close)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ledger._run, listener)
@@ -315,9 +359,3 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
                 yield ledger
             finally:
                 nursery.cancel_scope.cancel()
-
-
-async def _stay_connected(
-    config: LedgerConfig, listener: socket.socket, known: Configuration, owner: LinkOwner
-) -> None:
-    await peer_network(config, owner).run(listener, known)

@@ -46,7 +46,11 @@ class LedgerConfig:
 
 @dataclass(frozen=True, slots=True)
 class LedgerStatus:
-    """A node at one moment. Role "leader" only while it serves, its own no-op applied."""
+    """A node at one moment. Role "leader" only while it serves, its own no-op applied.
+
+    `fenced`: why it takes no further part until it is restarted. `repairing`: which damage it waits
+    to have repaired by the leader; it takes part again after that.
+    """
 
     node_id: str
     role: Literal["leader", "follower", "candidate"]
@@ -60,3 +64,4 @@ class LedgerStatus:
     fenced: str | None
     first_index: int = 1
     members: tuple[MemberStatus, ...] = ()
+    repairing: str | None = None

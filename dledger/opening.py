@@ -1,27 +1,34 @@
-"""Opens a replica's log; one that is damaged is repaired by the leader of its group first.
+"""Opens a replica; a log that is damaged is repaired by the leader of its group first.
 
-Until then this node is a stranger to its peers that only says what it lacks: the engine, which
-votes and acknowledges, is not made before the log is whole.
+That is so at the start of a process, and when a running node comes upon rot: it drops all that it
+has in memory but the state machine, and opens its files again. Until the log is whole this node is
+a stranger to its peers that only says what it lacks: the engine, which votes and acknowledges, is
+not made before the log is whole.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import trio
 
 from dledger.errors import CorruptLog, DledgerError, FrameError
+from dledger.ledger_config import LedgerConfig
 from dledger.log.disk import Disk
 from dledger.log.hard_state import HardStateFile
 from dledger.log.repair import DamagedLog, LogRepair, Place
 from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
+from dledger.raft.configuration import initial
 from dledger.raft.library import monotonic
 from dledger.raft.links import LinkOwner, SocketLink
+from dledger.raft.members import Members, last_saved, open_members
 from dledger.raft.messages import PeerKind, PeerMessage, encode_message
 from dledger.raft.repair import ASK_AGAIN_S, Asking
+from dledger.stepping import peer_network
 
 STILL_WAITING_S = 10.0
 
@@ -29,6 +36,28 @@ log = get_logger("dledger.opening")
 
 Connect = Callable[[LinkOwner], Awaitable[None]]
 """Keeps connections to all peers, until it is cancelled."""
+
+
+async def open_replica(
+    config: LedgerConfig, hard_state: HardStateFile, listener: socket.socket
+) -> tuple[SegmentedLog, Members]:
+    """The log and the members in a replica's folder, after a stop or a fence.
+
+    If the log is damaged, first wait until a leader has repaired it (`LedgerConfig.repair`).
+    Raises CorruptLog, StorageError, OSError.
+    """
+    folder, disk = config.directory / "log", Disk()
+    by_config = initial(config.peers, config.services)
+    known = last_saved(folder, disk, by_config)
+
+    async def connect(owner: LinkOwner) -> None:
+        await peer_network(config, owner).run(listener, known)
+
+    repairs = config.repair and len(known.members) > 1
+    store = await open_whole_log(
+        config.node_id, folder, config.segment_bytes, hard_state, connect if repairs else None
+    )
+    return store, open_members(folder, disk, store, by_config)
 
 
 async def open_whole_log(

@@ -53,6 +53,10 @@ class Stepper:
         """Something happened: step in the loop's next turn."""
         self._wake.set()
 
+    def retire(self) -> None:
+        """Another stepper goes on: whoever waits for this one looks again."""
+        self._applied.set()
+
     def fail(self, error: DledgerError | OSError) -> None:
         """The log could not be written; the step loop ends with it."""
         self._failure = error

@@ -120,23 +120,24 @@ class LogReader:
     def checked_entry(self, index: int) -> Entry:
         """The same, checked if the start took its segment as a checkpoint says. Raises Rot."""
         if self.first_index <= index <= self.unchecked_index:
-            segment = self._segment_of(index)
+            self._check(index, index)
+        return self.entry(index)
+
+    def _check(self, first_index: int, last_index: int) -> None:
+        """Entries of one segment, as they stand on the disk. Raises Rot."""
+        segment, chain_crc = self._segment_of(last_index), self.chain_crc_before(first_index)
+        for index in range(first_index, last_index + 1):
             offset = segment.offset_of(index)
             header = decode_header(segment.raw, offset)
-            fault = fault_of(
-                header,
-                segment.raw,
-                offset,
-                self.chain_crc_before(index),
-                segment.base_position + offset,
-            )
+            position = segment.base_position + offset
+            fault = fault_of(header, segment.raw, offset, chain_crc, position)
             if fault is not None:
                 raise Rot(
                     f"{segment.path}: entry {index} at offset {offset} is damaged ({fault}); a "
                     "start has it repaired by the leader",
                     segment.base_position,
                 )
-        return self.entry(index)
+            chain_crc = header.chain_crc
 
     def sealed(self, committed_index: int) -> list[Segment]:
         """The segments whose entries are all durable and committed, by that index."""
@@ -162,6 +163,17 @@ class LogReader:
         """The raw bytes, headers and all, of consecutive entries of one segment."""
         first, last = self.header(first_index), self.header(last_index)
         return self.view(first.position, last.end - first.position)
+
+    def checked_run_of(self, first_index: int, last_index: int) -> memoryview:
+        """The same, to be sent to others, and the entry before it, whose term is sent, too.
+
+        Checked if their segment is an old one. Raises Rot: nobody else may be misled.
+        """
+        run, before = self.run_of(first_index, last_index), max(first_index - 1, self.first_index)
+        if before not in self._recent or before < self._segments[-1].first_index:
+            self._check(before, before)
+            self._check(first_index, last_index)
+        return run
 
     def batch_end(self, first_index: int, size_bytes: int) -> int:
         """The last index of a run of about `size_bytes`, at least one entry, of one segment."""

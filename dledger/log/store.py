@@ -488,7 +488,12 @@ class SegmentedLog(LogReader):
         if self.fenced is None:
             self.sync()
             self.save_checkpoint(self.checkpoint())
+        self.close_files()
+
+    def close_files(self) -> None:
+        """Close the files; who still reads opens them again, until the next call."""
         for segment in (*self._segments, *self._retired):
             segment.close()
         if self._spare is not None:
             self._disk.close(self._spare.descriptor)
+            self._spare = None

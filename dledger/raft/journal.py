@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import SupportsIndex
 
 from dledger.errors import CorruptLog, StorageError
-from dledger.log.entry import Kind
+from dledger.log.entry import Kind, chain
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft.library import COMMAND_NOOP, COMMAND_OPAQUE, Journal
@@ -125,7 +125,10 @@ class LogJournal(Journal):  # type: ignore[misc]
     # -- writing ---------------------------------------------------------------------------
 
     def add(self, command: Copy | bytes, idx: int, term: int) -> None:
-        """Put an entry at `idx`. Raises CorruptLog where replicas differ, Fenced, StorageError."""
+        """Put an entry at `idx`.
+
+        Raises CorruptLog where replicas differ, Rot where this is damaged, Fenced, StorageError.
+        """
         if isinstance(command, Copy):
             self._add_copy(command, idx, term)
         elif isinstance(command, bytes) and command[0] == COMMAND_NOOP:
@@ -136,18 +139,35 @@ class LogJournal(Journal):  # type: ignore[misc]
     def _add_copy(self, copy: Copy, index: int, term: int) -> None:
         if index <= self.log.last_index:
             held = self.log.header(index)
-            if held.term == term:
-                if held.chain_crc != copy.header.chain_crc:
-                    raise CorruptLog(
-                        f"entry {index} of term {term} has chain CRC {held.chain_crc:#010x} here "
-                        f"and {copy.header.chain_crc:#010x} at the leader: the replicas differ"
-                    )
+            if (held.term, held.chain_crc) == (term, copy.header.chain_crc):
                 return
+            self.log.checked_run_of(index, index)
+            self._check_chain(copy, index)
+            if held.term == term:
+                raise CorruptLog(
+                    f"entry {index} of term {term} has chain CRC {held.chain_crc:#010x} here and "
+                    f"{copy.header.chain_crc:#010x} at the leader: the replicas differ"
+                )
             self.log.cut(index)
             self._members.cut(index)
         if copy.header.kind == Kind.CONFIGURATION:
+            self._check_chain(copy, index)
             self._members.append(index, term, copy.body)
         self.log.append_copy(copy.header, copy.raw_header, copy.body)
+
+    def _check_chain(self, copy: Copy, index: int) -> None:
+        """Raise CorruptLog if an entry does not continue this log, before anything is cut for it.
+
+        A bit of its term that flipped, at the leader or on the way, would make an entry that this
+        node has acknowledged look like one of another leader. So would a bit of this node's own.
+        """
+        chain_crc = chain(self.log.chain_crc_before(index), copy.raw_header, copy.header.body_crc)
+        if chain_crc != copy.header.chain_crc:
+            raise CorruptLog(
+                f"entry {index} of term {copy.header.term} does not continue this log, which "
+                f"makes its chain CRC {chain_crc:#010x} and not {copy.header.chain_crc:#010x}: "
+                "bytes were damaged on the way, or the replicas differ. Nothing was cut"
+            )
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803
         """Do nothing: a tail is cut when an entry conflicts with it, by :meth:`add`."""

@@ -114,6 +114,6 @@ class Giving:
         if first <= commit_index:
             last = min(self._transport.batch_end(first), commit_index)
             chain_crc = log.chain_crc_before(first)
-            count, run = last - first + 1, log.run_of(first, last)
+            count, run = last - first + 1, log.checked_run_of(first, last)
         fields = first, chain_crc, commit_index, count
         self._transport.post(peer, PeerKind.GIVEN, self._transport.core.term, *fields, run=run)

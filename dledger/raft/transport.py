@@ -231,7 +231,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         """Send the entries from `first_index` to `last_index`, which may be none."""
         log, core = self._log, self.core
         count = last_index - first_index + 1
-        run: Buffer = log.run_of(first_index, last_index) if count else b""
+        run: Buffer = log.checked_run_of(first_index, last_index) if count else b""
         previous = log.header(first_index - 1)
         peer.sent_sequence += 1
         peer.sent_at = core.now
@@ -264,7 +264,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         first = log.first_index
         head = log.head_before(first)
         fields = core.commit_index, first, head.base_position, head.chain_crc, peer.sent_sequence
-        self.post(peer, PeerKind.HEAD, core.term, *fields, run=log.run_of(first, first))
+        self.post(peer, PeerKind.HEAD, core.term, *fields, run=log.checked_run_of(first, first))
 
     def _hold_ack(self, peer: Peer, term: int, message: dict[str, Any]) -> None:
         next_index, reset = message["next_node_idx"], message["reset"]

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
-from dledger.log.entry import HEADER_BYTES
+from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery import decode_watermark
 from dledger.log.segment import segment_path
@@ -24,11 +24,15 @@ from dledger.testing.configurations import is_majority
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.judge import Judge
 from dledger.testing.node import FOLDER
+from dledger.testing.streams import Streams
+
+HEADER_ROTS = 0.5
 
 
 class Bearing(Protocol):
     """The group whose disks are damaged."""
 
+    streams: Streams
     judge: Judge
     node_ids: list[str]
     disks: dict[str, SimulatedDisk]
@@ -55,11 +59,13 @@ class Damages:
 
     def let_rot(self, node_id: str, log: SegmentedLog, rng: random.Random) -> None:
         """Damage an entry of a sealed segment while its node runs."""
-        rotten = rot_entry(self._group.disks[node_id], log, rng)
+        which = self._group.streams["rot_header"]
+        rotten = rot_entry(self._group.disks[node_id], log, rng, which)
         if rotten is not None:
             self._group.note(f"on the disk of {node_id} entry {rotten.index} rots")
             self.damaged.add(node_id)
             self._rotten[node_id] = rotten
+            self._group.judge.rotten[node_id] = rotten.index
 
     def started(self, node_id: str) -> None:
         """A node takes part: its log is whole, but for what it has not looked at."""
@@ -88,22 +94,25 @@ class Damages:
 
     def may_belong(self, members: Collection[str], voters: Collection[str]) -> bool:
         """Whether these may be the members: with too many damaged ones they could not go on."""
-        return not self.damaged or self._is_led(members, voters, self.damaged, "")
+        return not self.damaged or self._is_led(members, voters, self.damaged, ())
 
     def _bears(self, damaged: Collection[str], without: str) -> bool:
         judge = self._group.judge
         possible = judge.configurations.possible(judge.committed)
-        return all(self._is_led(*members, damaged, without) for members in possible)
+        # Who takes himself for a learner still does not stand for election: he is no help yet.
+        learning = {*possible[-1][1]} - frozenset.intersection(*[voters for _, voters in possible])
+        away = {without, *learning} if damaged else {without}
+        return all(self._is_led(*members, damaged, away) for members in possible)
 
     def _is_led(
         self,
         members: Collection[str],
         voters: Collection[str],
         damaged: Collection[str],
-        without: str,
+        away: Collection[str],
     ) -> bool:
         """Whether those that are well are a majority, also if damaged learners become voters."""
-        well = {*self._group.node_ids} - {*damaged, without}
+        well = {*self._group.node_ids} - {*damaged, *away}
         seated = [node_id for node_id in well if self._holds_its_own(node_id)]
         return is_majority(seated, {*voters, *({*members} & {*damaged})})
 
@@ -117,9 +126,7 @@ def damage_log(disk: SimulatedDisk, log: SegmentedLog, rng: random.Random) -> st
 
     None if there are no such entries. The checkpoint goes: a start reads everything.
     """
-    bases = [segment.base_position for segment in log.segments()]
-    paths = [segment_path(FOLDER, base) for base in bases]
-    watermark = max((decode_watermark(memoryview(disk.read(p))) for p in paths), default=0)
+    watermark = _watermark(disk, log)
     if watermark < log.first_index:
         return None
     header = log.header(rng.randint(log.first_index, watermark))
@@ -147,6 +154,12 @@ def damage_log(disk: SimulatedDisk, log: SegmentedLog, rng: random.Random) -> st
     return f"bits of entry {header.index} flip"
 
 
+def _watermark(disk: SimulatedDisk, log: SegmentedLog) -> int:
+    """Up to here a start knows that entries were durable; what is damaged above it is cut."""
+    paths = [segment_path(FOLDER, segment.base_position) for segment in log.segments()]
+    return max((decode_watermark(memoryview(disk.read(path))) for path in paths), default=0)
+
+
 @dataclass(frozen=True, slots=True)
 class RottenEntry:
     """An entry that rots in a sealed segment, and its bytes as they were."""
@@ -166,13 +179,14 @@ class RottenEntry:
         return header_is_same != (raw[HEADER_BYTES:] == self.raw[HEADER_BYTES:])
 
 
-def rot_entry(disk: SimulatedDisk, log: SegmentedLog, rng: random.Random) -> RottenEntry | None:
-    """Flip a bit in the body of an entry of a sealed segment; None if there is none.
+def rot_entry(
+    disk: SimulatedDisk, log: SegmentedLog, rng: random.Random, which: random.Random
+) -> RottenEntry | None:
+    """Flip a bit of an entry of a sealed segment, in its body or its header; None if there is none.
 
-    Not in a header: a follower that is sent one stops, as if the replicas differed, until its
-    leader has found the rot. That is safe, but the group may not heal in a run's time.
+    `which` draws the part. Only of a message's header: the judge asks the logs who the members are.
     """
-    sealed = log.sealed(min(log.commit_index, log.durable_index))
+    sealed = log.sealed(min(log.commit_index, log.durable_index, _watermark(disk, log)))
     if not sealed:
         return None
     segment = rng.choice(sealed)
@@ -182,5 +196,8 @@ def rot_entry(disk: SimulatedDisk, log: SegmentedLog, rng: random.Random) -> Rot
         return None
     offset = header.position - segment.base_position
     raw = disk.read_part(segment.path, offset, header.size)
-    disk.flip_bit(segment.path, offset + HEADER_BYTES + rng.randrange(header.body_length), 2)
+    at = HEADER_BYTES + rng.randrange(header.body_length)
+    if header.kind == Kind.MESSAGES and which.random() < HEADER_ROTS:
+        at = which.randrange(HEADER_BYTES)
+    disk.flip_bit(segment.path, offset + at, 2)
     return RottenEntry(index, segment.path, offset, raw)

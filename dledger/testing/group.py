@@ -13,7 +13,7 @@ import random
 from collections.abc import Collection
 from unittest.mock import patch
 
-from dledger.errors import CorruptLog, DledgerError
+from dledger.errors import CorruptLog, DledgerError, Rot
 from dledger.log.repair import DamagedLog
 from dledger.log.startup import open_log
 from dledger.raft import transport
@@ -34,6 +34,8 @@ from dledger.testing.streams import Streams
 from dledger.testing.weather import Weather, calmer, draw_weather
 
 TRANSCRIPT_LINES = 60
+REOPENED = 0.7
+"""The odds that a process which finds rot goes on, with the state that it has in memory."""
 
 
 class Simulation:
@@ -60,6 +62,8 @@ class Simulation:
         self.damages = Damages(self)
         self.repairs = Repairs(self)
         self.rot_found = 0
+        #: What processes that wait for a repair have applied.
+        self.kept: dict[str, int] = {}
         self.snapshots = dict.fromkeys(self.node_ids, 0)
         self.regrouping = Regrouping(self, self.streams["member_change"])
         for node_id in self.node_ids:
@@ -97,7 +101,8 @@ class Simulation:
         flips = self.streams["bit_flip"].random() < self.weather.bit_flip
         if flips and self.damages.may_rot(node_id):
             damaged = self._damage(node_id)
-        applied, committed_end = self.snapshots[node_id], self.repairs.committed_end(node_id)
+        applied = self.kept.get(node_id, self.snapshots[node_id])
+        committed_end = self.repairs.committed_end(node_id)
         try:
             node = SimulatedNode(node_id, self, applied, committed_end)
         except DamagedLog as damage:
@@ -107,6 +112,7 @@ class Simulation:
             return
         if damaged is not None:
             raise self.violation(f"{node_id} starts although {damaged}")
+        self.kept.pop(node_id, None)
         self.damages.started(node_id)
         self.judge.started(node_id, node.log)
         self.nodes[node_id] = node
@@ -131,10 +137,13 @@ class Simulation:
             self.damages.let_rot(node_id, self.nodes[node_id].log, rng)
 
     def _stop_the_rotten(self) -> None:
-        """A process ends when it has found rot on its disk; it is started again."""
+        """Who has found rot on its disk opens its log again, in the same process or in another."""
         for node in [node for node in self.nodes.values() if node.is_rotten]:
             self.cut_off(node.node_id)
             self.judge.died(node.node_id)
+            if self.streams["reopen"].random() < REOPENED:
+                self.kept[node.node_id] = node.engine.machine.applied_index
+                self.note(f"{node.node_id} opens its log again")
             del self.nodes[node.node_id]
             self.disks[node.node_id].stop_process()
             self.down_until[node.node_id] = self.network.now + 0.05
@@ -150,6 +159,7 @@ class Simulation:
         """Give a node an empty disk."""
         self.disks[node_id] = SimulatedDisk()
         self.snapshots[node_id] = 0
+        self.kept.pop(node_id, None)
         self.damages.replaced(node_id)
         self.judge.emptied(node_id)
 
@@ -166,13 +176,18 @@ class Simulation:
             self.note(f"the disk of {node_id} is replaced by an empty one")
             self.replace_disk(node_id)
         elif power or disk.failed:
-            disk.lose_power(self.streams["lose_power"])
+            self.lose_power(node_id)
         else:
             disk.stop_process()
         rng = self.streams["restart"]
         quick = rng.random() < self.weather.quick_restart
         wait_s = rng.uniform(0, 0.05) if quick else rng.uniform(0.05, 3.0)
         self.down_until[node_id] = self.network.now + wait_s
+
+    def lose_power(self, node_id: str) -> None:
+        """What is in a machine's memory is gone."""
+        self.kept.pop(node_id, None)
+        self.disks[node_id].lose_power(self.streams["lose_power"])
 
     def _loses_disk(self) -> bool:
         """Draw it; the odds are others until the group has its first entry."""
@@ -186,6 +201,7 @@ class Simulation:
         elif node_id in self.nodes:
             self.crash(node_id, power=False)
         self.down_until.pop(node_id, None)
+        self.kept.pop(node_id, None)
         self.node_ids.remove(node_id)
 
     def crash_somehow(self, node_id: str) -> None:
@@ -250,7 +266,7 @@ class Simulation:
             self.start(node_id)
         except Crashed:
             self.note(f"{node_id} dies while it starts")
-            self.disks[node_id].lose_power(self.streams["lose_power"])
+            self.lose_power(node_id)
             self.down_until[node_id] = self.network.now
 
     def _step(self, node_id: str, *, faults: bool) -> None:
@@ -286,7 +302,12 @@ class Simulation:
             self.faults.hit_while_electing(node_id)
 
     def _look(self, node: SimulatedNode) -> None:
-        if self.judge.look(node.node_id, node.engine, node.clock(), node.heard_at):
+        try:
+            elected = self.judge.look(node.node_id, node.engine, node.clock(), node.heard_at)
+        except Rot as rot:
+            node.fence(rot)
+            return
+        if elected:
             self.elections += 1
             self.note(f"{node.node_id} leads term {node.engine.core.term}")
 

@@ -17,6 +17,7 @@
 - state machine safety: one entry per index, for ever, on all nodes;
 - durability: at the moment when an entry is first known to be committed, it is on the disks of a
   majority, where a power loss can't take it;
+- an entry that has rotted on a disk is sent to nobody;
 - a leader that hears from no majority stops serving;
 - a log that lost its head begins with a committed entry, and a state that was taken over is one
   that the group had;
@@ -33,13 +34,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dledger.checksum import crc32
+from dledger.errors import FrameError
 from dledger.log.entry import HEADER_BYTES, Entry
 from dledger.log.head import decode_head
 from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library import Role
-from dledger.raft.messages import PREFIX, PeerKind, PeerMessage, decode_message
+from dledger.raft.messages import PREFIX, PeerKind, PeerMessage, decode_message, split_run
 from dledger.raft.transfer import TRANSFER_TIMEOUT_S
 from dledger.testing.client_history import ClientHistory, Violation
 from dledger.testing.configurations import Configurations, is_majority
@@ -86,6 +88,8 @@ class Judge:
         self.committed_end = FIRST_INDEX
         #: Nodes whose disks may have lost what they had rightly acknowledged.
         self.damaged: set[str] = set()
+        #: The entry that rotted last on a node: a header that is read there may be wrong.
+        self.rotten: dict[str, int] = {}
         self._committed_in: dict[int, int] = {}
         self._folder = folder
         self._disks = disks
@@ -101,8 +105,11 @@ class Judge:
     # -- the wire --------------------------------------------------------------------------
 
     def on_send(self, sender: str, receiver: str, frame: bytes) -> None:
-        """A frame leaves: it may hold an acknowledgement or a vote, a candidate's own for one."""
+        """A frame leaves: it may hold an acknowledgement, a vote, a candidate's own for one, or
+        entries of a node whose disk is rotten."""
         kind = frame[_KIND_OFFSET]
+        if kind == PeerKind.APPEND and sender in self.damaged:
+            self._check_entries(sender, receiver, decode_message(memoryview(frame)))
         if kind not in (PeerKind.ACK, PeerKind.VOTE, PeerKind.VOTED):
             return
         message = decode_message(memoryview(frame))
@@ -121,6 +128,18 @@ class Judge:
                 f"{sender} votes for {first} and {candidate} in term {message.term}"
             )
 
+    def _check_entries(self, sender: str, receiver: str, message: PeerMessage) -> None:
+        """What has rotted is sent to nobody."""
+        _, previous_index, _, _, count = message.fields
+        try:
+            entries = split_run(message.run, previous_index + 1, count, message.term)
+        except FrameError as error:
+            raise self.violation(f"{sender} sends {receiver} a damaged entry: {error}") from error
+        for header in (entry.header for entry in entries):
+            key = header.index, header.term
+            if self._chains.get(key, header.chain_crc) != header.chain_crc:
+                raise self.violation(f"{sender} sends {receiver} a damaged entry {header.index}")
+
     def on_receive(self, sender: str, receiver: str, message: PeerMessage) -> None:
         """A frame arrives: it may hold entries or an acknowledgement."""
         key = receiver, sender, message.term
@@ -138,7 +157,7 @@ class Judge:
         """A node starts anew: it must hold the committed entries that were durable there."""
         self._seen[node_id] = Seen()
         promised = self._promised[node_id]
-        if promised and not self._holds(log, promised):
+        if promised and not self._holds(node_id, log, promised):
             raise self.violation(
                 f"{node_id} starts without committed entry {promised}, which was durable there"
             )
@@ -159,13 +178,15 @@ class Judge:
         if payload != b"%d" % index or index > self.committed_end:
             raise self.violation(f"{node_id} takes {payload!r} for the state of entry {index}")
 
-    def _holds(self, log: SegmentedLog, index: int) -> bool:
+    def _holds(self, node_id: str, log: SegmentedLog, index: int) -> bool:
         """Whether a log has the committed entry of that index, and so all before it.
 
         If that is gone with the log's head, the first entry speaks for it."""
         index = max(index, log.first_index)
         if index > log.last_index or index not in self.committed:
             return False
+        if node_id in self.damaged and self.rotten.get(node_id) == index:
+            return True
         return log.header(index).chain_crc == self.committed[index][1]
 
     def dying(self, node_id: str, engine: RaftEngine) -> None:
@@ -246,7 +267,8 @@ class Judge:
 
     def _check_matching(self, node_id: str, seen: Seen, log: SegmentedLog) -> None:
         last = log.last_index
-        for index in {*range(max(seen.last_index + 1, log.first_index), last), last} - {0}:
+        rotten = self.rotten.get(node_id, 0) if node_id in self.damaged else 0
+        for index in {*range(max(seen.last_index + 1, log.first_index), last), last} - {0, rotten}:
             header = log.header(index)
             known = self._chains.setdefault((index, header.term), header.chain_crc)
             if known != header.chain_crc:
@@ -288,10 +310,10 @@ class Judge:
             )
 
     def _check_promises(self, node_id: str, seen: Seen, log: SegmentedLog) -> None:
-        if seen.matched_index and not self._holds(log, seen.matched_index):
+        if seen.matched_index and not self._holds(node_id, log, seen.matched_index):
             raise self.violation(f"{node_id} removes committed entry {seen.matched_index}")
         index = min(log.last_index, self.committed_end)
-        while index > max(seen.matched_index, 1) and not self._holds(log, index):
+        while index > max(seen.matched_index, 1) and not self._holds(node_id, log, index):
             index -= 1
         if index > max(seen.matched_index, 1):
             seen.matched_index = index
@@ -316,7 +338,7 @@ class Judge:
                 )
             if index < max(2, engine.log.first_index) or self._is_trimmed(peer_id, index):
                 continue
-            if peer_id in self.damaged:
+            if self.damaged & {node_id, peer_id}:
                 continue
             if not self._is_durable(peer_id, engine.log, index):
                 raise self.violation(
@@ -377,7 +399,7 @@ class Judge:
         index = self.committed_end
         while index > 1 and self._committed_in[index] >= term:
             index -= 1
-        if index > 1 and not self._holds(log, index):
+        if index > 1 and not self._holds(node_id, log, index):
             raise self.violation(
                 f"{node_id} leads term {term} without entry {index} of term "
                 f"{self.committed[index][0]}, which is committed"

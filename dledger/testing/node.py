@@ -157,7 +157,7 @@ class SimulatedNode:
             if calm or self.group.streams["scrub"].random() < SCRUB:
                 self._scrub_some()
         except (DledgerError, OSError) as error:
-            self._fence(error)
+            self.fence(error)
         return not self.fenced
 
     def append(self, body: bytes, on_done: OnDone) -> None:
@@ -166,7 +166,7 @@ class SimulatedNode:
         try:
             self.engine.append(body, Kind.MESSAGES, on_done)
         except (StorageError, OSError) as error:
-            self._fence(error)
+            self.fence(error)
             raise OutcomeUnknown(str(error)) from error
 
     def change_members(self, change: Callable[[], object]) -> None:
@@ -175,10 +175,10 @@ class SimulatedNode:
         try:
             change()
         except (StorageError, OSError) as error:
-            self._fence(error)
+            self.fence(error)
             raise OutcomeUnknown(str(error)) from error
 
-    def _fence(self, error: DledgerError | OSError) -> None:
+    def fence(self, error: DledgerError | OSError) -> None:
         """Take no further part, as is right if the disk failed, or an entry on it is rotten."""
         if isinstance(error, Rot):
             self.log.distrust(error.base_position)

@@ -102,7 +102,7 @@ PLANTED = (
     PlantedBug(
         "apply before the state is there", (), joining.apply_before_the_state_is_there, seed=0
     ),
-    PlantedBug("give what is not committed", (), repair.give_what_is_not_committed, seed=31),
+    PlantedBug("give what is not committed", (), repair.give_what_is_not_committed, seed=7),
     PlantedBug("give without a round", (), repair.give_without_a_round, seed=8),
     PlantedBug(
         "write entries before their term", (), repair.write_entries_before_their_term, seed=63
@@ -111,6 +111,9 @@ PLANTED = (
         "replay what no start has checked", (), repair.replay_what_no_start_has_checked, seed=26
     ),
     PlantedBug("never scrub", (), repair.never_scrub, seed=26),
+    PlantedBug("send what has rotted", (), repair.send_what_has_rotted, seed=485),
+    PlantedBug("vouch for rot that was found", (), repair.vouch_for_rot_that_was_found, seed=26),
+    PlantedBug("apply what waited for the state", (), repair.apply_what_waited_for_the_state),
     PlantedBug("answer a read without asking", (), reads.answer_a_read_without_asking, seed=118),
     PlantedBug("join a round under way", (), reads.join_a_round_under_way, seed=9),
     PlantedBug("count any confirmation", (), reads.count_any_confirmation),

@@ -8,8 +8,11 @@ from unittest.mock import patch
 
 from dledger.log.reading import LogReader
 from dledger.log.scrub import Scrub
+from dledger.log.store import SegmentedLog
 from dledger.raft.engine import RaftEngine
+from dledger.raft.joining import Joining
 from dledger.raft.messages import PeerKind, PeerMessage
+from dledger.raft.peer import Peer
 from dledger.raft.repair import Asking
 
 Planted = AbstractContextManager[object]
@@ -54,3 +57,25 @@ def replay_what_no_start_has_checked() -> Planted:
 def never_scrub() -> Planted:
     """Nobody reads sealed segments again."""
     return patch.object(Scrub, "next_slice", lambda self, committed_index: None)
+
+
+def send_what_has_rotted() -> Planted:
+    """A leader sends old entries as they stand on its disk."""
+    return patch.object(LogReader, "checked_run_of", LogReader.run_of)
+
+
+def vouch_for_rot_that_was_found() -> Planted:
+    """The checkpoint that a node leaves behind, when it has found rot, vouches for the segment."""
+    return patch.object(SegmentedLog, "distrust", lambda self, base_position: None)
+
+
+def apply_what_waited_for_the_state() -> Planted:
+    """Entries that came in while the state was missing are applied as they stand on the disk."""
+    original = Joining._take_state
+
+    def take(self: Joining, peer: Peer, message: PeerMessage, now: float) -> None:
+        unchecked_index = self._log.unchecked_index
+        original(self, peer, message, now)
+        self._log.unchecked_index = unchecked_index
+
+    return patch.object(Joining, "_take_state", take)

@@ -12,7 +12,6 @@ from dledger.raft.repair import ASK_AGAIN_S, Asking
 from dledger.testing.disk import Crashed, SimulatedDisk
 from dledger.testing.network import Network, SimulatedLink
 from dledger.testing.node import FOLDER
-from dledger.testing.streams import Streams
 from dledger.testing.weather import Weather
 
 CRASH_IN_REPAIR = 0.3
@@ -21,7 +20,6 @@ CRASH_IN_REPAIR = 0.3
 class Repaired(Protocol):
     """The group whose nodes are repaired."""
 
-    streams: Streams
     weather: Weather
     network: Network
     node_ids: list[str]
@@ -33,6 +31,9 @@ class Repaired(Protocol):
 
     def cut_off(self, node_id: str) -> None:
         """Break all links of a node."""
+
+    def lose_power(self, node_id: str) -> None:
+        """What is in a machine's memory is gone."""
 
     def replace_disk(self, node_id: str) -> None:
         """Give a node an empty disk."""
@@ -118,7 +119,7 @@ class Repairs:
         except Crashed:
             self.stop(node_id)
             group.note(f"{node_id} dies while its log is repaired")
-            group.disks[node_id].lose_power(group.streams["lose_power"])
+            group.lose_power(node_id)
             group.down_until[node_id] = group.network.now + 0.1
             return
         except CorruptLog as error:

@@ -8,14 +8,17 @@ import pytest
 
 from dledger import limits
 from dledger.checksum import crc32
-from dledger.errors import FrameError
+from dledger.errors import FrameError, Rot
+from dledger.log.entry import HEADER_BYTES
+from dledger.log.segment import segment_path
 from dledger.raft.library import Role
 from dledger.raft.messages import PeerKind
 from dledger.raft.pacing import Pace
 from dledger.raft.seat import Barrier, Forming
 from dledger.raft.state_copy import Copy, Picture
+from dledger.testing.disk import SimulatedDisk
 from dledger.testing.planted import plant
-from dledger.testing.scripted import Donor, Recorder, ScriptedNode
+from dledger.testing.scripted import FOLDER, Donor, Recorder, ScriptedNode
 
 SEGMENT_BYTES = 4096
 
@@ -212,6 +215,31 @@ def test_a_follower_that_was_away_too_long_begins_where_the_leader_does() -> Non
     node.step()
     assert machine.state == b"the state"
     assert machine.applied_index == 300
+
+
+def test_what_waited_for_the_state_is_checked_before_it_is_applied() -> None:
+    """Entries come while the state is missing, and are good; one rots until the state is there."""
+
+    def applied_when_the_state_comes() -> dict[int, bytes]:
+        donor, disk, machine = Donor(), SimulatedDisk(), Portable()
+        donor.add(1, 300)
+        node = ScriptedNode(disk=disk, machine=machine)
+        header, before = donor.log.header(100), donor.log.header(99)
+        head = 290, 100, header.position, before.chain_crc, 7
+        node.receive("f", PeerKind.HEAD, 1, *head, run=donor.run(100, 100))
+        node.receive_append("f", 1, donor, 101, 300, commit_index=300)
+        node.step()
+        assert (node.engine.core.commit_index, machine.applied) == (300, [])
+        disk.flip_bit(segment_path(FOLDER, 0), donor.log.header(170).position + HEADER_BYTES, 3)
+        fields = 280, 5, 0, crc32(b"state")
+        node.receive("f", PeerKind.STATE, 1, *fields, run=b"state")
+        node.step()
+        return dict(machine.applied)
+
+    with pytest.raises(Rot, match="entry 170"):
+        applied_when_the_state_comes()
+    with plant("apply what waited for the state"):
+        assert applied_when_the_state_comes()[170] != b"donated"
 
 
 def test_a_leader_whose_head_is_gone_offers_the_first_entry_that_it_has() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dledger.errors import CorruptLog, FrameError
+from dledger.errors import CorruptLog, FrameError, Rot
+from dledger.log.entry import HEADER_BYTES
 from dledger.log.hard_state import HardStateFile
 from dledger.log.repair import DamagedLog, LogRepair
 from dledger.log.segment import segment_path
@@ -17,10 +18,13 @@ from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.repair import Asking
 from dledger.testing.disk import Crashed, SimulatedDisk
 from dledger.testing.log_store import copy_to
+from dledger.testing.planted import plant
 from dledger.testing.scripted import FOLDER, Donor, ScriptedNode
 
 SEGMENT_BYTES = 4096
 BODY = b"x" * 500
+TERM_AT = 23
+"""The last byte of an entry's term, in its header."""
 
 
 class Replica:
@@ -234,3 +238,68 @@ def test_a_follower_gives_nothing() -> None:
     node.receive("g", PeerKind.LACKING, 0, 1)
     node.step()
     assert not node.take("g")
+
+
+# -- what a node that runs comes upon ----------------------------------------------------------
+
+
+def rotten_at(node: ScriptedNode, index: int, at: int) -> None:
+    """A bit flips on a node's disk, in an entry of an old segment."""
+    position = node.log.header(index).position + at
+    base = position - position % node.log.segment_bytes
+    assert base < node.log.end_position - node.log.segment_bytes
+    node.disk.flip_bit(segment_path(FOLDER, base), position - base, 1)
+
+
+@pytest.mark.parametrize("at", [TERM_AT, HEADER_BYTES + 9], ids=["header", "body"])
+@pytest.mark.parametrize("rotten", [7, 8])
+def test_a_leader_sends_nothing_that_has_rotted(rotten: int, at: int) -> None:
+    """Nor an entry behind one whose term it would tell. It finds that when it would send it."""
+    node = ScriptedNode(segment_bytes=SEGMENT_BYTES)
+    term = node.serve("g")
+    for _ in range(40):
+        node.append(BODY)
+    node.step()
+    node.acknowledge("g", node.log.last_index)
+    node.take("f")
+    rotten_at(node, rotten, at)
+    node.receive("f", PeerKind.ACK, term, 8, True, False, 1 << 32)
+    with pytest.raises(Rot, match=f"entry {rotten} "):
+        node.step()
+    assert not node.take("f", PeerKind.APPEND)
+    with plant("send what has rotted"):
+        node.advance(0.3)
+        assert node.take("f", PeerKind.APPEND)
+
+
+def test_an_entry_whose_term_flips_on_the_way_cuts_nothing() -> None:
+    """It looks like one of another leader, which would take the place of what is acknowledged."""
+    node, donor = ScriptedNode(), Donor()
+    donor.add(3, 8)
+    node.receive_append("f", 3, donor, 2, 9)
+    node.step()
+    run = bytearray(donor.run(5, 9))
+    run[TERM_AT] ^= 2
+    node.receive("f", PeerKind.APPEND, 3, 1, 4, 3, 2, 5, run=bytes(run))
+    with pytest.raises(CorruptLog, match="Nothing was cut"):
+        node.step()
+    assert node.log.last_index == 9
+
+
+def test_an_own_entry_that_has_rotted_is_not_taken_for_another_leaders() -> None:
+    """Cut, it would be missing, although it was acknowledged."""
+    disk, donor = SimulatedDisk(), Donor()
+    last = donor.add(3, 200, BODY)
+    second = donor.log.segments()[1].first_index
+    node = ScriptedNode(disk=disk)
+    node.receive_append("f", 3, donor, 2, second - 1)
+    node.receive_append("f", 3, donor, second, last)
+    node.step()
+    node.sync()
+    node.log.close()
+    node = ScriptedNode(disk=disk)
+    rotten_at(node, 9, TERM_AT)
+    node.receive_append("f", 3, donor, 8, 12)
+    with pytest.raises(Rot, match="entry 9 "):
+        node.step()
+    assert node.log.last_index == last

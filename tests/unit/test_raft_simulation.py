@@ -94,6 +94,7 @@ def test_every_planted_bug_has_a_test() -> None:
     assert directed == {
         "send again what is in flight",
         "accept a vote file older than the log",
+        "apply what waited for the state",
         "count any confirmation",
         "elect without asking",
         "leave what lies behind the log",
