@@ -27,9 +27,8 @@ pytestmark = pytest.mark.slow
 TIMEOUT_S = 60.0
 
 
-def mqadmin(layout: Layout, *arguments: str) -> Any:
-    """What a command prints as its result. It must succeed."""
-    done = subprocess.run(
+def run_mqadmin(layout: Layout, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-m", "client.commands", *arguments, "-o", "json"],
         capture_output=True,
         text=True,
@@ -37,6 +36,11 @@ def mqadmin(layout: Layout, *arguments: str) -> Any:
         check=False,
         env={**os.environ, "NAMESRV_ADDR": layout.namesrv_addr},
     )
+
+
+def mqadmin(layout: Layout, *arguments: str) -> Any:
+    """What a command prints as its result. It must succeed."""
+    done = run_mqadmin(layout, *arguments)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["result"]
 
@@ -135,6 +139,38 @@ async def test_a_group_gets_a_new_node_and_loses_its_leader_under_sends(tmp_path
             assert await stored(namesrv) >= sending.sent
         finally:
             fourth.kill_all()
+
+
+async def test_a_group_shrinks_to_two_and_no_further(tmp_path: Path) -> None:
+    """Two go on serving. The last copy but one is not given away: the command fails, says why and
+    what to do, and again nothing has changed. One that leads hands over first, as ever."""
+    layout = plan(free_ports(ports_needed(3, 1, 1)), nodes=3)
+    namesrv = layout.namesrv_addr
+    with Cluster.create(tmp_path, layout).running() as cluster:
+        await serving(cluster)
+        async with Admin(namesrv) as admin:
+            await admin.update_topic("Orders", read_queues=4, write_queues=4)
+        sending = Sending(namesrv)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(sending.run)
+            led = await roles(namesrv)
+            (leader,) = [node_id for node_id, role in led.items() if role == "leader"]
+            gone = ("-b", "broker-a", "--node", leader)
+            removed = await trio.to_thread.run_sync(mqadmin, layout, "removeNode", *gone)
+            left = sorted({"n0", "n1", "n2"} - {leader})
+            assert removed["members"] == left
+            cluster.kill(f"broker-a-{leader}")
+            await sending.go_on()
+            for node_id in left:
+                more = ("removeNode", "-b", "broker-a", "--node", node_id, "--within", "10")
+                done = await trio.to_thread.run_sync(run_mqadmin, layout, *more)
+                assert done.returncode != 0
+                assert "only one voter would be left" in done.stderr
+                assert "add another member first" in done.stderr
+            assert sorted(await roles(namesrv)) == left
+            await sending.go_on()
+            nursery.cancel_scope.cancel()
+        assert await stored(namesrv) >= sending.sent
 
 
 class Counting:
