@@ -15,6 +15,8 @@ Key = tuple[int, int]
 """Index and term of a configuration's entry; (0, 0) is that of the config files."""
 Committed = Mapping[int, tuple[int, int]]
 """Term and chain CRC of each committed entry, by index."""
+VOTERS_MIN = 2
+"""A group of more than one never becomes a group of one: nobody would have a copy."""
 
 
 def is_majority(node_ids: Collection[str], voters: Collection[str]) -> bool:
@@ -62,6 +64,8 @@ class Configurations:
         before, voters = self.of(log, committed, index)
         if len(voters ^ self.voters[key]) > 1:
             return f"changes more than one voter: {sorted(voters)} to {sorted(self.voters[key])}"
+        if len(self.voters[key]) < VOTERS_MIN:
+            return f"leaves only {sorted(self.voters[key])}, and no copy of what is lost there"
         if before[0] > commit_index:
             return f"makes a change before that of entry {before[0]} is committed"
         if commit_index >= log.first_index and log.header(commit_index).term != term:

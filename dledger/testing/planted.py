@@ -139,6 +139,7 @@ PLANTED = (
         "begin anew without the members", (), members.begin_anew_without_the_members, seed=3
     ),
     PlantedBug("count learners too", (), members.count_learners_too, seed=3),
+    PlantedBug("leave one copy", (), members.leave_one_copy, seed=62),
 )
 
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from unittest.mock import patch
 
 from dledger.errors import NotLeader
-from dledger.raft import library, members
+from dledger.raft import changes, library, members
 from dledger.raft.configuration import Configuration, Member, decode_members
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library import Core, Role
@@ -115,3 +115,8 @@ def count_learners_too() -> Planted:
             journal.setRaftCommitIndex(index)
 
     return patch.object(Core, "count_acknowledgements", count)
+
+
+def leave_one_copy() -> Planted:
+    """A group of two gives one of its members away."""
+    return patch.object(changes, "VOTERS_MIN", 1)

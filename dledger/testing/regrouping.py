@@ -18,6 +18,7 @@ from dledger.testing.damage import Damages
 from dledger.testing.judge import Judge
 from dledger.testing.network import Network
 from dledger.testing.node import SimulatedNode
+from dledger.testing.streams import Streams
 from dledger.testing.weather import Weather
 
 ADDRESS = "host", 1
@@ -28,6 +29,7 @@ LINGER_S = 3.0
 class Regrouped(Protocol):
     """The group that changes."""
 
+    streams: Streams
     weather: Weather
     network: Network
     judge: Judge
@@ -99,6 +101,8 @@ class Regrouping:
         current = leader.engine.members.current
         members = current.members
         growing = len(members) <= self._rng.randint(self._size - 1, self._size + 1)
+        if self._group.streams["shrink"].random() < self._group.weather.shrink:
+            growing = False
         try:
             if growing and len(self._group.node_ids) < self._size + 3:
                 self._add(leader, current)

@@ -90,6 +90,8 @@ class Weather:
     preferred: bool = _one_of(True, *[False] * 6)
     #: A member is added, or removed.
     member_change: float = _odds(0.01, 0.4)
+    #: A change removes somebody, however few there are.
+    shrink: float = _odds(0.5, 0.15)
     append: float = _one_of(0.02, 0.1, 0.3)
     #: A client reads from a node that takes itself for the leader.
     read: float = _odds(0.1, 0.3)
