@@ -20,6 +20,7 @@ from chaos.processes import free_ports
 from client import Message, Producer, SendResult
 from client.peers import PeerPool
 from dledger.errors import DledgerError
+from dledger.log.entry import decode_header, padded
 from dledger.log.startup import open_log
 from dledger.net import Peer, connect_peer
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -178,6 +179,49 @@ async def test_an_emptied_folder_is_filled_again_behind_retention(tmp_path: Path
             ends.add((log.last_index, log.chain_crc))
             log.close()
         assert len(ends) == 1
+
+
+async def test_a_leader_whose_old_segment_rots_is_repaired_while_it_runs(tmp_path: Path) -> None:
+    """A follower that was away asks the leader for a segment in which a header has rotted. Another
+    leads at once, the process goes on, its log is repaired, and every message can be read there."""
+    async with group(tmp_path) as cluster:
+        leader = await leader_of(cluster)
+        away = next(node for node in cluster.layout.nodes if node != leader)
+        async with connect_peer("127.0.0.1", leader.port) as peer:
+            await make_topic(peer)
+            await fill(peer, "a", 10)
+            cluster.kill(away.name)
+            await fill(peer, "b", 60)
+        pid = cluster.pid(leader.name)
+        flip_a_header(cluster.store(leader) / "log", segment=1)
+        cluster.start([away.name])
+        log = cluster.log(leader.name)
+        await until(lambda _: "log repaired" in log.read_text(), cluster)
+        await until(all_equal, cluster)
+        assert cluster.pid(leader.name) == pid
+        assert "log reopened" not in cluster.log(away.name).read_text()
+        async with connect_peer("127.0.0.1", (await leader_of(cluster)).port) as peer:
+            await ask(peer, RequestCode.TRANSFER_LEADER, nodeId=leader.node)
+        await until(lambda found: leads(found) == leader.name, cluster)
+        async with connect_peer("127.0.0.1", leader.port) as peer:
+            await fill(peer, "c", 1)
+            offset, high = await bounds(peer)
+            assert (offset, high) == (0, 71 * 8)
+            while offset < high:
+                found = records(await peer.request(pull_request(0, offset), TIMEOUT_S))
+                assert all(bytes(record.body) == BODY for record in found)
+                offset += len(found)
+
+
+def flip_a_header(folder: Path, segment: int) -> None:
+    """A bit of the term of a segment's third entry flips, while its node runs."""
+    path = sorted(folder.glob("*.seg"))[segment]
+    raw, offset = path.read_bytes(), 0
+    for _ in range(3):
+        offset += padded(decode_header(raw, offset).size)
+    with path.open("r+b") as file:
+        file.seek(offset + 23)
+        file.write(bytes([raw[offset + 23] ^ 1]))
 
 
 async def test_a_rolling_restart_fails_no_send(tmp_path: Path) -> None:
