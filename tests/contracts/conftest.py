@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("dledger.testing.log_contract", "dledger.testing.ledger_contract")
+pytest.register_assert_rewrite("dledger.testing.contracts.log", "dledger.testing.contracts.ledger")

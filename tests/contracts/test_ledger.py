@@ -16,11 +16,11 @@ from chaos.processes import free_ports
 from dledger import AppendError, DledgerError, Entry, Ledger, LedgerConfig, open_ledger
 from dledger.log.entry import Kind
 from dledger.raft.library import Timing
-from dledger.testing.ledger_contract import GroupContract, LedgerContract, Outcome
-from dledger.testing.ledger_groups import OnVirtualTime
+from dledger.testing.contracts.ledger import GroupContract, LedgerContract, Outcome
+from dledger.testing.contracts.ledger_groups import OnVirtualTime
 from dledger.testing.local import LocalLedger
-from dledger.testing.planted import plant
-from dledger.testing.scripted import Recorder
+from dledger.testing.planted.catalogue import plant
+from dledger.testing.scripted.node import Recorder
 
 PATIENCE_S = 20.0
 LOOK_AGAIN_S = 0.005

@@ -18,16 +18,16 @@ from dledger.errors import DledgerError
 from dledger.log.entry import HEADER_BYTES, Kind, make_header
 from dledger.log.head import LogHead
 from dledger.log.store import PreparedSegment, SegmentedLog, SyncJob, TrimJob
-from dledger.testing.disk import Crashed
-from dledger.testing.log_model import MemoryLog
-from dledger.testing.log_store import (
+from dledger.testing.contracts.log_model import MemoryLog
+from dledger.testing.contracts.log_store import (
     SEGMENT_BYTES,
     LogStore,
     OnSimulatedDisk,
     copy_to,
     entries_of,
 )
-from dledger.testing.planted import plant
+from dledger.testing.disk import Crashed
+from dledger.testing.planted.catalogue import plant
 
 seeds = st.integers(0, 1 << 16)
 shares = st.floats(0, 1)

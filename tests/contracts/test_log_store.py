@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import DledgerError
-from dledger.testing.log_contract import SEEDS, LogStoreContract, PowerLossContract
-from dledger.testing.log_model import InMemory
-from dledger.testing.log_store import OnRealDisk, OnSimulatedDisk
-from dledger.testing.planted import plant
+from dledger.testing.contracts.log import SEEDS, LogStoreContract, PowerLossContract
+from dledger.testing.contracts.log_model import InMemory
+from dledger.testing.contracts.log_store import OnRealDisk, OnSimulatedDisk
+from dledger.testing.planted.catalogue import plant
 
 
 class TestFiles(LogStoreContract):

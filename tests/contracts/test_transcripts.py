@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dledger.testing.planted import plant
-from dledger.testing.transcript import play
+from dledger.testing.planted.catalogue import plant
+from dledger.testing.scripted.transcript import play
 
 FOLDER = Path(__file__).parents[1] / "data" / "transcripts"
-COMMAND = "python -m dledger.testing.transcript tests/data/transcripts/*.txt"
+COMMAND = "python -m dledger.testing.scripted.transcript tests/data/transcripts/*.txt"
 SCENARIOS = sorted(path.stem for path in FOLDER.glob("*.txt"))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.testing.simulation import first_violation_of_many
+from dledger.testing.simulation.command import first_violation_of_many
 
 pytestmark = pytest.mark.slow
 

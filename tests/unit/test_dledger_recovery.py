@@ -15,7 +15,7 @@ from dledger.log.segment import segment_path
 from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog
 from dledger.testing.disk import Crashed, SimulatedDisk
-from dledger.testing.planted import plant
+from dledger.testing.planted.catalogue import plant
 
 FOLDER = Path("/log")
 SEGMENT_BYTES = 2048

@@ -12,8 +12,8 @@ from dledger.log.entry import Kind
 from dledger.log.retention import RetentionPolicy, SegmentInfo, first_kept
 from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog
+from dledger.testing.contracts.log_store import FOLDER, SEGMENT_BYTES, entries_of, fill, head_at
 from dledger.testing.disk import Crashed, SimulatedDisk
-from dledger.testing.log_store import FOLDER, SEGMENT_BYTES, entries_of, fill, head_at
 
 
 def segments(*written_at_s: float) -> list[SegmentInfo]:

@@ -12,7 +12,7 @@ from dledger.log.segment import segment_path
 from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog
 from dledger.testing.disk import SimulatedDisk
-from dledger.testing.scripted import FOLDER
+from dledger.testing.scripted.node import FOLDER
 
 SEGMENT_BYTES = 1 << 20
 BODY_BYTES = 10_000

@@ -19,9 +19,9 @@ from dledger.raft.engine import Appended
 from dledger.raft.library import use_clock
 from dledger.raft.messages import PeerKind
 from dledger.raft.transfer import TRANSFER_TIMEOUT_S
-from dledger.testing.group import Simulation
-from dledger.testing.node import SimulatedNode
-from dledger.testing.scripted import Donor, Recorder, ScriptedNode
+from dledger.testing.scripted.node import Donor, Recorder, ScriptedNode
+from dledger.testing.simulation.group import Simulation
+from dledger.testing.simulation.node import SimulatedNode
 
 ELECTION_TIMEOUT_MIN_S, ELECTION_TIMEOUT_S = 0.9, 1.2
 WITHOUT_LEADER_MAX_S = 2.0

@@ -24,8 +24,14 @@ from dledger.raft.library import Node, use_clock
 from dledger.raft.links import PeerNetwork
 from dledger.raft.messages import PREFIX, PeerKind, decode_message
 from dledger.testing.disk import SimulatedDisk
-from dledger.testing.planted import plant
-from dledger.testing.scripted import Donor, Recorder, ScriptedNode, follower_of, log_without_head
+from dledger.testing.planted.catalogue import plant
+from dledger.testing.scripted.node import (
+    Donor,
+    Recorder,
+    ScriptedNode,
+    follower_of,
+    log_without_head,
+)
 
 
 class HandTransport(Transport):

@@ -15,8 +15,8 @@ from dledger.log.entry import Kind
 from dledger.raft.library import Node, Role
 from dledger.raft.messages import PeerKind
 from dledger.raft.transport import PeerTransport
-from dledger.testing.planted import plant
-from dledger.testing.scripted import Donor, ScriptedNode, follower_of
+from dledger.testing.planted.catalogue import plant
+from dledger.testing.scripted.node import Donor, ScriptedNode, follower_of
 
 
 def test_hole_12_who_is_behind_in_terms_is_told() -> None:

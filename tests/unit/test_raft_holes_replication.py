@@ -17,8 +17,8 @@ from dledger.raft import transport as transport_module
 from dledger.raft.engine import Appended, RaftEngine
 from dledger.raft.library import Core, Node, Role
 from dledger.raft.messages import PeerKind, PeerMessage, decode_message, encode_message
-from dledger.testing.planted import plant
-from dledger.testing.scripted import Donor, ScriptedNode, Wire, exchange, follower_of
+from dledger.testing.planted.catalogue import plant
+from dledger.testing.scripted.node import Donor, ScriptedNode, Wire, exchange, follower_of
 
 
 def test_hole_01_an_acknowledgement_never_makes_the_leader_send_again_what_is_in_flight() -> None:

@@ -23,8 +23,8 @@ from dledger.raft.engine import Appended
 from dledger.raft.library import Core, Node
 from dledger.raft.messages import PeerKind
 from dledger.testing.disk import SimulatedDisk
-from dledger.testing.planted import plant
-from dledger.testing.scripted import (
+from dledger.testing.planted.catalogue import plant
+from dledger.testing.scripted.node import (
     FOLDER,
     SEGMENT_BYTES,
     Donor,

@@ -17,8 +17,8 @@ from dledger.raft.pacing import Pace
 from dledger.raft.seat import Barrier, Forming
 from dledger.raft.state_copy import Copy, Picture
 from dledger.testing.disk import SimulatedDisk
-from dledger.testing.planted import plant
-from dledger.testing.scripted import FOLDER, Donor, Recorder, ScriptedNode
+from dledger.testing.planted.catalogue import plant
+from dledger.testing.scripted.node import FOLDER, Donor, Recorder, ScriptedNode
 
 SEGMENT_BYTES = 4096
 

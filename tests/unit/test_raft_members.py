@@ -34,7 +34,7 @@ from dledger.raft.library import Role
 from dledger.raft.members import open_members
 from dledger.raft.messages import PeerKind
 from dledger.testing.disk import SimulatedDisk
-from dledger.testing.scripted import Donor, ScriptedNode
+from dledger.testing.scripted.node import Donor, ScriptedNode
 
 FOLDER = Path("/log")
 LOG = FOLDER

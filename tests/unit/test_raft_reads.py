@@ -7,8 +7,8 @@ import pytest
 from dledger import limits
 from dledger.errors import Busy, NotLeader
 from dledger.raft.messages import PeerKind
-from dledger.testing.planted import plant
-from dledger.testing.scripted import ScriptedNode
+from dledger.testing.planted.catalogue import plant
+from dledger.testing.scripted.node import ScriptedNode
 
 Answers = list[int | NotLeader]
 

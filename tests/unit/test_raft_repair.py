@@ -16,10 +16,10 @@ from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog
 from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.repair import Asking
+from dledger.testing.contracts.log_store import copy_to
 from dledger.testing.disk import Crashed, SimulatedDisk
-from dledger.testing.log_store import copy_to
-from dledger.testing.planted import plant
-from dledger.testing.scripted import FOLDER, Donor, ScriptedNode
+from dledger.testing.planted.catalogue import plant
+from dledger.testing.scripted.node import FOLDER, Donor, ScriptedNode
 
 SEGMENT_BYTES = 4096
 BODY = b"x" * 500

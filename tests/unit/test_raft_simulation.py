@@ -14,9 +14,9 @@ from unittest.mock import patch
 
 import pytest
 
-from dledger.testing.group import Simulation, run_seed
-from dledger.testing.planted import PLANTED, PlantedBug
-from dledger.testing.simulation import first_violation, main
+from dledger.testing.planted.catalogue import PLANTED, PlantedBug
+from dledger.testing.simulation.command import first_violation, main
+from dledger.testing.simulation.group import Simulation, run_seed
 
 CAUGHT = [bug for bug in PLANTED if bug.seed is not None]
 SEARCH_SEEDS = 60
@@ -39,7 +39,8 @@ def test_no_seed_breaks_an_invariant(nodes: int, seeds: range) -> None:
 def test_a_seed_is_the_same_run_in_every_process() -> None:
     """The transcript is equal line by line, whatever PYTHONHASHSEED is: a failure replays."""
     code = (
-        "from dledger.testing.group import run_seed; print(*run_seed(7, 5).transcript, sep='\\n')"
+        "from dledger.testing.simulation.group import run_seed; "
+        "print(*run_seed(7, 5).transcript, sep='\\n')"
     )
     digests = set()
     for hash_seed in ("1", "2"):

@@ -9,7 +9,7 @@ from dledger.log.entry import Kind
 from dledger.raft.engine import BURST_ENTRIES, Appended
 from dledger.raft.library import Core, Role
 from dledger.raft.messages import PeerKind
-from dledger.testing.scripted import Donor, ScriptedNode
+from dledger.testing.scripted.node import Donor, ScriptedNode
 
 
 def test_an_acknowledgement_of_an_older_term_holds_nothing_back() -> None:

@@ -23,7 +23,7 @@
   that the group had;
 - a leader that hands leadership over takes appends again if that is not done in time.
 
-What its clients are told is judged by :mod:`dledger.testing.client_history`.
+What its clients are told is judged by :mod:`dledger.testing.simulation.client_history`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from dledger.raft.engine import RaftEngine
 from dledger.raft.library import Role
 from dledger.raft.messages import PREFIX, PeerKind, PeerMessage, decode_message, split_run
 from dledger.raft.transfer import TRANSFER_TIMEOUT_S
-from dledger.testing.client_history import ClientHistory, Violation
-from dledger.testing.configurations import Configurations, is_majority
 from dledger.testing.disk import SimulatedDisk
+from dledger.testing.simulation.client_history import ClientHistory, Violation
+from dledger.testing.simulation.configurations import Configurations, is_majority
 
 SERVES_ALONE_S = 2.0
 """A leader that hears from no majority must have said so after this time, by its own clock."""

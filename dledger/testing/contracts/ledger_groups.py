@@ -8,8 +8,8 @@ from functools import partial
 from dledger.errors import DledgerError, TransferFailed
 from dledger.log.entry import Entry, Kind
 from dledger.raft.configuration import Member
-from dledger.testing.ledger_contract import Outcome
-from dledger.testing.scripted_group import ScriptedGroup
+from dledger.testing.contracts.ledger import Outcome
+from dledger.testing.scripted.group import ScriptedGroup
 
 
 class OnVirtualTime:

@@ -8,10 +8,10 @@ from typing import Protocol
 from dledger.errors import AppendError, NotLeader, TransferFailed
 from dledger.raft.engine import Appended
 from dledger.raft.library import Role
-from dledger.testing.judge import Judge
-from dledger.testing.node import SimulatedNode
-from dledger.testing.streams import Streams
-from dledger.testing.weather import Weather
+from dledger.testing.simulation.judge import Judge
+from dledger.testing.simulation.node import SimulatedNode
+from dledger.testing.simulation.streams import Streams
+from dledger.testing.simulation.weather import Weather
 
 ASK_ANYBODY = 0.02
 

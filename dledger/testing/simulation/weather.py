@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from dledger.testing.streams import Streams
+from dledger.testing.simulation.streams import Streams
 
 _Setting = TypeVar("_Setting")
 

@@ -10,9 +10,9 @@ from dledger.log.repair import DamagedLog, LogRepair
 from dledger.raft.messages import PeerKind, decode_message, encode_message
 from dledger.raft.repair import ASK_AGAIN_S, Asking
 from dledger.testing.disk import Crashed, SimulatedDisk
-from dledger.testing.network import Network, SimulatedLink
-from dledger.testing.node import FOLDER
-from dledger.testing.weather import Weather
+from dledger.testing.simulation.network import Network, SimulatedLink
+from dledger.testing.simulation.node import FOLDER
+from dledger.testing.simulation.weather import Weather
 
 CRASH_IN_REPAIR = 0.3
 

@@ -14,12 +14,12 @@ from typing import Protocol
 from dledger.errors import AppendError, BadInput, MembershipError, TransferFailed
 from dledger.raft.configuration import Configuration, Member, initial
 from dledger.raft.engine import Appended
-from dledger.testing.damage import Damages
-from dledger.testing.judge import Judge
-from dledger.testing.network import Network
-from dledger.testing.node import SimulatedNode
-from dledger.testing.streams import Streams
-from dledger.testing.weather import Weather
+from dledger.testing.simulation.damage import Damages
+from dledger.testing.simulation.judge import Judge
+from dledger.testing.simulation.network import Network
+from dledger.testing.simulation.node import SimulatedNode
+from dledger.testing.simulation.streams import Streams
+from dledger.testing.simulation.weather import Weather
 
 ADDRESS = "host", 1
 LINGER_S = 3.0

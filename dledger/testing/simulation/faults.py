@@ -13,11 +13,11 @@ from functools import partial
 from typing import Protocol
 
 from dledger.testing.disk import SimulatedDisk
-from dledger.testing.judge import FIRST_INDEX, Judge
-from dledger.testing.network import Network
-from dledger.testing.node import SimulatedNode
-from dledger.testing.streams import Streams
-from dledger.testing.weather import Weather
+from dledger.testing.simulation.judge import FIRST_INDEX, Judge
+from dledger.testing.simulation.network import Network
+from dledger.testing.simulation.node import SimulatedNode
+from dledger.testing.simulation.streams import Streams
+from dledger.testing.simulation.weather import Weather
 
 CRASH_FENCED = 0.01
 """The odds, in one step, that a fenced node is killed."""

@@ -10,7 +10,6 @@ one process had run them all.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Collection, Iterable
 from concurrent.futures import ProcessPoolExecutor
@@ -19,10 +18,10 @@ from functools import partial
 
 import cyclopts
 
-from dledger.testing.client_history import Violation
-from dledger.testing.group import run_seed
-from dledger.testing.planted import PLANTED, plant
-from dledger.testing.weather import FAULTS
+from dledger.testing.planted.catalogue import PLANTED, plant
+from dledger.testing.simulation.client_history import Violation
+from dledger.testing.simulation.group import run_seed
+from dledger.testing.simulation.weather import FAULTS
 
 DURATION_S = 8.0
 SEEDS_PER_TASK = 8
@@ -158,7 +157,3 @@ def _search_for_all(seeds: range, duration_s: float, jobs: int | None) -> int:
         seed = "not caught" if found is None else f"seed {found[0]}: {found[1]}"
         print(f"{bug.name} ({bug.nodes} nodes): {seed}", flush=True)
     return 1 if missed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(app())

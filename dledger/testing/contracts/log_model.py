@@ -30,7 +30,7 @@ from dledger.log.head import LogHead
 from dledger.log.recovery import WATERMARK_BYTES
 from dledger.log.store import SyncJob, first_entry_of
 from dledger.remoting.command import Buffer
-from dledger.testing.log_store import SEGMENT_BYTES
+from dledger.testing.contracts.log_store import SEGMENT_BYTES
 
 
 class _Held(NamedTuple):

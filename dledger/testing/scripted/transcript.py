@@ -11,7 +11,7 @@ its text again, with the nodes' lines as they are now:
 Times are virtual seconds. A message that says the same as the last one of its kind between the same
 nodes is left out, or heartbeats would be all that one sees. The command
 
-    python -m dledger.testing.transcript tests/data/transcripts/*.txt
+    python -m dledger.testing.scripted.transcript tests/data/transcripts/*.txt
 
 writes the files anew: look at the difference before you keep it.
 """
@@ -28,8 +28,8 @@ from dledger.raft.configuration import Member
 from dledger.raft.engine import Appended
 from dledger.raft.library import monotonic, use_clock
 from dledger.raft.messages import PeerKind, PeerMessage
-from dledger.testing.scripted_group import ScriptedGroup
-from dledger.testing.telling import facts_of, tell
+from dledger.testing.scripted.group import ScriptedGroup
+from dledger.testing.scripted.telling import facts_of, tell
 
 
 class Script:

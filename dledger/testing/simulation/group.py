@@ -19,19 +19,19 @@ from dledger.log.startup import open_log
 from dledger.raft import transport
 from dledger.raft.configuration import Member
 from dledger.raft.library import Role, monotonic, use_clock
-from dledger.testing.client_history import Violation
-from dledger.testing.clients import Clients
-from dledger.testing.damage import Damages
 from dledger.testing.disk import Crashed, SimulatedDisk
-from dledger.testing.faults import Faults
-from dledger.testing.healing import heal
-from dledger.testing.judge import FIRST_INDEX, Judge
-from dledger.testing.network import Network, SimulatedLink
-from dledger.testing.node import FOLDER, SimulatedNode
-from dledger.testing.regrouping import Regrouping
-from dledger.testing.repairing import CRASH_IN_REPAIR, Repairs
-from dledger.testing.streams import Streams
-from dledger.testing.weather import Weather, calmer, draw_weather
+from dledger.testing.simulation.client_history import Violation
+from dledger.testing.simulation.clients import Clients
+from dledger.testing.simulation.damage import Damages
+from dledger.testing.simulation.faults import Faults
+from dledger.testing.simulation.healing import heal
+from dledger.testing.simulation.judge import FIRST_INDEX, Judge
+from dledger.testing.simulation.network import Network, SimulatedLink
+from dledger.testing.simulation.node import FOLDER, SimulatedNode
+from dledger.testing.simulation.regrouping import Regrouping
+from dledger.testing.simulation.repairing import CRASH_IN_REPAIR, Repairs
+from dledger.testing.simulation.streams import Streams
+from dledger.testing.simulation.weather import Weather, calmer, draw_weather
 
 TRANSCRIPT_LINES = 60
 REOPENED = 0.7

@@ -20,11 +20,11 @@ from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery import decode_watermark
 from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
-from dledger.testing.configurations import is_majority
 from dledger.testing.disk import SimulatedDisk
-from dledger.testing.judge import Judge
-from dledger.testing.node import FOLDER
-from dledger.testing.streams import Streams
+from dledger.testing.simulation.configurations import is_majority
+from dledger.testing.simulation.judge import Judge
+from dledger.testing.simulation.node import FOLDER
+from dledger.testing.simulation.streams import Streams
 
 HEADER_ROTS = 0.5
 

@@ -1,4 +1,4 @@
-"""Planted bugs of elections, replication and commits. See :mod:`dledger.testing.planted`."""
+"""Planted bugs of elections, replication and commits.."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs of seats, lost disks and logs without a head. See :mod:`dledger.testing.planted`."""
+"""Planted bugs of seats, lost disks and logs without a head.."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.peer import Peer
 from dledger.raft.seat import Barrier, Forming
 from dledger.raft.transport import PeerTransport
-from dledger.testing.planted_raft import together
+from dledger.testing.planted.raft import together
 
 Planted = AbstractContextManager[object]
 

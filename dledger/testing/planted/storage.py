@@ -1,4 +1,4 @@
-"""Planted bugs of the log on disk. See :mod:`dledger.testing.planted`."""
+"""Planted bugs of the log on disk.."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Final
 from dledger.raft.configuration import decode_members
 from dledger.raft.library import Role
 from dledger.raft.messages import PeerKind, PeerMessage, split_run
-from dledger.testing.scripted import ScriptedNode
+from dledger.testing.scripted.node import ScriptedNode
 
 
 def entries_of(message: PeerMessage, first_index: int, count: int) -> str:

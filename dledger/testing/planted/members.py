@@ -1,4 +1,4 @@
-"""Planted bugs of membership changes. See :mod:`dledger.testing.planted`."""
+"""Planted bugs of membership changes.."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dledger.raft.library import Core, Role
 from dledger.raft.members import Members
 from dledger.raft.transport import PeerTransport
 from dledger.remoting.command import Buffer
-from dledger.testing.planted_raft import together
+from dledger.testing.planted.raft import together
 
 Planted = AbstractContextManager[object]
 

@@ -23,7 +23,7 @@ from dledger.raft.engine import Appended
 from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.repair import Asking
 from dledger.testing.disk import SimulatedDisk
-from dledger.testing.scripted import FOLDER, Recorder, ScriptedNode, Wire
+from dledger.testing.scripted.node import FOLDER, Recorder, ScriptedNode, Wire
 
 SEGMENT_BYTES = 4096
 TICK_S = 0.01

@@ -1,4 +1,4 @@
-"""Planted bugs of linearizable reads. See :mod:`dledger.testing.planted`."""
+"""Planted bugs of linearizable reads.."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dledger.raft.library import Role
 from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.peer import Peer
 from dledger.raft.reads import OnRead, Reads
-from dledger.testing.planted_raft import together
+from dledger.testing.planted.raft import together
 
 Planted = AbstractContextManager[object]
 

@@ -1,7 +1,7 @@
 """What Raft and the broker need of a log, and where such a log can lie.
 
 :class:`LogStore` is the part of :class:`~dledger.log.store.SegmentedLog` that others rely on;
-:class:`~dledger.testing.log_contract.LogStoreContract` says what it must do. A :class:`Storage` is
+:class:`~dledger.testing.contracts.log.LogStoreContract` says what it must do. A :class:`Storage` is
 what outlives the process that has the log open: a test opens it, lets the process die, or the
 power go, and opens it again. :class:`OnDisk` is a segmented log on any
 :class:`~dledger.log.disk.Disk`, so whoever writes another disk can hold it to the contract.

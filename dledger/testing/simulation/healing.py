@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from dledger.testing.client_history import Violation
-from dledger.testing.damage import Damages
 from dledger.testing.disk import SimulatedDisk
-from dledger.testing.judge import Judge
-from dledger.testing.network import Network
-from dledger.testing.node import SimulatedNode
-from dledger.testing.weather import Weather
+from dledger.testing.simulation.client_history import Violation
+from dledger.testing.simulation.damage import Damages
+from dledger.testing.simulation.judge import Judge
+from dledger.testing.simulation.network import Network
+from dledger.testing.simulation.node import SimulatedNode
+from dledger.testing.simulation.weather import Weather
 
 HEAL_LIMIT_S = 15.0
 HEAL_FRAMES_MAX = 50_000

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dledger.remoting.command import Buffer
-from dledger.testing.streams import Streams
+from dledger.testing.simulation.streams import Streams
 
 DELAY_S = 0.001
 LATE_S = 0.5

@@ -24,10 +24,10 @@ from dledger.raft.members import open_members
 from dledger.raft.messages import decode_message
 from dledger.raft.transfer import Preference
 from dledger.testing.disk import SimulatedDisk
-from dledger.testing.judge import Judge
-from dledger.testing.network import Network
-from dledger.testing.streams import Streams
-from dledger.testing.weather import Weather
+from dledger.testing.simulation.judge import Judge
+from dledger.testing.simulation.network import Network
+from dledger.testing.simulation.streams import Streams
+from dledger.testing.simulation.weather import Weather
 
 PREFERRED_HEALTHY_S = 1.0
 SCRUB = 0.02

@@ -1,4 +1,4 @@
-"""Planted bugs of the repair of damaged logs. See :mod:`dledger.testing.planted`."""
+"""Planted bugs of the repair of damaged logs.."""
 
 from __future__ import annotations
 

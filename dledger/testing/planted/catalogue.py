@@ -14,12 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from dledger.testing import planted_joining as joining
-from dledger.testing import planted_members as members
-from dledger.testing import planted_raft as raft
-from dledger.testing import planted_reads as reads
-from dledger.testing import planted_repair as repair
-from dledger.testing import planted_storage as storage
+from dledger.testing.planted import joining, members, raft, reads, repair, storage
 
 
 @dataclass(frozen=True, slots=True)

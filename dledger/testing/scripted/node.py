@@ -27,8 +27,8 @@ from dledger.raft.library import Role, Timing, use_clock
 from dledger.raft.members import open_members
 from dledger.raft.messages import PeerKind, PeerMessage, decode_message, encode_message
 from dledger.remoting.command import Buffer
+from dledger.testing.contracts.log_store import copy_to
 from dledger.testing.disk import SimulatedDisk
-from dledger.testing.log_store import copy_to
 
 FOLDER = Path("/log")
 SEGMENT_BYTES = 1 << 16

@@ -6,7 +6,7 @@
             return OnDisk(MyDisk(), folder)
 
 The first class holds wherever a process can die; the second one where the power can go, too.
-`pytest.register_assert_rewrite("dledger.testing.log_contract")` makes failures tell values.
+`pytest.register_assert_rewrite("dledger.testing.contracts.log")` makes failures tell values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from dledger.errors import CorruptLog, Fenced, StorageError, TooLarge
 from dledger.log.entry import HEADER_BYTES, Kind, make_header, padded
 from dledger.log.head import LogHead
-from dledger.testing.log_store import (
+from dledger.testing.contracts.log_store import (
     SEGMENT_BYTES,
     PoweredStorage,
     Storage,
