@@ -264,13 +264,13 @@ class Ledger:
         from the files alone, as a new process would, but for the state machine, which holds only
         what is committed."""
         await self._take_part(listener)
-        while isinstance(self._failure, Rot) and self.config.repair and not self._engine.solo:
-            self._repairing = str(self._failure)
+        while self._repairing is not None:
             log.warning("log reopened", node=self.config.node_id, reason=self._repairing)
             try:
                 await self._reopen(listener)
             except (DledgerError, OSError) as error:
                 self._give_up(error)
+                self._repairing = None
                 return
             await self._take_part(listener)
 
@@ -296,11 +296,12 @@ class Ledger:
             scope.cancel()
 
     def _give_up(self, error: DledgerError | OSError) -> None:
-        """Fence this node. A failed disk weighs more than rot, which can be mended."""
+        """Fence this node. A failed disk weighs more than rot, which a leader can mend."""
         log.error("fenced", node=self.config.node_id, reason=str(error))
         if self._failure is None or isinstance(self._failure, Rot):
             self._failure = error
-        self._repairing = None
+            mends = isinstance(error, Rot) and self.config.repair and not self._engine.solo
+            self._repairing = str(error) if mends else None
         self._engine.fence(error)
 
     async def _reopen(self, listener: socket.socket) -> None:
