@@ -246,7 +246,7 @@ class Ledger:
 
         Earlier entries are needed only by a peer that was away, and it can do without them.
         """
-        return self._engine.sent_to_all_index
+        return self._engine.sending.sent_to_all_index
 
     def keep_from(self, index: int) -> None:
         """Remove, soon, the segments that lie before the entry `index` as a whole.

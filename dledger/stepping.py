@@ -74,7 +74,7 @@ class Stepper:
         many as make a burst.
         """
         engine = self._engine
-        gathering = engine.appends_pending > 1 and not engine.has_burst
+        gathering = engine.appends_pending > 1 and not engine.sending.has_burst
         if self._stepping or engine.solo or self._stalled or gathering:
             self._wake.set()
         elif self._failure is None and engine.fenced is None:

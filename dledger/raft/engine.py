@@ -52,6 +52,7 @@ from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.peer import Link
 from dledger.raft.reads import OnRead, Reads
 from dledger.raft.repair import Giving
+from dledger.raft.sending import Sending
 from dledger.raft.transfer import Preference
 from dledger.raft.transport import PeerTransport
 from dledger.remoting.command import Buffer
@@ -62,8 +63,6 @@ APPLY_S_PER_STEP = 0.05
 """A node that replays for longer says meanwhile that it is there, and hears what others say: a
 leader that stands still for an election timeout is deposed in the middle of it, again and again."""
 BUSY_RETRY_AFTER_S = 0.02
-BURST_ENTRIES, BURST_BYTES = 32, 256 << 10
-"""So much of a burst leaves before its end: the peers write it while the leader takes the rest."""
 
 
 class StateMachine(Protocol):
@@ -142,13 +141,13 @@ class RaftEngine:
         self._inbox: deque[tuple[str, Link, PeerMessage]] = deque()
         self._pending: dict[int, _Append] = {}
         self._pending_bytes = 0
-        self._sent_index = self._sent_position = 0
         self._standing: Standing | None = None
         self.transport = PeerTransport(node_id, members, log, sync=sync)
         journal = LogJournal(log, hard_state, members)
         log.commit_index = max(log.commit_index, min(machine.applied_index, log.last_index))
         self.core = Core(node_id, journal, self.transport, timing, self._role_changed)
         self.transport.core = self.core
+        self.sending = Sending(self.transport, log, members)
         self.transport.take_members()
         members.on_change = self.transport.take_members
         gate = ElectionGate(node_id, members.is_majority, timing, rng)
@@ -254,7 +253,7 @@ class RaftEngine:
         self.core.doTick(0)
         self.elections.after_tick(now, electing=electing)
         self.log.write_out()
-        self._send_new()
+        self.sending.send_new()
         self.transport.release_held()
         self._joining.step(now)
         self.members.committed(self.core.commit_index)
@@ -354,30 +353,10 @@ class RaftEngine:
         self._pending[index] = _Append(len(body), on_done)
         self._pending_bytes += len(body)
 
-    # -- appends ---------------------------------------------------------------------------
-
-    @property
-    def has_burst(self) -> bool:
-        """Whether so much was appended since the last sending that the rest of it can't wait."""
-        return (
-            self.log.last_index - self._sent_index >= BURST_ENTRIES
-            or self.log.end_position - self._sent_position >= BURST_BYTES
-        )
-
-    def _send_new(self) -> None:
-        if self.core.role is not Role.LEADER:
-            return
-        if self.log.last_index != self._sent_index or self.transport.must_send:
-            self._sent_index, self._sent_position = self.log.last_index, self.log.end_position
-            self.transport.must_send = False
-            self.core.send_append_entries()
-        else:
-            self.transport.resume_held_back()
-
     def _role_changed(self, old: int, new: int) -> None:
         """The library's call. Whoever waits for a deposed leader's appends is told at once."""
         if new == Role.LEADER:
-            self.transport.begin_to_lead()
+            self.sending.begin_to_lead()
         if old != Role.LEADER:
             return
         led_term = self._standing.term if self._standing is not None else None
@@ -407,8 +386,8 @@ class RaftEngine:
             if append is not None:
                 self._pending_bytes -= append.size_bytes
                 append.on_done(Appended(entry.index, entry.term, entry.position, result))
-                if self.has_burst:
-                    self._send_new()
+                if self.sending.has_burst:
+                    self.sending.send_new()
         return machine.applied_index < commit_index
 
     def _announce(self) -> None:
@@ -431,17 +410,6 @@ class RaftEngine:
     def standing(self) -> Standing:
         """Who leads, as far as this node knows."""
         return self._standing or Standing(serving=False, leader=None, term=self.core.term)
-
-    @property
-    def sent_to_all_index(self) -> int:
-        """Up to where a leader has sent its log to each peer that is connected; else 0."""
-        if self.core.role is not Role.LEADER:
-            return 0
-        members = self.members.current.members
-        peers = self.transport.peers.items()
-        linked = [peer for node_id, peer in peers if peer.link and node_id in members]
-        sent = [self.core.next_index(peer.node) - 1 for peer in linked]
-        return min([self.log.last_index, *sent])
 
     def fence(self, error: DledgerError | OSError) -> None:
         """Take no further part: every promise still open is answered as unknown."""

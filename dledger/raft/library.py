@@ -16,7 +16,6 @@ differs from the one that this was written against. The private names and what t
 `__raftLog`                     our journal, asserted
 `__otherNodes`                  the peers that vote (set)
 `__readonlyNodes`               the peers that are sent entries and do not vote (set)
-`__transport`                   our transport (read)
 `__newAppendEntriesTime`        when the next heartbeat is due (set)
 `__sendAppendEntries`           overridden: our transport sends, whole entries and no pickles
 `_checkCommandsToApply`         overridden: appends go straight into the log, nothing is queued
@@ -127,6 +126,9 @@ class _NothingToPoll:
 class Core(SyncObj):  # type: ignore[misc]
     """The library's state machine, ticked by our engine."""
 
+    #: How a peer is sent what it lacks; set before the first tick.
+    send_entries: Callable[[Node], None]
+
     def __init__(
         self,
         node_id: str,
@@ -161,7 +163,7 @@ class Core(SyncObj):  # type: ignore[misc]
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
         self._SyncObj__newAppendEntriesTime = self.now + self.conf.appendEntriesPeriod
         for node in (*self._SyncObj__otherNodes, *self._SyncObj__readonlyNodes):
-            self._SyncObj__transport.send_entries(node)
+            self.send_entries(node)
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802
         """Nothing: what is appended is in the log at once, or refused."""

@@ -34,6 +34,7 @@ from dledger.raft.configuration import Configuration, decode_members
 from dledger.raft.members import note_committed
 from dledger.raft.messages import PeerKind, PeerMessage, split_run
 from dledger.raft.peer import Peer
+from dledger.raft.sending import batch_end
 from dledger.raft.transport import PeerTransport
 from dledger.remoting.command import Buffer
 
@@ -112,7 +113,7 @@ class Giving:
         chain_crc, count = 0, 0
         run: Buffer = b""
         if first <= commit_index:
-            last = min(self._transport.batch_end(first), commit_index)
+            last = min(batch_end(log, first), commit_index)
             chain_crc = log.chain_crc_before(first)
             count, run = last - first + 1, log.checked_run_of(first, last)
         fields = first, chain_crc, commit_index, count

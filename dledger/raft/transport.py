@@ -34,14 +34,8 @@ from dledger.raft.messages import PeerKind, PeerMessage, encode_message, split_r
 from dledger.raft.peer import Held, Link, Peer
 from dledger.remoting.command import Buffer
 
-BATCH_BYTES = 1 << 20
-"""A message to a peer carries entries up to about this many bytes, all of one segment."""
 SIGN_OF_LIFE_S = 0.2
 """A follower whose disk is busy for longer than this says meanwhile that it is there."""
-COMMITS_GO_ON_S = 0.2
-"""A leader that has committed nothing for so long has no appends that a copy could slow."""
-HEAD_AGAIN_S = 0.5
-"""A head that was sent and not answered is sent again."""
 
 
 class PeerTransport(Transport):  # type: ignore[misc]
@@ -58,7 +52,6 @@ class PeerTransport(Transport):  # type: ignore[misc]
         #: Whether this node elects at its leader's wish: voters need not miss that leader first.
         self.handed_over = False
         self.seated = False
-        self._committed = 0, 0.0
         self._log = log
         self._members = members
         self._sync = sync
@@ -140,6 +133,13 @@ class PeerTransport(Transport):  # type: ignore[misc]
             self._onNodeConnected(peer.node)
             self.must_send = True
 
+    def pause_if_slow(self, peer: Peer) -> None:
+        """Send nothing more to a peer that takes it too slowly, until its queue has run low."""
+        queued_bytes = 0 if peer.link is None else peer.link.queued_bytes
+        if queued_bytes > limits.PEER_SEND_BUFFER_BYTES_MAX and not peer.paused:
+            peer.paused = True
+            self._onNodeDisconnected(peer.node)
+
     def close_links(self, reason: str) -> None:
         """Close all connections, as after cutting bytes that may still be queued."""
         for peer in list(self.peers.values()):
@@ -175,96 +175,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         for peer in self.peers.values():
             self.post(peer, kind, term, *fields)
 
-    def send_entries(self, node: Node) -> None:
-        """Send a peer all that it lacks, in messages of bounded size; an empty one if nothing.
-
-        A peer that lacks what lies before the log's head gets that head.
-        """
-        peer, log = self.peers[str(node.id)], self._log
-        peer.held_back = False
-        next_index, last_index = self.core.next_index(node), log.last_index
-        if next_index <= log.first_index:
-            self._send_head(peer)
-            return
-        while peer.link is not None and not peer.paused:
-            if next_index <= last_index and not self._may_send(peer, next_index):
-                peer.held_back = True
-                self._show_life(peer, next_index)
-                return
-            end = self.batch_end(next_index) if next_index <= last_index else last_index
-            self._send_append(peer, peer.link, next_index, end)
-            next_index = end + 1
-            self.core.set_next_index(node, next_index)
-            if next_index > last_index:
-                return
-
-    def batch_end(self, first_index: int) -> int:
-        """The last entry of a message that begins with `first_index`."""
-        return self._log.batch_end(first_index, BATCH_BYTES)
-
-    def resume_held_back(self) -> None:
-        """Go on sending to those that had enough under way."""
-        for peer in self.peers.values():
-            if peer.held_back:
-                self.send_entries(peer.node)
-
-    def begin_to_lead(self) -> None:
-        """What this node sent when it led before will not be acknowledged to it any more."""
-        for peer in self.peers.values():
-            peer.pace.start_again()
-
-    def _may_send(self, peer: Peer, next_index: int) -> bool:
-        log, core = self._log, self.core
-        behind_bytes = log.end_position - log.header(next_index - 1).end
-        if core.commit_index != self._committed[0]:
-            self._committed = core.commit_index, core.now
-        # If nothing is committed any more, nobody appends, or this peer is whom all wait for.
-        busy = core.now - self._committed[1] < COMMITS_GO_ON_S
-        return peer.pace.may_send(core.now, behind_bytes=behind_bytes, busy=busy)
-
-    def _show_life(self, peer: Peer, next_index: int) -> None:
-        """A peer that gets no entries for now hears at least that there is a leader."""
-        if peer.link is not None and self.core.now - peer.sent_at > SIGN_OF_LIFE_S / 2:
-            self._send_append(peer, peer.link, next_index, next_index - 1)
-
-    def _send_append(self, peer: Peer, link: Link, first_index: int, last_index: int) -> None:
-        """Send the entries from `first_index` to `last_index`, which may be none."""
-        log, core = self._log, self.core
-        count = last_index - first_index + 1
-        run: Buffer = log.checked_run_of(first_index, last_index) if count else b""
-        previous = log.header(first_index - 1)
-        peer.sent_sequence += 1
-        peer.sent_at = core.now
-        if count:
-            peer.pace.sent(last_index, len(run), core.now)
-        link.send(
-            encode_message(
-                PeerKind.APPEND,
-                core.term,
-                core.commit_index,
-                previous.index,
-                previous.term,
-                peer.sent_sequence,
-                count,
-                run=run,
-            )
-        )
-        if link.queued_bytes > limits.PEER_SEND_BUFFER_BYTES_MAX and not peer.paused:
-            peer.paused = True
-            self._onNodeDisconnected(peer.node)
-
-    def _send_head(self, peer: Peer) -> None:
-        """A peer needs entries that are gone here: let it begin where this log does."""
-        if self.core.now - peer.head_sent_at < HEAD_AGAIN_S:
-            return
-        peer.head_sent_at = self.core.now
-        peer.sent_sequence += 1
-        self.tell_members(peer)
-        log, core = self._log, self.core
-        first = log.first_index
-        head = log.head_before(first)
-        fields = core.commit_index, first, head.base_position, head.chain_crc, peer.sent_sequence
-        self.post(peer, PeerKind.HEAD, core.term, *fields, run=log.checked_run_of(first, first))
+    # -- acknowledgements of this node's own copy ------------------------------------------
 
     def _hold_ack(self, peer: Peer, term: int, message: dict[str, Any]) -> None:
         next_index, reset = message["next_node_idx"], message["reset"]

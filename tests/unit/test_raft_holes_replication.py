@@ -13,7 +13,7 @@ from pysyncobj import SyncObj
 from dledger import limits
 from dledger.errors import TooLarge
 from dledger.log.entry import HEADER_BYTES
-from dledger.raft import transport as transport_module
+from dledger.raft import sending
 from dledger.raft.engine import Appended, RaftEngine
 from dledger.raft.library import Core, Node, Role
 from dledger.raft.messages import PeerKind, PeerMessage, decode_message, encode_message
@@ -101,7 +101,7 @@ def test_hole_03_a_conflicting_tail_is_mended_however_far_the_leader_is_ahead() 
             donor.copy(common.log, 9)
         dead.add(1, 2)
         living.add(2, 50, bytes(100))
-        with patch.object(transport_module, "BATCH_BYTES", 1000):
+        with patch.object(sending, "BATCH_BYTES", 1000):
             leader = ScriptedNode(["f", "g"], node_id="l")
             leader.receive_append("g", 2, living, 2, living.log.last_index, commit_index=9)
             leader.step()

@@ -6,9 +6,10 @@ from unittest.mock import patch
 
 from dledger.errors import AppendError
 from dledger.log.entry import Kind
-from dledger.raft.engine import BURST_ENTRIES, Appended
+from dledger.raft.engine import Appended
 from dledger.raft.library import Core, Role
 from dledger.raft.messages import PeerKind
+from dledger.raft.sending import BURST_ENTRIES
 from dledger.testing.scripted.node import Donor, ScriptedNode
 
 

@@ -198,16 +198,16 @@ def serve_early() -> Planted:
 
 def answer_early() -> Planted:
     """An append is acknowledged when it is in the leader's own log."""
-    original = RaftEngine._send_new
+    original = RaftEngine._apply_committed
 
-    def send_new(self: RaftEngine) -> None:
-        original(self)
+    def apply(self: RaftEngine) -> bool:
         pending, self._pending = self._pending, {}
         for index, append in pending.items():
             header = self.log.header(index)
             append.on_done(Appended(index, header.term, header.position, None))
+        return original(self)
 
-    return patch.object(RaftEngine, "_send_new", send_new)
+    return patch.object(RaftEngine, "_apply_committed", apply)
 
 
 def apply_early() -> Planted:

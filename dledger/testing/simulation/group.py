@@ -16,7 +16,7 @@ from unittest.mock import patch
 from dledger.errors import CorruptLog, DledgerError, Rot
 from dledger.log.repair import DamagedLog
 from dledger.log.startup import open_log
-from dledger.raft import transport
+from dledger.raft import sending
 from dledger.raft.configuration import Member
 from dledger.raft.library import Role, monotonic, use_clock
 from dledger.testing.disk import Crashed, SimulatedDisk
@@ -324,7 +324,7 @@ def run_seed(
     """
     simulation = Simulation(seed, size, without)
     try:
-        with patch.object(transport, "BATCH_BYTES", simulation.weather.batch_bytes):
+        with patch.object(sending, "BATCH_BYTES", simulation.weather.batch_bytes):
             simulation.run(duration_s, faults=True)
             simulation.healed_s = heal(simulation)
     except Violation as violation:
