@@ -19,6 +19,7 @@ import msgspec
 
 from dledger.checksum import crc32
 from dledger.errors import CorruptLog
+from dledger.log.entry import HEADER_BYTES, Header, decode_header, fault_of
 
 _PREFIX: Final = struct.Struct(">4sI")
 _MAGIC: Final = b"DLHD"
@@ -53,3 +54,18 @@ def decode_head(raw: bytes) -> LogHead:
             "the file `head` does not match its checksum: where the log begins is lost"
         )
     return msgspec.msgpack.decode(payload, type=LogHead)
+
+
+def first_entry_of(head: LogHead) -> tuple[Header, memoryview, memoryview]:
+    """The entry that a head carries: its header, the raw header, the body. Raises CorruptLog."""
+    raw = memoryview(head.replacing)
+    if len(raw) < HEADER_BYTES:
+        raise CorruptLog(f"a head before entry {head.first_index} carries no entry")
+    header = decode_header(raw)
+    fault = fault_of(header, raw, 0, head.chain_crc, head.base_position)
+    if fault is not None or header.index != head.first_index:
+        raise CorruptLog(
+            f"the entry of the head before entry {head.first_index} has index {header.index}: "
+            f"{fault or 'another one'}"
+        )
+    return header, raw[:HEADER_BYTES], raw[HEADER_BYTES : header.size]

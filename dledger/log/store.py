@@ -37,34 +37,17 @@ from dledger.log.entry import (
     Header,
     body_size,
     chain,
-    decode_header,
-    fault_of,
     make_header,
     padded,
     place_body,
 )
-from dledger.log.head import LogHead, encode_head
+from dledger.log.head import LogHead, encode_head, first_entry_of
 from dledger.log.reading import LogReader
 from dledger.log.segment import Segment, segment_path
 from dledger.remoting.command import Buffer
 
 RECENT_HEADERS = 8192
 """Headers of the log's end that are kept decoded: each is looked at several times on its way."""
-
-
-def first_entry_of(head: LogHead) -> tuple[Header, memoryview, memoryview]:
-    """The entry that a head carries: its header, the raw header, the body. Raises CorruptLog."""
-    raw = memoryview(head.replacing)
-    if len(raw) < HEADER_BYTES:
-        raise CorruptLog(f"a head before entry {head.first_index} carries no entry")
-    header = decode_header(raw)
-    fault = fault_of(header, raw, 0, head.chain_crc, head.base_position)
-    if fault is not None or header.index != head.first_index:
-        raise CorruptLog(
-            f"the entry of the head before entry {head.first_index} has index {header.index}: "
-            f"{fault or 'another one'}"
-        )
-    return header, raw[:HEADER_BYTES], raw[HEADER_BYTES : header.size]
 
 
 @dataclass(frozen=True, slots=True)

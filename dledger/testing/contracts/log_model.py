@@ -26,9 +26,9 @@ from dledger.log.entry import (
     padded,
     place_body,
 )
-from dledger.log.head import LogHead
+from dledger.log.head import LogHead, first_entry_of
 from dledger.log.recovery import WATERMARK_BYTES
-from dledger.log.store import SyncJob, first_entry_of
+from dledger.log.store import SyncJob
 from dledger.remoting.command import Buffer
 from dledger.testing.contracts.log_store import SEGMENT_BYTES
 
