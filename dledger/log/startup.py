@@ -283,7 +283,7 @@ class _Opening:
         of one that was not. If a later entry ended just before them, they would look like damage.
         """
         for start in range(segment.end, segment.capacity_bytes, _WIPE_BYTES):
-            piece = bytes(segment.raw[start : min(start + _WIPE_BYTES, segment.capacity_bytes)])
+            piece = bytes(segment.part(start, min(_WIPE_BYTES, segment.capacity_bytes - start)))
             if piece.count(0) != len(piece):
                 segment.write(start, [bytes(len(piece))])
                 self.torn_bytes = start + len(piece.rstrip(b"\0")) - segment.end
