@@ -99,14 +99,11 @@ class Outbox:
         queue_id = queue.queue_id
         unique_key, record = self._encoder.encode(message, queue_id)
         pending = PendingSend(unique_key, now_s + timeout_s)
-        slot = (pending, queue.topic, queue_id, record, now_s)
         if message.delayed:
-            sender = self._sender_of_waiting(queue.broker_name)
-            sender.accumulator.add_alone(*slot, waits=True)
-            return pending, sender
+            return pending, self._put_to_wait(pending, queue, record, now_s)
         sender = self._senders.get(queue.broker_name) or self._sender(queue.broker_name)
         add = sender.accumulator.add_alone if alone else sender.accumulator.add
-        add(*slot)
+        add(pending, queue.topic, queue_id, record, now_s)
         return pending, sender
 
     def put_half(self, message: Message, queue: MessageQueue, timeout_s: float) -> PendingSend:
@@ -114,11 +111,17 @@ class Outbox:
         now_s = time.monotonic()
         unique_key, record = self._encoder.encode(message, queue.queue_id, self._producer_group)
         pending = PendingSend(unique_key, now_s + timeout_s)
-        slot = (pending, queue.topic, queue.queue_id, record, now_s)
-        sender = self._sender_of_waiting(queue.broker_name)
-        sender.accumulator.add_alone(*slot, waits=True)
-        sender.pump()
+        self._put_to_wait(pending, queue, record, now_s).pump()
         return pending
+
+    def _put_to_wait(
+        self, pending: PendingSend, queue: MessageQueue, record: bytes, now_s: float
+    ) -> GroupSender:
+        """Hand a message that waits with the broker to its sender."""
+        sender = self._sender_of_waiting(queue.broker_name)
+        topic, queue_id = queue.topic, queue.queue_id
+        sender.accumulator.add_alone(pending, topic, queue_id, record, now_s, waits=True)
+        return sender
 
     def put_together(
         self, messages: Sequence[Message], queue: MessageQueue, timeout_s: float
