@@ -15,8 +15,8 @@ from dledger.config import load_config
 from dledger.errors import ConfigError, DledgerError, Fenced, leaves
 from dledger.observe import LogFormat, configure_logging
 
-EXIT_FAILED = 1
-EXIT_USAGE = 2
+_EXIT_FAILED = 1
+_EXIT_USAGE = 2
 
 
 def start(config: Path | None, namesrv: str | None, log_format: LogFormat | None) -> int:
@@ -30,7 +30,7 @@ def start(config: Path | None, namesrv: str | None, log_format: LogFormat | None
         configure_logging(settings.log_format, settings.log_level)
         settings.check()
     except ConfigError as error:
-        return fail(str(error), EXIT_USAGE)
+        return _fail(str(error), _EXIT_USAGE)
     return _run(settings)
 
 
@@ -43,10 +43,10 @@ def _run(settings: BrokerConfig) -> int:
     if problem is None:
         return 0
     if isinstance(problem, Fenced):
-        return fail(f"{problem}; repair the disk, then start the broker again", EXIT_FAILED)
+        return _fail(f"{problem}; repair the disk, then start the broker again", _EXIT_FAILED)
     if isinstance(problem, OSError):
-        return fail(_os_problem(problem, settings), EXIT_USAGE)
-    return fail(str(problem), EXIT_USAGE)
+        return _fail(_os_problem(problem, settings), _EXIT_USAGE)
+    return _fail(str(problem), _EXIT_USAGE)
 
 
 def _os_problem(error: OSError, settings: BrokerConfig) -> str:
@@ -64,7 +64,6 @@ def _os_problem(error: OSError, settings: BrokerConfig) -> str:
     )
 
 
-def fail(message: str, status: int) -> int:
-    """Say on stderr why the broker does not run; the status."""
+def _fail(message: str, status: int) -> int:
     sys.stderr.write(f"mqbroker: {message}\n")
     return status
