@@ -125,7 +125,7 @@ def make_header(
     length = len(body)
     size, body_crc = HEADER_BYTES + length, crc32(body)
     chained = _CHAINED.pack(MAGIC, size, index, term, position, kind)
-    chain_crc = crc32(_U32.pack(body_crc), crc32(chained, previous_chain_crc))
+    chain_crc = chain(previous_chain_crc, chained, body_crc)
     header = Header(MAGIC, size, index, term, position, kind, chain_crc, body_crc, length)
     return header, chained + _CRCS.pack(chain_crc, body_crc, length)
 
