@@ -79,7 +79,7 @@ async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger) -> None
         with trio.move_on_after(_STOP_S):
             await registration.stopped()
         nursery.cancel_scope.cancel()
-    with trio.CancelScope(shield=True):
+    with trio.move_on_after(_STOP_S, shield=True):
         await snapshots.save()
     _log.info("broker stopped", node=config.node_id)
 
@@ -90,39 +90,52 @@ class Snapshots:
     def __init__(self, machine: Machine, ledger: Ledger) -> None:
         self._machine = machine
         self._ledger = ledger
-        self._saved_index = machine.applied_index
         self._saved_position = ledger.status.end_position
+        self._looked_at = float("-inf")
         self._failed = False
-        self._keep_from(machine.first_index, machine.applied_index)
+        self._keep_from(machine.first_index, machine.saved_index)
 
     async def run(self) -> None:
-        """Save when enough was applied."""
+        """Save when enough was applied, or when this replica is not counted before it is saved."""
         while True:
-            await trio.sleep(limits.SNAPSHOT_INTERVAL_S)
-            entries = self._machine.applied_index - self._saved_index
-            log_bytes = self._ledger.status.end_position - self._saved_position
-            if entries and (
-                entries < 0  # another replica's state was taken over
-                or self._machine.first_index != self._kept_index
-                or entries >= limits.SNAPSHOT_ENTRIES
-                or log_bytes >= limits.SNAPSHOT_LOG_BYTES
-            ):
+            await trio.sleep(_POLL_S)
+            if self._ledger.state_unsaved or self._is_due:
                 await self.save()
+                self._looked_at = trio.current_time()
+
+    @property
+    def _is_due(self) -> bool:
+        if trio.current_time() - self._looked_at < limits.SNAPSHOT_INTERVAL_S:
+            return False
+        entries = self._machine.applied_index - self._machine.saved_index
+        log_bytes = self._ledger.status.end_position - self._saved_position
+        return entries > 0 and (
+            self._machine.first_index != self._kept_index
+            or entries >= limits.SNAPSHOT_ENTRIES
+            or log_bytes >= limits.SNAPSHOT_LOG_BYTES
+        )
 
     async def save(self) -> None:
         """Save now. After a failed sync none is saved any more: what is on disk is not known."""
-        if self._failed or self._machine.applied_index == self._saved_index:
+        machine, ledger = self._machine, self._ledger
+        if self._failed or machine.applied_index == machine.saved_index:
             return
-        position, first_index = self._ledger.status.end_position, self._machine.first_index
-        pending = self._machine.begin_snapshot()
+        position, first_index = ledger.status.end_position, machine.first_index
+        pending = machine.begin_snapshot()
+        await ledger.wait_durable(pending.needed_index)
+        if pending.generation != machine.generation:
+            return  # another replica's state was taken over meanwhile
         try:
             await trio.to_thread.run_sync(pending.write)
         except OSError as error:
+            if pending.generation != machine.generation:
+                return  # the same, and these files are gone
             self._failed = True
             _log.error("snapshot failed", reason=str(error), remedy="a restart replays more")
             return
-        self._saved_index, self._saved_position = pending.applied_index, position
-        self._keep_from(first_index, pending.applied_index)
+        machine.saved(pending)
+        self._saved_position = position
+        self._keep_from(first_index, machine.saved_index)
 
     def _keep_from(self, first_index: int, saved_index: int) -> None:
         """Old segments may go that neither messages are read from nor a restart needs."""

@@ -181,6 +181,23 @@ class Ledger:
         while self._machine.applied_index < index:
             await self._stepper.more_applied()
 
+    async def wait_durable(self, index: int) -> None:
+        """Return when everything up to `index` is on this node's disk, synced now if need be.
+
+        A state machine's snapshot waits for that: a log that ends before it is not what it says.
+        """
+        while self._log.durable_index < index:
+            await self._stepper.more_durable()
+
+    @property
+    def state_unsaved(self) -> bool:
+        """Whether this node is counted only when the state machine's state is saved: save it now.
+
+        So it is when the log has begun anew behind the state that a restart would find.
+        """
+        footing = self._engine.footing
+        return not footing.is_saved and not footing.is_missing
+
     @property
     def status(self) -> LedgerStatus:
         """This node, now."""

@@ -6,6 +6,7 @@ trio task tree, so appends, callbacks and the state machine never meet in two th
 
 from __future__ import annotations
 
+import math
 import socket
 
 import trio
@@ -22,6 +23,7 @@ from dledger.raft.messages import PeerMessage
 IDLE_STEP_S = 0.02
 STALL_S = 0.05
 ASYNC_SYNC_PERIOD_S = 5.0
+NOTHING_TO_SYNC_S = 0.25
 
 
 def peer_network(config: LedgerConfig, owner: LinkOwner) -> PeerNetwork:
@@ -41,13 +43,15 @@ class Stepper:
         self._members = members
         self._network = peer_network(config, self)
         interval = config.flush == "interval"
-        self._sync_period_s = config.flush_interval_s if interval else ASYNC_SYNC_PERIOD_S
+        period_s = config.flush_interval_s if interval else ASYNC_SYNC_PERIOD_S
+        self._sync_period_s = math.inf if config.flush == "sync" else period_s
         self._stepping = False
         self._stepped_at = monotonic()
         self._failure: DledgerError | OSError | None = None
         self._wake = trio.Event()
         self._must_sync = trio.Event()
         self._applied = trio.Event()
+        self._durable = trio.Event()
 
     def wake(self) -> None:
         """Something happened: step in the loop's next turn."""
@@ -56,6 +60,7 @@ class Stepper:
     def retire(self) -> None:
         """Another stepper goes on: whoever waits for this one looks again."""
         self._applied.set()
+        self._durable.set()
 
     def fail(self, error: DledgerError | OSError) -> None:
         """The log could not be written; the step loop ends with it."""
@@ -65,6 +70,12 @@ class Stepper:
     async def more_applied(self) -> None:
         """Return when entries were applied."""
         await self._applied.wait()
+
+    async def more_durable(self) -> None:
+        """Sync soon; return when a sync has ended, or there was nothing to sync for a while."""
+        self._must_sync.set()
+        with trio.move_on_after(NOTHING_TO_SYNC_S):
+            await self._durable.wait()
 
     def step_soon(self) -> None:
         """Step at once if little is under way, or in the loop's next turn, together with others.
@@ -161,10 +172,8 @@ class Stepper:
     async def sync_loop(self) -> None:
         """Group commit: one sync at a time, each covering all that was written before it."""
         while True:
-            if self._flush == "sync":
+            with trio.move_on_after(self._sync_period_s):
                 await self._must_sync.wait()
-            else:
-                await trio.sleep(self._sync_period_s)
             self._must_sync = trio.Event()
             job = self._log.start_sync()
             if job is not None:
@@ -177,4 +186,6 @@ class Stepper:
         except OSError as caught:
             error = caught
         self._engine.synced(job, error)
+        self._durable.set()
+        self._durable = trio.Event()
         self.step_soon()

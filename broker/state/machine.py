@@ -10,8 +10,10 @@ hold the same state.
 * CONTROL: topics, groups, consumer offsets, queue locks, settings (see `broker.state.control`).
 
 The state in memory is saved as a snapshot now and then (`begin_snapshot`); consume queues and the
-key index are files of their own. The order of durability is: those files synced, then the snapshot
-that claims their ends renamed into place, then the directories removed that it no longer mentions.
+key index are files of their own. The order of durability is: the log up to where the state was
+taken, those files, then the snapshot that claims their ends renamed into place, then the
+directories removed that it no longer mentions. A snapshot ahead of its log would be of no use after
+a power loss: what it holds may never have happened.
 """
 
 from __future__ import annotations
@@ -92,6 +94,11 @@ class PendingSnapshot:
     """A consistent picture of the state, taken but not yet durable."""
 
     applied_index: int
+    needed_index: int
+    """What is in it came with entries up to here: they must be durable before it is written."""
+    generation: int
+    synced: frozenset[Path]
+    removed: frozenset[Path]
     write: Callable[[], None]
     """Make it durable. Blocks, so call it in a thread; OSError leaves the old one in place."""
 
@@ -101,11 +108,16 @@ class Machine:
 
     def __init__(self, directory: Path) -> None:
         self.applied_index = 0
+        #: What a restart finds saved.
+        self.saved_index = 0
+        #: How many states were taken over from others: a picture taken before is of no use.
+        self.generation = 0
         #: Messages before this position, and entries before this index, are not kept any more.
         self.first_position = 0
         self.first_index = 1
         self._ahead_index = 0
-        self._outdated: list[Path] = []
+        self._unsynced: set[Path] = set()
+        self._outdated: set[Path] = set()
         #: The newest store time in the log: the leader's clock never goes behind it.
         self.clock_ms = 0
         self.topics = Topics()
@@ -147,10 +159,12 @@ class Machine:
             self.keys.forget()
             return str(error)
         self._take(state)
+        self.saved_index = state.applied_index
         return None
 
     def forget(self) -> None:
-        """Start empty after all: the log ends before what the snapshot holds."""
+        """Start empty after all, with nothing that a snapshot could claim."""
+        self.saved_index = 0
         self.queues.forget()
         self.keys.forget()
         self._take(_State())
@@ -188,12 +202,15 @@ class Machine:
         self._role_changed(lambda watcher: watcher.following(leader, term))
 
     def begin_snapshot(self) -> PendingSnapshot:
-        """Take a picture of the state as of now. At most one may be pending at a time."""
+        """Take a picture of the state as of now. At most one may be pending at a time.
+
+        It may be dropped; one that was written must be told to `saved`.
+        """
         self.queues.flush()
         self.keys.flush()
-        unsynced = self.queues.take_unsynced() | self.keys.take_unsynced()
-        deleted = [*self.queues.take_deleted(), *self._outdated]
-        self._outdated = []
+        self._unsynced |= self.queues.take_unsynced() | self.keys.take_unsynced()
+        self._outdated.update(self.queues.take_deleted())
+        unsynced, deleted = frozenset(self._unsynced), frozenset(self._outdated)
         payload = msgspec.msgpack.encode(self._state())
         path, keys, keys_end = self._snapshot_path, self.keys, self.keys.end
 
@@ -203,7 +220,18 @@ class Machine:
             remove_paths(deleted)
             keys.seal(keys_end)
 
-        return PendingSnapshot(self.applied_index, write)
+        needed_index = max(self.applied_index, self._ahead_index)
+        return PendingSnapshot(
+            self.applied_index, needed_index, self.generation, unsynced, deleted, write
+        )
+
+    def saved(self, snapshot: PendingSnapshot) -> None:
+        """A picture is durable now. One of before another state was taken over counts for nothing:
+        its files are gone."""
+        if snapshot.generation == self.generation:
+            self._unsynced -= snapshot.synced
+            self._outdated -= snapshot.removed
+            self.saved_index = snapshot.applied_index
 
     def capture(self) -> tuple[int, bytes]:
         """The state for a replica that can't replay all of it: the log's head is gone."""
@@ -221,6 +249,9 @@ class Machine:
             for topic, (made, ends) in state.queues.items()
         }
         self.forget()
+        self.generation += 1
+        self._unsynced.clear()
+        self._outdated.clear()
         self.queues.restore(begins, state.begins)
         self.queues.trim()
         self.keys.trim()
@@ -373,7 +404,7 @@ class Machine:
         self.first_position = self.dedup.first_position = position
         self.first_index = index
         self.queues.forget_before(position)
-        self._outdated += self.keys.forget_before(position)
+        self._outdated.update(self.keys.forget_before(position))
 
     def _put_settings(self, settings: Mapping[str, str], now_ms: int) -> None:
         merged = {**self.settings, **settings}

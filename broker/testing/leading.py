@@ -16,6 +16,13 @@ from dledger.testing.local import LocalLedger
 HOST = host_bytes("127.0.0.1", 10911)
 
 
+def save(machine: Machine) -> None:
+    """Save a machine's state, as the process does."""
+    snapshot = machine.begin_snapshot()
+    snapshot.write()
+    machine.saved(snapshot)
+
+
 class LeadingMachine:
     """A machine, its ledger and its assignments; `clock_ms` is the leader's wall clock.
 

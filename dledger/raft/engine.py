@@ -43,6 +43,7 @@ from dledger.raft.changes import Changes
 from dledger.raft.configuration import Member, encode_members
 from dledger.raft.election import ElectionGate
 from dledger.raft.elections import Elections
+from dledger.raft.footing import Footing
 from dledger.raft.handover import HandOver
 from dledger.raft.joining import Joining
 from dledger.raft.journal import LogJournal
@@ -142,7 +143,8 @@ class RaftEngine:
         self._pending: dict[int, _Append] = {}
         self._pending_bytes = 0
         self._standing: Standing | None = None
-        self.transport = PeerTransport(node_id, members, log, sync=sync)
+        self.footing = Footing(log, machine)
+        self.transport = PeerTransport(node_id, members, log, self.footing, sync=sync)
         journal = LogJournal(log, hard_state, members)
         log.commit_index = max(log.commit_index, min(machine.applied_index, log.last_index))
         self.core = Core(node_id, journal, self.transport, timing, self._role_changed)
@@ -152,7 +154,7 @@ class RaftEngine:
         members.on_change = self.transport.take_members
         gate = ElectionGate(node_id, members.is_majority, timing, rng)
         self.elections = Elections(self.core, gate, self.transport, members, log, clock)
-        self._joining = Joining(self.transport, log, hard_state, members, machine)
+        self._joining = Joining(self.transport, log, hard_state, members, machine, self.footing)
         self.changes = Changes(self.core, self.transport, log, members)
         self._reads = Reads(self.transport, members)
         self._giving = Giving(self.transport, log)
@@ -373,7 +375,7 @@ class RaftEngine:
 
     def _apply_committed(self) -> bool:
         """Apply committed entries, up to two bounds; whether some are left."""
-        if self._joining.lacks_state:
+        if self.footing.is_missing:
             return False
         machine, budget = self.machine, APPLY_BYTES_PER_STEP
         commit_index, until = self.core.commit_index, self._clock() + APPLY_S_PER_STEP

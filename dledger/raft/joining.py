@@ -5,13 +5,13 @@ Three things may be missing, and each comes by its own way:
 - a seat (:mod:`dledger.raft.seat`);
 - entries that the others no longer have: the leader sends its own head, with the first entry that
   it holds, and this node begins a new log there. All later entries come as to any follower;
-- the state that those entries built on (:mod:`dledger.raft.state_copy`).
+- the state that those entries built on (:mod:`dledger.raft.footing` says why it must be saved,
+  :mod:`dledger.raft.state_copy` how it comes).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
 
 from dledger.checksum import crc32
 from dledger.errors import StorageError
@@ -19,6 +19,7 @@ from dledger.log.entry import Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft.configuration import Configuration, decode_members
+from dledger.raft.footing import Applying, Footing, PortableState
 from dledger.raft.library import Role
 from dledger.raft.members import Members
 from dledger.raft.messages import PeerKind, PeerMessage
@@ -33,30 +34,6 @@ PICTURE_KEPT_S = 30.0
 """A picture of the state that nobody has asked for in this time is dropped."""
 
 
-class Applying(Protocol):
-    """Whatever applies the log's entries."""
-
-    applied_index: int
-
-
-@runtime_checkable
-class PortableState(Protocol):
-    """A state machine whose log may lose its head: its state can travel without it."""
-
-    applied_index: int
-
-    def capture(self) -> tuple[int, bytes]:
-        """The state now: the index that was applied last, and its bytes."""
-
-    def install(self, index: int, payload: bytes, first_index: int) -> None:
-        """Have another replica's state, as of `index`, instead of this one's.
-
-        The log begins with `first_index`, and so does what is applied next: entries up to `index`
-        come again, for whatever is derived from entries and was not in the payload.
-        `applied_index` must be `first_index` - 1 afterwards.
-        """
-
-
 class Joining:
     """What a node still lacks, and what it gives to others that lack it."""
 
@@ -67,11 +44,14 @@ class Joining:
         hard_state: HardStateFile,
         members: Members,
         machine: Applying,
+        footing: Footing,
     ) -> None:
         self._transport = transport
         self._log = log
         self._hard_state = hard_state
         self._machine = machine
+        self._footing = footing
+        self._was_saved = footing.is_saved
         self._members = members
         self._forming = Forming(sorted({*members.base.members} - {transport.node_id}))
         self._copy = Copy()
@@ -87,11 +67,6 @@ class Joining:
         """Whether this node may vote and is counted."""
         return self._transport.seated
 
-    @property
-    def lacks_state(self) -> bool:
-        """Whether the log begins behind what the state machine has applied."""
-        return self._machine.applied_index + 1 < self._log.first_index
-
     # -- links and time --------------------------------------------------------------------
 
     def link_up(self, node_id: str) -> None:
@@ -106,10 +81,13 @@ class Joining:
         self._forming.lost(node_id)
 
     def step(self, now: float) -> None:
-        """Ask for what is missing, drop what nobody wants."""
+        """Ask for what is missing, drop what nobody wants; count once what it needs is saved."""
+        was_saved, self._was_saved = self._was_saved, self._footing.is_saved
+        if self._was_saved and not was_saved:
+            self._transport.count_early_acks()
         if self._picture is not None and now - self._picture_used_at > PICTURE_KEPT_S:
             self._picture = None
-        if self.lacks_state and now - self._asked_at > ASK_AGAIN_S:
+        if self._footing.is_missing and now - self._asked_at > ASK_AGAIN_S:
             peer = self._next_to_ask()
             if peer is not None:
                 self._ask(peer, now)
@@ -214,6 +192,8 @@ class Joining:
         core, index = self._transport.core, message.fields[0]
         if self.seated or message.term != core.term or core.leader_id != str(peer.node.id):
             return
+        if not self._footing.is_saved:
+            return  # it is offered again with every answer to the leader
         # A log that began again behind the barrier holds it too, if it holds an entry of this term.
         held = max(index, self._log.first_index)
         if held <= self._log.durable_index and self._log.header(held).term == core.term:
@@ -222,7 +202,7 @@ class Joining:
     # -- the state -------------------------------------------------------------------------
 
     def _give_state(self, peer: Peer, message: PeerMessage, now: float) -> None:
-        if self.lacks_state or not isinstance(self._machine, PortableState):
+        if self._footing.is_missing or not isinstance(self._machine, PortableState):
             return
         index, offset = message.fields
         if self._picture is None or self._picture.index != index:
@@ -233,7 +213,7 @@ class Joining:
         self._transport.post(peer, PeerKind.STATE, self._transport.core.term, *fields, run=part)
 
     def _take_state(self, peer: Peer, message: PeerMessage, now: float) -> None:
-        if not self.lacks_state:
+        if not self._footing.is_missing:
             return
         if not isinstance(self._machine, PortableState):
             raise StorageError("this state machine can't take a state, but its log lost its head")

@@ -28,6 +28,7 @@ from dledger.errors import FrameError
 from dledger.log.head import LogHead
 from dledger.log.store import SegmentedLog
 from dledger.raft.configuration import encode_members
+from dledger.raft.footing import Footing
 from dledger.raft.library import Core, Node, Transport
 from dledger.raft.members import Members
 from dledger.raft.messages import PeerKind, PeerMessage, encode_message, split_run
@@ -43,7 +44,9 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     ready = True
 
-    def __init__(self, node_id: str, members: Members, log: SegmentedLog, *, sync: bool) -> None:
+    def __init__(
+        self, node_id: str, members: Members, log: SegmentedLog, footing: Footing, *, sync: bool
+    ) -> None:
         Transport.__init__(self, None, None, None)
         self.node_id = node_id
         #: The other members, and strangers while they are connected.
@@ -53,6 +56,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self.handed_over = False
         self.seated = False
         self._log = log
+        self._footing = footing
         self._members = members
         self._sync = sync
         self._votes: set[tuple[str, int]] = set()
@@ -72,6 +76,11 @@ class PeerTransport(Transport):  # type: ignore[misc]
     def vouched_index(self) -> int:
         """Up to here this node may promise its entries: durable ones, or all if flush is async."""
         return self._log.durable_index if self._sync else self._log.last_index
+
+    @property
+    def counted_index(self) -> int:
+        """Up to here this node's copy counts when it leads."""
+        return self.vouched_index if self._footing.is_saved else 0
 
     # -- members and strangers -------------------------------------------------------------
 
@@ -184,7 +193,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         elif not message["success"]:
             return
         needs = next_index - 1 if message["success"] else 0
-        kind = PeerKind.ACK if self.seated else PeerKind.LEARNED
+        kind = PeerKind.ACK if self.seated and self._footing.is_saved else PeerKind.LEARNED
         frame = encode_message(
             kind, term, next_index, reset, message["success"], peer.received_sequence
         )
@@ -304,7 +313,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
             peer.reset_sequence = peer.sent_sequence
             peer.pace.start_again()
             self.must_send = True
-        elif message.kind is PeerKind.ACK and next_index - 1 > self.vouched_index:
+        elif message.kind is PeerKind.ACK and next_index - 1 > self.counted_index:
             peer.early_ack = message, self.core.now if received_at is None else received_at
             return
         last_contact = self.core.last_contact(peer.node)

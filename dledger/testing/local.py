@@ -158,6 +158,11 @@ class LocalLedger:
         if self._machine.applied_index < index:
             raise StorageError(f"index {index} is not committed; call commit()")
 
+    async def wait_durable(self, index: int) -> None:
+        """Return if there is such an entry: memory is all that there is."""
+        if len(self._entries) < index:
+            raise StorageError(f"there is no entry {index}")
+
     @property
     def status(self) -> LedgerStatus:
         """This node, now."""

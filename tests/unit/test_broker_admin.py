@@ -8,6 +8,7 @@ from broker.config import BrokerConfig
 from broker.leader.role import Role
 from broker.state.machine import Machine
 from broker.testing import served
+from broker.testing.leading import save
 from broker.testing.requests import (
     ask,
     heartbeat,
@@ -156,7 +157,7 @@ async def test_settings_change_on_all_replicas_and_only_where_they_can(tmp_path:
 
         assert (await ask(peer, update, b"maxMessageSize=\n")).code == Code.SUCCESS
         assert broker.machine.settings == {"defaultTopicQueueNums": "3"}
-        broker.machine.begin_snapshot().write()
+        save(broker.machine)
         restarted = Machine(tmp_path)
         assert restarted.restore() is None
         file_config = BrokerConfig(max_message_size=2000)

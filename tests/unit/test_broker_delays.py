@@ -27,7 +27,7 @@ from broker.state.moves import (
 )
 from broker.state.topics import read_write
 from broker.state.waiting import Waiting
-from broker.testing.leading import HOST, LeadingMachine
+from broker.testing.leading import HOST, LeadingMachine, save
 from dledger.errors import ConfigError, StorageError
 from dledger.remoting.message import properties_decode, properties_encode
 from dledger.remoting.record import Record
@@ -166,7 +166,7 @@ def test_each_arrives_once_and_none_early_whatever_the_leadership(
             for entry in leader.ledger.entries(replica.applied_index + 1):
                 replica.apply(entry)
             if rng.random() < 0.5:
-                replica.begin_snapshot().write()
+                save(replica)
             replica.close()
             replica = Machine(tmp_path / "replica")
             assert replica.restore() is None

@@ -13,7 +13,7 @@ from broker.state import control
 from broker.state.locks import QueueKey
 from broker.state.machine import Machine
 from broker.state.topics import read_write
-from broker.testing.leading import HOST, LeadingMachine
+from broker.testing.leading import HOST, LeadingMachine, save
 from dledger.errors import CorruptLog
 from dledger.log.entry import Entry, Kind
 from dledger.remoting.bodies import SubscriptionGroupConfig
@@ -89,7 +89,7 @@ def test_stopping_and_replaying_gives_the_same_state(seed: int, tmp_path: Path) 
             for entry in log.ledger.entries(replica.applied_index + 1):
                 replica.apply(entry)
         if rng.random() < 0.1:
-            replica.begin_snapshot().write()
+            save(replica)
         if rng.random() < 0.1:  # SIGKILL: what is in memory only is gone
             replica.close()
             replica = Machine(tmp_path / "replica")
@@ -139,7 +139,7 @@ def test_a_damaged_snapshot_is_not_used_and_costs_nothing(tmp_path: Path) -> Non
     """All that it holds is in the log; the reason is reported."""
     log = Log(tmp_path)
     log.send("A", 0, 3, "k")
-    log.machine.begin_snapshot().write()
+    save(log.machine)
     path = tmp_path / "snapshot.msgpack"
     raw = bytearray(path.read_bytes())
     raw[-3] ^= 1
@@ -160,7 +160,7 @@ def test_a_snapshot_claims_only_what_is_durable_in_the_queue_files(
     """If the queue files can't be synced, the old snapshot stays."""
     log = Log(tmp_path)
     log.send("A", 0, 3, "k1")
-    log.machine.begin_snapshot().write()
+    save(log.machine)
     before = (tmp_path / "snapshot.msgpack").read_bytes()
     log.send("A", 0, 3, "k2")
     pending = log.machine.begin_snapshot()
@@ -178,7 +178,7 @@ def test_a_snapshot_beyond_the_logs_end_can_be_forgotten(tmp_path: Path) -> None
     """A log that lost its unsynced tail in a power failure is the truth, not the snapshot."""
     log = Log(tmp_path)
     log.send("A", 0, 3, "k1")
-    log.machine.begin_snapshot().write()
+    save(log.machine)
     expected = state_of(log.machine)
     replica = Machine(tmp_path)
     replica.restore()

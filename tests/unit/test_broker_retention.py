@@ -15,7 +15,7 @@ from broker.state import control
 from broker.state.machine import Machine
 from broker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, Move
 from broker.state.topics import read_write
-from broker.testing.leading import HOST, LeadingMachine
+from broker.testing.leading import HOST, LeadingMachine, save
 from dledger.log.entry import Entry
 from dledger.log.retention import RetentionPolicy, SegmentInfo
 from dledger.remoting.codes import ResponseCode
@@ -87,7 +87,7 @@ def test_a_queue_whose_messages_are_all_gone_keeps_its_end(tmp_path: Path) -> No
     queue = leader.machine.queues.get("A", 0)
     assert queue is not None
     assert (queue.begin, queue.end) == (3, 3)
-    leader.machine.begin_snapshot().write()
+    save(leader.machine)
     again = Machine(tmp_path)
     assert again.restore() is None
     assert queues_of(again) == queues_of(leader.machine)
@@ -144,13 +144,13 @@ def test_a_state_taken_over_with_a_log_without_its_head_is_the_same_state(
     fill(old, rng, 20)
     for entry in old.entries():  # of a life that ended long ago
         replica.apply(entry)
-    replica.begin_snapshot().write()
+    save(replica)
     replica.install(index, payload, first_index)
     assert replica.applied_index == first_index - 1
     for entry in leader.entries(first_index):
         replica.apply(entry)
         if rng.random() < 0.05:
-            replica.begin_snapshot().write()
+            save(replica)
             replica.close()
             replica = Machine(tmp_path / "replica")
             assert replica.restore() is None

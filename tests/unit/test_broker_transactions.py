@@ -11,6 +11,7 @@ import trio
 
 from broker.config import BrokerConfig
 from broker.testing import MemoryBroker, memory_broker, until
+from broker.testing.leading import save
 from broker.testing.requests import ask, pull_request, records, send_request
 from dledger.net import Peer, connect_peer
 from dledger.remoting.bodies import HeartbeatData, ProducerData, encode_body
@@ -208,7 +209,7 @@ async def test_half_messages_outlive_a_restart(tmp_path: Path) -> None:
         await its.send("a")
         ended = await its.send("b")
         await its.end(ended, ROLLBACK)
-        its.broker.machine.begin_snapshot().write()
+        save(its.broker.machine)
         again = type(its.broker.machine)(tmp_path)
         assert again.restore() is None
         assert again.halves.dump() == its.broker.machine.halves.dump()

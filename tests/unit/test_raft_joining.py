@@ -29,6 +29,7 @@ class Portable(Recorder):
     def __init__(self) -> None:
         super().__init__()
         self.state = b""
+        self.saved_index = 0
 
     def capture(self) -> tuple[int, bytes]:
         return self.applied_index, b"state of %d" % self.applied_index * 300_000
@@ -203,7 +204,7 @@ def test_a_follower_that_was_away_too_long_begins_where_the_leader_does() -> Non
     node.step()
     assert (node.log.first_index, node.log.last_index) == (first, first)
     acks = node.take("f")
-    assert [m.fields[0] for m in acks if m.kind is PeerKind.ACK] == [first + 1]
+    assert [m.fields[0] for m in acks if m.kind is PeerKind.LEARNED] == [first + 1]
     assert [m.fields for m in acks if m.kind is PeerKind.WANTED] == [(0, 0)]
     node.receive_append("f", 1, donor, first + 1, 300, commit_index=300)
     node.step()
@@ -215,6 +216,108 @@ def test_a_follower_that_was_away_too_long_begins_where_the_leader_does() -> Non
     node.step()
     assert machine.state == b"the state"
     assert machine.applied_index == 300
+
+
+def given_a_head(node: ScriptedNode, donor: Donor, first: int, end: int) -> None:
+    """A leader, f of term 1, has `node` begin anew with `first`, and sends it the rest."""
+    header, before = donor.log.header(first), donor.log.header(first - 1)
+    fields = end, first, header.position, before.chain_crc, 7
+    node.receive("f", PeerKind.HEAD, 1, *fields, run=donor.run(first, first))
+    node.receive_append("f", 1, donor, first + 1, end, commit_index=end)
+    node.step()
+
+
+def given_the_state(node: ScriptedNode, index: int) -> None:
+    """The leader sends the state as of an entry."""
+    node.receive("f", PeerKind.STATE, 1, index, 5, 0, crc32(b"state"), run=b"state")
+    node.step()
+
+
+def hears_the_leader(node: ScriptedNode, donor: Donor, end: int) -> list[PeerKind]:
+    """With what a node answers to a heartbeat."""
+    node.take("f")
+    node.receive_append("f", 1, donor, end + 1, end, commit_index=end)
+    node.step()
+    answers = (PeerKind.ACK, PeerKind.LEARNED)
+    return [message.kind for message in node.take("f") if message.kind in answers]
+
+
+def test_a_follower_that_begins_anew_is_not_counted_before_its_state_is_saved() -> None:
+    """It copies entries as a learner meanwhile, although it keeps its seat; so does the process
+    that is started after it was killed. With either bug it would be counted, and could lose what
+    the entries build on."""
+
+    def answers() -> list[PeerKind]:
+        donor, machine = Donor(), Portable()
+        donor.add(1, 300)
+        node = ScriptedNode(machine=machine)
+        given_a_head(node, donor, 100, 300)
+        said = hears_the_leader(node, donor, 300)
+        given_the_state(node, 280)
+        assert machine.applied_index == 300
+        said += hears_the_leader(node, donor, 300)
+        machine.saved_index = 299
+        return said + hears_the_leader(node, donor, 300)
+
+    learned, acked = PeerKind.LEARNED, PeerKind.ACK
+    assert answers() == [learned, learned, acked]
+    with plant("take memory for a saved state"):
+        assert answers() == [learned, acked, acked]
+    with plant("count without the state"):
+        assert answers() == [acked, acked, acked]
+
+
+def test_a_follower_whose_state_is_older_on_disk_than_in_memory_is_not_counted_either() -> None:
+    """Its log ended right before the leader's head: it lacks no state, but a restart would."""
+    donor, machine = Donor(), Portable()
+    donor.add(1, 300)
+    node = ScriptedNode(machine=machine)
+    node.receive_append("f", 1, donor, 2, 99, commit_index=99)
+    node.step()
+    machine.saved_index = 60
+    given_a_head(node, donor, 100, 300)
+    assert machine.applied_index == 300
+    assert hears_the_leader(node, donor, 300) == [PeerKind.LEARNED]
+    machine.saved_index = 99
+    assert hears_the_leader(node, donor, 300) == [PeerKind.ACK]
+
+
+def test_a_seat_is_taken_only_with_a_saved_state() -> None:
+    """The leader offers it with every answer that it gets. Three disks replaced one after the
+    other would otherwise leave a group with its log and no state."""
+
+    def seated_after_the_offer(saved_index: int) -> bool:
+        donor, machine = Donor(), Portable()
+        donor.add(1, 300)
+        node = without_a_seat(machine=machine)
+        given_a_head(node, donor, 100, 300)
+        given_the_state(node, 280)
+        machine.saved_index = saved_index
+        node.receive("f", PeerKind.SEATED, 1, 300)
+        node.step()
+        return node.engine.transport.seated
+
+    assert not seated_after_the_offer(98)
+    assert seated_after_the_offer(99)
+    with plant("take a seat without the state"):
+        assert seated_after_the_offer(98)
+
+
+def test_a_leader_commits_nothing_before_its_state_is_saved() -> None:
+    """Its own copy is one of the two that make a majority, and is worth nothing without it."""
+    donor, machine = Donor(), Portable()
+    donor.add(1, 300)
+    node = ScriptedNode(machine=machine)
+    given_a_head(node, donor, 100, 300)
+    given_the_state(node, 280)
+    term = node.elect("g")
+    noop_index = node.log.last_index
+    node.receive("g", PeerKind.ACK, term, noop_index + 1, False, True, 1 << 32)
+    node.step()
+    assert node.engine.core.commit_index == 300
+    machine.saved_index = 300
+    node.advance(0.02)
+    assert node.engine.core.commit_index == noop_index
 
 
 def test_what_waited_for_the_state_is_checked_before_it_is_applied() -> None:
@@ -251,6 +354,7 @@ def test_a_leader_whose_head_is_gone_offers_the_first_entry_that_it_has() -> Non
         node.append(b"x" * 100)
         node.step()
     node.acknowledge("g", node.log.last_index)
+    machine.saved_index = machine.applied_index
     job = node.log.trim(node.log.last_index)
     assert job is not None
     job.run()

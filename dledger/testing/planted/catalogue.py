@@ -97,6 +97,9 @@ PLANTED = (
     PlantedBug(
         "apply before the state is there", (), joining.apply_before_the_state_is_there, seed=0
     ),
+    PlantedBug("count without the state", (), joining.count_without_the_state, seed=0),
+    PlantedBug("take memory for a saved state", (), joining.take_memory_for_a_saved_state, seed=0),
+    PlantedBug("take a seat without the state", (), joining.take_a_seat_without_the_state, seed=11),
     PlantedBug("give what is not committed", (), repair.give_what_is_not_committed, seed=7),
     PlantedBug("give without a round", (), repair.give_without_a_round, seed=8),
     PlantedBug(

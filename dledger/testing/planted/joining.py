@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from dledger.log import store
 from dledger.log.head import LogHead, encode_head
 from dledger.log.store import SegmentedLog, TrimJob
+from dledger.raft.footing import Footing
 from dledger.raft.joining import Joining
 from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.peer import Peer
@@ -85,6 +86,27 @@ def begin_anew_without_the_first_entry() -> Planted:
     return patch.object(store, "encode_head", encode)
 
 
+def count_without_the_state() -> Planted:
+    """What lies before a log's first entry is not asked for, neither for a seat nor to count."""
+    return patch.object(Footing, "is_saved", True)
+
+
+def take_memory_for_a_saved_state() -> Planted:
+    """A state that has come is good enough, saved or not."""
+    return patch.object(Footing, "is_saved", property(lambda self: not self.is_missing))
+
+
+def take_a_seat_without_the_state() -> Planted:
+    """A learner takes its seat for its log alone."""
+    original = Joining._take_offered_seat
+
+    def take(self: Joining, peer: Peer, message: PeerMessage) -> None:
+        with patch.object(Footing, "is_saved", True):
+            original(self, peer, message)
+
+    return patch.object(Joining, "_take_offered_seat", take)
+
+
 def apply_before_the_state_is_there() -> Planted:
     """A node applies its log's first entry although what came before it is missing."""
-    return patch.object(Joining, "lacks_state", property(lambda self: False))
+    return patch.object(Footing, "is_missing", property(lambda self: False))

@@ -34,6 +34,10 @@ ROUNDS_MAX = 1000
 class Portable(Recorder):
     """A state machine whose state can travel: the number of entries that were applied."""
 
+    def __init__(self, saved_index: int) -> None:
+        super().__init__(saved_index)
+        self.saved_index = saved_index
+
     def capture(self) -> tuple[int, bytes]:
         """How far it got."""
         return self.applied_index, b"%d applied" % self.applied_index
@@ -58,6 +62,7 @@ class ScriptedGroup:
         self.hanging: set[str] = set()
         self._members = {node_id: {*node_ids} for node_id in node_ids}
         self._disks: dict[str, SimulatedDisk] = defaultdict(SimulatedDisk)
+        self._saved: dict[str, int] = defaultdict(int)
         self._silent: set[tuple[str, str]] = set()
         self._held: dict[tuple[str, str], deque[PeerMessage]] = defaultdict(deque)
 
@@ -82,7 +87,7 @@ class ScriptedGroup:
                 now=self.now,
                 segment_bytes=SEGMENT_BYTES,
                 log=log,
-                machine=Portable(),
+                machine=Portable(self._saved[node_id]),
                 seated=False,
                 seed=sum(node_id.encode()),
             )
@@ -115,6 +120,13 @@ class ScriptedGroup:
     def empty(self, node_id: str) -> None:
         """A node that is not up gets a new disk."""
         self._disks[node_id] = SimulatedDisk()
+        self._saved[node_id] = 0
+
+    def save_state(self, node_id: str) -> None:
+        """A node saves the state of its state machine, so that it has it when it starts again."""
+        machine = self.nodes[node_id].machine
+        assert isinstance(machine, Portable)
+        machine.saved_index = self._saved[node_id] = machine.applied_index
 
     def damage(self, node_id: str, index: int) -> None:
         """Flip a bit in an entry on the disk of a node, which dies of it or not."""

@@ -36,7 +36,7 @@ def _append(message: PeerMessage) -> str:
 def _ack(message: PeerMessage) -> str:
     next_index, reset, _, _ = message.fields
     said = f"send from {next_index}" if reset else f"holds up to {next_index - 1}"
-    return said + (", no seat" if message.kind is PeerKind.LEARNED else "")
+    return said + (", not to be counted" if message.kind is PeerKind.LEARNED else "")
 
 
 def _vote(message: PeerMessage) -> str:
@@ -99,5 +99,6 @@ def facts_of(node: ScriptedNode) -> dict[str, str]:
         "end": f"log ends with {end}",
         "durable": "" if log.durable_index == log.last_index else f"durable {log.durable_index}",
         "commit": f"committed {core.commit_index}",
+        "state": "lacks the state" if node.engine.footing.is_missing else "",
         "serving": "serves" if node.engine.standing.serving else "",
     }

@@ -180,7 +180,8 @@ class Script:
                     self.group.hush(other, name)
 
     def trim(self, node_id: str, index: str) -> None:
-        """Retention removes old segments."""
+        """Retention removes old segments, which the saved state makes up for."""
+        self.group.save_state(node_id)
         job = self.group.nodes[node_id].log.trim(int(index))
         assert job is not None, "nothing to trim"
         job.run()
@@ -232,6 +233,7 @@ COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
         rf"the disk of {NODE} goes on",
         lambda script, node_id: script.group.hanging.discard(node_id),
     ),
+    (rf"{NODE} saves its state", lambda script, node_id: script.group.save_state(node_id)),
     (rf"{NODE} drops what lies before entry (\d+)", Script.trim),
     (r"show", Script.show),
 )

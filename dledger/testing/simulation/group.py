@@ -50,7 +50,9 @@ class Simulation:
         self.network.on_down = self._link_down
         self.node_ids = [f"n{at}" for at in range(size)]
         self.disks = {node_id: SimulatedDisk() for node_id in self.node_ids}
-        self.judge = Judge(FOLDER, self.disks, self.node_ids, self.violation)
+        #: The entry after which each node's state was saved last.
+        self.snapshots = dict.fromkeys(self.node_ids, 0)
+        self.judge = Judge(FOLDER, self.disks, self.snapshots, self.node_ids, self.violation)
         self.network.on_send = self.judge.on_send
         self.nodes: dict[str, SimulatedNode] = {}
         self.down_until: dict[str, float] = {}
@@ -64,7 +66,6 @@ class Simulation:
         self.rot_found = 0
         #: What processes that wait for a repair have applied.
         self.kept: dict[str, int] = {}
-        self.snapshots = dict.fromkeys(self.node_ids, 0)
         self.regrouping = Regrouping(self, self.streams["member_change"])
         for node_id in self.node_ids:
             self.start(node_id)
@@ -114,7 +115,7 @@ class Simulation:
             raise self.violation(f"{node_id} starts although {damaged}")
         self.kept.pop(node_id, None)
         self.damages.started(node_id)
-        self.judge.started(node_id, node.log)
+        self.judge.started(node_id, node.engine)
         self.nodes[node_id] = node
         self.note(f"{node_id} starts, log ends at {self.nodes[node_id].log.last_index}")
 
@@ -170,7 +171,7 @@ class Simulation:
         node = self.nodes.pop(node_id)
         self.judge.died(node_id)
         if self.streams["snapshot"].random() < 0.3:
-            self.snapshots[node_id] = node.engine.machine.applied_index
+            node.save_state(node.engine.machine.applied_index)
         disk = self.disks[node_id]
         if self._loses_disk() and self.damages.may_lose_disk(node_id):
             self.note(f"the disk of {node_id} is replaced by an empty one")

@@ -21,6 +21,8 @@
 - a leader that hears from no majority stops serving;
 - a log that lost its head begins with a committed entry, and a state that was taken over is one
   that the group had;
+- nobody holds an entry durably without a saved state from before the log's first one, nor takes a
+  seat;
 - a leader that hands leadership over takes appends again if that is not done in time.
 
 What its clients are told is judged by :mod:`dledger.testing.simulation.client_history`.
@@ -69,6 +71,7 @@ class Seen:
     led_since: float = 0.0
     handing_over_since: float | None = None
     voters: frozenset[str] = frozenset()
+    seated: bool = False
 
 
 class Judge:
@@ -78,6 +81,7 @@ class Judge:
         self,
         folder: Path,
         disks: Mapping[str, SimulatedDisk],
+        saved: Mapping[str, int],
         voters: Iterable[str],
         violation: Callable[[str], Violation],
     ) -> None:
@@ -93,6 +97,7 @@ class Judge:
         self._committed_in: dict[int, int] = {}
         self._folder = folder
         self._disks = disks
+        self._saved = saved
         self.configurations = Configurations(frozenset(voters))
         self._votes: dict[tuple[int, str], str] = {}
         self._acked: dict[tuple[str, str, int], int] = {}
@@ -153,11 +158,11 @@ class Judge:
 
     # -- nodes, after every step -----------------------------------------------------------
 
-    def started(self, node_id: str, log: SegmentedLog) -> None:
+    def started(self, node_id: str, engine: RaftEngine) -> None:
         """A node starts anew: it must hold the committed entries that were durable there."""
-        self._seen[node_id] = Seen()
+        self._seen[node_id] = Seen(seated=engine.transport.seated)
         promised = self._promised[node_id]
-        if promised and not self._holds(node_id, log, promised):
+        if promised and not self._holds(node_id, engine.log, promised):
             raise self.violation(
                 f"{node_id} starts without committed entry {promised}, which was durable there"
             )
@@ -228,9 +233,11 @@ class Judge:
                     f"{SERVES_ALONE_S} s after it last heard from a majority"
                 )
         self._check_match(node_id, seen, engine)
+        if engine.transport.seated and not seen.seated and not self._has_footing(node_id):
+            raise self.violation(f"{node_id} takes a seat without a saved state to build on")
         self._check_transfer(node_id, seen, engine, now)
         seen.role, seen.term, seen.last_index = core.role, core.term, log.last_index
-        seen.voters = self._voters(log)
+        seen.voters, seen.seated = self._voters(log), engine.transport.seated
         return elected
 
     def _voters(self, log: SegmentedLog) -> frozenset[str]:
@@ -367,12 +374,19 @@ class Judge:
         offset = header.position % log.segment_bytes
         path = segment_path(self._folder, header.position - offset)
         held = self._disks[holder].durable_bytes(path, offset, header.size)
-        return held[:HEADER_BYTES] == raw and crc32(held[HEADER_BYTES:]) == header.body_crc
+        intact = held[:HEADER_BYTES] == raw and crc32(held[HEADER_BYTES:]) == header.body_crc
+        return intact and self._has_footing(holder)
+
+    def _has_footing(self, holder: str) -> bool:
+        """Whether the saved state of `holder` reaches to where the log on its disk begins."""
+        return self._saved[holder] + 1 >= self._first_index(holder)
+
+    def _first_index(self, holder: str) -> int:
+        return decode_head(self._disks[holder].read(self._folder / "head")).first_index
 
     def _is_trimmed(self, holder: str, index: int) -> bool:
         """Whether an entry lies before the head of what `holder` has on its disk."""
-        head = decode_head(self._disks[holder].read(self._folder / "head"))
-        return index < head.first_index and index <= self.committed_end
+        return index < self._first_index(holder) and index <= self.committed_end
 
     def _check_durable(self, node_id: str, log: SegmentedLog, index: int) -> None:
         header = log.header(index)

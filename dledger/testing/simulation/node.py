@@ -65,6 +65,11 @@ class Recorder:
         self._node_id = node_id
         self._group = group
 
+    @property
+    def saved_index(self) -> int:
+        """What this node's next process begins with."""
+        return self._group.snapshots[self._node_id]
+
     def capture(self) -> tuple[int, bytes]:
         """The state is how far it got."""
         return self.applied_index, b"%d" % self.applied_index
@@ -110,11 +115,15 @@ class SimulatedNode:
         self._prepared: tuple[float, PreparedSegment] | None = None
         self._checkpoint: tuple[float, bytes] | None = None
         self._trim: tuple[float, TrimJob] | None = None
+        self._save: tuple[float, int] | None = None
         use_clock(self.clock)
         preferred = "n0" if group.weather.preferred else None
         segment_bytes = group.weather.segment_bytes
         self.log: SegmentedLog = open_log(FOLDER, segment_bytes, self.disk, committed_end)[0]
         self._scrub = Scrub(self.log)
+        if applied_index > self.log.last_index:
+            group.note(f"{node_id} can't use its state of entry {applied_index}")
+            applied_index = group.snapshots[node_id] = 0
         self.engine = RaftEngine(
             node_id,
             open_members(FOLDER, self.disk, self.log, group.members_of(node_id)),
@@ -230,17 +239,38 @@ class SimulatedNode:
             self._trim = None
         elif self._trim is None and streams["trim"].random() < self.group.weather.trim:
             self._begin_trim(now)
+        self._save_what_is_waited_for(now)
 
     def _scrub_some(self) -> None:
         part = self._scrub.next_slice(min(self.log.commit_index, self.log.durable_index))
         if part is not None:
             self._scrub.checked(part, part.check())
 
+    def _save_what_is_waited_for(self, now: float) -> None:
+        """A node that is not counted before its state is saved saves it."""
+        footing = self.engine.footing
+        if self._save is not None and self._save[0] <= now:
+            (_, applied_index), self._save = self._save, None
+            self.save_state(applied_index)
+        elif self._save is None and not footing.is_saved and not footing.is_missing:
+            rng = self.group.streams["save_state"]
+            wait_s = rng.uniform(0, rng.choice((0.05, 1.0)))
+            self._save = now + wait_s, self.engine.machine.applied_index
+
+    def save_state(self, applied_index: int) -> bool:
+        """Save the state as it was after an entry; not if the log on the disk ends before it."""
+        if applied_index > self.log.durable_index:
+            return False
+        saved = self.group.snapshots
+        saved[self.node_id] = max(saved[self.node_id], applied_index)
+        return True
+
     def _begin_trim(self, now: float) -> None:
         """Save the state machine, and drop what a restart will not need."""
         applied_index = self.engine.machine.applied_index
+        if not self.save_state(applied_index):
+            return
         job = self.log.trim(applied_index + 1)
         if job is not None:
-            self.group.snapshots[self.node_id] = applied_index
             self.group.note(f"{self.node_id} drops what lies before entry {job.head.first_index}")
             self._trim = now + self.group.streams["trim"].uniform(0, 0.2), job
