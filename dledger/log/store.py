@@ -144,14 +144,14 @@ class SegmentedLog(LogReader):
         The body was checked against its CRC when it was received.
 
         Raises CorruptLog where the chain CRC does not continue this log: the two replicas differ
-        below, or the bytes were damaged on the way.
+        below, or the leader's copy is damaged.
         """
         chain_crc = chain(self.chain_crc, raw_header, header.body_crc)
         if header.position != self.position_for(header.size) or chain_crc != header.chain_crc:
             raise CorruptLog(
                 f"entry {header.index} of term {header.term} at position {header.position} does "
                 f"not continue this log, which ends at index {self.last_index}, position "
-                f"{self.end_position}: the replicas differ, or bytes were damaged on the way"
+                f"{self.end_position}: the replicas differ, or the leader's copy is damaged"
             )
         self._stage(header, raw_header, body)
 

@@ -158,15 +158,15 @@ class LogJournal(Journal):  # type: ignore[misc]
     def _check_chain(self, copy: Copy, index: int) -> None:
         """Raise CorruptLog if an entry does not continue this log, before anything is cut for it.
 
-        A bit of its term that flipped, at the leader or on the way, would make an entry that this
-        node has acknowledged look like one of another leader. So would a bit of this node's own.
+        A bit of its term that flipped, at the leader or here, would make an entry that this node
+        has acknowledged look like one of another leader.
         """
         chain_crc = chain(self.log.chain_crc_before(index), copy.raw_header, copy.header.body_crc)
         if chain_crc != copy.header.chain_crc:
             raise CorruptLog(
                 f"entry {index} of term {copy.header.term} does not continue this log, which "
                 f"makes its chain CRC {chain_crc:#010x} and not {copy.header.chain_crc:#010x}: "
-                "bytes were damaged on the way, or the replicas differ. Nothing was cut"
+                "the leader's copy is damaged, or the replicas differ. Nothing was cut"
             )
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803

@@ -31,7 +31,7 @@ from dledger.raft.configuration import Configuration, Member
 from dledger.raft.messages import PREFIX, PeerMessage, decode_message, frame_length
 from dledger.remoting.command import Buffer
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 HELLO_BYTES_MAX = 1024
 HANDSHAKE_TIMEOUT_S = 2.0
 CONNECT_TIMEOUT_S = 1.0

@@ -1,8 +1,14 @@
 """What the nodes of a group say to each other.
 
-A frame is `u32 length | u16 head length | head | run`: the head is a msgpack array, the run is raw
-bytes of the log (headers and bodies of consecutive entries), so that a batch is packed once, by
-being appended, and travels to every peer as it lies in the file. Nothing is ever unpickled.
+A frame is `u32 length | u16 head length | u32 CRC | head | run`: the head is a msgpack array, the
+run is raw bytes of the log (headers and bodies of consecutive entries), so that a batch is packed
+once, by being appended, and travels to every peer as it lies in the file. Nothing is ever
+unpickled.
+
+The CRC covers head and run, and begins with the head's length. Every rule of Raft takes for granted
+that what a peer is said to have sent it did send: a bit that flips in a commit index or a term
+would break them all, and TCP's sixteen bits of checksum let such a frame pass now and then. So a
+frame that does not check ends its link, and what was under way is sent again on the next one.
 
 Every head starts with the kind of message and the sender's term::
 
@@ -47,7 +53,10 @@ from dledger.errors import FrameError
 from dledger.log.entry import HEADER_BYTES, Header, decode_header, padded
 from dledger.remoting.command import Buffer
 
-PREFIX: Final = struct.Struct(">IH")
+PREFIX: Final = struct.Struct(">IHI")
+_LENGTH_BYTES: Final = 4
+_COUNTED_BYTES: Final = PREFIX.size - _LENGTH_BYTES
+"""The part of the prefix that a frame's length counts, beside head and run."""
 _pack: Final = msgpack.Packer().pack
 EMPTY_RUN: Final = memoryview(b"")
 
@@ -128,25 +137,31 @@ def encode_message(
 ) -> tuple[Buffer, ...]:
     """The frame of a message; the run is not copied."""
     head = _pack((kind.value, term, *fields))
-    prefix = PREFIX.pack(2 + len(head) + len(run), len(head))
+    crc = crc32(run, crc32(head, len(head)))
+    prefix = PREFIX.pack(_COUNTED_BYTES + len(head) + len(run), len(head), crc)
     return (prefix + head, run) if len(run) else (prefix + head,)
 
 
 def frame_length(buffer: Buffer, offset: int) -> int:
     """The length of the frame at `offset`, its length word included. Raises FrameError."""
     length = int(PREFIX.unpack_from(buffer, offset)[0])
-    if not 2 < length <= limits.PEER_FRAME_BYTES_MAX:
+    if not _COUNTED_BYTES < length <= limits.PEER_FRAME_BYTES_MAX:
         raise FrameError(
-            f"a peer's frame length of {length} is not within 3 to the limit of "
+            f"a peer's frame length of {length} is not within {_COUNTED_BYTES + 1} to the limit of "
             f"{limits.PEER_FRAME_BYTES_MAX}"
         )
-    return length + 4
+    return length + _LENGTH_BYTES
 
 
 def decode_message(frame: memoryview) -> PeerMessage:
     """A whole frame, length word included. Raises FrameError naming what is wrong."""
-    head_length = PREFIX.unpack_from(frame)[1]
+    length, head_length, crc = PREFIX.unpack_from(frame)
     start = PREFIX.size
+    if length + _LENGTH_BYTES != len(frame) or not _checks(frame, head_length, crc):
+        raise FrameError(
+            f"a peer's frame of {len(frame)} bytes does not match its own length or CRC: it was "
+            "damaged on the way"
+        )
     try:
         head = msgpack.unpackb(frame[start : start + head_length], use_list=False)
     except (ValueError, msgpack.UnpackException) as error:
@@ -162,6 +177,10 @@ def decode_message(frame: memoryview) -> PeerMessage:
     if min(values) < 0:
         raise FrameError(f"a peer's {kind.name} has a negative field: {values!r}")
     return PeerMessage(kind, values[0], values[1:], frame[start + head_length :])
+
+
+def _checks(frame: memoryview, head_length: int, crc: int) -> bool:
+    return crc32(frame[PREFIX.size :], head_length) == crc
 
 
 def split_run(run: memoryview, first_index: int, count: int, term_max: int) -> list[Copy]:

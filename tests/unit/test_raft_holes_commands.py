@@ -16,6 +16,7 @@ from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.journal import MemoryJournal
 from pysyncobj.transport import Transport
 
+from dledger.checksum import crc32
 from dledger.errors import FrameError, NotLeader, OutcomeUnknown
 from dledger.log.entry import Entry, Kind
 from dledger.raft import engine as engine_module
@@ -99,8 +100,9 @@ def test_hole_11_nothing_from_a_peer_is_unpickled() -> None:
 def test_hole_11_a_pickled_frame_closes_the_link() -> None:
     """The peers' wire is msgpack: a pickle is refused before anything looks into it."""
     pickled = pickle.dumps(_Poison())
-    frame = PREFIX.pack(2 + len(pickled), len(pickled)) + pickled
-    with pytest.raises(FrameError):
+    crc = crc32(pickled, len(pickled))
+    frame = PREFIX.pack(6 + len(pickled), len(pickled), crc) + pickled
+    with pytest.raises(FrameError, match="msgpack"):
         decode_message(memoryview(frame))
 
 

@@ -8,8 +8,10 @@ from collections.abc import Callable
 
 import trio
 
+from dledger.errors import FrameError
 from dledger.raft.links import SocketLink
-from dledger.raft.messages import PeerKind, PeerMessage, encode_message
+from dledger.raft.messages import PeerKind, PeerMessage, decode_message, encode_message
+from dledger.testing.planted.catalogue import plant
 
 
 class Owner:
@@ -89,3 +91,42 @@ async def test_a_link_that_breaks_while_it_sends_keeps_nothing_and_says_why() ->
         assert "sending failed" in first.closed_because
         with trio.fail_after(20):
             await owner.down.wait()
+
+
+def test_a_bit_that_flips_anywhere_in_a_frame_is_noticed() -> None:
+    """In its lengths, its term, its commit index or its entries: nothing of it is acted upon."""
+    frame = b"".join(encode_message(PeerKind.APPEND, 7, 300, 299, 6, 1, 2, run=bytes(range(60))))
+    assert decode_message(memoryview(frame)).fields == (300, 299, 6, 1, 2)
+
+    def taken() -> int:
+        count = 0
+        for bit in range(8 * len(frame)):
+            damaged = bytearray(frame)
+            damaged[bit // 8] ^= 1 << bit % 8
+            try:
+                decode_message(memoryview(damaged))
+            except FrameError:
+                continue
+            count += 1
+        return count
+
+    assert taken() == 0
+    with plant("act on what was garbled"):
+        assert taken() > 8 * 60
+
+
+async def test_a_damaged_frame_ends_its_connection_and_nothing_behind_it_is_taken() -> None:
+    """What was under way is sent again on the next connection."""
+    first, second = two_links()
+    owner = Owner()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(second.run, owner)
+        first.send(encode_message(PeerKind.DENIED, 1))
+        (damaged,) = encode_message(PeerKind.DENIED, 2)
+        first.send((damaged[:-1] + bytes([damaged[-1] ^ 4]),))
+        first.send(encode_message(PeerKind.DENIED, 3))
+        with trio.fail_after(20):
+            await owner.down.wait()
+    assert [term for _, term, _ in owner.received] == [1]
+    assert "damaged on the way" in str(second.closed_because)
+    first.close("end of the test")

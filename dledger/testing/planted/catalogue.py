@@ -40,6 +40,7 @@ PLANTED = (
         "send again and truncate matching entries", (1,), raft.send_again_and_truncate, seed=0
     ),
     PlantedBug("count stale acknowledgements", (2,), raft.count_stale_acks, nodes=5, seed=186),
+    PlantedBug("act on what was garbled", (), raft.act_on_what_was_garbled, seed=11),
     PlantedBug("trust the library's reset hints", (3,), raft.trust_reset_hints, seed=34),
     PlantedBug("take the commit index unclamped", (1, 4), raft.take_commit_unclamped, seed=24),
     PlantedBug("acknowledge before the sync", (7,), raft.acknowledge_before_sync, seed=0),
@@ -60,7 +61,7 @@ PLANTED = (
         "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=1
     ),
     PlantedBug("count less than a majority", (), raft.count_less_than_a_majority, nodes=5, seed=0),
-    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=147),
+    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=0),
     PlantedBug("keep conflicting entries", (), raft.keep_conflicting_entries, seed=0),
     PlantedBug("serve before the no-op is applied", (), raft.serve_early, seed=0),
     PlantedBug("answer before the commit", (), raft.answer_early, seed=0),
@@ -75,7 +76,7 @@ PLANTED = (
     PlantedBug("use a removed segment", (), storage.use_a_removed_segment),
     PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=27),
     PlantedBug(
-        "believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, nodes=5, seed=212
+        "believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, nodes=5, seed=65
     ),
     PlantedBug("cut what was durable", (), storage.cut_what_was_durable, seed=2),
     PlantedBug("leave what lies behind the log", (), storage.leave_what_lies_behind),
@@ -92,7 +93,7 @@ PLANTED = (
         "begin anew without the first entry",
         (),
         joining.begin_anew_without_the_first_entry,
-        seed=126,
+        seed=285,
     ),
     PlantedBug(
         "apply before the state is there", (), joining.apply_before_the_state_is_there, seed=0
@@ -101,7 +102,7 @@ PLANTED = (
     PlantedBug("take memory for a saved state", (), joining.take_memory_for_a_saved_state, seed=0),
     PlantedBug("take a seat without the state", (), joining.take_a_seat_without_the_state, seed=11),
     PlantedBug("give what is not committed", (), repair.give_what_is_not_committed, seed=7),
-    PlantedBug("give without a round", (), repair.give_without_a_round, seed=8),
+    PlantedBug("give without a round", (), repair.give_without_a_round, seed=7),
     PlantedBug(
         "write entries before their term", (), repair.write_entries_before_their_term, seed=63
     ),
@@ -131,12 +132,12 @@ PLANTED = (
     ),
     PlantedBug("keep what was cut", (15,), members.keep_what_was_cut, seed=19),
     PlantedBug("forget the members", (15,), members.forget_the_members, seed=3),
-    PlantedBug("save the members too late", (), members.save_the_members_too_late, seed=3),
-    PlantedBug("believe the file alone", (), members.believe_the_file_alone, seed=3),
+    PlantedBug("save the members too late", (), members.save_the_members_too_late, seed=4),
+    PlantedBug("believe the file alone", (), members.believe_the_file_alone, seed=78),
     PlantedBug(
         "begin anew without the members", (), members.begin_anew_without_the_members, seed=3
     ),
-    PlantedBug("count learners too", (), members.count_learners_too, seed=3),
+    PlantedBug("count learners too", (), members.count_learners_too, seed=17),
     PlantedBug("leave one copy", (), members.leave_one_copy, seed=62),
 )
 

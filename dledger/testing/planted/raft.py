@@ -12,7 +12,7 @@ from dledger.errors import NotLeader
 from dledger.log.entry import Draft, Header
 from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.store import SegmentedLog
-from dledger.raft import library
+from dledger.raft import library, messages
 from dledger.raft.election import ElectionGate
 from dledger.raft.elections import Elections
 from dledger.raft.engine import Appended, OnDone, RaftEngine
@@ -60,6 +60,11 @@ def truncate_matching() -> Planted:
 def send_again_and_truncate() -> Planted:
     """Both, as in the library: one crash of a leader is enough to lose what was committed."""
     return together(send_again(), truncate_matching())
+
+
+def act_on_what_was_garbled() -> Planted:
+    """A frame is taken for what a peer sent, although its CRC says otherwise."""
+    return patch.object(messages, "_checks", lambda frame, head_length, crc: True)
 
 
 def count_stale_acks() -> Planted:

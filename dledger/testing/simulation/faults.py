@@ -62,6 +62,7 @@ class Faults:
             "partition": self._partition,
             "isolate_leader": self._isolate_leader,
             "slow": self._slow,
+            "garble": self._garble,
             "blackout": self._blackout,
             "pause": self._pause,
             "long_pause": self._long_pause,
@@ -147,6 +148,11 @@ class Faults:
         slow[first, second] = rng.choice(self._group.weather.latencies_s)
         if rng.random() < 0.5:
             slow[second, first] = slow[first, second]
+
+    def _garble(self, rng: random.Random) -> None:
+        pair = self._network.garble(rng)
+        if pair is not None:
+            self._group.note(f"a bit flips in what {pair[0]} sent to {pair[1]}")
 
     # -- nodes and disks -------------------------------------------------------------------
 

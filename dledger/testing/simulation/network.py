@@ -1,11 +1,12 @@
 """The simulated network: links that keep order, and everything else that can go wrong.
 
 A link delays, stalls one way, or breaks; of what was under way on a broken one, some may still
-arrive later, beside what its successor delivers.
+arrive later, beside what its successor delivers. Bits may flip on the way.
 """
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,6 +44,11 @@ class SimulatedLink:
     def close(self, reason: str) -> None:
         """Close the connection."""
         self._network.cut(self.sender, self.receiver)
+
+    def end(self, reason: str) -> None:
+        """Close the connection that this was a part of, and not the one that followed it."""
+        if self.alive:
+            self.close(reason)
 
 
 @dataclass
@@ -84,6 +90,21 @@ class Network:
                     late.append((when, link, link.in_flight.popleft()[1]))
                 link.in_flight.clear()
                 self.on_down(link)
+
+    def garble(self, rng: random.Random) -> tuple[str, str] | None:
+        """Flip a bit of a frame that is under way, mostly near its beginning; between whom."""
+        busy = [pair for pair in sorted(self.links) if self.links[pair].in_flight]
+        if not busy:
+            return None
+        pair = rng.choice(busy)
+        in_flight = self.links[pair].in_flight
+        at = rng.randrange(len(in_flight))
+        arrives, frame = in_flight[at]
+        byte_at = rng.randrange(min(len(frame), rng.choice((40, len(frame)))))
+        damaged = bytearray(frame)
+        damaged[byte_at] ^= 1 << rng.randrange(8)
+        in_flight[at] = arrives, bytes(damaged)
+        return pair
 
     def is_stalled(self, first: str, second: str) -> bool:
         """Whether either of two nodes does not hear the other, so that they can't connect."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from dledger.errors import DledgerError, OutcomeUnknown, Rot, StorageError
+from dledger.errors import DledgerError, FrameError, OutcomeUnknown, Rot, StorageError
 from dledger.log.entry import Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.scrub import Scrub
@@ -154,7 +154,12 @@ class SimulatedNode:
         use_clock(self.clock)
         try:
             for link, frame in self.group.network.due(self.node_id, self.peer_ids):
-                message = decode_message(memoryview(frame))
+                try:
+                    message = decode_message(memoryview(frame))
+                except FrameError as error:
+                    link.end(str(error))
+                    use_clock(self.clock)
+                    continue
                 self.heard_at[link.sender] = self.clock()
                 self.group.judge.on_receive(link.sender, self.node_id, message)
                 self.engine.receive(link.sender, link.other, message)

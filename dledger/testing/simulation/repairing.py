@@ -65,7 +65,11 @@ class RepairingNode:
         network = self._group.network
         peer_ids = [other for other in self._group.node_ids if other != self.node_id]
         for link, frame in network.due(self.node_id, peer_ids):
-            message = decode_message(memoryview(frame))
+            try:
+                message = decode_message(memoryview(frame))
+            except FrameError as error:
+                link.end(str(error))
+                continue
             if message.kind is not PeerKind.GIVEN or not link.alive:
                 continue
             try:

@@ -54,6 +54,8 @@ class Weather:
     latencies_s: tuple[float, ...] = _one_of(
         (0.001, 0.02, 0.05, 0.2), (0.001, 0.3), (0.001, 0.02, 1.0, 2.0)
     )
+    #: A bit flips in a frame on its way.
+    garble: float = _odds(0.01, 0.3)
     reconnect: float = _one_of(0.03, 0.3, 1.0)
     # Nodes: `power` of the crashes are power losses, the others kill the process.
     crash: float = _odds(0.003, 0.7)
@@ -124,7 +126,7 @@ FAULTS = (
     *("cut", "stall", "partition", "isolate_leader", "slow", "slow_sync", "sync_error", "full"),
     *("crash", "crash_in_an_operation", "crash_after_commit", "crash_while_electing", "blackout"),
     *("pause", "bit_flip", "rot", "clock_drift", "crash_at_birth"),
-    *("transfer", "rift", "clock_jump", "long_pause", "member_change"),
+    *("transfer", "rift", "clock_jump", "long_pause", "member_change", "garble"),
 )
 
 
