@@ -119,15 +119,17 @@ class Probe:
         return leader or await self.wait_for_leader(broker, timeout_s)
 
     async def wait_until_level(self, broker: str, timeout_s: float = CATCH_UP_TIMEOUT_S) -> None:
-        """Until every node has applied all that the leader's log holds at this moment."""
+        """Until every node has applied what the leader's log holds now, and is counted."""
         leader = await self.wait_for_leader(broker, timeout_s)
         wanted = leader.info.last_index if leader.info else 0
 
         async def level(_: str) -> bool:
             infos = [state.info for state in await self.group(broker)]
-            return all(info is not None and info.applied_index >= wanted for info in infos)
+            return all(
+                info is not None and info.counted and info.applied_index >= wanted for info in infos
+            )
 
-        what = f"have applied all {wanted} entries"
+        what = f"have applied all {wanted} entries and be counted"
         await self._wait(broker, level, timeout_s, what, may_be_down=0)
 
     async def _has_leader(self, broker: str) -> bool:

@@ -219,6 +219,7 @@ class Ledger:
             first_index=self._log.first_index,
             members=self._engine.changes.status,
             repairing=self._repairing,
+            counted=self._engine.transport.is_counted,
         )
 
     # -- members ---------------------------------------------------------------------------

@@ -49,7 +49,8 @@ class LedgerStatus:
     """A node at one moment. Role "leader" only while it serves, its own no-op applied.
 
     `fenced`: why it takes no further part until it is restarted. `repairing`: which damage it waits
-    to have repaired by the leader; it takes part again after that.
+    to have repaired by the leader; it takes part again after that. `counted`: whether its copy
+    counts for a majority, by its own word: it has a seat, and the state before its log is saved.
     """
 
     node_id: str
@@ -65,3 +66,4 @@ class LedgerStatus:
     first_index: int = 1
     members: tuple[MemberStatus, ...] = ()
     repairing: str | None = None
+    counted: bool = True

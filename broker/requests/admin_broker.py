@@ -63,6 +63,7 @@ class BrokerAdminHandler:
             preferred_leader_id=core.config.preferred_leader_id or None,
             fenced=status.fenced,
             learners=tuple(m.node_id for m in status.members if m.role == "learner"),
+            counted=status.counted,
         )
         return request.reply(ext=encode_header(answer))
 

@@ -100,6 +100,7 @@ def members_of(cluster: str, broker_name: str, answers: Answers) -> list[RaftMem
                 commit_index=info.commit_index,
                 applied_index=info.applied_index,
                 lag_entries=None if leader is None else max(0, leader.last_index - info.last_index),
+                counted=info.counted,
                 preferred=node_id in preferred,
                 fenced=info.fenced,
             )

@@ -59,6 +59,9 @@ class RaftMember(msgspec.Struct, frozen=True):
     applied_index: int | None = None
     #: Log entries that the leader has and this member has not.
     lag_entries: int | None = None
+    #: Whether it may be relied upon for a majority, by its own word: not while it fills an emptied
+    #: folder, or before the state that its log builds on is saved there.
+    counted: bool | None = None
     preferred: bool = False
     #: Why it takes no part any more.
     fenced: str | None = None

@@ -27,13 +27,13 @@ def raft_status(
     members = common.ask(lambda admin: admin.raft_status(cluster, broker))
     headers = (
         *("CLUSTER", "BROKER", "NODE", "ADDRESS", "ROLE", "TERM", "LEADER"),
-        *("LAST", "COMMITTED", "APPLIED", "LAG", "FENCED"),
+        *("LAST", "COMMITTED", "APPLIED", "LAG", "COUNTED", "FENCED"),
     )
     rows = [
         (
             *(m.cluster, m.broker_name, m.node_id + ("*" if m.preferred else ""), m.address),
             *(m.role, m.term, m.leader_id, m.last_index, m.commit_index, m.applied_index),
-            *(m.lag_entries, m.fenced),
+            *(m.lag_entries, m.counted, m.fenced),
         )
         for m in members
     ]

@@ -78,6 +78,11 @@ class PeerTransport(Transport):  # type: ignore[misc]
         return self._log.durable_index if self._sync else self._log.last_index
 
     @property
+    def is_counted(self) -> bool:
+        """Whether what this node acknowledges may be counted for a majority."""
+        return self.seated and self._footing.is_saved
+
+    @property
     def counted_index(self) -> int:
         """Up to here this node's copy counts when it leads."""
         return self.vouched_index if self._footing.is_saved else 0
@@ -193,7 +198,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         elif not message["success"]:
             return
         needs = next_index - 1 if message["success"] else 0
-        kind = PeerKind.ACK if self.seated and self._footing.is_saved else PeerKind.LEARNED
+        kind = PeerKind.ACK if self.is_counted else PeerKind.LEARNED
         frame = encode_message(
             kind, term, next_index, reset, message["success"], peer.received_sequence
         )

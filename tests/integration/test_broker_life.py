@@ -79,7 +79,8 @@ async def leader_of(cluster: Cluster) -> NodeLayout:
 
 def all_equal(found: dict[str, dict[str, object]]) -> bool:
     applied = {(str(view["appliedIndex"]), str(view["lastIndex"])) for view in found.values()}
-    return len(found) == 3 and len(applied) == 1 and leads(found) is not None
+    counted = all(str(view["counted"]).lower() == "true" for view in found.values())
+    return len(found) == 3 and len(applied) == 1 and counted and leads(found) is not None
 
 
 async def fill(peer: Peer, name: str, batches: int) -> None:

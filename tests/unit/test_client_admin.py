@@ -152,6 +152,7 @@ def test_a_brokers_own_word_about_its_role_counts() -> None:
         commit_index=9,
         applied_index=8,
         end_position=480,
+        counted=True,
     )
     figures = {"brokerVersionDesc": "V4_9_8", "putTps": "1.5 2.5 3.5", "getTransferredTps": ""}
     state = state_of((GROUP, 0, "127.0.0.1:10911"), info, figures)

@@ -88,6 +88,7 @@ class Member:
             commit_index=0,
             applied_index=0,
             end_position=0,
+            counted=True,
         )
 
 

@@ -79,6 +79,7 @@ class GroupInfoResponseHeader(Header, frozen=True):
     (node id, "host:port" of the port for clients); `learners` those of them that do not vote yet.
     Indexes count log entries from 1; `end_position`
     is the byte position after the last one. `fenced` says why this member takes no part any more.
+    A member that is not `counted`, by its own word, copies the log and helps no majority yet.
     """
 
     broker_name: str
@@ -91,6 +92,7 @@ class GroupInfoResponseHeader(Header, frozen=True):
     commit_index: int
     applied_index: int
     end_position: int
+    counted: bool
     leader_id: str | None = None
     leader_addr: str | None = None
     preferred_leader_id: str | None = None
