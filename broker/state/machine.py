@@ -97,8 +97,10 @@ class PendingSnapshot:
     needed_index: int
     """What is in it came with entries up to here: they must be durable before it is written."""
     generation: int
+    """`Machine.generation` when it was taken."""
     synced: frozenset[Path]
     removed: frozenset[Path]
+    """The files that writing it makes durable, and those that it removes."""
     write: Callable[[], None]
     """Make it durable. Blocks, so call it in a thread; OSError leaves the old one in place."""
 
