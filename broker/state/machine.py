@@ -19,9 +19,8 @@ a power loss: what it holds may never have happened.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -30,19 +29,22 @@ from broker.state.consume_queue import ConsumeQueues, remove_paths, sync_files
 from broker.state.dedup import DedupWindow, FirstCopy
 from broker.state.indexing import EntryIndex, due_ms, index_entry
 from broker.state.key_index import KeyIndex
-from broker.state.locks import LockRow, QueueKey, QueueLocks
+from broker.state.locks import QueueKey, QueueLocks
 from broker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Delays, Move
 from broker.state.offsets import ConsumerOffsets
-from broker.state.snapshot import read_snapshot, write_snapshot
+from broker.state.snapshot import (
+    FORMAT,
+    PendingSnapshot,
+    State,
+    read_snapshot,
+    write_snapshot,
+)
 from broker.state.subscriptions import SubscriptionGroups
 from broker.state.topics import Topics
 from broker.state.waiting import Waiting
 from dledger.errors import CorruptLog, StorageError
 from dledger.log.entry import Entry, Kind
-from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 from dledger.remoting.record import Record
-
-_FORMAT: Final = 2
 
 
 class Watcher(Protocol):
@@ -62,47 +64,6 @@ class Watcher(Protocol):
 
     def following(self, leader: str | None, term: int) -> None:
         """This replica does not lead; `leader` is the node id of the one that does, if known."""
-
-
-class _State(msgspec.Struct):
-    """A snapshot's payload."""
-
-    format: int = _FORMAT
-    applied_index: int = 0
-    clock_ms: int = 0
-    topics: list[TopicConfig] = []
-    topics_version: DataVersion = msgspec.field(default_factory=DataVersion)
-    groups: list[SubscriptionGroupConfig] = []
-    groups_version: DataVersion = msgspec.field(default_factory=DataVersion)
-    offsets: list[tuple[str, str, int, int]] = []
-    locks: list[LockRow] = []
-    dedup: list[bytes] = []
-    delays: dict[int, int] = {}
-    timers: list[tuple[int, int]] = []
-    halves: list[tuple[int, int]] = []
-    queues: dict[str, tuple[int, dict[int, int]]] = {}
-    settings: dict[str, str] = {}
-    keys: tuple[int, int] = (0, 0)
-    begins: dict[str, dict[int, int]] = {}
-    first_position: int = 0
-    first_index: int = 1
-    ahead_index: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PendingSnapshot:
-    """A consistent picture of the state, taken but not yet durable."""
-
-    applied_index: int
-    needed_index: int
-    """What is in it came with entries up to here: they must be durable before it is written."""
-    generation: int
-    """`Machine.generation` when it was taken."""
-    synced: frozenset[Path]
-    removed: frozenset[Path]
-    """The files that writing it makes durable, and those that it removes."""
-    write: Callable[[], None]
-    """Make it durable. Blocks, so call it in a thread; OSError leaves the old one in place."""
 
 
 class Machine:
@@ -151,9 +112,9 @@ class Machine:
             payload = read_snapshot(self._snapshot_path)
             if payload is None:
                 return None
-            state = msgspec.msgpack.decode(payload, type=_State)
-            if state.format != _FORMAT:
-                raise StorageError(f"the snapshot has format {state.format}, not {_FORMAT}")
+            state = msgspec.msgpack.decode(payload, type=State)
+            if state.format != FORMAT:
+                raise StorageError(f"the snapshot has format {state.format}, not {FORMAT}")
             self.queues.restore(state.queues, state.begins)
             self.keys.restore(*state.keys)
         except (StorageError, msgspec.MsgspecError) as error:
@@ -169,7 +130,7 @@ class Machine:
         self.saved_index = 0
         self.queues.forget()
         self.keys.forget()
-        self._take(_State())
+        self._take(State())
 
     def apply(self, entry: Entry) -> object:
         """Apply a committed entry; what it returns goes to who appended it."""
@@ -245,7 +206,7 @@ class Machine:
         Queues and keys are in files, which did not come with it. They are made again from the
         entries, which come again from `first_index` on; those up to `index` change nothing else.
         """
-        state = msgspec.msgpack.decode(payload, type=_State)
+        state = msgspec.msgpack.decode(payload, type=State)
         begins = {
             topic: (made, {queue: state.begins.get(topic, {}).get(queue, 0) for queue in ends})
             for topic, (made, ends) in state.queues.items()
@@ -271,7 +232,7 @@ class Machine:
         if self._watcher is not None:
             tell(self._watcher)
 
-    def _take(self, state: _State) -> None:
+    def _take(self, state: State) -> None:
         self.applied_index = state.applied_index
         self._ahead_index = state.ahead_index
         self.first_position = self.dedup.first_position = state.first_position
@@ -287,8 +248,8 @@ class Machine:
         self.halves.restore(state.halves)
         self.settings = dict(state.settings)
 
-    def _state(self) -> _State:
-        return _State(
+    def _state(self) -> State:
+        return State(
             applied_index=self.applied_index,
             clock_ms=self.clock_ms,
             topics=list(self.topics),

@@ -1,23 +1,73 @@
-"""A snapshot file: the replicated state up to an index, so that a restart replays only the rest.
+"""A snapshot: the replicated state up to an index, so that a restart replays only the rest.
 
-Layout, big-endian: magic u64 ``DLGSNAP1``, payload length u64, CRC-32 of the payload u32, payload.
-A new snapshot is written beside the old one, made durable, and renamed over it: a crash leaves the
-old or the new, never half of one. A snapshot that does not check is as good as none, since all it
-holds can be had again from the log; the reader says why it was not used.
+It is taken in memory, consistent, and written later. The file's layout, big-endian: magic u64
+``DLGSNAP1``, payload length u64, CRC-32 of the payload u32, payload. A new snapshot is written
+beside the old one, made durable, and renamed over it: a crash leaves the old or the new, never half
+of one. A snapshot that does not check is as good as none, since all it holds can be had again, from
+the log or the leader; the reader says why it was not used.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
+from broker.state.locks import LockRow
 from dledger.checksum import crc32
 from dledger.errors import StorageError
 from dledger.log.disk import Disk
+from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
+
+FORMAT: Final = 2
 
 _HEADER: Final = struct.Struct(">8sQI")
 _MAGIC: Final = b"DLGSNAP1"
+
+
+class State(msgspec.Struct):
+    """A snapshot's payload."""
+
+    format: int = FORMAT
+    applied_index: int = 0
+    clock_ms: int = 0
+    topics: list[TopicConfig] = []
+    topics_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    groups: list[SubscriptionGroupConfig] = []
+    groups_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    offsets: list[tuple[str, str, int, int]] = []
+    locks: list[LockRow] = []
+    dedup: list[bytes] = []
+    delays: dict[int, int] = {}
+    timers: list[tuple[int, int]] = []
+    halves: list[tuple[int, int]] = []
+    queues: dict[str, tuple[int, dict[int, int]]] = {}
+    settings: dict[str, str] = {}
+    keys: tuple[int, int] = (0, 0)
+    begins: dict[str, dict[int, int]] = {}
+    first_position: int = 0
+    first_index: int = 1
+    ahead_index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSnapshot:
+    """A consistent picture of the state, taken but not yet durable."""
+
+    applied_index: int
+    needed_index: int
+    """What is in it came with entries up to here: they must be durable before it is written."""
+    generation: int
+    """`Machine.generation` when it was taken."""
+    synced: frozenset[Path]
+    removed: frozenset[Path]
+    """The files that writing it makes durable, and those that it removes."""
+    write: Callable[[], None]
+    """Make it durable. Blocks, so call it in a thread; OSError leaves the old one in place."""
 
 
 def write_snapshot(path: Path, payload: bytes) -> None:
