@@ -243,9 +243,8 @@ def hears_the_leader(node: ScriptedNode, donor: Donor, end: int) -> list[PeerKin
 
 
 def test_a_follower_that_begins_anew_is_not_counted_before_its_state_is_saved() -> None:
-    """It copies entries as a learner meanwhile, although it keeps its seat; so does the process
-    that is started after it was killed. With either bug it would be counted, and could lose what
-    the entries build on."""
+    """It copies entries as a learner meanwhile, although it keeps its seat. With either bug it
+    would be counted, and could lose what the entries build on."""
 
     def answers() -> list[PeerKind]:
         donor, machine = Donor(), Portable()
@@ -327,16 +326,10 @@ def test_what_waited_for_the_state_is_checked_before_it_is_applied() -> None:
         donor, disk, machine = Donor(), SimulatedDisk(), Portable()
         donor.add(1, 300)
         node = ScriptedNode(disk=disk, machine=machine)
-        header, before = donor.log.header(100), donor.log.header(99)
-        head = 290, 100, header.position, before.chain_crc, 7
-        node.receive("f", PeerKind.HEAD, 1, *head, run=donor.run(100, 100))
-        node.receive_append("f", 1, donor, 101, 300, commit_index=300)
-        node.step()
+        given_a_head(node, donor, 100, 300)
         assert (node.engine.core.commit_index, machine.applied) == (300, [])
         disk.flip_bit(segment_path(FOLDER, 0), donor.log.header(170).position + HEADER_BYTES, 3)
-        fields = 280, 5, 0, crc32(b"state")
-        node.receive("f", PeerKind.STATE, 1, *fields, run=b"state")
-        node.step()
+        given_the_state(node, 280)
         return dict(machine.applied)
 
     with pytest.raises(Rot, match="entry 170"):

@@ -153,16 +153,7 @@ class SimulatedNode:
         """
         use_clock(self.clock)
         try:
-            for link, frame in self.group.network.due(self.node_id, self.peer_ids):
-                try:
-                    message = decode_message(memoryview(frame))
-                except FrameError as error:
-                    link.end(str(error))
-                    use_clock(self.clock)
-                    continue
-                self.heard_at[link.sender] = self.clock()
-                self.group.judge.on_receive(link.sender, self.node_id, message)
-                self.engine.receive(link.sender, link.other, message)
+            self._receive()
             self._end_sync()
             while self.engine.step():
                 pass
@@ -173,6 +164,19 @@ class SimulatedNode:
         except (DledgerError, OSError) as error:
             self.fence(error)
         return not self.fenced
+
+    def _receive(self) -> None:
+        """Take what has arrived; a frame that is damaged ends its link, as it does for sockets."""
+        for link, frame in self.group.network.due(self.node_id, self.peer_ids):
+            try:
+                message = decode_message(memoryview(frame))
+            except FrameError as error:
+                link.end(str(error))
+                use_clock(self.clock)  # the other node heard of it, by its own
+                continue
+            self.heard_at[link.sender] = self.clock()
+            self.group.judge.on_receive(link.sender, self.node_id, message)
+            self.engine.receive(link.sender, link.other, message)
 
     def append(self, body: bytes, on_done: OnDone) -> None:
         """Append an entry, as the ledger does. Raises AppendError."""

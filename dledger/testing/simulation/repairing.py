@@ -67,15 +67,11 @@ class RepairingNode:
         for link, frame in network.due(self.node_id, peer_ids):
             try:
                 message = decode_message(memoryview(frame))
-            except FrameError as error:
-                link.end(str(error))
-                continue
-            if message.kind is not PeerKind.GIVEN or not link.alive:
-                continue
-            try:
+                if message.kind is not PeerKind.GIVEN or not link.alive:
+                    continue
                 commit_index = self._asking.take(message)
             except FrameError as error:
-                link.other.close(str(error))
+                link.end(str(error))
                 continue
             if commit_index is not None:
                 return commit_index
