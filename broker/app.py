@@ -60,7 +60,7 @@ async def run_broker(config: BrokerConfig) -> None:
 async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger) -> None:
     core = Core.build(config, machine, ledger, clock_ms=_clock_ms, clock_s=time.monotonic)
     registration = Registration(core)
-    broker = Broker(core, registration.changed)
+    broker = Broker(core)
     snapshots = Snapshots(machine, ledger)
     async with trio.open_nursery() as nursery:
         host = config.broker_ip1

@@ -7,7 +7,7 @@ parts; `broker.app` runs them beside the server and the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from datetime import datetime
 
 import trio
@@ -55,11 +55,10 @@ _HELD_SWEEP_S = 0.25
 
 
 class Broker:
-    """One replica's request handler, and its loops. `on_change`: name servers must be told."""
+    """One replica's request handler, and its loops."""
 
-    def __init__(self, core: Core, on_change: Callable[[], None]) -> None:
+    def __init__(self, core: Core) -> None:
         self.core = core
-        self._on_change = on_change
         self._pulls_due = trio.Event()
         self._commits_due = trio.Event()
         self._commits_at_s = float("inf")
@@ -130,16 +129,16 @@ class Broker:
             for run in index.runs:
                 self.core.rates.put(index.topic, run.messages, run.size_bytes)
 
-    def topics_changed(self) -> None:
+    def topics_changed(self, topics: Sequence[str]) -> None:
         """Name servers must know."""
-        self._on_change()
+        self.core.announcements.changed(topics)
 
     def settings_changed(self) -> None:
         """Take them over. They may change what name servers are told."""
         problem = self.core.take_settings()
         if problem is not None:
             _log.warning("settings not taken over", reason=problem)
-        self._on_change()
+        self.core.announcements.changed()
 
     def leading(self, term: int) -> None:
         """From now on this replica serves."""
@@ -161,7 +160,7 @@ class Broker:
         # A first leader is made known with its default topic: a route to it without one would tell
         # producers that their topics can't be created.
         if not lacking:
-            self._on_change()
+            self.core.announcements.changed()
 
     def following(self, leader: str | None, term: int) -> None:
         """From now on this replica refuses."""
@@ -172,7 +171,7 @@ class Broker:
         self._commits.reset()
         self._held.release_all()
         self._log_role()
-        self._on_change()
+        self.core.announcements.changed()
 
     # -- what the dispatcher tells ----------------------------------------------------------
 
@@ -208,6 +207,7 @@ class Broker:
         while True:
             await trio.sleep(_HELD_SWEEP_S)
             self._held.expire(self.core.clock_s())
+            self.core.announcements.expire()
             self.core.role.take_members(self.core.log.status.members)
 
     def _wake_commits(self, after_s: float) -> None:

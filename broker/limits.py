@@ -114,6 +114,11 @@ REGISTER_INTERVAL_S = 30.0
 HEARTBEAT_TIMEOUT_S = 3.0
 """A name server drops us when it heard nothing for this long."""
 REGISTER_TIMEOUT_S = 3.0
+ANNOUNCE_S = 1.0
+"""After a topic is made or changed, answers about it wait so long for name servers to hear of it; a
+stock producer's send may take 3 s."""
+ANNOUNCED_WAITING_MAX = 65_536
+"""Answers about one topic; more don't wait."""
 RECONNECT_S_MIN = 0.1
 RECONNECT_S_MAX = 2.0
 

@@ -4,7 +4,7 @@ Each name server is served by a task of its own, so one that hangs does not keep
 A replica registers over one lasting connection, since a name server takes its end for the
 replica's: at the start, when the role or a topic changes, and every `REGISTER_INTERVAL_S`. Between
 registrations it sends a heartbeat; a name server that does not know the replica (any more) says
-so, and is told everything again.
+so, and is told everything again. What each of them has been told is noted in `announcements`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import trio
 
 from broker import limits
+from broker.announcements import Announcements
 from broker.requests.core import Core
 from dledger.errors import DledgerError
 from dledger.net import Peer, connect_peer
@@ -39,11 +40,7 @@ class Registration:
         self._stopping = False
         self._stopped = trio.Event()
         self.address = core.role.addresses[core.role.node_id]
-
-    def changed(self) -> None:
-        """The role or a topic changed: register again, now."""
-        self._changed.set()
-        self._changed = trio.Event()
+        core.announcements.watch(self._wake)
 
     async def run(self) -> None:
         """Serve every name server of the config."""
@@ -58,11 +55,15 @@ class Registration:
     def stop(self) -> None:
         """Say goodbye to every name server; `run` then ends."""
         self._stopping = True
-        self.changed()
+        self._wake()
 
     async def stopped(self) -> None:
         """Wait until all name servers know, or are not there to be told."""
         await self._stopped.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
 
     async def _serve(self, host: str, port: int) -> None:
         pause_s, reason = limits.RECONNECT_S_MIN, ""
@@ -85,6 +86,16 @@ class Registration:
                 pause_s = min(2 * pause_s, limits.RECONNECT_S_MAX)
 
     async def _keep_registered(self, peer: Peer) -> None:
+        announcements = self._core.announcements
+        announcements.connected(peer.address)
+        try:
+            await self._tell(peer, announcements)
+        finally:
+            announcements.gone(peer.address)
+        await self._request(peer, RequestCode.UNREGISTER_BROKER, self._unregister_header())
+
+    async def _tell(self, peer: Peer, announcements: Announcements) -> None:
+        """Register and send heartbeats until the broker stops."""
         interval_s = self._core.config.register_broker_heartbeat_millis / 1000
         registered_s = -limits.REGISTER_INTERVAL_S
         changed = self._changed
@@ -92,15 +103,15 @@ class Registration:
             now_s = self._core.clock_s()
             due = now_s - registered_s >= limits.REGISTER_INTERVAL_S
             if changed is not self._changed or due:
-                changed = self._changed
+                changed, version = self._changed, announcements.version
                 await self._register(peer)
+                announcements.told(peer.address, version)
                 registered_s = now_s
             elif not await self._heartbeat(peer):
                 registered_s = -limits.REGISTER_INTERVAL_S
                 continue
             with trio.move_on_after(interval_s):
                 await changed.wait()
-        await self._request(peer, RequestCode.UNREGISTER_BROKER, self._unregister_header())
 
     async def _register(self, peer: Peer) -> None:
         core, role = self._core, self._core.role

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import trio
+
 from broker import limits
 from broker.leader.outcome import Outcome
 from broker.refusal import Refused
@@ -40,7 +42,7 @@ def dialect_for(request: Command) -> Dialect:
 
 
 class TopicAdminHandler:
-    """Answers them. Changes are answered once they are applied."""
+    """Answers them. Changes are answered once they are applied, and name servers know."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -71,6 +73,8 @@ class TopicAdminHandler:
         outcome = Outcome()
         self._core.definitions.put_topics(configs, outcome.set)
         await outcome.wait()
+        for config in configs:
+            await self._told(config.topic_name)
         return request.reply()
 
     async def delete_topic(self, request: Command, _: Connection) -> Command:
@@ -81,7 +85,14 @@ class TopicAdminHandler:
         outcome = Outcome()
         self._core.definitions.delete_topic(topic, outcome.set)
         await outcome.wait()
+        await self._told(topic)
         return request.reply()
+
+    async def _told(self, topic: str) -> None:
+        """Wait until name servers know of a change."""
+        told = trio.Event()
+        self._core.announcements.when_told(topic, told.set)
+        await told.wait()
 
     def all_topics(self, request: Command, _: Connection) -> Command:
         """GET_ALL_TOPIC_CONFIG."""

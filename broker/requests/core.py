@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
 from broker import limits
+from broker.announcements import Announcements
 from broker.config import BrokerConfig
 from broker.leader.append import Appender
 from broker.leader.assignments import Assignments
@@ -26,6 +29,8 @@ from dledger.remoting.bodies import TopicConfig, TopicConfigWrapper
 from dledger.remoting.message import DEFAULT_TOPIC, host_bytes
 from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
 from dledger.remoting.record.layout import SIZE_AND_MAGIC
+
+OutcomeT = TypeVar("OutcomeT")
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class Core:
     appender: Appender
     levels: DelayLevels
     replies: Replies
+    announcements: Announcements
     rates: Rates
     store_host: bytes
     clock_ms: Callable[[], int]
@@ -77,6 +83,7 @@ class Core:
             appender=Appender(machine, log, role),
             levels=DelayLevels.parse(config.message_delay_level),
             replies=Replies(clock_s),
+            announcements=Announcements(clock_s),
             rates=Rates(),
             store_host=host_bytes(config.broker_ip1, config.listen_port),
             clock_ms=clock_ms,
@@ -111,6 +118,12 @@ class Core:
         if place[0] == TIMER_TOPIC and len(self.machine.timers) >= limits.TIMERS_MAX:
             raise busy(f"{limits.TIMERS_MAX} messages with a timer wait already")
         return place
+
+    def when_known(
+        self, topic: str, done: Callable[[OutcomeT], None]
+    ) -> Callable[[OutcomeT], None]:
+        """`done`, called no earlier than name servers know the topic."""
+        return lambda outcome: self.announcements.when_told(topic, partial(done, outcome))
 
     def topic_table(self) -> TopicConfigWrapper:
         """All topics, as name servers and tools are told. Without auto-creation, no TBW102."""

@@ -60,7 +60,7 @@ class ProduceHandler:
             )
             core.replies.send(request, connection, request.reply(ext=encode_header(answer)))
 
-        core.appender.append(draft, key, done)
+        core.appender.append(draft, key, core.when_known(header.topic, done))
 
     def _draft(self, batch: RecordBatch | LoneRecord, header: ProduceHeader) -> MessagesDraft:
         """The batch's own bytes, or, where an IPv6 store host takes more room, new records."""

@@ -75,7 +75,7 @@ class SendHandler:
             broker_name = self._core.config.broker_name
             recall_handle = Handle(header.topic, broker_name, due_ms, unique_key).encode()
         answer = self._answer(
-            request, connection, queue_id=asked_queue_id, recall_handle=recall_handle
+            request, connection, asked_topic, asked_queue_id, recall_handle=recall_handle
         )
         self._append([record], topic, queue_id, key, answer)
 
@@ -106,7 +106,7 @@ class SendHandler:
                 f"a batch of {len(records)} messages; 1 to {limits.MESSAGES_PER_BATCH_MAX} fit",
             )
         key = dedup_key(topic.encode(), first_key.encode()) if first_key else None
-        answer = self._answer(request, connection, queue_id=queue_id)
+        answer = self._answer(request, connection, topic, queue_id)
         self._append(records, topic, queue_id, key, answer)
 
     def _known_by(self, unique_key: str, places: Sequence[str]) -> bytes:
@@ -135,8 +135,9 @@ class SendHandler:
         self,
         request: Command,
         connection: Connection,
-        *,
+        topic: str,
         queue_id: int,
+        *,
         recall_handle: str | None = None,
     ) -> Callable[[Stored | Refused], None]:
         core = self._core
@@ -158,7 +159,7 @@ class SendHandler:
             response = request.reply(ext=encode_header(answer) | REGION)
             core.replies.send(request, connection, response)
 
-        return done
+        return core.when_known(topic, done)
 
     def _destination(self, header: SendMessageHeader) -> tuple[str, int]:
         """The topic and queue that the message goes to; the topic is made if it may be."""

@@ -45,8 +45,8 @@ class SendBackHandler:
             record = core.record_at(header.offset)
         except StorageError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        topic = _destination(group, header, record)
-        core.definitions.topic_for_send(topic, None)
+        topic = wanted = _destination(group, header, record)
+        core.definitions.topic_for_send(wanted, None)
         properties = _properties(record, header, dead=topic != retry_topic(header.group))
         topic, queue_id, properties = core.detour(topic, 0, properties)
         copy = replace(
@@ -63,7 +63,7 @@ class SendBackHandler:
                 core.rates.sent_back(header.group, record.topic)
                 core.replies.send(request, connection, request.reply())
 
-        core.appender.append(draft, None, done)
+        core.appender.append(draft, None, core.when_known(wanted, done))
         return None
 
 

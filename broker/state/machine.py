@@ -18,7 +18,7 @@ a power loss: what it holds may never have happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -53,8 +53,8 @@ class Watcher(Protocol):
     def messages_arrived(self, index: EntryIndex) -> None:
         """The messages of an entry can be pulled from now on."""
 
-    def topics_changed(self) -> None:
-        """Some topic was made, changed or deleted."""
+    def topics_changed(self, topics: Sequence[str]) -> None:
+        """These topics were made, changed or deleted."""
 
     def settings_changed(self) -> None:
         """Config keys have other values than before, on all replicas."""
@@ -350,13 +350,13 @@ class Machine:
                 self._put_settings(settings, now_ms)
             case control.PutTopics(topics, now_ms):
                 self.topics.put(topics, now_ms)
-                self._topics_changed()
+                self._topics_changed([topic.topic_name for topic in topics])
             case control.DeleteTopic(topic, now_ms):
                 self.topics.delete(topic, now_ms)
                 self.offsets.delete_topic(topic)
                 self.locks.delete_topic(topic)
                 self.queues.delete(topic)
-                self._topics_changed()
+                self._topics_changed([topic])
             case control.DropHead(position, index):
                 self._drop_head(position, index)
         return None
@@ -377,9 +377,9 @@ class Machine:
         if self._watcher is not None:
             self._watcher.settings_changed()
 
-    def _topics_changed(self) -> None:
+    def _topics_changed(self, topics: Sequence[str]) -> None:
         if self._watcher is not None:
-            self._watcher.topics_changed()
+            self._watcher.topics_changed(topics)
 
 
 def _records(entry: Entry, index: EntryIndex) -> Iterator[tuple[int, Record]]:

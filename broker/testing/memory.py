@@ -60,7 +60,7 @@ async def memory_broker(
         clock_ms=clock_ms or (lambda: int(trio.current_time() * 1000)),
         clock_s=trio.current_time,
     )
-    broker = Broker(core, lambda: None)
+    broker = Broker(core)
     async with trio.open_nursery() as nursery:
         serve = partial(serve_remoting, broker.handler, config.broker_ip1, 0)
         port = await nursery.start(serve)

@@ -331,6 +331,44 @@ async def test_a_broker_killed_again_and_again_comes_back_with_everything(tmp_pa
             cluster.start([node.name])
 
 
+async def test_the_first_send_to_a_topic_is_answered_when_name_servers_know_it(
+    tmp_path: Path,
+) -> None:
+    """One that stands still for a moment is waited for; the topic can then be looked up."""
+    async with group(tmp_path, nodes=1) as cluster:
+        await leader_of(cluster)
+        (node,), (namesrv,) = cluster.layout.nodes, cluster.layout.namesrvs
+        pid = cluster.pid(namesrv.name)
+        assert pid is not None
+        async with (
+            connect_peer("127.0.0.1", node.port) as broker,
+            connect_peer("127.0.0.1", namesrv.port) as lookup,
+        ):
+            with trio.fail_after(TIMEOUT_S):
+                while await found(lookup, "TBW102") != ResponseCode.SUCCESS:  # noqa: ASYNC110
+                    await trio.sleep(0.02)
+            answered_s: list[float] = []
+
+            async def send() -> None:
+                response = await broker.request(send_request(), TIMEOUT_S)
+                assert response.code == ResponseCode.SUCCESS, response.remark
+                answered_s.append(time.monotonic())
+
+            async with trio.open_nursery() as nursery:
+                os.kill(pid, signal.SIGSTOP)
+                nursery.start_soon(send)
+                await trio.sleep(0.1)
+                continued_s = time.monotonic()
+                os.kill(pid, signal.SIGCONT)
+            assert answered_s[0] > continued_s
+            assert await found(lookup, "Orders") == ResponseCode.SUCCESS
+
+
+async def found(namesrv: Peer, topic: str) -> int:
+    """The code of a name server's answer to who looks for a topic."""
+    return (await ask(namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic)).code
+
+
 async def test_a_stopped_broker_leaves_its_route_and_ends_well(tmp_path: Path) -> None:
     """SIGTERM: name servers are told, the state is saved, nothing is left to say on stderr."""
     async with group(tmp_path, nodes=1) as cluster:
@@ -341,8 +379,7 @@ async def test_a_stopped_broker_leaves_its_route_and_ends_well(tmp_path: Path) -
         assert cluster.stop([node.name]) == []
         namesrv = cluster.layout.namesrvs[0]
         async with connect_peer("127.0.0.1", namesrv.port) as peer:
-            route = await ask(peer, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="Orders")
-            assert route.code == ResponseCode.TOPIC_NOT_EXIST
+            assert await found(peer, "Orders") == ResponseCode.TOPIC_NOT_EXIST
         log = cluster.log(node.name).read_text()
         assert '"event": "broker stopped"' in log
         assert "Traceback" not in log

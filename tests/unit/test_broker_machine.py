@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -214,7 +214,7 @@ def test_a_watcher_is_told_of_the_role_that_it_missed(tmp_path: Path) -> None:
         def messages_arrived(self, index: object) -> None:
             told.append(("messages", index))
 
-        def topics_changed(self) -> None:
+        def topics_changed(self, topics: Sequence[str]) -> None:
             told.append(("topics", None))
 
         def leading(self, term: int) -> None:

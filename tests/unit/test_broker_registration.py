@@ -98,13 +98,13 @@ async def registered(
 
 async def test_every_name_server_hears_of_each_change_at_once(tmp_path: Path) -> None:
     """As a follower first, then as the leader of a term, then with a new topic."""
-    async with registered(tmp_path, servers=2) as (core, registration, servers):
+    async with registered(tmp_path, servers=2) as (core, _, servers):
         await until(lambda: all(server.registrations() for server in servers))
         core.role.leading(7)
-        registration.changed()
+        core.announcements.changed()
         await until(lambda: all(len(server.registrations()) == 2 for server in servers))
         core.machine.topics.put([read_write("Orders", 4)], 1)
-        registration.changed()
+        core.announcements.changed()
         await until(lambda: all(len(server.registrations()) == 3 for server in servers))
         for server in servers:
             assert server.registrations() == [(2, 0, set()), (0, 7, set()), (0, 7, {"Orders"})]
