@@ -195,8 +195,12 @@ class KeyIndex:
                 os.truncate(path, keep)
 
     def forget(self) -> None:
-        """Have no units, as if nothing had been restored."""
-        self.first = self._written = self._pending_count = 0
+        """Have no units, as if nothing had been restored.
+
+        Files that come get new names: another thread may still be sorting one of before.
+        """
+        self.first = self._written = -(-self.end // self._per_file) * self._per_file
+        self._pending_count = 0
         self._pending.clear()
         self._unsynced.clear()
 

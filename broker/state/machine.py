@@ -33,9 +33,9 @@ from broker.state.locks import QueueKey, QueueLocks
 from broker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Delays, Move
 from broker.state.offsets import ConsumerOffsets
 from broker.state.snapshot import (
-    FORMAT,
     PendingSnapshot,
     State,
+    decode_state,
     read_snapshot,
     write_snapshot,
 )
@@ -112,12 +112,10 @@ class Machine:
             payload = read_snapshot(self._snapshot_path)
             if payload is None:
                 return None
-            state = msgspec.msgpack.decode(payload, type=State)
-            if state.format != FORMAT:
-                raise StorageError(f"the snapshot has format {state.format}, not {FORMAT}")
+            state = decode_state(payload)
             self.queues.restore(state.queues, state.begins)
             self.keys.restore(*state.keys)
-        except (StorageError, msgspec.MsgspecError) as error:
+        except StorageError as error:
             self.queues.forget()
             self.keys.forget()
             return str(error)
@@ -205,8 +203,9 @@ class Machine:
 
         Queues and keys are in files, which did not come with it. They are made again from the
         entries, which come again from `first_index` on; those up to `index` change nothing else.
+        Raises StorageError, and changes nothing, if this version can't read the state.
         """
-        state = msgspec.msgpack.decode(payload, type=State)
+        state = decode_state(payload)
         begins = {
             topic: (made, {queue: state.begins.get(topic, {}).get(queue, 0) for queue in ends})
             for topic, (made, ends) in state.queues.items()

@@ -54,6 +54,17 @@ class State(msgspec.Struct):
     ahead_index: int = 0
 
 
+def decode_state(payload: bytes) -> State:
+    """A snapshot's payload, this replica's or another's. StorageError if it can't be used here."""
+    try:
+        state = msgspec.msgpack.decode(payload, type=State)
+    except msgspec.MsgspecError as error:
+        raise StorageError(f"the state can't be decoded: {error}") from error
+    if state.format != FORMAT:
+        raise StorageError(f"the state has format {state.format}, this version's is {FORMAT}")
+    return state
+
+
 @dataclass(frozen=True, slots=True)
 class PendingSnapshot:
     """A consistent picture of the state, taken but not yet durable."""

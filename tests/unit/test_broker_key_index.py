@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from broker.state.consume_queue import remove_paths
 from broker.state.indexing import index_records
 from broker.state.key_index import Key, KeyIndex, encode_keys, key_hashes, key_units
 from broker.testing import served
@@ -96,6 +97,26 @@ def test_files_of_a_log_that_begins_later_are_forgotten(tmp_path: Path) -> None:
     assert {path.name[:20] for path in gone} == {f"{0:020}"}
     assert index.first == PER_FILE
     assert len(list(index.find("T", "k"))) == PER_FILE * 2
+
+
+def test_who_still_saves_an_index_of_before_does_no_harm_to_the_new_one(tmp_path: Path) -> None:
+    """A state is taken over while a thread writes an older one: it sorts and removes old files."""
+    index = filled(tmp_path, [f"k{number}" for number in range(PER_FILE * 3 + 5)], seal=False)
+    index.flush()
+    outdated, end = index.forget_before(PER_FILE * 100), index.end
+    index.forget()
+    index.trim()
+    keys = [f"new{number}" for number in range(PER_FILE + 5)]
+    index.append([Key(b"T", key.encode(), number * 100) for number, key in enumerate(keys)])
+    index.flush()
+    remove_paths(outdated)
+    index.seal(end)
+    index.append([Key(b"T", b"last", 1)])
+    index.flush()
+    assert list(index.find("T", "last")) == [1]
+    assert [list(index.find("T", key)) for key in keys] == [
+        [number * 100] for number in range(len(keys))
+    ]
 
 
 def test_one_key_and_many_have_the_same_units() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
@@ -12,8 +13,10 @@ from broker.app import Snapshots
 from broker.leader.drafts import NewRecord
 from broker.state import control
 from broker.state.machine import Machine
+from broker.state.snapshot import FORMAT, State
 from broker.state.topics import read_write
 from broker.testing.leading import HOST, LeadingMachine, save
+from dledger.errors import StorageError
 from dledger.ledger import LedgerStatus
 from dledger.remoting.message import properties_encode
 from dledger.testing.local import LocalLedger
@@ -116,6 +119,16 @@ def test_a_picture_of_before_another_state_was_taken_over_counts_for_nothing(
     again = Machine(tmp_path / "replica")
     assert again.restore() is None
     assert again.applied_index == again.saved_index == 2
+
+
+@pytest.mark.parametrize("payload", [b"\xc1", msgspec.msgpack.encode(State(format=FORMAT + 1))])
+def test_a_state_that_can_not_be_read_is_not_taken_over(tmp_path: Path, payload: bytes) -> None:
+    """A replica of a newer version sent it, or it is none: what is here stays as it is."""
+    replica = filled(tmp_path).machine
+    with pytest.raises(StorageError, match="state"):
+        replica.install(7, payload, 3)
+    assert (replica.applied_index, replica.generation) == (5, 0)
+    assert replica.queues.end("A", 0) == 3
 
 
 def test_a_picture_that_was_not_written_leaves_its_files_to_the_next_one(tmp_path: Path) -> None:
