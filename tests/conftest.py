@@ -1,6 +1,12 @@
-"""What holds for every test: examples have no deadline, logs can be read, time is real."""
+"""What holds for every test: examples have no deadline, logs can be read, time is real.
+
+The suites run in an order: what fails within seconds first, and last the stock clients, whose
+cluster of six brokers stands as long as they run.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 import structlog
@@ -12,6 +18,14 @@ from dledger.raft.library import monotonic, use_clock
 settings.register_profile("dledger", deadline=None, print_blob=True)
 settings.register_profile("long", settings.get_profile("dledger"), max_examples=20_000)
 settings.load_profile("dledger")
+
+SUITES = ("tidy", "unit", "contracts", "fuzz", "integration", "conformance")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the suites in their order; within one all stays as it is."""
+    here = Path(__file__).parent
+    items.sort(key=lambda item: SUITES.index(item.path.relative_to(here).parts[0]))
 
 
 def log_everything() -> None:
