@@ -49,7 +49,7 @@ class Announcements:
         change = _Change(self.version, self._clock_s() + limits.ANNOUNCE_S, topics)
         self._changes.append(change)
         self._last_change.update(dict.fromkeys(topics, change))
-        self._release()
+        self.release()
         self._tell()
 
     def when_told(self, topic: str, answer: Callable[[], None]) -> None:
@@ -67,18 +67,15 @@ class Announcements:
     def told(self, namesrv: str, version: int) -> None:
         """A connected name server has answered what was told it at `version`."""
         self._known[namesrv] = version
-        self._release()
+        self.release()
 
     def gone(self, namesrv: str) -> None:
         """A name server is not there any more: nobody waits for it."""
         self._known.pop(namesrv, None)
-        self._release()
+        self.release()
 
-    def expire(self) -> None:
-        """Let go of what has waited for long enough."""
-        self._release()
-
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Give the answers that have waited for long enough, or for what was told by now."""
         told, now_s = min(self._known.values(), default=self.version), self._clock_s()
         while self._changes and (
             self._changes[0].version <= told or self._changes[0].until_s <= now_s

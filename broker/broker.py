@@ -207,7 +207,7 @@ class Broker:
         while True:
             await trio.sleep(_HELD_SWEEP_S)
             self._held.expire(self.core.clock_s())
-            self.core.announcements.expire()
+            self.core.announcements.release()
             self.core.role.take_members(self.core.log.status.members)
 
     def _wake_commits(self, after_s: float) -> None:

@@ -97,16 +97,14 @@ class Registration:
     async def _tell(self, peer: Peer, announcements: Announcements) -> None:
         """Register and send heartbeats until the broker stops."""
         interval_s = self._core.config.register_broker_heartbeat_millis / 1000
-        registered_s = -limits.REGISTER_INTERVAL_S
-        changed = self._changed
+        registered_s, told_version = -limits.REGISTER_INTERVAL_S, announcements.version
         while not self._stopping:
-            now_s = self._core.clock_s()
+            now_s, version, changed = self._core.clock_s(), announcements.version, self._changed
             due = now_s - registered_s >= limits.REGISTER_INTERVAL_S
-            if changed is not self._changed or due:
-                changed, version = self._changed, announcements.version
+            if version != told_version or due:
                 await self._register(peer)
                 announcements.told(peer.address, version)
-                registered_s = now_s
+                registered_s, told_version = now_s, version
             elif not await self._heartbeat(peer):
                 registered_s = -limits.REGISTER_INTERVAL_S
                 continue

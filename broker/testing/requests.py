@@ -82,19 +82,23 @@ def heartbeat(client_id: str, group: str = GROUP, topic: str = TOPIC) -> bytes:
     return encode_body(HeartbeatData(client_id, [], [data]))
 
 
+def topic_request(topic: str = TOPIC, queues: int = 4) -> Command:
+    """UPDATE_AND_CREATE_TOPIC, as mqadmin asks."""
+    ext: dict[str, ExtValue] = {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": queues,
+        "writeQueueNums": queues,
+        "perm": 6,
+        "topicFilterType": "SINGLE_TAG",
+        "order": False,
+    }
+    return Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+
+
 async def make_topic(peer: Peer, topic: str = TOPIC, queues: int = 4) -> Command:
     """Make a topic as mqadmin does."""
-    return await ask(
-        peer,
-        RequestCode.UPDATE_AND_CREATE_TOPIC,
-        topic=topic,
-        defaultTopic="TBW102",
-        readQueueNums=queues,
-        writeQueueNums=queues,
-        perm=6,
-        topicFilterType="SINGLE_TAG",
-        order=False,
-    )
+    return await peer.request(topic_request(topic, queues), TIMEOUT_S)
 
 
 def records(response: Command) -> list[Record]:

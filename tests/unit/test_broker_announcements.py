@@ -11,7 +11,14 @@ import trio
 from broker import limits
 from broker.announcements import Announcements
 from broker.testing import MemoryBroker, served, until
-from broker.testing.requests import GROUP, ask, heartbeat, produce_request, send_request
+from broker.testing.requests import (
+    GROUP,
+    ask,
+    heartbeat,
+    produce_request,
+    send_request,
+    topic_request,
+)
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.message import BatchItem, batch_encode
@@ -79,10 +86,10 @@ def test_a_name_server_that_hangs_holds_answers_for_a_second() -> None:
     announcements.when_told("Orders", lambda: answers.append("first"))
     clock.now_s = limits.ANNOUNCE_S / 2
     announcements.when_told("Orders", lambda: answers.append("second"))
-    announcements.expire()
+    announcements.release()
     assert answers == []
     clock.now_s = limits.ANNOUNCE_S
-    announcements.expire()
+    announcements.release()
     assert answers == ["first", "second"]
 
 
@@ -106,18 +113,7 @@ TO_A_NEW_TOPIC = {
         batch_encode([BatchItem(b"one", b"", 0), BatchItem(b"two", b"", 0)]),
         RequestCode.SEND_BATCH_MESSAGE,
     ),
-    "updateTopic": Command(
-        RequestCode.UPDATE_AND_CREATE_TOPIC,
-        {
-            "topic": "Orders",
-            "defaultTopic": "TBW102",
-            "readQueueNums": 4,
-            "writeQueueNums": 4,
-            "perm": 6,
-            "topicFilterType": "SINGLE_TAG",
-            "order": False,
-        },
-    ),
+    "updateTopic": topic_request(),
 }
 
 
