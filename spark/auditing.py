@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark.history import read_history, read_meta
+from spark.history import find_history, read_history, read_meta
 from spark.judge.evidence import Evidence
 from spark.judge.members import Members
 from spark.planning import Replica, find_replicas
@@ -26,6 +26,7 @@ def run_audit(
 ) -> Verdict:
     """The verdict. Starts Spark, and stops it again. Raises ConfigError for unusable input."""
     replicas = find_replicas([str(store) for store in stores])
+    find_history(history)
     say("starting Spark")
     session = open_session("mqaudit", cores=cores)
     try:

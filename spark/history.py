@@ -43,17 +43,24 @@ class Meta:
 
 def read_history(session: SparkSession, path: Path) -> DataFrame:
     """All events. Raises ConfigError if there is no history at `path`."""
-    if not path.exists() or not _files(path):
-        raise ConfigError(f"{path}: no history there: a JSON Lines file, or a directory of *.jsonl")
+    find_history(path)
     reader = session.read.schema(SCHEMA)
     if path.is_dir():
         reader = reader.option("pathGlobFilter", "*.jsonl")
     return reader.json(str(path))
 
 
+def find_history(path: Path) -> list[Path]:
+    """The files of the history at `path`. Raises ConfigError if there is none."""
+    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    if not path.exists() or not files:
+        raise ConfigError(f"{path}: no history there: a JSON Lines file, or a directory of *.jsonl")
+    return files
+
+
 def read_meta(path: Path, events: DataFrame) -> Meta:
     """The run's description; without one, topics are those that were sent to."""
-    metas = [meta for file in _files(path) if (meta := _meta_of(file))]
+    metas = [meta for file in find_history(path) if (meta := _meta_of(file))]
     topics = {str(meta["topic"]) for meta in metas if meta.get("topic")}
     if not topics:
         sent = events.where("kind = 'send'").select("topic").distinct()
@@ -66,10 +73,6 @@ def read_meta(path: Path, events: DataFrame) -> Meta:
         retries=max((int(str(meta.get("retries", RETRIES_DEFAULT))) for meta in metas), default=0),
         brokers=_brokers(metas),
     )
-
-
-def _files(path: Path) -> list[Path]:
-    return sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
 
 
 def _meta_of(file: Path) -> dict[str, object]:

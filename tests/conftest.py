@@ -1,16 +1,23 @@
-"""What holds for every test: examples have no deadline, logs can be read, time is real.
+"""What holds for every test, how tests share a machine, and what a run says at its end.
 
-The suites run in an order: what fails within seconds first, and last the stock clients, whose
-cluster of six brokers stands as long as they run.
+The suites run in an order: what fails within seconds first. Tests marked `long` run with `--all`
+only. `./dev test` has two parts. In the first, several workers take one file of tests after the
+other; all that stock clients do is one worker's, which their waiting leaves nearly idle. In the
+second, tests marked `alone` have the machine for themselves. A run ends with what each suite cost,
+the ten slowest tests, and a figure for the machine's speed, so that two machines can be compared.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import time
+from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 import structlog
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from dledger.raft.library import monotonic, use_clock
 
@@ -19,13 +26,93 @@ settings.register_profile("dledger", deadline=None, print_blob=True)
 settings.register_profile("long", settings.get_profile("dledger"), max_examples=20_000)
 settings.load_profile("dledger")
 
-SUITES = ("tidy", "unit", "contracts", "fuzz", "integration", "conformance")
+SUITES = ("tidy", "unit", "contracts", "hostile", "fuzz", "integration", "conformance")
+WAITING = "conformance"
+"""The suite whose tests share one cluster of six brokers, and mostly wait."""
+SLOWEST_SHOWN = 10
+ADDITIONS = 2_000_000
+"""The loop that tells a machine's speed: 0.2 s on a slow core of 2020."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the suites in their order; within one all stays as it is."""
-    here = Path(__file__).parent
-    items.sort(key=lambda item: SUITES.index(item.path.relative_to(here).parts[0]))
+SAID = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture
+def say_at_the_end(request: pytest.FixtureRequest) -> list[str]:
+    """Lines that the run prints at its end, though the test passes: seeds that it chose."""
+    return request.config.stash.setdefault(SAID, [])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--all`: the long forms, too. `--part`: what one part of a run has."""
+    parser.addoption("--all", action="store_true", dest="all_forms", help="run long forms, too")
+    parser.addoption("--part", choices=["shared", "alone"], help="one part of the tests only")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the suites in their order, and leave out what this run has no room for."""
+    items.sort(key=lambda item: SUITES.index(suite_of(item.nodeid)))
+    shared = config.getoption("--part") == "shared"
+    if shared:  # What waits most begins first.
+        items.sort(key=lambda item: suite_of(item.nodeid) != WAITING)
+    left_out = set[pytest.Item]()
+    if not config.option.all_forms:
+        left_out |= {item for item in items if item.get_closest_marker("long")}
+    if config.getoption("--part") is not None:
+        left_out |= {item for item in items if bool(item.get_closest_marker("alone")) == shared}
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=[*left_out])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Workers take whole files, and one of them all tests of the suite that waits most."""
+    return FileByFile(config, log)
+
+
+class FileByFile(LoadScopeScheduling):
+    """A module's fixtures are made once, on one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return WAITING if suite_of(nodeid) == WAITING else nodeid.partition("::")[0]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What each suite cost, and which tests were the slowest, with their fixtures."""
+    costs_s = Counter[str]()
+    for report in reports(terminalreporter):
+        costs_s[report.nodeid] += report.duration
+    suites_s = Counter[str]()
+    for nodeid, cost_s in costs_s.items():
+        suites_s[suite_of(nodeid)] += cost_s
+    say = terminalreporter.write_line
+    terminalreporter.section(f"costs; {ADDITIONS:,} additions take {additions_s():.2f} s here")
+    say(", ".join(f"{suite} {cost_s:.0f} s" for suite, cost_s in suites_s.items()))
+    for nodeid, cost_s in costs_s.most_common(SLOWEST_SHOWN):
+        say(f"{cost_s:7.1f} s  {nodeid}")
+    for line in terminalreporter.config.stash.get(SAID, []):
+        say(line)
+
+
+def reports(terminalreporter: pytest.TerminalReporter) -> Iterator[pytest.TestReport]:
+    """Of the setup, the call and the teardown of every test that ran."""
+    for found in terminalreporter.stats.values():
+        yield from (report for report in found if isinstance(report, pytest.TestReport))
+
+
+def suite_of(nodeid: str) -> str:
+    """The folder of `tests` that a test lies in."""
+    return nodeid.removeprefix("tests/").partition("/")[0]
+
+
+def additions_s() -> float:
+    """How long a fixed loop of Python takes, at best: a machine's speed."""
+    best_s = float("inf")
+    for _ in range(3):
+        started_s, total = time.perf_counter(), 0
+        for number in range(ADDITIONS):
+            total += number
+        best_s = min(best_s, time.perf_counter() - started_s)
+    return best_s
 
 
 def log_everything() -> None:

@@ -59,6 +59,7 @@ class Sender:
         return max(after - before for before, after in itertools.pairwise(times))
 
 
+@pytest.mark.alone
 async def test_leaders_die_and_the_application_does_not_notice(tmp_path: Path) -> None:
     """Through three leader kills: every send is acknowledged, once, in order, with short gaps,
 
@@ -163,6 +164,7 @@ async def test_a_paused_leader_is_left_behind(tmp_path: Path) -> None:
         assert await consumer.poll(10, 0.5) == []
 
 
+@pytest.mark.alone
 async def test_without_a_majority_a_send_ends_with_its_deadline(tmp_path: Path) -> None:
     """With one node of three left, sends fail in time and say whether they may be stored.
 
@@ -188,6 +190,7 @@ async def test_without_a_majority_a_send_ends_with_its_deadline(tmp_path: Path) 
         assert failure.value.definite
 
 
+@pytest.mark.alone
 async def test_a_rolling_restart_barely_shows(tmp_path: Path) -> None:
     """Each replica is stopped with SIGTERM and started again: a leader hands over before it goes.
 

@@ -355,6 +355,7 @@ def assert_nothing_lost(group: Group, load: Load) -> None:
     assert all(other == first for other in others)
 
 
+@pytest.mark.alone
 async def test_killed_leaders_lose_nothing_and_are_replaced_at_once(tmp_path: Path) -> None:
     """The leader is killed five times under load: appends go on within a second and a half, and
     every log holds everything that was acknowledged."""
@@ -379,6 +380,7 @@ async def test_killed_leaders_lose_nothing_and_are_replaced_at_once(tmp_path: Pa
     assert max(gaps) <= 1.5
 
 
+@pytest.mark.alone
 async def test_a_stopped_leader_is_replaced_and_comes_back_as_a_follower(tmp_path: Path) -> None:
     """A leader that hangs closes no connection: its silence is noticed within 1.5 s. When it goes
     on, it follows, and what it had not committed is acknowledged by nobody."""

@@ -1,28 +1,31 @@
 """Every command of our `mqadmin` against three real brokers, as a table and as JSON.
 
 One cluster, one producer and one consumer that stay connected, and for each command its arguments
-and what its result must show. A command that is missing in the list fails the last test.
+and what its result must show. A command that is missing in the list fails the last test. They are
+called here as their process calls them; `test_mqadmin` starts the processes.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import pytest
 import trio
 from anyio.from_thread import start_blocking_portal
+from structlog.testing import capture_logs
 
 from chaos.cluster import Cluster
 from chaos.layout import plan, ports_needed
 from chaos.probe import Probe
 from chaos.processes import free_ports
 from client import Admin, Consumer, Message, Producer, SendResult
-from client.commands.__main__ import COMMANDS
+from client.commands.__main__ import COMMANDS, main
 from client.peers import PeerPool
 
 pytestmark = pytest.mark.slow
@@ -202,20 +205,34 @@ STEPS = [
 ]
 
 
-def run(scene: Scene, line: str, *more: str) -> subprocess.CompletedProcess[str]:
-    """The command as a process of its own, pointed to the cluster by its environment."""
+class Done(NamedTuple):
+    """What a command leaves: its exit status and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(scene: Scene, line: str, *more: str) -> Done:
+    """The command, pointed to the cluster by its environment."""
     sent = scene.sent
     filled = line.format(
         leader=scene.leader, id=sent.message_id, place=sent.offset_message_id
     ).split()
-    return subprocess.run(
-        [sys.executable, "-m", "client.commands", *filled, *more],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-        env={**os.environ, "NAMESRV_ADDR": scene.cluster.layout.namesrv_addr},
-    )
+    out, err = io.StringIO(), io.StringIO()
+    status: object = 0
+    with (
+        capture_logs(),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        patch.dict(os.environ, NAMESRV_ADDR=scene.cluster.layout.namesrv_addr),
+    ):
+        try:
+            main([*filled, *more])
+        except SystemExit as ended:
+            status = ended.code
+    assert isinstance(status, int), status
+    return Done(status, out.getvalue(), err.getvalue())
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.line)

@@ -50,12 +50,12 @@ def test_what_was_not_synced_is_gone_and_what_was_is_not(disks: Path) -> None:
 
 
 def test_nothing_acknowledged_is_lost_with_the_power(disks: Path) -> None:
-    """Two rounds each on one replica, on two, on all three, under load."""
-    report = trio.run(run_rounds, disks, 6, 1)
+    """A round each on one replica, on two, on all three, under load."""
+    report = trio.run(run_rounds, disks, 3, 1)
     print(report)
     assert report.clean
-    assert report.rounds == {1: 2, 2: 2, 3: 2}
-    assert len(report.acknowledged) > 1000
+    assert report.rounds == {1: 1, 2: 1, 3: 1}
+    assert len(report.acknowledged) > 500
 
 
 def test_a_flush_that_does_not_wait_for_the_disk_loses_what_it_says(disks: Path) -> None:
