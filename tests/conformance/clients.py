@@ -17,6 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+from _pytest.mark import ParameterSet
+
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".cache" / "conformance"
 FETCH_TIMEOUT_S = 600
@@ -271,6 +274,23 @@ CPP_FEATURES = (
     "retry",
 )
 
+LONG_FEATURES = {
+    "sql_filter_lite",
+    "from_first",
+    "from_last",
+    "from_timestamp",
+    "pull_old",
+    "search_offset",
+    "lite_assign_seek",
+    "lite_commit",
+    "retry_orderly",
+    "query_by_unique_id",
+    "trace",
+    "namespace",
+    "vip_channel",
+}
+"""What only `--all` tries: what few applications use, or what differs little from others."""
+
 CLIENTS = (
     Client("java4", "Java", "4.9.8", prepare_java, JAVA_FEATURES),
     Client("java5", "Java", "5.5.0", prepare_java, (*JAVA_FEATURES, "recall")),
@@ -278,3 +298,19 @@ CLIENTS = (
     Client("node", "Node (ali-ons)", "3.12.0", prepare_node, NODE_FEATURES),
     Client("cpp", "C++ (rocketmq wheel)", "0.4.4", prepare_cpp, CPP_FEATURES),
 )
+
+LONG_CLIENT = "java4"
+"""Of two releases of one client, the one that only `--all` takes through scenarios of their own."""
+
+
+def each_of(*names: str, feature: str | None = None) -> list[ParameterSet]:
+    """Parameters of a test: the clients of these names, each with the feature if one is given."""
+    return [
+        pytest.param(
+            *((client,) if feature is None else (client, feature)),
+            id=client.name,
+            marks=[pytest.mark.long] if client.name == LONG_CLIENT else [],
+        )
+        for client in CLIENTS
+        if client.name in names
+    ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -82,10 +84,20 @@ async def make_topics(cluster: Cluster) -> None:
 
 @pytest.fixture(scope="session")
 def runs(
-    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Mapping[str, dict[str, Scenario]], Mapping[str, str]]:
-    """Every client's scenarios, and why clients are missing."""
-    return run_all(CLIENTS, cluster.layout.namesrv_addr, tmp_path_factory.mktemp("drivers"))
+    """The scenarios of each client that a selected test judges, and why clients are missing."""
+    wanted = defaultdict(list)
+    for item in request.session.items:
+        if "runs" in getattr(item, "fixturenames", ()):
+            parameters = item.callspec.params  # type: ignore[attr-defined]
+            wanted[parameters["client"].name].append(parameters["feature"])
+    clients = [
+        replace(client, features=tuple(wanted[client.name]))
+        for client in CLIENTS
+        if client.name in wanted
+    ]
+    return run_all(clients, cluster.layout.namesrv_addr, tmp_path_factory.mktemp("drivers"))
 
 
 _found: dict[str, Any] = {"features": {}, "codes": []}

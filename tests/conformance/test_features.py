@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from clients import CLIENTS, Client
+from clients import CLIENTS, LONG_FEATURES, Client
 from judges import Scenario, judge
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
@@ -14,7 +14,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 @pytest.mark.parametrize(
     ("client", "feature"),
     [
-        pytest.param(client, feature, id=f"{client.name}-{feature}")
+        pytest.param(
+            client,
+            feature,
+            id=f"{client.name}-{feature}",
+            marks=[pytest.mark.long] if feature in LONG_FEATURES else [],
+        )
         for client in CLIENTS
         for feature in client.features
     ],

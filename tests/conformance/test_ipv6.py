@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from clients import CLIENTS, Client, Missing
+from clients import CLIENTS, Client, Missing, each_of
 from drivers import Run
 from judges import judge
 
@@ -84,9 +84,7 @@ async def make_topic(namesrv_addr: str, topic: str) -> None:
             await trio.sleep(0.1)
 
 
-@pytest.mark.parametrize(
-    ("client", "feature"), [pytest.param(each, "ipv6", id=each.name) for each in CLIENTS[:2]]
-)
+@pytest.mark.parametrize(("client", "feature"), each_of("java4", "java5", feature="ipv6"))
 def test_java_clients_work_over_ipv6(
     namesrv_addr: str, client: Client, feature: str, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from clients import CLIENTS, Client, Missing
+from clients import CLIENTS, Client, Missing, each_of
 from drivers import Run
 from judges import judge
 from mqadmin import Line, Stock
@@ -30,14 +30,7 @@ async def make_topic(namesrv_addr: str, topic: str) -> None:
         await admin.update_topic(topic, read_queues=2, write_queues=2)
 
 
-@pytest.mark.parametrize(
-    ("client", "feature"),
-    [
-        pytest.param(each, FEATURE, id=each.name)
-        for each in CLIENTS
-        if each.name in ("java4", "java5", "go")
-    ],
-)
+@pytest.mark.parametrize(("client", "feature"), each_of("java4", "java5", "go", feature=FEATURE))
 def test_a_running_consumer_goes_where_mqadmin_tells_it(
     cluster: Cluster, client: Client, feature: str, tmp_path: Path
 ) -> None:
