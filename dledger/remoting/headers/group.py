@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from dledger.remoting.headers.base import Header
+from dledger.remoting.numbers import Int64, Port
 
 
 class UnregisterClientHeader(Header, frozen=True):
@@ -41,7 +42,7 @@ class ResetConsumerClientOffsetHeader(Header, frozen=True):
 
     topic: str
     group: str
-    timestamp: int
+    timestamp: Int64
     is_force: bool
 
 
@@ -86,12 +87,12 @@ class GroupInfoResponseHeader(Header, frozen=True):
     cluster: str
     node_id: str
     role: Literal["leader", "follower", "candidate"]
-    term: int
+    term: Int64
     members: list[tuple[str, str]]
-    last_index: int
-    commit_index: int
-    applied_index: int
-    end_position: int
+    last_index: Int64
+    commit_index: Int64
+    applied_index: Int64
+    end_position: Int64
     counted: bool
     leader_id: str | None = None
     leader_addr: str | None = None
@@ -121,7 +122,7 @@ class AddMemberHeader(Header, frozen=True):
 
     node_id: str
     host: str
-    port: int
+    port: Port
     client_addr: str
 
 

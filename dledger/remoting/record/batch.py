@@ -86,7 +86,8 @@ class RecordBatch:
     def parse(cls, buffer: Buffer, topic: bytes, runs: Sequence[tuple[int, int]]) -> RecordBatch:
         """Check the records in `buffer`; `runs` are (queue id, record count) in order.
 
-        Checked are sizes, magic, topic, queue id, system flag, lengths and body CRC. A buffer that
+        Checked are sizes, magic, topic, queue id, system flag, lengths, body CRC, and that the
+        properties are text. A buffer that
         can't be written to is copied, since `place` writes. Raises RecordError naming the number of
         the record (from 0) and the field.
         """
@@ -110,7 +111,9 @@ class RecordBatch:
         _require(within, "body length", body_lengths)
         body_starts = starts + extra + BODY_AT
         body_ends = body_starts + body_lengths
-        _check_tails(buffer, body_ends, topic, sizes - least - body_lengths)
+        properties_lengths = sizes - least - body_lengths
+        _check_tails(buffer, body_ends, topic, properties_lengths)
+        _check_text(buffer, starts + sizes - properties_lengths, starts + sizes)
         _check_bodies(buffer, body_starts, body_ends, front["body_crc"])
         store_fields_at = starts + extra + BORN_HOST_AT + HOST_IPV4_BYTES
         return cls(buffer, starts, sizes, run_counts, store_fields_at)
@@ -210,6 +213,28 @@ def _check_tails(buffer: Buffer, body_ends: _Ints, topic: bytes, properties_room
     lengths = tails["properties_length"]
     fits = (lengths == properties_room) & (lengths <= PROPERTIES_BYTES_MAX)
     _require(fits, "properties length", lengths)
+
+
+def _check_text(buffer: Buffer, begins: _Ints, ends: _Ints) -> None:
+    """Check that the properties in buffer[begins:ends] are UTF-8.
+
+    Most are ASCII, which is seen for all records at once where their properties have one width.
+    """
+    widths = ends - begins
+    width = int(widths[0])
+    if width and (widths == width).all():
+        rows = _overlay(buffer, f"V{width}")[begins].view(np.uint8)
+        if not (rows & 0x80).any():
+            return
+    view = memoryview(buffer)
+    pieces = [view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+    if b"".join(pieces).isascii():
+        return
+    for number, piece in enumerate(pieces):
+        try:
+            str(piece, "utf-8")
+        except UnicodeDecodeError as error:
+            raise RecordError(f"record {number}: its properties are not UTF-8: {error}") from error
 
 
 def _check_bodies(
