@@ -113,8 +113,9 @@ def index_entry(body: memoryview, position: int) -> tuple[Move | None, Sequence[
     Raises Unusable for what no leader writes.
     """
     first = _record(body, 0, position)
-    if _topic(first) != OP_TOPIC:
-        return None, (index_records(body, position),)
+    topic = _topic(first)
+    if topic != OP_TOPIC:
+        return None, (_index(body, position, first, topic),)
     starts = _starts(body)
     topics = [_topic(_record(body, start, position)) for start in starts]
     begins = [n for n, topic in enumerate(topics) if n == 0 or topic != topics[n - 1]]
@@ -141,7 +142,10 @@ def index_records(body: memoryview, position: int) -> EntryIndex:
     Raises Unusable if they are none that a leader can have written.
     """
     first = _record(body, 0, position)
-    topic = _topic(first)
+    return _index(body, position, first, _topic(first))
+
+
+def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryIndex:
     if not 0 <= first.store_timestamp_ms <= TIME_MS_MAX:
         raise Unusable(f"it was stored at {first.store_timestamp_ms} ms, which is no time")
     encoded_topic = topic.encode()
@@ -183,9 +187,14 @@ def _topic(record: Record) -> str:
         topic = record.topic
     except RecordError:
         topic = ""
-    if not topic or len(topic.encode()) > TOPIC_BYTES_MAX or "/" in topic or "\0" in topic:
+    if not _is_name(topic):
         raise Unusable("a record's topic is no name of one")
     return topic
+
+
+@lru_cache(maxsize=1024)
+def _is_name(topic: str) -> bool:
+    return 0 < len(topic.encode()) <= TOPIC_BYTES_MAX and not {"/", "\0"} & set(topic)
 
 
 def _starts(body: memoryview) -> list[int]:

@@ -23,12 +23,15 @@ class Faults:
     def __init__(self) -> None:
         #: How many there were.
         self.count = 0
+        #: What the last one was.
+        self.last: Exception | None = None
         self._logged_s = float("-inf")
         self._left_out = 0
 
     def note(self, event: str, error: Exception, **request: object) -> None:
         """Count a fault, and log it with the request that it came from."""
         self.count += 1
+        self.last = error
         now_s = time.monotonic()
         if now_s - self._logged_s < _LOG_INTERVAL_S:
             self._left_out += 1

@@ -137,14 +137,14 @@ class Group:
         self.ledger.append_nowait(body, kind, lambda _: None)
         return next(self.ledger.entries(self.machine.applied_index))
 
-    async def serves(self, topic: str = TOPIC) -> None:
-        """An honest client is answered: in a topic of its own, and in the stranger's."""
+    async def serves(self, queues: int = QUEUES) -> None:
+        """An honest client is answered: in a topic of its own, and in the stranger's queues."""
         honest = self.connect()
-        for name in (CANARY, topic):
+        for name, count in ((CANARY, 1), (TOPIC, queues)):
             made = await honest.ask(topic_request(name, QUEUES))
             assert made is not None, f"{name}: no answer"
             assert made.code == ResponseCode.SUCCESS, made.remark
-            for queue_id in range(QUEUES):
+            for queue_id in range(count):
                 await self._send(honest, name, queue_id)
         honest.close()
         await trio.testing.wait_all_tasks_blocked()
@@ -191,7 +191,7 @@ class Group:
         """A replica that is given the state, and makes queues and keys from the entries again."""
         given = Machine(self._directory / "d" / str(self._looks))
         given.install(*self._steady.capture(), self.machine.first_index)
-        for entry in self.ledger.entries(1):
+        for entry in self.ledger.entries(self.machine.first_index):
             given.apply(entry)
         found = state_of(given)
         for volatile in ("ahead_index", "keys"):

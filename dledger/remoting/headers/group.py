@@ -81,6 +81,8 @@ class GroupInfoResponseHeader(Header, frozen=True):
     Indexes count log entries from 1; `end_position`
     is the byte position after the last one. `fenced` says why this member takes no part any more.
     A member that is not `counted`, by its own word, copies the log and helps no majority yet.
+    `set_aside` counts entries that no member can apply; the last ones are (index, reason). `faults`
+    counts requests that met a bug of the member's.
     """
 
     broker_name: str
@@ -99,6 +101,9 @@ class GroupInfoResponseHeader(Header, frozen=True):
     preferred_leader_id: str | None = None
     fenced: str | None = None
     learners: tuple[str, ...] = ()
+    set_aside: Int64 = 0
+    set_aside_last: tuple[tuple[Int64, str], ...] = ()
+    faults: Int64 = 0
 
 
 class TransferLeaderHeader(Header, frozen=True):

@@ -46,6 +46,7 @@ _Ints = npt.NDArray[np.int64]
 SYS_FLAGS_ALLOWED = COMPRESSED | MULTI_TAGS | BORN_HOST_IPV6 | COMPRESSION_TYPE
 
 _QUEUE_ID_MAX = 0x7FFF_FFFF
+_TEXT_WIDTH_MAX = 512
 
 _FRONT = np.dtype(
     {
@@ -218,13 +219,15 @@ def _check_tails(buffer: Buffer, body_ends: _Ints, topic: bytes, properties_room
 def _check_text(buffer: Buffer, begins: _Ints, ends: _Ints) -> None:
     """Check that the properties in buffer[begins:ends] are UTF-8.
 
-    Most are ASCII, which is seen for all records at once where their properties have one width.
+    Most are short and ASCII, which is seen for all records at once: each row of a table ends where
+    a record's properties end, and what lies before them is masked.
     """
     widths = ends - begins
-    width = int(widths[0])
-    if width and (widths == width).all():
-        rows = _overlay(buffer, f"V{width}")[begins].view(np.uint8)
-        if not (rows & 0x80).any():
+    width = int(widths.max())
+    if 0 < width <= min(_TEXT_WIDTH_MAX, int(ends[0])):
+        rows = _overlay(buffer, f"V{width}")[ends - width].view(np.uint8).reshape(-1, width)
+        is_text = np.arange(width) >= (width - widths)[:, np.newaxis]
+        if not ((rows & 0x80).astype(np.bool_) & is_text).any():
             return
     view = memoryview(buffer)
     pieces = [view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
