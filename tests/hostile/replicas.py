@@ -23,8 +23,9 @@ from broker.broker import Broker
 from broker.config import BrokerConfig
 from broker.requests.core import Core
 from broker.state.machine import Machine
+from broker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from broker.testing.leading import save
-from broker.testing.requests import TOPIC, pull_request, records, topic_request
+from broker.testing.requests import TOPIC, pull_request, records, send_request, topic_request
 from dledger.log.entry import Entry
 from dledger.net import Connection
 from dledger.net.link import Link
@@ -118,13 +119,17 @@ class Group:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         number = next(self._ids)
-        connection = Connection(number, ("127.0.0.1", 1024 + number), Link(theirs), 64)
+        peer, faults = ("127.0.0.1", 1024 + number), self.core.faults
+        connection = Connection(number, peer, Link(theirs), 64, faults)
         self._nursery.start_soon(self._serve, connection)
         self._strangers.append(Stranger(ours, connection))
         return self._strangers[-1]
 
     async def _serve(self, connection: Connection) -> None:
-        await connection.serve(self.broker.handler)
+        try:
+            await connection.serve(self.broker.handler)
+        except Exception as error:  # as the server does
+            self.core.faults.note("connection failed", error, peer=connection.peer)
 
     async def pass_time(self, seconds: float) -> None:
         """Let timers ring: commits are gathered, pulls are held, messages wait."""
@@ -136,6 +141,28 @@ class Group:
         """Commit an entry of any content behind the leader's back."""
         self.ledger.append_nowait(body, kind, lambda _: None)
         return next(self.ledger.entries(self.machine.applied_index))
+
+    async def begin(self) -> tuple[list[int], list[str]]:
+        """Store a message of each kind; their positions, and a recall handle. Always the same."""
+        await self.serves()
+        honest = self.connect()
+        kinds = (
+            "",
+            "TRAN_MSG\x01true\x02PGROUP\x01P\x02",
+            "TIMER_DELAY_MS\x0120000\x02",
+            "DELAY\x011",
+        )
+        handles = []
+        for number, properties in enumerate(kinds):
+            key = f"UNIQ_KEY\x01k{number}\x02"
+            answer = await honest.ask(send_request(b"kept", e="0", i=properties + "\x02" + key))
+            assert answer is not None
+            handles.append(str(answer.ext.get("recallHandle", "")))
+        honest.close()
+        places = (TOPIC, HALF_TOPIC, TIMER_TOPIC, SCHEDULE_TOPIC)
+        found = [self.machine.queues.get(topic, 0) for topic in places]
+        units = [queue.read(0, 1)["position"].tolist() for queue in found if queue is not None]
+        return [position for unit in units for position in unit], list(filter(None, handles))
 
     async def serves(self, queues: int = QUEUES) -> None:
         """An honest client is answered: in a topic of its own, and in the stranger's queues."""

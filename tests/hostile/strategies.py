@@ -23,7 +23,7 @@ from dledger.remoting.codec import encode_frame
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding, Language
 from dledger.remoting.headers import Header
-from dledger.remoting.message import BatchItem, batch_encode, host_bytes
+from dledger.remoting.message import BatchItem, batch_encode, host_bytes, offset_message_id
 from dledger.remoting.record import encode_record
 
 Code = RequestCode
@@ -70,10 +70,31 @@ property_strings = st.lists(
 seldom = st.integers(0, 9).map(lambda number: number == 9)
 bits = st.integers(0, 31).map(lambda bit: 1 << bit) | st.sampled_from([0, 0x30, 0x7FFFFFFF, -1])
 
+#: What the group holds when the first packet comes: `Group.begin` tells.
+POSITIONS: list[int] = [0]
+HANDLES: list[str] = [""]
+
+
+def known(values: list[Any]) -> st.SearchStrategy[Any]:
+    """One of some values that are there by then."""
+    return st.integers(0, 11).map(lambda number: values[number % len(values)])
+
+
 #: What an honest client gives a field of this name.
 HONEST: dict[str, st.SearchStrategy[Any]] = {
+    "addr": st.sampled_from(["127.0.0.1:10911", "127.0.0.1:10912"]),
+    "compressed": st.just(False),
+    "enableActing": st.just(False),
+    "crc": st.just(0),
+    "brokerId": st.integers(0, 2),
+    "commitLogOffset": known(POSITIONS),
+    "recallHandle": known(HANDLES),
+    "msgId": known(POSITIONS).map(lambda at: offset_message_id(host_bytes("1.1.1.1", 1), at)),
+    "tranStateTableOffset": st.just(0),
+    "queueOffset": st.integers(0, 3),
+    "commitOffset": st.integers(0, 9),
     "queue": st.integers(0, 3),
-    "offset": st.integers(0, 3000),
+    "offset": known(POSITIONS),
     "flag": st.just(0),
     "nums": st.integers(1, 4),
     "perm": st.just(6),
@@ -235,7 +256,7 @@ def documents(draw: st.DrawFn, document: object) -> bytes:
 settings = st.lists(
     st.tuples(
         st.sampled_from(
-            ["autoCreateTopicEnable", "defaultTopicQueueNums", "maxMessageSize", "listenPort", "x"]
+            ["autoCreateTopicEnable", "defaultTopicQueueNums", "registerBrokerHeartbeatMillis", "x"]
         ),
         integers.map(str) | st.sampled_from(["true", "", "8"]),
     ),
@@ -334,14 +355,14 @@ def frames(draw: st.DrawFn) -> bytes:
         language=draw(st.sampled_from([Language.JAVA, Language.CPP, Language.PYTHON, None])),
         encoding=draw(st.sampled_from(HeaderEncoding)),
     )
-    frame = bytearray(_encoded(command))
+    frame = bytearray(encoded(command))
     for place in draw(st.lists(st.integers(4, len(frame) - 1), max_size=1)):
         if draw(seldom):
             frame[place] = draw(st.integers(0, 255))
     return bytes(frame)
 
 
-def _encoded(command: Command) -> bytes:
+def encoded(command: Command) -> bytes:
     """As msgpack where the header's encoding can't hold it, and without it where that can't."""
     for encoding in (command.encoding, HeaderEncoding.MSGPACK, HeaderEncoding.JSON):
         command.encoding = encoding

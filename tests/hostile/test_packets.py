@@ -6,6 +6,7 @@ The short form is a thousand cases: five hundred packets, five hundred entries. 
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -15,13 +16,15 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from replicas import Group, group
-from strategies import REQUESTS, control_bodies, frames, placed_records
+from strategies import HANDLES, POSITIONS, REQUESTS, control_bodies, frames, placed_records
 from trio.testing import MockClock
 
 from broker.requests.unsupported import not_supported
 from dledger.log.entry import HEADER_BYTES, Kind
 
 PACKETS_PER_EXAMPLE = 5
+#: A thousand stores come and go: not on a disk, where there is something better.
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
 PACKETS = st.lists(
     st.tuples(frames(), st.sampled_from([0.0, 0.0, 0.06, 1.2, 30.0])),
     min_size=PACKETS_PER_EXAMPLE,
@@ -34,8 +37,19 @@ SHORT = settings(
 )
 
 
+async def learn(directory: Path) -> None:
+    """What every group begins with."""
+    async with group(directory) as found:
+        POSITIONS[:], HANDLES[:] = await found.begin()
+
+
+with tempfile.TemporaryDirectory(dir=MEMORY) as empty:
+    trio.run(learn, Path(empty), clock=MockClock())
+
+
 async def try_packets(found: Group, packets: list[tuple[bytes, float]]) -> None:
     """Send each over a connection of its own or the last one's, and look."""
+    await found.begin()
     stranger = found.connect()
     for packet, pause_s in packets:
         if stranger.connection.closed:
@@ -49,7 +63,7 @@ async def try_packets(found: Group, packets: list[tuple[bytes, float]]) -> None:
 
 async def try_entries(found: Group, draw_entry: st.DataObject, count: int) -> None:
     """Commit entries of any content; after each a leader begins anew, and the group serves."""
-    await found.serves()
+    await found.begin()
     for _ in range(count):
         ends = {
             (topic, queue_id): end
@@ -76,7 +90,7 @@ def test_no_packet_ends_a_group(packets: list[tuple[bytes, float]]) -> None:
     """Nor does it leave replicas that differ, or meet a fault that nobody foresaw."""
 
     async def main() -> None:
-        with tempfile.TemporaryDirectory() as directory:
+        with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
             async with group(Path(directory)) as found:
                 await try_packets(found, packets)
                 assert found.core.faults.count == 0, found.core.faults.last
@@ -91,7 +105,7 @@ def test_no_entry_ends_a_group(data: st.DataObject) -> None:
     """Whatever is committed is applied or set aside, by all replicas alike."""
 
     async def main() -> None:
-        with tempfile.TemporaryDirectory() as directory:
+        with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
             async with group(Path(directory)) as found:
                 await try_entries(found, data, PACKETS_PER_EXAMPLE)
 
