@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -64,9 +65,10 @@ async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger) -> None
     snapshots = Snapshots(machine, ledger)
     async with trio.open_nursery() as nursery:
         host = config.broker_ip1
-        port = await nursery.start(serve_remoting, broker.handler, host, config.listen_port)
+        serve = partial(serve_remoting, broker.handler, host, faults=core.faults)
+        port = await nursery.start(serve, config.listen_port)
         if config.vip_channel_enable:
-            await nursery.start(serve_remoting, broker.handler, host, config.vip_port)
+            await nursery.start(serve, config.vip_port)
         _log.info("broker started", node=config.node_id, address=f"{host}:{port}")
         retention = Retention(config, machine, ledger, core.role, time.time)
         for task in (broker.run, registration.run, snapshots.run, retention.run):

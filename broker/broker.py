@@ -7,13 +7,14 @@ parts; `broker.app` runs them beside the server and the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
 import trio
 
 from broker import limits
 from broker.leader.deliveries import Deliveries
+from broker.leader.entries import NotApplied
 from broker.leader.offset_commits import OffsetCommits
 from broker.leader.outcome import Outcome
 from broker.refusal import Refused
@@ -44,9 +45,10 @@ from broker.requests.resets import ResetHandler
 from broker.requests.send import SendHandler
 from broker.requests.send_back import SendBackHandler
 from broker.requests.transactions import TransactionHandler
+from broker.state.aside import SetAside
 from broker.state.indexing import EntryIndex
 from broker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
-from dledger.errors import AppendError
+from dledger.errors import AppendError, StorageError
 from dledger.net import Connection
 from dledger.observe import get_logger
 
@@ -62,6 +64,7 @@ class Broker:
         self._pulls_due = trio.Event()
         self._commits_due = trio.Event()
         self._commits_at_s = float("inf")
+        self._next_scan_s = core.clock_s() + limits.CLIENT_SCAN_S
         self._deliveries_due = trio.Event()
         membership = Membership()
         self._readers = Readers()
@@ -109,25 +112,56 @@ class Broker:
     async def run(self) -> None:
         """Run the loops until cancelled."""
         async with trio.open_nursery() as nursery:
-            for loop in (
-                self._pull_loop,
-                self._sweep_loop,
-                self._commit_loop,
-                self._delivery_loop,
-                self._scan_loop,
+            for turn in (
+                self._run_pulls,
+                self._sweep,
+                self._commit,
+                self._deliver_due,
+                self._scan,
             ):
-                nursery.start_soon(loop)
+                nursery.start_soon(self._take_turns, turn)
+
+    async def _take_turns(self, turn: Callable[[], Awaitable[None]]) -> None:
+        """Run one loop. What it works on is clients' bytes: a fault costs a turn, not the process.
+
+        Only this process's own disk may end it.
+        """
+        while True:
+            try:
+                await turn()
+            except (StorageError, OSError):
+                raise
+            except Exception as error:
+                self.core.faults.note("loop failed", error, loop=turn.__name__)
+                await trio.sleep(limits.AFTER_FAULT_S)
 
     # -- what the machine tells (Watcher) ---------------------------------------------------
 
     def messages_arrived(self, index: EntryIndex) -> None:
         """Pulls that wait for these messages are due; delayed ones wait for their time."""
+        try:
+            self._arrived(index)
+        except Exception as error:
+            self.core.faults.note("messages not told", error, topic=index.topic)
+
+    def _arrived(self, index: EntryIndex) -> None:
         self._held.arrived(index)
         if index.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
             self._deliveries_due.set()
         if self.core.role.serving:
             for run in index.runs:
                 self.core.rates.put(index.topic, run.messages, run.size_bytes)
+
+    def set_aside(self, kind: int, aside: SetAside) -> None:
+        """An alarm: whoever wrote the entry, or a disk, is at fault."""
+        _log.error(
+            "entry set aside",
+            index=aside.index,
+            kind=kind,
+            reason=aside.reason,
+            count=self.core.machine.aside.count,
+            remedy="nothing of it has an effect on any replica; `mqadmin raftStatus` shows it",
+        )
 
     def topics_changed(self, topics: Sequence[str]) -> None:
         """Name servers must know."""
@@ -195,20 +229,18 @@ class Broker:
     def _wake_pulls(self) -> None:
         self._pulls_due.set()
 
-    async def _pull_loop(self) -> None:
+    async def _run_pulls(self) -> None:
         """Run due pulls, once for all messages that were applied in the same turn."""
-        while True:
-            await self._pulls_due.wait()
-            self._pulls_due = trio.Event()
-            for pull in self._held.take_due():
-                pull.again()
+        await self._pulls_due.wait()
+        self._pulls_due = trio.Event()
+        for pull in self._held.take_due():
+            pull.again()
 
-    async def _sweep_loop(self) -> None:
-        while True:
-            await trio.sleep(_HELD_SWEEP_S)
-            self._held.expire(self.core.clock_s())
-            self.core.announcements.release()
-            self.core.role.take_members(self.core.log.status.members)
+    async def _sweep(self) -> None:
+        await trio.sleep(_HELD_SWEEP_S)
+        self._held.expire(self.core.clock_s())
+        self.core.announcements.release()
+        self.core.role.take_members(self.core.log.status.members)
 
     def _wake_commits(self, after_s: float) -> None:
         at_s = self.core.clock_s() + after_s
@@ -216,31 +248,30 @@ class Broker:
             self._commits_at_s = at_s
             self._commits_due.set()
 
-    async def _commit_loop(self) -> None:
-        while True:
-            wait_s = self._commits_at_s - self.core.clock_s()
-            if wait_s > 0:
-                with trio.move_on_after(wait_s):
-                    await self._commits_due.wait()
-                    self._commits_due = trio.Event()
-                continue
-            self._commits_at_s = float("inf")
-            self._commits.flush()
-            await trio.lowlevel.checkpoint()
+    async def _commit(self) -> None:
+        """Write the commits that were gathered, when it is time."""
+        wait_s = self._commits_at_s - self.core.clock_s()
+        if wait_s > 0:
+            with trio.move_on_after(wait_s):
+                await self._commits_due.wait()
+                self._commits_due = trio.Event()
+            return
+        self._commits_at_s = float("inf")
+        self._commits.flush()
+        await trio.lowlevel.checkpoint()
 
-    async def _delivery_loop(self) -> None:
+    async def _deliver_due(self) -> None:
         """Deliver what has waited for its delay, one entry after the other."""
-        while True:
-            wait_s = limits.DELIVERY_SLEEP_S_MAX
-            if self.core.role.serving:
-                if await self._deliver():
-                    continue
-                wait_ms = self._deliveries.wait_ms()
-                wait_s = wait_s if wait_ms is None else min(wait_s, wait_ms / 1000)
-            await trio.sleep(limits.DELIVERY_PAUSE_S)
-            with trio.move_on_after(max(0.0, wait_s - limits.DELIVERY_PAUSE_S)):
-                await self._deliveries_due.wait()
-            self._deliveries_due = trio.Event()
+        wait_s = limits.DELIVERY_SLEEP_S_MAX
+        if self.core.role.serving:
+            if await self._deliver():
+                return
+            wait_ms = self._deliveries.wait_ms()
+            wait_s = wait_s if wait_ms is None else min(wait_s, wait_ms / 1000)
+        await trio.sleep(limits.DELIVERY_PAUSE_S)
+        with trio.move_on_after(max(0.0, wait_s - limits.DELIVERY_PAUSE_S)):
+            await self._deliveries_due.wait()
+        self._deliveries_due = trio.Event()
 
     async def _deliver(self) -> bool:
         """Deliver one entry's worth of messages; whether there were any, and it went well."""
@@ -250,25 +281,29 @@ class Broker:
             if not self._deliveries.deliver(outcome.set):
                 return False
             await outcome.wait()
+        except NotApplied as error:
+            _log.error("delayed messages wait", reason=str(error))
+            await trio.sleep(limits.AFTER_FAULT_S)
+            return False
         except AppendError as error:
             _log.info("delayed messages wait", reason=str(error))
             return False
         if self._deliveries.dropped > dropped:
             count = self._deliveries.dropped - dropped
-            _log.warning("delayed messages dropped", count=count, reason="their topic is deleted")
+            _log.warning(
+                "delayed messages dropped", count=count, reason="their topic is deleted, or unknown"
+            )
         return True
 
-    async def _scan_loop(self) -> None:
-        next_scan_s = self.core.clock_s() + limits.CLIENT_SCAN_S
-        while True:
-            await trio.sleep(1.0)
-            now_s = self.core.clock_s()
-            if self.core.role.serving:
-                self._transactions.check()
-            self.core.rates.sample(now_s, _local_day(self.core.clock_ms()))
-            if now_s >= next_scan_s:
-                next_scan_s += limits.CLIENT_SCAN_S
-                self._clients.expire()
+    async def _scan(self) -> None:
+        await trio.sleep(1.0)
+        now_s = self.core.clock_s()
+        self.core.rates.sample(now_s, _local_day(self.core.clock_ms()))
+        if now_s >= self._next_scan_s:
+            self._next_scan_s += limits.CLIENT_SCAN_S
+            self._clients.expire()
+        if self.core.role.serving:
+            self._transactions.check()
 
 
 def _local_day(clock_ms: int) -> int:

@@ -21,6 +21,10 @@ DEDUP_KEY_BYTES_MAX = 512
 LOCK_S = 60.0
 """A queue lock that is not renewed ends (RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime)."""
 
+ASIDE_REASONS_KEPT = 16
+"""Entries that were set aside, and are shown with the reason."""
+ASIDE_INDEXES_KEPT = 65_536
+
 # Consume queues.
 UNITS_PER_FILE = 1 << 18
 QUEUE_PENDING_BYTES_MAX = 64 * KIB
@@ -121,6 +125,9 @@ ANNOUNCED_WAITING_MAX = 65_536
 """Answers about one topic; more don't wait."""
 RECONNECT_S_MIN = 0.1
 RECONNECT_S_MAX = 2.0
+
+AFTER_FAULT_S = 1.0
+"""A loop that met a fault nobody foresaw pauses so long."""
 
 # Log lines about refused requests: one a second for each kind.
 REFUSAL_LOG_INTERVAL_S = 1.0

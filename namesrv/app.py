@@ -8,7 +8,7 @@ from pathlib import Path
 
 import trio
 
-from dledger.net import serve_remoting
+from dledger.net import Faults, serve_remoting
 from dledger.observe import get_logger
 from namesrv import limits
 from namesrv.config import NamesrvConfig
@@ -28,14 +28,17 @@ async def serve(
     kv = KvStore(Path(config.kv_config_path) if config.kv_config_path else None)
     dispatcher = Dispatcher(config, kv, trio.current_time)
     async with trio.open_nursery() as nursery:
-        port = await nursery.start(
-            partial(serve_remoting, dispatcher, config.bind_address, config.listen_port)
-        )
+        faults = Faults()
+        address = config.bind_address, config.listen_port
+        port = await nursery.start(partial(serve_remoting, dispatcher, *address, faults=faults))
         _log.info("name server started", address=f"{config.bind_address}:{port}")
         task_status.started(port)
         while True:
             await trio.sleep(limits.SCAN_INTERVAL_S)
-            dispatcher.expire()
+            try:
+                dispatcher.expire()
+            except Exception as error:  # over what brokers said: the others are served on
+                faults.note("scan failed", error)
 
 
 async def serve_until_signalled(config: NamesrvConfig) -> None:

@@ -72,8 +72,8 @@ class Appender:
         self._on_their_way[key] = []
         try:
             self._submit(draft, lambda outcome: self._finish(key, draft, outcome, on_done))
-        except Refused:
-            del self._on_their_way[key]
+        except BaseException:
+            self._on_their_way.pop(key, None)
             raise
 
     def _submit(self, draft: MessagesDraft, on_done: Done) -> None:

@@ -8,7 +8,7 @@ what is applied again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from broker.state.machine import Machine
 
@@ -21,10 +21,13 @@ class Assignments:
         self._clock_ms = clock_ms
         self._next: dict[tuple[str, int], int] = {}
         self._newest_ms = 0
+        #: Queue -> the last entry placed when offsets of the queue were given back.
+        self._withdrawn: dict[tuple[str, int], int] = {}
 
     def reset(self) -> None:
         """Leadership begins: go by what is applied."""
         self._next.clear()
+        self._withdrawn.clear()
         self._newest_ms = self._machine.clock_ms
 
     def take(self, topic: str, queue_id: int, count: int) -> int:
@@ -35,6 +38,17 @@ class Assignments:
             first = self._machine.queues.end(topic, queue_id)
         self._next[key] = first + count
         return first
+
+    def withdraw(self, places: Iterable[tuple[str, int]], index: int, last_index: int) -> None:
+        """The entry `index` took offsets in `places` and has no effect: give them out again.
+
+        Entries up to `last_index` are placed already. Those behind this one that took later offsets
+        of the same queues are set aside as well, and must not give the offsets back a second time.
+        """
+        for key in set(places):
+            if index > self._withdrawn.get(key, 0):
+                self._withdrawn[key] = last_index
+                self._next.pop(key, None)
 
     def forget(self, topic: str) -> None:
         """The topic was deleted: one of that name made later starts from offset 0."""

@@ -78,7 +78,10 @@ class Definitions:
         return None if topic in self._topics_going else self._known(topic)
 
     def topic_for_send(self, topic: str, queues_wanted: int | None) -> TopicConfig:
-        """The topic of a send, made now if it may be. Refused with the send's error code."""
+        """The topic of a send, as it is or would be made. Refused with the send's error code.
+
+        Nothing is made before all of the request is checked: see `ensure_topic`.
+        """
         config = self._known(topic)
         if topic in self._topics_going:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"the topic {topic!r} is being deleted")
@@ -86,9 +89,12 @@ class Definitions:
             return config
         check_topic_name(topic)
         default = self._known(DEFAULT_TOPIC) if self._auto_create() else None
-        config = topic_for_first_send(topic, default, queues_wanted)
-        self.put_topic(config, lambda _: None)
-        return config
+        return topic_for_first_send(topic, default, queues_wanted)
+
+    def ensure_topic(self, config: TopicConfig) -> None:
+        """Make the topic of a send unless it exists; don't wait for it."""
+        if self._known(config.topic_name) is None:
+            self.put_topic(config, lambda _: None)
 
     def _known(self, topic: str) -> TopicConfig | None:
         """A topic that exists, or will before anything that is appended from now on."""
@@ -116,8 +122,9 @@ class Definitions:
             on_done(outcome)
 
         coming = {config.topic_name: config for config in configs}
+        body = encode_control(PutTopics(configs, self._assignments.now_ms()))
         self._topics_coming |= coming
-        self.change(PutTopics(configs, self._assignments.now_ms()), done)
+        self._append(body, done)
 
     def delete_topic(self, topic: str, on_done: Callable[[Appended | AppendError], None]) -> None:
         """Delete a topic with all that belongs to it."""
@@ -127,8 +134,9 @@ class Definitions:
             self._assignments.forget(topic)
             on_done(outcome)
 
+        body = encode_control(DeleteTopic(topic, self._assignments.now_ms()))
         self._topics_going.add(topic)
-        self.change(DeleteTopic(topic, self._assignments.now_ms()), done)
+        self._append(body, done)
 
     def group(self, group: str) -> SubscriptionGroupConfig:
         """A group that exists, or will before anything that is appended from now on."""
@@ -141,10 +149,10 @@ class Definitions:
 
     def ensure_group(self, group: str) -> None:
         """Make a consumer group unless it exists; don't wait for it. Tools need none."""
-        check_group_name(group)
-        if group == TOOLS_GROUP:
+        if group == TOOLS_GROUP or self._machine.groups.get(group) is not None:
             return
-        if self._machine.groups.get(group) is None and group not in self._groups_coming:
+        check_group_name(group)
+        if group not in self._groups_coming:
             self.put_groups([SubscriptionGroupConfig(group_name=group)], lambda _: None)
 
     def ensure_consumers(self, group: str) -> None:
@@ -172,8 +180,9 @@ class Definitions:
             on_done(outcome)
 
         coming = {config.group_name: config for config in configs}
+        body = encode_control(PutGroups(configs, self._assignments.now_ms()))
         self._groups_coming |= coming
-        self.change(PutGroups(configs, self._assignments.now_ms()), done)
+        self._append(body, done)
 
     def delete_group(
         self, group: str, with_offsets: bool, on_done: Callable[[Appended | AppendError], None]
@@ -188,12 +197,15 @@ class Definitions:
         self.change(PutSettings(settings, self._assignments.now_ms()), on_done)
 
     def change(self, control: Control, on_done: Callable[[Appended | AppendError], None]) -> None:
-        """Append a control entry.
+        """Append a control entry. BadInput, before anything is done, if it can't be written.
 
         Refused if it is certain at once that it will not be; `on_done` hears of that, too.
         """
+        self._append(encode_control(control), on_done)
+
+    def _append(self, body: bytes, on_done: Callable[[Appended | AppendError], None]) -> None:
         try:
-            self._log.append_nowait(encode_control(control), Kind.CONTROL, on_done)
+            self._log.append_nowait(body, Kind.CONTROL, on_done)
         except AppendError as error:
             on_done(error)
             raise self._role.refusal_of(error) from error

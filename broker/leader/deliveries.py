@@ -33,12 +33,12 @@ from broker.state.moves import (
     encode_move,
     ranges_of,
 )
-from dledger.errors import AppendError
+from dledger.errors import AppendError, BadInput
 from dledger.log.entry import Kind
 from dledger.raft.engine import Appended
 from dledger.remoting import message as names
 from dledger.remoting.command import Buffer
-from dledger.remoting.record import Record
+from dledger.remoting.record import Record, place_record
 
 
 class Arrival(NamedTuple):
@@ -50,31 +50,31 @@ class Arrival(NamedTuple):
 
 
 class MoveDraft:
-    """An entry that takes messages out of one queue and puts them into others."""
+    """An entry that takes messages out of one queue and puts them into others.
+
+    Encoded before anything takes an offset; RecordError for what can't be a record.
+    """
 
     def __init__(
         self, move: Move, arrivals: Sequence[Arrival], assignments: Assignments, store_host: bytes
     ) -> None:
-        now_ms = assignments.now_ms()
-        note = NewRecord(encode_move(move), b"", now_ms, store_host)
-        self._arrivals = [Arrival(OP_TOPIC, 0, note), *arrivals]
+        note = NewRecord(encode_move(move), b"", assignments.now_ms(), store_host)
         self._assignments = assignments
-        self._store_host = store_host
-        self.size = sum(
-            arrival.record.size(arrival.topic, store_host) for arrival in self._arrivals
-        )
+        self._buffer = bytearray()
+        self._starts: list[int] = []
+        self.places = [(OP_TOPIC, 0)] + [(topic, queue_id) for topic, queue_id, _ in arrivals]
+        for topic, queue_id, record in (Arrival(OP_TOPIC, 0, note), *arrivals):
+            self._starts.append(len(self._buffer))
+            self._buffer += record.encode(topic, queue_id, store_host)
+        self.size = len(self._buffer)
 
     def place(self, body_position: int, index: int, term: int) -> Buffer:
-        """Encode the records."""
+        """Fill in where the records went."""
         now_ms = self._assignments.now_ms()
-        encoded: list[bytes] = []
-        for topic, queue_id, record in self._arrivals:
+        for (topic, queue_id), start in zip(self.places, self._starts, strict=True):
             offset = self._assignments.take(topic, queue_id, 1)
-            encoded.append(
-                record.encode(topic, queue_id, offset, body_position, now_ms, self._store_host)
-            )
-            body_position += len(encoded[-1])
-        return b"".join(encoded)
+            place_record(self._buffer, start, offset, body_position + start, now_ms)
+        return self._buffer
 
 
 def due_units(queue: ConsumeQueue, first: int, delay_ms: int, now_ms: int) -> Units:
@@ -205,10 +205,13 @@ class Deliveries:
         return [arrival for arrival in arrivals if arrival is not None]
 
     def _arrival(self, record: Record) -> Arrival | None:
-        """The message as it arrives; None if its topic is gone."""
-        properties = names.properties_decode(record.properties)
-        topic = self._definitions.lasting(properties.pop(names.REAL_TOPIC, ""))
-        queue_id = int(properties.pop(names.REAL_QID, "0"))
+        """The message as it arrives; None if its topic is gone, or it does not say where to go."""
+        try:
+            properties = names.properties_decode(record.properties)
+            topic = self._definitions.lasting(properties.pop(names.REAL_TOPIC, ""))
+            queue_id = int(properties.pop(names.REAL_QID, "0"))
+        except (BadInput, ValueError):
+            return None
         if topic is None:
             return None
         # A topic may have fewer queues by now.

@@ -2,33 +2,29 @@
 
 A record holds its own queue offset, position and store time, so its last bytes are known only when
 the ledger has decided where the entry goes; it then calls `place`. Records that our producers made
-are finished but for those fields, and are filled in all at once; those of stock clients are
-encoded right there, with everything known.
+are finished but for those fields, and are filled in all at once; those of stock clients are encoded
+here first. Either way nothing that can fail is left to do when a message has taken its offset.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from broker.leader.assignments import Assignments
 from dledger.checksum import crc32
 from dledger.remoting.command import Buffer
 from dledger.remoting.record import (
-    BORN_HOST_IPV6,
     CRC_MASK,
-    HOST_IPV4_BYTES,
-    RECORD_OVERHEAD_BYTES,
-    STORE_HOST_IPV6,
+    HOST_BITS,
     Record,
     encode_record,
+    place_record,
     walk,
 )
 from dledger.remoting.record.batch import RecordBatch
 from dledger.remoting.record.lone import LoneRecord
-
-_HOST_BITS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
 
 
 class MessagesDraft(Protocol):
@@ -46,6 +42,10 @@ class MessagesDraft(Protocol):
     @property
     def starts(self) -> Sequence[int]:
         """Where each record begins, from the first one's beginning."""
+
+    @property
+    def places(self) -> Sequence[tuple[str, int]]:
+        """The topic and queues that the messages go to."""
 
     def body_crcs(self) -> list[int]:
         """The records' body CRCs, in order: what tells a repeat from another batch."""
@@ -78,6 +78,11 @@ class BatchDraft:
     def starts(self) -> Sequence[int]:
         """Where each record begins."""
         return self._batch.starts
+
+    @property
+    def places(self) -> Sequence[tuple[str, int]]:
+        """The topic and queues that the messages go to."""
+        return [(self._topic, queue_id) for queue_id, _ in self._runs]
 
     def body_crcs(self) -> list[int]:
         """The records' body CRCs, in order."""
@@ -123,26 +128,21 @@ class NewRecord:
             born_timestamp_ms=record.born_timestamp_ms,
             born_host=record.born_host,
             flag=record.flag,
-            sys_flag=record.sys_flag & ~_HOST_BITS,
+            sys_flag=record.sys_flag & ~HOST_BITS,
             reconsume_times=record.reconsume_times,
         )
-
-    def size(self, topic: str, store_host: bytes) -> int:
-        """Bytes of the record in a topic."""
-        hosts_bytes = len(self.born_host) + len(store_host)
-        fixed_bytes = RECORD_OVERHEAD_BYTES - 2 * HOST_IPV4_BYTES + hosts_bytes
-        return fixed_bytes + len(topic.encode()) + len(self.body) + len(self.properties)
 
     def encode(
         self,
         topic: str,
         queue_id: int,
-        queue_offset: int,
-        position: int,
-        store_timestamp_ms: int,
         store_host: bytes,
+        *,
+        queue_offset: int = 0,
+        position: int = 0,
+        store_timestamp_ms: int = 0,
     ) -> bytes:
-        """The record, once its place is known."""
+        """The record, of a place that is known or is filled in later. Raises RecordError."""
         return encode_record(
             topic=topic.encode(),
             queue_id=queue_id,
@@ -162,7 +162,11 @@ class NewRecord:
 
 
 class RecordsDraft:
-    """Messages that are encoded when their place is known. `runs`: (queue id, count), in order."""
+    """Messages that the broker makes records of. `runs`: (queue id, count), in order.
+
+    They are encoded here, before they take any offset: what can't be a record raises RecordError,
+    and nothing is left of it.
+    """
 
     def __init__(
         self,
@@ -178,28 +182,30 @@ class RecordsDraft:
         self._topic = topic
         self._runs = runs
         self._assignments = assignments
-        self._store_host = store_host
+        self._buffer = bytearray()
         self.starts: list[int] = []
-        self.size = 0
-        for record in records:
-            self.starts.append(self.size)
-            self.size += record.size(topic, store_host)
+        queue_ids = [queue_id for queue_id, count in runs for _ in range(count)]
+        for record, queue_id in zip(records, queue_ids, strict=True):
+            self.starts.append(len(self._buffer))
+            self._buffer += record.encode(topic, queue_id, store_host)
+        self.size = len(self._buffer)
+
+    @property
+    def places(self) -> Sequence[tuple[str, int]]:
+        """The topic and queues that the messages go to."""
+        return [(self._topic, queue_id) for queue_id, _ in self._runs]
 
     def body_crcs(self) -> list[int]:
-        """The records' body CRCs, in order, as the records will have them."""
+        """The records' body CRCs, in order."""
         return [crc32(record.body) & CRC_MASK for record in self._records]
 
     def place(self, body_position: int, index: int, term: int) -> Buffer:
-        """Encode the records."""
-        topic, store_host = self._topic, self._store_host
+        """Fill in where the records went."""
         self.store_timestamp_ms = now_ms = self._assignments.now_ms()
-        encoded: list[bytes] = []
+        starts = iter(self.starts)
         for queue_id, count in self._runs:
-            first = self._assignments.take(topic, queue_id, count)
+            first = self._assignments.take(self._topic, queue_id, count)
             self.offsets.append((queue_id, first))
-            for offset in range(first, first + count):
-                record, at = self._records[len(encoded)], self.starts[len(encoded)]
-                encoded.append(
-                    record.encode(topic, queue_id, offset, body_position + at, now_ms, store_host)
-                )
-        return encoded[0] if len(encoded) == 1 else b"".join(encoded)
+            for offset, start in zip(range(first, first + count), starts, strict=False):
+                place_record(self._buffer, start, offset, body_position + start, now_ms)
+        return self._buffer

@@ -100,6 +100,9 @@ class OffsetCommits:
             self._definitions.change(CommitOffsets(offsets), done)
         except Refused:
             return  # done() was told; what was one-way is lost, as it may be
+        except Exception:
+            done(NotLeader(None))  # what waits is told to try again, and what comes is not held up
+            raise
 
     def reset(self) -> None:
         """Leadership ended: commits that wait are refused, and one-way ones are lost."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from broker.leader.entries import NotApplied
 from broker.refusal import Refused
 from dledger.errors import AppendError, Busy, NotConfirmed, NotLeader, TooLarge
 from dledger.ledger_config import MemberStatus
@@ -80,6 +81,8 @@ class Role:
             return self.not_leader()
         if isinstance(error, TooLarge):
             return Refused(ResponseCode.MESSAGE_ILLEGAL, str(error))
+        if isinstance(error, NotApplied):
+            return Refused(ResponseCode.SYSTEM_ERROR, str(error))
         ext: dict[str, ExtValue] = {}
         if isinstance(error, Busy):
             ext[RETRY_AFTER_MILLIS] = str(max(1, round(error.retry_after_s * 1000)))

@@ -134,10 +134,10 @@ class Transactions:
         return NewRecord.copy(record).encode(
             topic,
             queue_id,
-            half.offset,
-            record.physical_offset,
-            record.store_timestamp_ms,
             record.store_host,
+            queue_offset=half.offset,
+            position=record.physical_offset,
+            store_timestamp_ms=record.store_timestamp_ms,
         )
 
     def half(self, offset: int) -> Half | None:

@@ -64,6 +64,9 @@ class BrokerAdminHandler:
             fenced=status.fenced,
             learners=tuple(m.node_id for m in status.members if m.role == "learner"),
             counted=status.counted,
+            set_aside=core.machine.aside.count,
+            set_aside_last=tuple(core.machine.aside.last),
+            faults=core.faults.count,
         )
         return request.reply(ext=encode_header(answer))
 
@@ -145,6 +148,8 @@ class BrokerAdminHandler:
             "runtime": _span((core.clock_ms() - self._started_ms) // 1000),
             "brokerRole": "SYNC_MASTER" if core.role.serving else "SLAVE",
             "leader": str(core.role.leader_id),
+            "entriesSetAside": str(core.machine.aside.count),
+            "unforeseenFaults": str(core.faults.count),
             "startAcceptSendRequestTimeStamp": "0",
         }
 

@@ -15,6 +15,7 @@ from broker.requests.filters import parse_subscription
 from broker.requests.membership import Client, Membership
 from broker.state.control import LockQueues, UnlockQueues
 from broker.state.locks import QueueKey
+from broker.state.topics import check_group_name
 from dledger.net import Connection
 from dledger.remoting.bodies import (
     CheckClientConfigBody,
@@ -48,6 +49,8 @@ class ClientHandler:
     def heartbeat(self, request: Command, connection: Connection) -> Command:
         """HEART_BEAT. Its consumer groups are made if need be, but the answer does not wait."""
         heartbeat = decode_body(HeartbeatData, request.payload)
+        for consumer in heartbeat.consumer_data_set:
+            check_group_name(consumer.group_name)
         host, port = connection.peer
         language = request.language.name if request.language is not None else "OTHER"
         client = Client(heartbeat.client_id, f"{host}:{port}", language, request.version)
@@ -88,6 +91,7 @@ class ClientHandler:
     async def lock(self, request: Command, _: Connection) -> Command:
         """LOCK_BATCH_MQ: the queues that are the client's now."""
         body = decode_body(LockBatchBody, request.payload)
+        check_group_name(body.consumer_group)
         granted = await changed(
             self._core.definitions,
             LockQueues(
@@ -97,7 +101,7 @@ class ClientHandler:
                 self._core.assignments.now_ms(),
             ),
         )
-        assert isinstance(granted, list)
+        assert isinstance(granted, list)  # what applying LockQueues returns
         keys = {(key.topic, key.queue_id) for key in granted if isinstance(key, QueueKey)}
         answer = LockBatchResponseBody(
             [queue for queue in body.mq_set if (queue.topic, queue.queue_id) in keys]

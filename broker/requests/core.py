@@ -16,6 +16,7 @@ from broker.leader.append import Appender
 from broker.leader.assignments import Assignments
 from broker.leader.definitions import Definitions
 from broker.leader.delays import DelayLevels
+from broker.leader.entries import Entries
 from broker.leader.log import Log
 from broker.leader.role import Role
 from broker.refusal import busy
@@ -25,6 +26,7 @@ from broker.state.machine import Machine
 from broker.state.moves import TIMER_TOPIC
 from broker.state.topics import system_topics
 from dledger.errors import ConfigError, StorageError
+from dledger.net import Faults
 from dledger.remoting.bodies import TopicConfig, TopicConfigWrapper
 from dledger.remoting.message import DEFAULT_TOPIC, host_bytes
 from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
@@ -56,6 +58,7 @@ class Core:
     store_host: bytes
     clock_ms: Callable[[], int]
     clock_s: Callable[[], float]
+    faults: Faults
 
     @classmethod
     def build(
@@ -70,6 +73,8 @@ class Core:
         """Put the parts together."""
         role = Role(config.node_id, config.client_addresses())
         assignments = Assignments(machine, clock_ms)
+        faults = Faults()
+        log = Entries(log, assignments, partial(faults.note, "answer failed"))
         core = cls(
             config=config,
             file_config=msgspec.structs.replace(config),
@@ -88,6 +93,7 @@ class Core:
             store_host=host_bytes(config.broker_ip1, config.listen_port),
             clock_ms=clock_ms,
             clock_s=clock_s,
+            faults=faults,
         )
         core.take_settings()
         return core
@@ -144,6 +150,6 @@ class Core:
         if magic != MAGIC or size < RECORD_OVERHEAD_BYTES:
             raise StorageError(f"no message begins at position {position}")
         record = Record(self.log.view(position, size))
-        if record.physical_offset != position or not record.check():
+        if record.fault or record.physical_offset != position or not record.check():
             raise StorageError(f"no message begins at position {position}")
         return record

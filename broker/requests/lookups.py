@@ -106,7 +106,7 @@ class LookupHandler:
                 replies.refuse(request, connection, refused)
 
         queue = (header.consumer_group, header.topic, header.queue_id)
-        if self._commits.await_pending(*queue, settled):
+        if self._commits.await_pending(*queue, connection.answer_by(request, settled)):
             return None
         return self._stored_offset(request, header)
 
@@ -163,7 +163,8 @@ class LookupHandler:
             else:
                 core.replies.refuse(request, connection, core.role.refusal_of(error))
 
-        self._commits.commit(*key, header.commit_offset, done)
+        answer = connection.answer_by(request, done)
+        self._commits.commit(*key, header.commit_offset, answer)
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue; None while it has no message. Refused if the topic or queue is none."""

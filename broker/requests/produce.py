@@ -45,6 +45,7 @@ class ProduceHandler:
         topic = core.definitions.topic_for_send(header.topic, None)
         _check_queues(header, topic)
         draft = self._draft(batch, header)
+        core.definitions.ensure_topic(topic)
         unique_key = batch.first_unique_key
         key = dedup_key(header.topic.encode(), unique_key.encode()) if unique_key else None
 
@@ -60,7 +61,8 @@ class ProduceHandler:
             )
             core.replies.send(request, connection, request.reply(ext=encode_header(answer)))
 
-        core.appender.append(draft, key, core.when_known(header.topic, done))
+        answer = connection.answer_by(request, done)
+        core.appender.append(draft, key, core.when_known(header.topic, answer))
 
     def _draft(self, batch: RecordBatch | LoneRecord, header: ProduceHeader) -> MessagesDraft:
         """The batch's own bytes, or, where an IPv6 store host takes more room, new records."""

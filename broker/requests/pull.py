@@ -21,7 +21,7 @@ from broker.requests.membership import Membership
 from broker.requests.queue_reading import Found, read_queue
 from broker.requests.readers import Readers
 from broker.state.locks import QueueKey
-from broker.state.topics import PERM_READ
+from broker.state.topics import PERM_READ, check_group_name
 from dledger.net import Connection
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Buffer, Command
@@ -55,6 +55,7 @@ class PullHandler:
         """Answer at once, or hold the pull until there is a message for it."""
         header = decode_header(PullMessageHeader, request)
         wanted = self._check(header)
+        self._core.definitions.ensure_group(header.consumer_group)
         if header.sys_flag & PULL_COMMIT_OFFSET:
             self._commit(header, connection)
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
@@ -98,7 +99,7 @@ class PullHandler:
         def again() -> None:
             try:
                 core.role.check_serving()
-                self._core.definitions.topic(header.topic)
+                core.definitions.topic(header.topic)
                 response = self._answer(request, header, self._find(header, wanted))
             except Refused as refused:
                 response = core.replies.refusal(request, connection, refused)
@@ -111,7 +112,7 @@ class PullHandler:
                 queue_id=header.queue_id,
                 until_s=core.clock_s() + hold_s,
                 wanted=wanted,
-                again=again,
+                again=connection.answer_by(request, again),
             )
         )
 
@@ -120,7 +121,7 @@ class PullHandler:
         core = self._core
         group = core.machine.groups.get(header.consumer_group)
         if group is None:
-            core.definitions.ensure_group(header.consumer_group)
+            check_group_name(header.consumer_group)
         elif not group.consume_enable:
             raise Refused(
                 ResponseCode.NO_PERMISSION, f"the group {header.consumer_group!r} is disabled"

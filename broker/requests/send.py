@@ -37,7 +37,7 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
-from dledger.remoting.record import TRANSACTION_BITS
+from dledger.remoting.record import HOST_BITS, TRANSACTION_BITS
 
 REGION = {names.MSG_REGION: "DefaultRegion", names.TRACE_ON: "true"}
 
@@ -57,7 +57,8 @@ class SendHandler:
         )
         if not transactional:
             _refuse_transaction_bits(header)
-        topic, queue_id = self._destination(header)
+        config, queue_id = self._destination(header)
+        topic = config.topic_name
         asked_topic, asked_queue_id = topic, queue_id
         delayed = _is_delayed(properties)
         if transactional or delayed:
@@ -77,14 +78,15 @@ class SendHandler:
         answer = self._answer(
             request, connection, asked_topic, asked_queue_id, recall_handle=recall_handle
         )
-        self._append([record], topic, queue_id, key, answer)
+        self._append(config, [record], topic, queue_id, key, answer)
 
     def send_batch(self, request: Command, connection: Connection) -> None:
         """Append several messages to one queue, with consecutive offsets."""
         header = send_header(request)
         if header.topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't go to a retry topic")
-        topic, queue_id = self._destination(header)
+        config, queue_id = self._destination(header)
+        topic = config.topic_name
         common = names.properties_decode((header.properties or "").encode())
         common.pop(names.UNIQ_KEY, None)  # the batch's, of 5.x: each message has its own
         records, first_key = [], None
@@ -107,7 +109,7 @@ class SendHandler:
             )
         key = dedup_key(topic.encode(), first_key.encode()) if first_key else None
         answer = self._answer(request, connection, topic, queue_id)
-        self._append(records, topic, queue_id, key, answer)
+        self._append(config, records, topic, queue_id, key, answer)
 
     def _known_by(self, unique_key: str, places: Sequence[str]) -> bytes:
         """The key of an earlier copy in one of the places, if there is one; else the first's.
@@ -120,6 +122,7 @@ class SendHandler:
 
     def _append(
         self,
+        asked: TopicConfig,
         records: Sequence[NewRecord],
         topic: str,
         queue_id: int,
@@ -129,6 +132,7 @@ class SendHandler:
         core = self._core
         runs = [(queue_id, len(records))]
         draft = RecordsDraft(records, topic, runs, core.assignments, core.store_host)
+        core.definitions.ensure_topic(asked)
         core.appender.append(draft, key, done)
 
     def _answer(
@@ -159,10 +163,10 @@ class SendHandler:
             response = request.reply(ext=encode_header(answer) | REGION)
             core.replies.send(request, connection, response)
 
-        return core.when_known(topic, done)
+        return core.when_known(topic, connection.answer_by(request, done))
 
-    def _destination(self, header: SendMessageHeader) -> tuple[str, int]:
-        """The topic and queue that the message goes to; the topic is made if it may be."""
+    def _destination(self, header: SendMessageHeader) -> tuple[TopicConfig, int]:
+        """The topic, made later if need be, and the queue that the message goes to."""
         if header.topic in UNSENDABLE:
             raise Refused(
                 ResponseCode.NO_PERMISSION, f"the topic {header.topic!r} belongs to the broker"
@@ -172,8 +176,8 @@ class SendHandler:
             name = self._retry_destination(header)
         topic = self._core.definitions.topic_for_send(name, header.default_topic_queue_nums)
         if name != header.topic:
-            return name, 0
-        return name, _queue(topic, header.queue_id)
+            return topic, 0
+        return topic, _queue(topic, header.queue_id)
 
     def _retry_destination(self, header: SendMessageHeader) -> str:
         """A consumer sends a message back by itself: after too many tries, to the dead letters."""
@@ -218,7 +222,7 @@ class SendHandler:
             born_timestamp_ms=header.born_timestamp,
             born_host=born_host(connection),
             flag=header.flag,
-            sys_flag=header.sys_flag & ~TRANSACTION_BITS,
+            sys_flag=header.sys_flag & ~(TRANSACTION_BITS | HOST_BITS),
             reconsume_times=header.reconsume_times or 0,
         )
 

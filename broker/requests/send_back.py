@@ -23,6 +23,7 @@ from dledger.remoting.bodies import SubscriptionGroupConfig
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import ConsumerSendMsgBackHeader, decode_header
+from dledger.remoting.numbers import INT32_MAX
 from dledger.remoting.record import Record
 
 _FIRST_RETRY_LEVEL = 3
@@ -46,15 +47,17 @@ class SendBackHandler:
         except StorageError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         topic = wanted = _destination(group, header, record)
-        core.definitions.topic_for_send(wanted, None)
+        destination = core.definitions.topic_for_send(wanted, None)
         properties = _properties(record, header, dead=topic != retry_topic(header.group))
         topic, queue_id, properties = core.detour(topic, 0, properties)
         copy = replace(
             NewRecord.copy(record),
             properties=names.properties_encode(properties),
-            reconsume_times=record.reconsume_times + 1,
+            # A record holds no higher count; the group's limit was reached long before.
+            reconsume_times=min(record.reconsume_times + 1, INT32_MAX),
         )
         draft = RecordsDraft([copy], topic, [(queue_id, 1)], core.assignments, core.store_host)
+        core.definitions.ensure_topic(destination)
 
         def done(outcome: Stored | Refused) -> None:
             if isinstance(outcome, Refused):
@@ -63,7 +66,8 @@ class SendBackHandler:
                 core.rates.sent_back(header.group, record.topic)
                 core.replies.send(request, connection, request.reply())
 
-        core.appender.append(draft, None, core.when_known(wanted, done))
+        answer = connection.answer_by(request, done)
+        core.appender.append(draft, None, core.when_known(wanted, answer))
         return None
 
 

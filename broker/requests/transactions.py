@@ -8,6 +8,7 @@ is only logged, and a producer that was not heard is asked again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 from broker.leader.transactions import Half, Timing, Transactions
@@ -75,7 +76,8 @@ class TransactionHandler:
                 replies.send(request, connection, request.reply())
 
         commit = header.commit_or_rollback == _COMMIT
-        self._transactions.end(half, commit=commit, on_done=done)
+        answer = connection.answer_by(request, done)
+        self._transactions.end(half, commit=commit, on_done=answer)
         return None
 
     def check(self) -> None:
@@ -83,14 +85,26 @@ class TransactionHandler:
         self._transactions.producer_came(cache(lambda group: bool(self._clients.producers(group))))
         asked, given_up = self._transactions.checks(self._core.assignments.now_ms())
         for half in asked:
-            self._ask(half)
+            self._guarded(self._ask, half)
         for half in given_up:
-            topic = half.properties[names.REAL_TOPIC]
-            _log.warning("transaction given up", offset=half.offset, topic=topic)
-            try:
-                self._transactions.give_up(half, lambda _: None)
-            except Refused as refused:
-                _log.info("transaction waits", offset=half.offset, reason=str(refused))
+            self._guarded(self._give_up, half)
+
+    def _guarded(self, act: Callable[[Half], None], half: Half) -> None:
+        """One producer's message must not keep others from being asked about theirs."""
+        try:
+            act(half)
+        except (StorageError, OSError):
+            raise
+        except Exception as error:
+            self._core.faults.note("transaction not checked", error, offset=half.offset)
+
+    def _give_up(self, half: Half) -> None:
+        topic = half.properties.get(names.REAL_TOPIC)
+        _log.warning("transaction given up", offset=half.offset, topic=topic)
+        try:
+            self._transactions.give_up(half, lambda _: None)
+        except Refused as refused:
+            _log.info("transaction waits", offset=half.offset, reason=str(refused))
 
     def _record(self, header: EndTransactionHeader) -> Record:
         """The half message that a request names. Refused if it names another one."""
@@ -103,6 +117,7 @@ class TransactionHandler:
             record.topic != HALF_TOPIC
             or record.queue_offset != header.tran_state_table_offset
             or group != header.producer_group
+            or not self._is_stored(record)
         ):
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
@@ -110,6 +125,12 @@ class TransactionHandler:
                 f"{header.producer_group!r} at offset {header.tran_state_table_offset}",
             )
         return record
+
+    def _is_stored(self, record: Record) -> bool:
+        """Whether this is the half message of its offset, and not bytes in a message's body."""
+        queue = self._core.machine.queues.get(HALF_TOPIC, 0)
+        units = queue.read(record.queue_offset, 1) if queue is not None else None
+        return units is not None and units["position"].tolist() == [record.physical_offset]
 
     def _ask(self, half: Half) -> None:
         """CHECK_TRANSACTION_STATE to one producer of the group; none may be connected."""

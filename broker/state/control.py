@@ -3,16 +3,20 @@
 The body of an entry of kind CONTROL is msgpack, ``[operation, arguments]``: a name and a map. All
 that an operation needs is in its arguments, the leader's clock too, so that applying it is the
 same on every replica and at every restart. A replica that meets an operation it does not know is
-older than its leader; it must stop rather than go on with another state than the others.
+older than its leader; it must stop rather than go on with another state than the others. Whatever
+else can't be taken is set aside (see `broker.state.aside`).
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final, TypeAlias
 
 import msgspec
 
-from dledger.errors import StorageError
+from broker.state import kept
+from broker.state.aside import Unusable
+from dledger.errors import BadInput, StorageError
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from dledger.remoting.command import Buffer
 
@@ -106,21 +110,53 @@ _OPERATIONS: Final[dict[str, type[Control]]] = {
     "unlock_queues": UnlockQueues,
     "drop_head": DropHead,
 }
+_NAME: Final = re.compile("[a-z][a-z_]{0,63}")
+_QUEUES_MAX: Final = 65_536
+"""Of one topic: what every version takes, whatever bound its requests have."""
+TIME_MS_MAX: Final = 253_402_300_799_999
+"""The end of the year 9999."""
 _NAMES: Final = {operation: name for name, operation in _OPERATIONS.items()}
 
 
 def encode_control(control: Control) -> bytes:
-    """The body of a control entry."""
-    return msgspec.msgpack.encode((_NAMES[type(control)], control))
+    """The body of a control entry. BadInput for what it can't hold."""
+    try:
+        return msgspec.msgpack.encode((_NAMES[type(control)], control))
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise BadInput(f"the log can't hold this {_NAMES[type(control)]}: {error}") from error
 
 
 def decode_control(body: Buffer) -> Control:
-    """What `encode_control` made; StorageError if this version does not know the operation."""
-    name, arguments = msgspec.msgpack.decode(body, type=tuple[str, msgspec.Raw])
-    operation = _OPERATIONS.get(name)
-    if operation is None:
-        raise StorageError(
-            f"the log holds an operation {name!r} that this version does not know: "
-            "it was written by a newer one; upgrade this node"
-        )
-    return msgspec.msgpack.decode(arguments, type=operation)
+    """What `encode_control` made.
+
+    Raises StorageError if this version does not know the operation, Unusable for what is none.
+    """
+    try:
+        name, arguments = msgspec.msgpack.decode(body, type=tuple[str, msgspec.Raw])
+        operation = _OPERATIONS.get(name)
+        if operation is not None:
+            return kept.decode(arguments, operation)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Unusable("it is no control entry that can be read") from error
+    if not _NAME.fullmatch(name):
+        raise Unusable("it is a control entry without the name of an operation")
+    raise StorageError(
+        f"the log holds an operation {name!r} that this version does not know: "
+        "it was written by a newer one; upgrade this node"
+    )
+
+
+def check_control(control: Control, position: int, index: int) -> None:
+    """Raise Unusable for what no leader writes into the entry at `index`, `position`."""
+    now_ms = getattr(control, "now_ms", 0)
+    if not 0 <= now_ms <= TIME_MS_MAX:
+        raise Unusable(f"it was written at {now_ms} ms, which is no time")
+    match control:
+        case PutTopics(topics):
+            for topic in topics:
+                counts = topic.read_queue_nums, topic.write_queue_nums
+                if not 0 < min(counts) <= max(counts) <= _QUEUES_MAX:
+                    raise Unusable(f"it gives {topic.topic_name!r} {counts} queues")
+        case DropHead(head_position, head_index):
+            if not (0 <= head_position <= position and 0 < head_index <= index):
+                raise Unusable(f"it has the log begin at {head_position}, entry {head_index}")

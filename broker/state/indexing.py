@@ -8,6 +8,9 @@ This runs on every replica for every entry. A batch is taken apart by numpy: the
 records are read at once. Tags and keys are looked for one by one, unless the records have a unique
 key and nothing else, as our producers' plain messages do. Most entries of stock producers hold one
 record, for which numpy's fixed cost is too much: they go by `Record`.
+
+What can't be such an entry raises Unusable, whatever its bytes are: every field is looked at before
+it is relied upon. A body's CRC is not: the leader has compared it, and the entry has its own.
 """
 
 from __future__ import annotations
@@ -21,11 +24,14 @@ import numpy as np
 import numpy.typing as npt
 
 from broker import limits
+from broker.state.aside import Unusable
 from broker.state.consume_queue import UNIT, Units
+from broker.state.control import TIME_MS_MAX
 from broker.state.dedup import dedup_key
 from broker.state.key_index import Hashes, Key, Keys, key_hashes, key_units
 from broker.state.moves import OP_TOPIC, Move, decode_move
-from dledger.errors import StorageError
+from dledger.errors import RecordError
+from dledger.limits import TOPIC_BYTES_MAX
 from dledger.remoting.message import KEYS, TAGS, TIMER_OUT_MS, UNIQ_KEY, tags_code
 from dledger.remoting.record import (
     BORN_HOST_IPV6,
@@ -35,6 +41,7 @@ from dledger.remoting.record import (
     walk,
 )
 from dledger.remoting.record.layout import (
+    BODY_AT,
     BODY_LENGTH_AT,
     BORN_HOST_AT,
     HOST_IPV6_EXTRA_BYTES,
@@ -54,6 +61,8 @@ _HEAD: Final = np.dtype(
 )
 _U32: Final = np.dtype(">u4")
 _UNIT: Final = struct.Struct(">QIqq")
+_SIZE: Final = struct.Struct(">I")
+_TIME_DIGITS_MAX: Final = 18
 _TAGS: Final = TAGS.encode() + b"\x01"
 _UNIQ_KEY: Final = UNIQ_KEY.encode() + b"\x01"
 _TIMER_OUT_MS: Final = TIMER_OUT_MS.encode() + b"\x01"
@@ -99,12 +108,16 @@ class EntryIndex(NamedTuple):
 
 
 def index_entry(body: memoryview, position: int) -> tuple[Move | None, Sequence[EntryIndex]]:
-    """Take apart an entry of messages: of one topic, or a move (see `broker.state.moves`)."""
-    first = Record(body)
-    if first.topic != OP_TOPIC:
-        return None, (index_records(body, position),)
-    starts = walk(body)
-    topics = [Record(body[start:]).topic for start in starts]
+    """Take apart an entry of messages: of one topic, or a move (see `broker.state.moves`).
+
+    Raises Unusable for what no leader writes.
+    """
+    first = _record(body, 0, position)
+    topic = _topic(first)
+    if topic != OP_TOPIC:
+        return None, (_index(body, position, first, topic),)
+    starts = _starts(body)
+    topics = [_topic(_record(body, start, position)) for start in starts]
     begins = [n for n, topic in enumerate(topics) if n == 0 or topic != topics[n - 1]]
     ends = [*(starts[n] for n in begins[1:]), len(body)]
     parts = [
@@ -115,22 +128,26 @@ def index_entry(body: memoryview, position: int) -> tuple[Move | None, Sequence[
 
 
 def due_ms(record: Record) -> int:
-    """When a message with a timer is due. StorageError if it does not say."""
+    """When a message with a timer is due. Unusable if it does not say."""
     properties = bytes(record.properties)
     value = _property(properties, _TIMER_OUT_MS, 0, len(properties))
-    if value is None or not value.isdigit():
-        raise StorageError(f"a timed message has the due time {value!r}")
+    if value is None or not value.isdigit() or len(value) > _TIME_DIGITS_MAX:
+        raise Unusable("a timed message does not say when it is due")
     return int(value)
 
 
 def index_records(body: memoryview, position: int) -> EntryIndex:
     """Take apart the records in `body`, whose first byte is at `position` of the log.
 
-    Raises StorageError if they are none that a leader can have written, RecordError if they are
-    none at all.
+    Raises Unusable if they are none that a leader can have written.
     """
-    first = Record(body)
-    topic = first.topic
+    first = _record(body, 0, position)
+    return _index(body, position, first, _topic(first))
+
+
+def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryIndex:
+    if not 0 <= first.store_timestamp_ms <= TIME_MS_MAX:
+        raise Unusable(f"it was stored at {first.store_timestamp_ms} ms, which is no time")
     encoded_topic = topic.encode()
     properties = bytes(first.properties)
     unique_key = _property(properties, _UNIQ_KEY, 0, len(properties))
@@ -153,20 +170,56 @@ def index_records(body: memoryview, position: int) -> EntryIndex:
     )
 
 
+def _record(body: memoryview, start: int, position: int) -> Record:
+    """The record at `start`, of sound lengths."""
+    if len(body) - start < RECORD_OVERHEAD_BYTES:
+        raise Unusable(f"{len(body) - start} bytes at {position + start} are too few for a record")
+    record = Record(body[start : start + int(_SIZE.unpack_from(body, start)[0])])
+    fault = record.fault
+    if fault is not None:
+        raise Unusable(f"no record is at {position + start}: {fault}")
+    return record
+
+
+def _topic(record: Record) -> str:
+    """A record's topic, which names a directory."""
+    try:
+        topic = record.topic
+    except RecordError:
+        topic = ""
+    if not _is_name(topic):
+        raise Unusable("a record's topic is no name of one")
+    return topic
+
+
+@lru_cache(maxsize=1024)
+def _is_name(topic: str) -> bool:
+    return 0 < len(topic.encode()) <= TOPIC_BYTES_MAX and not {"/", "\0"} & set(topic)
+
+
+def _starts(body: memoryview) -> list[int]:
+    try:
+        return walk(body)
+    except RecordError as error:
+        raise Unusable(str(error)) from error
+
+
 def _only_run(record: Record, position: int, properties: bytes) -> Run:
     if record.physical_offset != position:
-        raise StorageError(f"the record at {position} says that it is at another position")
+        raise Unusable(f"the record at {position} says that it is at another position")
+    if record.queue_id < 0:
+        raise Unusable(f"the record at {position} is for queue {record.queue_id}")
     code = _tags_code(_property(properties, _TAGS, 0, len(properties)))
     unit = _UNIT.pack(position, record.size, code, record.store_timestamp_ms)
     return Run(record.queue_id, record.queue_offset, unit)
 
 
 def _many(body: memoryview, position: int, first: Record) -> tuple[list[Run], Keys]:
-    starts = np.array(walk(body), np.int64)
+    starts = np.array(_starts(body), np.int64)
     heads: Units = np.ndarray(len(body) - _HEAD.itemsize, _HEAD, body, strides=(1,))[starts]
     positions = starts + position
     if not np.array_equal(heads["physical_offset"], positions):
-        raise StorageError(f"the entry at {position} holds records of another position")
+        raise Unusable(f"the entry at {position} holds records of another position")
     topic = first.topic.encode()
     tags_codes, keys = _tags_and_keys(body, starts, heads, topic, position)
     units = np.empty(len(starts), UNIT)
@@ -178,8 +231,8 @@ def _many(body: memoryview, position: int, first: Record) -> tuple[list[Run], Ke
     queue_ids = heads["queue_id"]
     offsets = heads["queue_offset"].astype(np.int64)
     same_queue = queue_ids[1:] == queue_ids[:-1]
-    if not (offsets[1:] - offsets[:-1] == 1)[same_queue].all():
-        raise StorageError(f"the entry at {position} skips queue offsets")
+    if (queue_ids < 0).any() or not (offsets[1:] - offsets[:-1] == 1)[same_queue].all():
+        raise Unusable(f"the entry at {position} skips queue offsets, or is for no queue")
     begins = [0, *(np.flatnonzero(~same_queue) + 1).tolist()]
     ends = [*begins[1:], len(starts)]
     runs = [
@@ -189,16 +242,41 @@ def _many(body: memoryview, position: int, first: Record) -> tuple[list[Run], Ke
     return runs, keys
 
 
+def _property_begins(
+    body: memoryview, starts: npt.NDArray[np.int64], heads: Units, topic: bytes
+) -> npt.NDArray[np.int64]:
+    """Where the properties of each record begin. Unusable unless all lengths are sound."""
+    flags, sizes = heads["sys_flag"], heads["size"].astype(np.int64)
+    extra = np.where(flags & BORN_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
+    extra += np.where(flags & STORE_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
+    room = sizes - (RECORD_OVERHEAD_BYTES + len(topic)) - extra
+    if (room >= 0).all():
+        lengths: Units = np.ndarray(len(body) - 3, _U32, body, strides=(1,))
+        body_lengths = lengths[starts + extra + BODY_LENGTH_AT].astype(np.int64)
+        room -= body_lengths
+        if (room >= 0).all():
+            tail = _tail(len(topic))
+            tails_at = starts + extra + BODY_AT + body_lengths
+            tails: Units = np.ndarray(len(body) - tail.itemsize + 1, tail, body, strides=(1,))[
+                tails_at
+            ]
+            same_topic = tails["topic"] == np.void(bytes((len(topic),)) + topic)
+            if same_topic.all() and (tails["properties_length"] == room).all():
+                return tails_at + tail.itemsize
+    raise Unusable("its records are of several topics, or of lengths that don't fit")
+
+
+@lru_cache(maxsize=TOPIC_BYTES_MAX)
+def _tail(topic_bytes: int) -> np.dtype[np.void]:
+    """What lies between body and properties: the topic with its length byte, a length."""
+    return np.dtype([("topic", f"V{1 + topic_bytes}"), ("properties_length", ">u2")])
+
+
 def _tags_and_keys(
     body: memoryview, starts: npt.NDArray[np.int64], heads: Units, topic: bytes, position: int
 ) -> tuple[list[int] | int, Keys]:
     """The tags codes, and the keys."""
-    flags = heads["sys_flag"]
-    extra = np.where(flags & BORN_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
-    extra += np.where(flags & STORE_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
-    lengths: Units = np.ndarray(len(body) - 4, _U32, body, strides=(1,))
-    begins = starts + extra + lengths[starts + extra + BODY_LENGTH_AT].astype(np.int64)
-    begins += RECORD_OVERHEAD_BYTES + len(topic)
+    begins = _property_begins(body, starts, heads, topic)
     ends = starts + heads["size"]
     hashes = _hashes_of_unique_keys_only(body, begins, ends, topic)
     if hashes is not None:
@@ -260,4 +338,4 @@ def _property(data: bytes, name: bytes, begin: int, end: int) -> bytes | None:
 
 @lru_cache(maxsize=1024)
 def _tags_code(tag: bytes | None) -> int:
-    return tags_code(tag.decode()) if tag else 0
+    return tags_code(tag.decode(errors="replace")) if tag else 0  # as Java reads it

@@ -9,6 +9,11 @@ hold the same state.
   of a queue of the broker's own.
 * CONTROL: topics, groups, consumer offsets, queue locks, settings (see `broker.state.control`).
 
+`apply` is total: an entry is examined first, against the state before it, and then applied as a
+whole; one that can't be is set aside (see `broker.state.aside`) and changes nothing else. What an
+entry says never ends a process. Only a replica that is older than its leader stops, at an operation
+that it does not know, and says so: it would go on with another state than the others.
+
 The state in memory is saved as a snapshot now and then (`begin_snapshot`); consume queues and the
 key index are files of their own. The order of durability is: the log up to where the state was
 taken, those files, then the snapshot that claims their ends renamed into place, then the
@@ -19,12 +24,14 @@ a power loss: what it holds may never have happened.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from broker.state import control
+from broker.state.aside import AsideBook, SetAside, Unusable
 from broker.state.consume_queue import ConsumeQueues, remove_paths, sync_files
 from broker.state.dedup import DedupWindow, FirstCopy
 from broker.state.indexing import EntryIndex, due_ms, index_entry
@@ -53,6 +60,9 @@ class Watcher(Protocol):
     def messages_arrived(self, index: EntryIndex) -> None:
         """The messages of an entry can be pulled from now on."""
 
+    def set_aside(self, kind: int, aside: SetAside) -> None:
+        """An entry of this kind has no effect, on any replica."""
+
     def topics_changed(self, topics: Sequence[str]) -> None:
         """These topics were made, changed or deleted."""
 
@@ -64,6 +74,14 @@ class Watcher(Protocol):
 
     def following(self, leader: str | None, term: int) -> None:
         """This replica does not lead; `leader` is the node id of the one that does, if known."""
+
+
+class _Examined(NamedTuple):
+    """An entry of messages that can be applied: what it adds, and when its timers are due."""
+
+    move: Move | None
+    parts: Sequence[EntryIndex]
+    dues: Sequence[tuple[int, int]]
 
 
 class Machine:
@@ -89,6 +107,8 @@ class Machine:
         self.locks = QueueLocks()
         #: Config keys that were changed while the group ran, with their values as text.
         self.settings: dict[str, str] = {}
+        #: What no replica can take.
+        self.aside = AsideBook()
         self.dedup = DedupWindow()
         self.delays = Delays()
         #: Messages with a timer, and when they are due.
@@ -131,7 +151,7 @@ class Machine:
         self._take(State())
 
     def apply(self, entry: Entry) -> object:
-        """Apply a committed entry; what it returns goes to who appended it."""
+        """Apply a committed entry of any content; what it returns goes to who appended it."""
         if not self._trimmed:
             self.queues.trim()
             self.keys.trim()
@@ -141,12 +161,39 @@ class Machine:
         result: object = None
         if entry.index <= self._ahead_index:
             self._derive_again(entry)
-        elif entry.kind == Kind.MESSAGES:
-            self._apply_messages(entry)
-        elif entry.kind == Kind.CONTROL:
-            result = self._apply_control(control.decode_control(entry.body))
+        else:
+            try:
+                change = self._examined(entry)
+            except Unusable as unusable:
+                result = self._set_aside(entry, str(unusable))
+            else:
+                result = change()
         self.applied_index = entry.index
         return result
+
+    def _examined(self, entry: Entry) -> Callable[[], object]:
+        """What applying the entry comes to. Raises Unusable, and changes nothing.
+
+        Examining is a function of the entry and the state: what it raises, it raises everywhere.
+        """
+        try:
+            if entry.kind == Kind.MESSAGES:
+                return partial(self._apply_messages, entry, self._examine_messages(entry))
+            if entry.kind == Kind.CONTROL:
+                change = control.decode_control(entry.body)
+                control.check_control(change, entry.position, entry.index)
+                return partial(self._apply_control, change)
+        except (Unusable, StorageError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise Unusable(f"it can't be taken apart: {type(error).__name__}") from error
+        return lambda: None
+
+    def _set_aside(self, entry: Entry, reason: str) -> SetAside:
+        aside = self.aside.add(entry.index, reason)
+        if self._watcher is not None:
+            self._watcher.set_aside(entry.kind, aside)
+        return aside
 
     def watch(self, watcher: Watcher) -> None:
         """Have a watcher told of everything from now on, and of the present role at once."""
@@ -246,6 +293,7 @@ class Machine:
         self.timers.restore(state.timers)
         self.halves.restore(state.halves)
         self.settings = dict(state.settings)
+        self.aside.restore(*state.aside)
 
     def _state(self) -> State:
         return State(
@@ -268,55 +316,78 @@ class Machine:
             first_position=self.first_position,
             first_index=self.first_index,
             ahead_index=self._ahead_index,
+            aside=self.aside.dump(),
         )
 
     def _derive_again(self, entry: Entry) -> None:
         """Put a message entry into queues and key index only: the state holds it already."""
-        if entry.kind != Kind.MESSAGES or entry.position < self.first_position:
+        if (
+            entry.kind != Kind.MESSAGES
+            or entry.position < self.first_position
+            or entry.index in self.aside
+        ):
             return
-        for index in index_entry(entry.body, entry.body_position)[1]:
+        try:
+            parts = index_entry(entry.body, entry.body_position)[1]
+        except Unusable:
+            return  # set aside so long ago that the book has forgotten
+        for index in parts:
             queues = self.queues.topic(index.topic)
             if queues is not None and entry.index >= queues.created_index:
-                self._append_to_queues(entry, index)
+                for run in index.runs:
+                    if run.first_offset == self.queues.end(index.topic, run.queue_id):
+                        self.queues.append(index.topic, run.queue_id, run.units, entry.index)
             self.keys.append(index.keys)
 
-    def _apply_messages(self, entry: Entry) -> None:
+    def _examine_messages(self, entry: Entry) -> _Examined:
+        """Raises Unusable if the messages can't be applied as a whole."""
         move, parts = index_entry(entry.body, entry.body_position)
         if move is not None:
-            self._apply_move(move)
+            self._check_move(move)
+        ends: dict[tuple[str, int], int] = {}
+        dues: list[tuple[int, int]] = []
         for index in parts:
-            self._apply_part(entry, index)
+            for run in index.runs:
+                key = (index.topic, run.queue_id)
+                end = ends[key] if key in ends else self.queues.end(*key)
+                if run.first_offset != end:
+                    raise Unusable(
+                        f"it has a message for {index.topic} queue {run.queue_id} at offset "
+                        f"{run.first_offset}, but the queue ends at {end}"
+                    )
+                ends[key] = end + run.messages
+            if index.topic == TIMER_TOPIC:
+                dues += [(offset, due_ms(record)) for offset, record in _records(entry, index)]
+        return _Examined(move, parts, dues)
 
-    def _apply_move(self, move: Move) -> None:
+    def _check_move(self, move: Move) -> None:
         if move.topic == SCHEDULE_TOPIC:
-            self.delays.take(move)
+            self.delays.check(move)
         elif move.topic == TIMER_TOPIC:
-            self.timers.take(move)
+            self.timers.check(move)
         elif move.topic == HALF_TOPIC:
-            self.halves.take(move)
+            self.halves.check(move)
         else:
             raise StorageError(
                 f"the log holds a move out of {move.topic!r}, which this version does not know: "
                 "it was written by a newer one; upgrade this node"
             )
 
-    def _append_to_queues(self, entry: Entry, index: EntryIndex) -> None:
-        for run in index.runs:
-            end = self.queues.end(index.topic, run.queue_id)
-            if run.first_offset != end:
-                raise CorruptLog(
-                    f"entry {entry.index} has a message for {index.topic} queue {run.queue_id} "
-                    f"at offset {run.first_offset}, but the queue ends at {end}"
-                )
-            self.queues.append(index.topic, run.queue_id, run.units, entry.index)
+    def _apply_messages(self, entry: Entry, examined: _Examined) -> None:
+        move, parts, dues = examined
+        if move is not None:
+            waiting = {TIMER_TOPIC: self.timers, HALF_TOPIC: self.halves}
+            waiting.get(move.topic, self.delays).take(move)
+        for offset, at_ms in dues:
+            self.timers.add(offset, at_ms)
+        for index in parts:
+            self._apply_part(entry, index)
 
     def _apply_part(self, entry: Entry, index: EntryIndex) -> None:
-        self._append_to_queues(entry, index)
+        for run in index.runs:
+            self.queues.append(index.topic, run.queue_id, run.units, entry.index)
         self.keys.append(index.keys)
-        if index.topic == TIMER_TOPIC:
-            for offset, record in _records(entry, index):
-                self.timers.add(offset, due_ms(record))
-        elif index.topic == HALF_TOPIC:
+        if index.topic == HALF_TOPIC:
             for offset, record in _records(entry, index):
                 self.halves.add(offset, record.store_timestamp_ms)
         if index.dedup_key is not None:
@@ -365,6 +436,7 @@ class Machine:
             return
         self.first_position = self.dedup.first_position = position
         self.first_index = index
+        self.aside.forget_before(index)
         self.queues.forget_before(position)
         self._outdated.update(self.keys.forget_before(position))
 

@@ -13,10 +13,11 @@ exclusive.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from dledger.errors import StorageError
+from broker.state.aside import Unusable
 from dledger.remoting.command import Buffer
 
 OP_TOPIC: Final = "RMQ_SYS_MOVE_OP_TOPIC"
@@ -26,6 +27,7 @@ TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 #: Messages of transactions that have not ended, and those whose end nobody could tell.
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 CHECKED_TOO_OFTEN_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+_MOVE: Final = re.compile(rb"[A-Za-z0-9%|_-]+ [0-9]{1,9}(?: [0-9]{1,18}-[0-9]{1,18})*")
 
 
 class Move(NamedTuple):
@@ -43,13 +45,13 @@ def encode_move(move: Move) -> bytes:
 
 
 def decode_move(body: Buffer) -> Move:
-    """What `encode_move` made; StorageError if it is something else."""
-    try:
-        topic, queue_id, *ranges = str(body, "utf-8").split(" ")
-        pairs = [part.split("-") for part in ranges]
-        return Move(topic, int(queue_id), tuple((int(first), int(end)) for first, end in pairs))
-    except ValueError as error:
-        raise StorageError(f"an op record is {bytes(body)[:100]!r}: {error}") from error
+    """What `encode_move` made; Unusable if it is something else."""
+    match = _MOVE.fullmatch(body)
+    if match is None:
+        raise Unusable("its op record is no move")
+    topic, queue_id, *ranges = str(body, "ascii").split(" ")
+    pairs = [part.split("-") for part in ranges]
+    return Move(topic, int(queue_id), tuple((int(first), int(end)) for first, end in pairs))
 
 
 class Delays:
@@ -62,14 +64,20 @@ class Delays:
         """The first offset of the level's queue that was not taken."""
         return self._next.get(queue_id, 0)
 
-    def take(self, move: Move) -> None:
-        """Messages were delivered. StorageError if they had been before."""
+    def check(self, move: Move) -> None:
+        """Raise Unusable if messages were delivered before."""
+        next_offset = self.next(move.queue_id)
         for first, end in move.ranges:
-            if not self.next(move.queue_id) <= first < end:
-                raise StorageError(
-                    f"delayed messages {first} to {end} of queue {move.queue_id} are delivered, "
-                    f"but all before {self.next(move.queue_id)} were already"
+            if not next_offset <= first < end:
+                raise Unusable(
+                    f"it delivers the delayed messages {first} to {end} of queue {move.queue_id}, "
+                    f"but all before {next_offset} were already"
                 )
+            next_offset = end
+
+    def take(self, move: Move) -> None:
+        """Messages were delivered; they were checked."""
+        for _, end in move.ranges:
             self._next[move.queue_id] = end
 
     def dump(self) -> dict[int, int]:

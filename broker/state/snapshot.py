@@ -17,6 +17,8 @@ from typing import Final
 
 import msgspec
 
+from broker.state import kept
+from broker.state.aside import AsideRow
 from broker.state.locks import LockRow
 from dledger.checksum import crc32
 from dledger.errors import StorageError
@@ -52,12 +54,13 @@ class State(msgspec.Struct):
     first_position: int = 0
     first_index: int = 1
     ahead_index: int = 0
+    aside: tuple[int, list[AsideRow], list[int]] = (0, [], [])
 
 
 def decode_state(payload: bytes) -> State:
     """A snapshot's payload, this replica's or another's. StorageError if it can't be used here."""
     try:
-        state = msgspec.msgpack.decode(payload, type=State)
+        state = kept.decode(payload, State)
     except msgspec.MsgspecError as error:
         raise StorageError(f"the state can't be decoded: {error}") from error
     if state.format != FORMAT:

@@ -32,6 +32,9 @@ PERM_WRITE: Final = 2
 PERM_READ: Final = 4
 PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
 
+#: RocketMQ's TopicFilterType.
+FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
+
 #: The group of the administration tools, which read without leaving anything behind.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 #: What stock clients with message trace on send their traces to.
@@ -137,6 +140,18 @@ def check_config(config: TopicConfig) -> None:
     if config.topic_name in UNSENDABLE:
         raise Refused(
             ResponseCode.SYSTEM_ERROR, f"the topic {config.topic_name!r} belongs to the broker"
+        )
+    if not 0 <= config.perm <= PERM_READ_WRITE | PERM_INHERIT:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"perm {config.perm} is no sum of {PERM_READ} read, {PERM_WRITE} write and "
+            f"{PERM_INHERIT} inherit",
+        )
+    if config.topic_filter_type not in FILTER_TYPES:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"topicFilterType {config.topic_filter_type[:80]!r} is none of "
+            f"{', '.join(sorted(FILTER_TYPES))}",
         )
     for name, count in (
         ("readQueueNums", config.read_queue_nums),

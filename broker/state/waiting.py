@@ -9,8 +9,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 
+from broker.state.aside import Unusable
 from broker.state.moves import Move
-from dledger.errors import StorageError
 
 
 class Waiting:
@@ -39,14 +39,24 @@ class Waiting:
         self._at_ms[offset] = at_ms
         heapq.heappush(self._heap, (at_ms, offset))
 
-    def take(self, move: Move) -> None:
-        """Messages wait no longer. StorageError if one does not."""
+    def check(self, move: Move) -> None:
+        """Raise Unusable if one of the messages does not wait."""
+        if sum(max(0, end - first) for first, end in move.ranges) > len(self._at_ms):
+            raise Unusable(f"it takes more messages of {move.topic} than wait there")
+        taken: set[int] = set()
         for first, end in move.ranges:
             for offset in range(first, end):
-                if self._at_ms.pop(offset, None) is None:
-                    raise StorageError(
-                        f"message {offset} of {move.topic} is taken, but does not wait there"
+                if offset not in self._at_ms or offset in taken:
+                    raise Unusable(
+                        f"it takes message {offset} of {move.topic}, which does not wait there"
                     )
+                taken.add(offset)
+
+    def take(self, move: Move) -> None:
+        """Messages wait no longer; they were checked."""
+        for first, end in move.ranges:
+            for offset in range(first, end):
+                del self._at_ms[offset]
 
     def next_ms(self) -> int | None:
         """The earliest time; None if none waits."""

@@ -62,7 +62,7 @@ async def memory_broker(
     )
     broker = Broker(core)
     async with trio.open_nursery() as nursery:
-        serve = partial(serve_remoting, broker.handler, config.broker_ip1, 0)
+        serve = partial(serve_remoting, broker.handler, config.broker_ip1, 0, faults=core.faults)
         port = await nursery.start(serve)
         nursery.start_soon(broker.run)
         try:

@@ -103,6 +103,9 @@ def members_of(cluster: str, broker_name: str, answers: Answers) -> list[RaftMem
                 counted=info.counted,
                 preferred=node_id in preferred,
                 fenced=info.fenced,
+                set_aside=info.set_aside,
+                set_aside_last=info.set_aside_last,
+                faults=info.faults,
             )
         )
     return sorted(rows, key=lambda row: row.node_id)

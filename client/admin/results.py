@@ -65,6 +65,12 @@ class RaftMember(msgspec.Struct, frozen=True):
     preferred: bool = False
     #: Why it takes no part any more.
     fenced: str | None = None
+    #: Entries of the log that have no effect on any member: no leader should have written them.
+    set_aside: int | None = None
+    #: (index, reason) of the last ones.
+    set_aside_last: tuple[tuple[int, str], ...] = ()
+    #: Requests that met a bug of the member's since it started; its log has them.
+    faults: int | None = None
 
 
 class LeaderTransfer(msgspec.Struct, frozen=True):

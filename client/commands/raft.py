@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from client.commands.common import DEFAULTS, Cluster, Common
-from client.commands.output import Table, leaderless
+from client.commands.output import Table, leaderless, one_line
 
 Broker = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerName"])]
 
@@ -27,19 +27,24 @@ def raft_status(
     members = common.ask(lambda admin: admin.raft_status(cluster, broker))
     headers = (
         *("CLUSTER", "BROKER", "NODE", "ADDRESS", "ROLE", "TERM", "LEADER"),
-        *("LAST", "COMMITTED", "APPLIED", "LAG", "COUNTED", "FENCED"),
+        *("LAST", "COMMITTED", "APPLIED", "LAG", "COUNTED", "ASIDE", "FAULTS", "FENCED"),
     )
     rows = [
         (
             *(m.cluster, m.broker_name, m.node_id + ("*" if m.preferred else ""), m.address),
             *(m.role, m.term, m.leader_id, m.last_index, m.commit_index, m.applied_index),
-            *(m.lag_entries, m.counted, m.fenced),
+            *(m.lag_entries, m.counted, m.set_aside, m.faults, m.fenced),
         )
         for m in members
     ]
     notes = leaderless((m.broker_name, m.role) for m in members)
     if any(m.preferred for m in members):
         notes.append("* the preferred leader")
+    notes += [
+        f"set aside on {m.node_id} of {m.broker_name}: entry {index}, {one_line(reason)}"
+        for m in members
+        for index, reason in m.set_aside_last
+    ]
     common.show("raftStatus", members, Table(headers, rows, notes))
 
 

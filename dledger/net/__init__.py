@@ -14,10 +14,12 @@ from dledger.net.peer import Peer, connect_peer
 
 if TYPE_CHECKING:
     from dledger.net.connection import Connection, Handler
+    from dledger.net.faults import Faults
     from dledger.net.server import ServerLimits, serve_remoting
 
 __all__ = [
     "Connection",
+    "Faults",
     "Handler",
     "Peer",
     "ServerLimits",
@@ -25,7 +27,11 @@ __all__ = [
     "serve_remoting",
 ]
 
-_HOMES = {"connection": "Connection Handler", "server": "ServerLimits serve_remoting"}
+_HOMES = {
+    "connection": "Connection Handler",
+    "faults": "Faults",
+    "server": "ServerLimits serve_remoting",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -9,13 +9,21 @@ runs in one thread, and a connection's tasks end with it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import ParamSpec, Protocol
 
 import trio
 
-from dledger.errors import BadInput, Busy, ConnectionLost, FrameError, RequestTimeout
+from dledger.errors import (
+    BadInput,
+    Busy,
+    ConnectionLost,
+    DledgerError,
+    FrameError,
+    RequestTimeout,
+)
+from dledger.net.faults import Faults
 from dledger.net.link import Link
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
@@ -24,6 +32,10 @@ from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
 log = get_logger(__name__)
 
 _OPAQUE_MASK = 0x7FFF_FFFF
+_REMARK_CHARACTERS_MAX = 4096
+"""Of an error's text: it may quote what the client sent."""
+
+P = ParamSpec("P")
 
 
 class Handler(Protocol):
@@ -34,9 +46,10 @@ class Handler(Protocol):
     ) -> Command | Awaitable[Command | None] | None:
         """Answer `request`, now, by an awaitable, or (None) never or later with `connection.send`.
 
-        A BadInput raised becomes a SYSTEM_ERROR response with its text; any other exception too,
-        and is logged. A one-way request is never answered, whatever this returns. The request's
-        body is a view that stays valid as long as it is referred to.
+        A BadInput raised becomes a SYSTEM_ERROR response with its text; another DledgerError too,
+        and is logged. Any other exception is a fault that nobody foresaw: it is noted, answered
+        likewise, and costs the connection. A one-way request is never answered, whatever this
+        returns. The request's body is a view that stays valid as long as it is referred to.
         """
         ...
 
@@ -53,7 +66,12 @@ class Connection:
     """A connection that a server accepted."""
 
     def __init__(
-        self, connection_id: int, peer: tuple[str, int], link: Link, requests_in_flight_max: int
+        self,
+        connection_id: int,
+        peer: tuple[str, int],
+        link: Link,
+        requests_in_flight_max: int,
+        faults: Faults | None = None,
     ) -> None:
         #: Unique within the process.
         self.id = connection_id
@@ -62,6 +80,7 @@ class Connection:
         #: The header encoding of its last request: what requests to it should use.
         self.encoding = HeaderEncoding.JSON
         self.link = link
+        self._faults = faults or Faults()
         self._opaques = itertools.count(1)
         self._close_reason: str | None = None
         self._scope = trio.CancelScope()
@@ -91,8 +110,35 @@ class Connection:
             self.close(f"the client does not read: {error}")
         except FrameError as error:
             log.error("command not sent", peer=self.peer, code=command.code, reason=str(error))
-            if command.is_response:
-                self.link.send(_failed(command, str(error)))
+            if command.is_response and (command.ext or command.body):
+                self._unanswered += 1
+                self.send(_failed(command, str(error)[:_REMARK_CHARACTERS_MAX]))
+        except Exception as error:
+            self.fail(command, error)
+
+    def answer_by(self, request: Command, answer: Callable[P, None]) -> Callable[P, None]:
+        """`answer`, to be called when somebody else's turn has come: should it fail in a way that
+        nobody foresaw, that costs this connection and not the caller."""
+
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                answer(*args, **kwargs)
+            except Exception as error:
+                self._end(request, error)
+
+        return guarded
+
+    def fail(self, request: Command, error: Exception) -> None:
+        """Serving `request` failed in a way that nobody foresaw: the connection is closed."""
+        self._faults.note(
+            "request handler failed",
+            error,
+            peer=self.peer,
+            connection=self.id,
+            code=request.code,
+            opaque=request.opaque,
+        )
+        self.close(f"request {request.code} met a fault of the server: {type(error).__name__}")
 
     def send_oneway_request(self, command: Command) -> None:
         """Tell the client something that needs no answer, in the encoding that it uses."""
@@ -186,13 +232,16 @@ class Connection:
         if request.is_response:
             self._take_answer(request)
             return
+        if self.closed:
+            return
         self.encoding = request.encoding
         if not request.is_oneway:
             self._unanswered += 1
         try:
             result = handler(request, self)
         except Exception as error:
-            result = self._report(request, error)
+            self._end(request, error)
+            return
         if isinstance(result, Command):
             if not request.is_oneway:
                 self.send(result)
@@ -209,22 +258,29 @@ class Connection:
         answered.set()
 
     async def _finish(self, request: Command, awaitable: Awaitable[Command | None]) -> None:
+        response, failed = None, None
         try:
             response = await awaitable
         except Exception as error:
-            response = self._report(request, error)
+            failed = error
         self._in_flight -= 1
         self._answered.set()
-        if response is not None and not request.is_oneway:
+        if failed is not None:
+            self._end(request, failed)
+        elif response is not None and not request.is_oneway:
             self.send(response)
 
-    def _report(self, request: Command, error: Exception) -> Command:
-        """The response to a request whose handler raised `error`."""
+    def _end(self, request: Command, error: Exception) -> None:
+        """Answer a request whose handler raised `error`."""
+        remark = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
+        if not request.is_oneway:
+            self.send(_failed(request, remark[:_REMARK_CHARACTERS_MAX]))
         if isinstance(error, BadInput):
             log.info("request refused", peer=self.peer, code=request.code, reason=str(error))
-            return _failed(request, str(error))
-        log.error("request handler failed", peer=self.peer, code=request.code, exc_info=error)
-        return _failed(request, f"{type(error).__name__}: {error}")
+        elif isinstance(error, DledgerError):
+            log.error("request handler failed", peer=self.peer, code=request.code, exc_info=error)
+        else:
+            self.fail(request, error)
 
 
 def _failed(request: Command, remark: str) -> Command:

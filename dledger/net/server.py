@@ -18,6 +18,7 @@ import trio
 
 from dledger import limits as bounds
 from dledger.net.connection import Connection, Handler
+from dledger.net.faults import Faults
 from dledger.net.link import Link
 from dledger.observe import get_logger
 
@@ -54,12 +55,13 @@ async def serve_remoting(
     port: int,
     *,
     limits: ServerLimits | None = None,
+    faults: Faults | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `handler` until cancelled; then every connection is closed.
 
-    `task_status` is told the port, which matters for port 0: any free one. Raises OSError if the
-    address can't be listened on.
+    What nobody foresaw is noted in `faults`. `task_status` is told the port, which matters for
+    port 0: any free one. Raises OSError if the address can't be listened on.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server(
@@ -68,7 +70,7 @@ async def serve_remoting(
         listener.setblocking(False)
         # Connections have it from their listener: also one that waits to be accepted.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_DEATH)
-        server = _Server(handler, limits or ServerLimits())
+        server = _Server(handler, limits or ServerLimits(), faults or Faults())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.sweep_forever)
             task_status.started(listener.getsockname()[1])
@@ -86,8 +88,9 @@ class _Progress:
 
 
 class _Server:
-    def __init__(self, handler: Handler, limits: ServerLimits) -> None:
+    def __init__(self, handler: Handler, limits: ServerLimits, faults: Faults) -> None:
         self._handler = handler
+        self._faults = faults
         self._limits = limits
         self._progress: dict[Connection, _Progress] = {}
         self._refused = 0
@@ -116,7 +119,11 @@ class _Server:
         limits = self._limits
         link = Link(accepted, limits.send_buffer_bytes_max, limits.frame_bytes_max)
         connection = Connection(
-            next(_connection_ids), peer, link, limits.requests_in_flight_per_connection_max
+            next(_connection_ids),
+            peer,
+            link,
+            limits.requests_in_flight_per_connection_max,
+            self._faults,
         )
         now = trio.current_time()
         self._progress[connection] = _Progress(0, now, 0, now)
@@ -125,9 +132,9 @@ class _Server:
     async def _serve(self, connection: Connection) -> None:
         try:
             await connection.serve(self._handler)
-        except Exception:
+        except Exception as error:
             # A bug, in `connected` or `disconnected` or here: the others are still served.
-            log.exception("connection failed", peer=connection.peer)
+            self._faults.note("connection failed", error, peer=connection.peer)
         finally:
             del self._progress[connection]
 

@@ -24,6 +24,7 @@ from dledger.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 from dledger.remoting import rocketmq_header
 from dledger.remoting.command import Buffer, Command, ExtValue, HeaderEncoding, Language
 from dledger.remoting.headers.base import text
+from dledger.remoting.numbers import Int32
 
 _WORDS = struct.Struct(">II")
 _WORD = struct.Struct(">I")
@@ -43,24 +44,24 @@ _EXT_DEPTH_MAX = 4
 class _JsonHeader(msgspec.Struct, rename="camel", omit_defaults=True):
     """The JSON header. Members in the order of the reference's serialiser."""
 
-    code: int
+    code: Int32
     ext_fields: dict[str, str | int | float | bool | None] | None = None
-    flag: int | None = None
+    flag: Int32 | None = None
     language: str | int | msgspec.UnsetType | None = msgspec.UNSET
-    opaque: int | None = None
+    opaque: Int32 | None = None
     remark: str | None = None
     serialize_type: str | None = msgspec.field(default=None, name="serializeTypeCurrentRPC")
-    version: int | None = None
+    version: Int32 | None = None
 
 
 class _MsgpackHeader(msgspec.Struct, array_like=True):
     """The msgpack header. The types inside `ext` are checked afterwards."""
 
-    code: int
+    code: Int32
     language: int | None
-    version: int
-    opaque: int
-    flag: int
+    version: Int32
+    opaque: Int32
+    flag: Int32
     remark: str | None
     ext: dict[str, Any]
 

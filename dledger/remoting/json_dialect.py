@@ -20,6 +20,7 @@ import msgspec
 
 from dledger.errors import BadInput
 from dledger.remoting.command import Buffer
+from dledger.remoting.numbers import Int32
 
 _DEPTH_MAX = 32
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -31,7 +32,7 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
 
     topic: str
     broker_name: str
-    queue_id: int
+    queue_id: Int32
 
 
 def _refuse_constant(name: str) -> object:
@@ -100,7 +101,10 @@ def _value(text: str, position: int, depth_left: int) -> tuple[object, int]:
         return _map(text, position, depth_left)
     if opening == "[":
         return _list(text, position, depth_left)
-    return _decoder.raw_decode(text, position)
+    value, end = _decoder.raw_decode(text, position)
+    if isinstance(value, str) and not value.isascii():
+        value.encode()  # half of an escaped pair is no text: UnicodeEncodeError is a ValueError
+    return value, end
 
 
 def _map(text: str, position: int, depth_left: int) -> tuple[dict[object, object], int]:

@@ -14,6 +14,7 @@ from broker.leader.deliveries import Deliveries, due_units
 from broker.leader.drafts import NewRecord
 from broker.leader.role import Role
 from broker.refusal import Refused
+from broker.state.aside import Unusable
 from broker.state.consume_queue import UNIT, ConsumeQueues
 from broker.state.machine import Machine
 from broker.state.moves import (
@@ -28,7 +29,7 @@ from broker.state.moves import (
 from broker.state.topics import read_write
 from broker.state.waiting import Waiting
 from broker.testing.leading import HOST, LeadingMachine, save
-from dledger.errors import ConfigError, StorageError
+from dledger.errors import ConfigError
 from dledger.remoting.message import properties_decode, properties_encode
 from dledger.remoting.record import Record
 
@@ -225,8 +226,9 @@ def test_what_waits_is_taken_once() -> None:
     assert waiting.due(250, 1) == [6]
     waiting.take(Move("T", 0, ((5, 7),)))
     assert (waiting.next_ms(), waiting.first_offset(), len(waiting)) == (200, 7, 2)
-    with pytest.raises(StorageError, match="message 6"):
-        waiting.take(Move("T", 0, ((6, 7),)))
+    for again_taken in (((6, 7),), ((7, 8), (7, 8)), ((0, 10**17),)):
+        with pytest.raises(Unusable, match="it takes"):
+            waiting.check(Move("T", 0, again_taken))
     again = Waiting()
     again.restore(waiting.dump())
     assert again.due(1000, 10) == [7, 9]
@@ -270,11 +272,12 @@ def test_a_message_whose_topic_is_deleted_meanwhile_goes_with_it(tmp_path: Path)
 
 
 def test_what_was_delivered_can_not_be_taken_again() -> None:
-    """Such an entry was written by no leader: applying it must stop, not go on differently."""
+    """Such an entry was written by no leader: it is set aside as a whole."""
     delays = Delays()
     delays.take(Move(SCHEDULE_TOPIC, 2, ((0, 5),)))
-    with pytest.raises(StorageError, match="already"):
-        delays.take(Move(SCHEDULE_TOPIC, 2, ((4, 6),)))
+    for ranges in (((4, 6),), ((5, 6), (5, 7)), ((6, 6),)):
+        with pytest.raises(Unusable, match="already"):
+            delays.check(Move(SCHEDULE_TOPIC, 2, ranges))
     assert delays.dump() == {2: 5}
 
 
@@ -283,7 +286,7 @@ def test_an_op_record_says_what_it_takes() -> None:
     move = Move(SCHEDULE_TOPIC, 2, ranges_of([7, 8, 9, 12]))
     assert encode_move(move) == b"SCHEDULE_TOPIC_XXXX 2 7-10 12-13"
     assert decode_move(encode_move(move)) == move
-    with pytest.raises(StorageError, match="op record"):
+    with pytest.raises(Unusable, match="op record"):
         decode_move(b"nonsense")
 
 

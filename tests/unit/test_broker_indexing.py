@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.state.aside import Unusable
 from broker.state.dedup import dedup_key
 from broker.state.indexing import EntryIndex, index_records
-from dledger.errors import StorageError
 from dledger.remoting.message import host_bytes, properties_encode, tags_code
 from dledger.remoting.record import Record, encode_record, walk
 
@@ -103,7 +103,7 @@ def test_a_message_that_was_sent_back_is_not_known_by_its_key() -> None:
 def test_records_of_another_place_are_refused(count: int) -> None:
     """Records know their positions; if they don't agree, the log is not to be trusted."""
     body = encode([(0, [Message(b"x", None, None, ipv6=False)] * count)])
-    with pytest.raises(StorageError, match="another position"):
+    with pytest.raises(Unusable, match="another position"):
         index_records(body, POSITION + 8)
 
 
@@ -112,5 +112,5 @@ def test_a_gap_in_the_queue_offsets_is_refused() -> None:
     message = Message(b"x", None, None, ipv6=False)
     body = bytearray(encode([(0, [message] * 3)]))
     body[len(body) // 3 + 27] += 1
-    with pytest.raises(StorageError, match="skips queue offsets"):
+    with pytest.raises(Unusable, match="skips queue offsets"):
         index_records(memoryview(body), POSITION)

@@ -9,6 +9,7 @@ import msgspec
 from dledger.remoting.bodies.base import Body
 from dledger.remoting.bodies.routes import DataVersion
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.numbers import Int32, Int64
 
 
 class SubscriptionData(Body):
@@ -17,8 +18,8 @@ class SubscriptionData(Body):
     topic: str
     sub_string: str = "*"
     tags_set: list[str] = []
-    code_set: list[int] = []
-    sub_version: int = 0
+    code_set: list[Int64] = []
+    sub_version: Int64 = 0
     expression_type: str = "TAG"
     class_filter_mode: bool = False
 
@@ -114,10 +115,10 @@ class SubscriptionGroupConfig(Body):
     consume_enable: bool = True
     consume_from_min_enable: bool = True
     consume_broadcast_enable: bool = True
-    retry_queue_nums: int = 1
-    retry_max_times: int = 16
-    broker_id: int = 0
-    which_broker_when_consume_slowly: int = 1
+    retry_queue_nums: Int32 = 1
+    retry_max_times: Int32 = 16
+    broker_id: Int64 = 0
+    which_broker_when_consume_slowly: Int64 = 1
     notify_consumer_ids_changed_enable: bool = True
 
 

@@ -7,24 +7,25 @@ from __future__ import annotations
 import msgspec
 
 from dledger.remoting.bodies.base import Body
+from dledger.remoting.numbers import Int32, Int64
 
 
 class DataVersion(Body):
     """Which of two states of a broker's tables is newer. `timestamp` in milliseconds."""
 
-    counter: int = 0
-    state_version: int = 0
-    timestamp: int = 0
+    counter: Int64 = 0
+    state_version: Int64 = 0
+    timestamp: Int64 = 0
 
 
 class TopicConfig(Body):
     """A topic as its broker knows it. `perm` is a sum of 4 read, 2 write, 1 inherit."""
 
     topic_name: str
-    read_queue_nums: int = 16
-    write_queue_nums: int = 16
-    perm: int = 6
-    topic_sys_flag: int = 0
+    read_queue_nums: Int32 = 16
+    write_queue_nums: Int32 = 16
+    perm: Int32 = 6
+    topic_sys_flag: Int32 = 0
     order: bool = False
     topic_filter_type: str = "SINGLE_TAG"
 
@@ -55,10 +56,10 @@ class QueueData(Body):
     """How many queues of a topic one broker group has."""
 
     broker_name: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int = 6
-    topic_sys_flag: int = 0
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    perm: Int32 = 6
+    topic_sys_flag: Int32 = 0
 
 
 class BrokerData(Body):
@@ -66,7 +67,7 @@ class BrokerData(Body):
 
     cluster: str
     broker_name: str
-    broker_addrs: dict[int, str] = {}
+    broker_addrs: dict[Int64, str] = {}
 
 
 class TopicRouteData(Body):
@@ -90,7 +91,7 @@ class BrokerMemberGroup(Body):
 
     cluster: str
     broker_name: str
-    broker_addrs: dict[int, str] = {}
+    broker_addrs: dict[Int64, str] = {}
 
 
 class BrokerMemberGroupBody(Body):

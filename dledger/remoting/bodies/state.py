@@ -9,14 +9,15 @@ import msgspec
 from dledger.remoting.bodies.base import Body
 from dledger.remoting.bodies.groups import SubscriptionData
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.numbers import Int32, Int64
 
 
 class TopicOffset(Body):
     """How far one queue reaches: offsets from `min_offset` up to, without, `max_offset`; ms."""
 
-    min_offset: int = 0
-    max_offset: int = 0
-    last_update_timestamp: int = 0
+    min_offset: Int64 = 0
+    max_offset: Int64 = 0
+    last_update_timestamp: Int64 = 0
 
 
 class TopicStats(Body):
@@ -28,11 +29,11 @@ class TopicStats(Body):
 class OffsetWrapper(Body):
     """How far a group is in one queue: `broker_offset` is the queue's maximum; ms."""
 
-    broker_offset: int = 0
-    consumer_offset: int = 0
-    last_timestamp: int = 0
+    broker_offset: Int64 = 0
+    consumer_offset: Int64 = 0
+    last_timestamp: Int64 = 0
     #: Up to where it has pulled; tools of 5.x show what lies between as in flight.
-    pull_offset: int = 0
+    pull_offset: Int64 = 0
 
 
 class ConsumeStats(Body):
@@ -45,7 +46,7 @@ class ConsumeStats(Body):
 class ResetOffsetBody(Body):
     """INVOKE_BROKER_TO_RESET_OFFSET's answer, RESET_CONSUMER_CLIENT_OFFSET: the new offsets."""
 
-    offset_table: dict[MessageQueue, int] = {}
+    offset_table: dict[MessageQueue, Int64] = {}
 
 
 class QueueOffset(Body):
@@ -53,8 +54,8 @@ class QueueOffset(Body):
 
     topic: str
     broker_name: str
-    queue_id: int
-    offset: int
+    queue_id: Int32
+    offset: Int64
 
 
 class ResetOffsetListBody(Body):
@@ -66,19 +67,19 @@ class ResetOffsetListBody(Body):
 class ConsumerStatusFromClientBody(Body):
     """GET_CONSUMER_STATUS_FROM_CLIENT: how far the client has come in each of its queues."""
 
-    message_queue_table: dict[MessageQueue, int] = {}
+    message_queue_table: dict[MessageQueue, Int64] = {}
 
 
 class ConsumerStatusBody(Body):
     """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: the same, by client id."""
 
-    consumer_table: dict[str, dict[MessageQueue, int]] = {}
+    consumer_table: dict[str, dict[MessageQueue, Int64]] = {}
 
 
 class BrokerStatsItem(Body):
     """A figure over one span: its sum, its sum per second, and per operation."""
 
-    sum: int = 0
+    sum: Int64 = 0
     tps: float = 0.0
     avgpt: float = 0.0
 
@@ -103,7 +104,7 @@ class ClientConnection(Body):
     client_id: str
     client_addr: str
     language: str = "PYTHON"
-    version: int = 0
+    version: Int32 = 0
 
 
 class ConsumerConnection(Body):
@@ -119,15 +120,15 @@ class ConsumerConnection(Body):
 class ProcessQueueInfo(Body):
     """One queue within a consumer: what is committed, and what waits there to be consumed."""
 
-    commit_offset: int = 0
-    cached_msg_min_offset: int = 0
-    cached_msg_max_offset: int = 0
-    cached_msg_count: int = 0
-    cached_msg_size_in_mib: int = msgspec.field(name="cachedMsgSizeInMiB", default=0)
+    commit_offset: Int64 = 0
+    cached_msg_min_offset: Int64 = 0
+    cached_msg_max_offset: Int64 = 0
+    cached_msg_count: Int64 = 0
+    cached_msg_size_in_mib: Int64 = msgspec.field(name="cachedMsgSizeInMiB", default=0)
     locked: bool = False
     droped: bool = False
-    last_pull_timestamp: int = 0
-    last_consume_timestamp: int = 0
+    last_pull_timestamp: Int64 = 0
+    last_consume_timestamp: Int64 = 0
 
 
 class ConsumerRunningInfo(Body):
@@ -151,8 +152,8 @@ class ProducerInfo(Body):
     client_id: str
     remote_ip: str = msgspec.field(name="remoteIP")
     language: str = "PYTHON"
-    version: int = 0
-    last_update_timestamp: int = 0
+    version: Int32 = 0
+    last_update_timestamp: Int64 = 0
 
 
 class ProducerTableInfo(Body):
@@ -168,10 +169,10 @@ class QueueTimeSpan(Body):
     """
 
     message_queue: MessageQueue
-    min_time_stamp: int = 0
-    max_time_stamp: int = 0
-    consume_time_stamp: int = 0
-    delay_time: int = 0
+    min_time_stamp: Int64 = 0
+    max_time_stamp: Int64 = 0
+    consume_time_stamp: Int64 = 0
+    delay_time: Int64 = 0
 
 
 class QueryConsumeTimeSpanBody(Body):
@@ -185,23 +186,23 @@ class ConsumeStatsList(Body):
 
     consume_stats_list: list[dict[str, list[ConsumeStats]]] = []
     broker_addr: str = ""
-    total_diff: int = 0
-    total_inflight_diff: int = 0
+    total_diff: Int64 = 0
+    total_inflight_diff: Int64 = 0
 
 
 class ConsumeQueueData(Body):
     """One unit of a consume queue."""
 
-    physic_offset: int
-    physic_size: int
-    tags_code: int
+    physic_offset: Int64
+    physic_size: Int32
+    tags_code: Int64
 
 
 class QueryConsumeQueueResponseBody(Body):
     """QUERY_CONSUME_QUEUE. `max_queue_index` is the offset of the next message to come."""
 
-    max_queue_index: int
-    min_queue_index: int
+    max_queue_index: Int64
+    min_queue_index: Int64
     queue_data: list[ConsumeQueueData] = []
     subscription_data: SubscriptionData | None = None
 

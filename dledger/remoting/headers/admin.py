@@ -7,6 +7,7 @@ and the like have none.
 from __future__ import annotations
 
 from dledger.remoting.headers.base import Header
+from dledger.remoting.numbers import Int32, Int64
 
 
 class UpdateAndCreateTopicHeader(Header, frozen=True):
@@ -14,12 +15,12 @@ class UpdateAndCreateTopicHeader(Header, frozen=True):
 
     topic: str
     default_topic: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    perm: Int32
     topic_filter_type: str
     order: bool
-    topic_sys_flag: int | None = None
+    topic_sys_flag: Int32 | None = None
     attributes: str | None = None
     force: bool | None = None
 
@@ -63,10 +64,10 @@ class InvokeBrokerToResetOffsetHeader(Header, frozen=True):
 
     topic: str
     group: str
-    timestamp: int
+    timestamp: Int64
     is_force: bool
-    queue_id: int | None = None
-    offset: int | None = None
+    queue_id: Int32 | None = None
+    offset: Int64 | None = None
 
 
 class GetConsumerRunningInfoHeader(Header, frozen=True):
@@ -142,9 +143,9 @@ class QueryConsumeQueueHeader(Header, frozen=True):
     """QUERY_CONSUME_QUEUE (321): `count` units from queue offset `index` on."""
 
     topic: str
-    queue_id: int
-    index: int
-    count: int
+    queue_id: Int32
+    index: Int64
+    count: Int32
     consumer_group: str | None = None
 
 

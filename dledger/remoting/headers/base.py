@@ -1,5 +1,6 @@
 """How a typed header becomes the `ext` map of a command, and back.
 
+Integers have the width that RocketMQ gives them (`dledger.remoting.numbers`).
 On the wire a typed header is flattened into a map of field names in camelCase. Stock Java clients
 write every value as a string, the C++ and Node clients write numbers and booleans, and ours
 (msgpack) writes what the field is. Reading accepts all of them; what a field becomes is the

@@ -8,6 +8,7 @@ exclusive: the offset that the next message will get. Timestamps are millisecond
 from __future__ import annotations
 
 from dledger.remoting.headers.base import Header
+from dledger.remoting.numbers import Int32, Int64
 
 #: Bits of `PullMessageHeader.sys_flag` (RocketMQ's PullSysFlag).
 PULL_COMMIT_OFFSET = 1
@@ -22,25 +23,25 @@ class PullMessageHeader(Header, frozen=True):
 
     consumer_group: str
     topic: str
-    queue_id: int
-    queue_offset: int
-    max_msg_nums: int
-    sys_flag: int
-    commit_offset: int
-    suspend_timeout_millis: int
-    sub_version: int
+    queue_id: Int32
+    queue_offset: Int64
+    max_msg_nums: Int32
+    sys_flag: Int32
+    commit_offset: Int64
+    suspend_timeout_millis: Int64
+    sub_version: Int64
     subscription: str | None = None
     expression_type: str | None = None
-    max_msg_bytes: int | None = None
+    max_msg_bytes: Int32 | None = None
 
 
 class PullMessageResponseHeader(Header, frozen=True):
     """The answer to a pull, also when it found nothing (codes 0, 19, 20, 21 alike)."""
 
-    suggest_which_broker_id: int
-    next_begin_offset: int
-    min_offset: int
-    max_offset: int
+    suggest_which_broker_id: Int64
+    next_begin_offset: Int64
+    min_offset: Int64
+    max_offset: Int64
 
 
 class QueryMessageHeader(Header, frozen=True):
@@ -48,35 +49,35 @@ class QueryMessageHeader(Header, frozen=True):
 
     topic: str
     key: str
-    max_num: int
-    begin_timestamp: int
-    end_timestamp: int
+    max_num: Int32
+    begin_timestamp: Int64
+    end_timestamp: Int64
 
 
 class QueryMessageResponseHeader(Header, frozen=True):
     """How far the key index reached when it was asked."""
 
-    index_last_update_timestamp: int
-    index_last_update_phyoffset: int
+    index_last_update_timestamp: Int64
+    index_last_update_phyoffset: Int64
 
 
 class ViewMessageByIdHeader(Header, frozen=True):
     """VIEW_MESSAGE_BY_ID (33): one record by its commit-log offset."""
 
-    offset: int
+    offset: Int64
     topic: str | None = None
 
 
 class ConsumerSendMsgBackHeader(Header, frozen=True):
     """CONSUMER_SEND_MSG_BACK (36): retry the message at commit-log `offset` later."""
 
-    offset: int
+    offset: Int64
     group: str
-    delay_level: int
+    delay_level: Int32
     origin_msg_id: str | None = None
     origin_topic: str | None = None
     unit_mode: bool | None = None
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int32 | None = None
 
 
 class QueryConsumerOffsetHeader(Header, frozen=True):
@@ -84,14 +85,14 @@ class QueryConsumerOffsetHeader(Header, frozen=True):
 
     consumer_group: str
     topic: str
-    queue_id: int
+    queue_id: Int32
     set_zero_if_not_found: bool | None = None
 
 
 class QueryConsumerOffsetResponseHeader(Header, frozen=True):
     """The group's next offset to consume."""
 
-    offset: int
+    offset: Int64
 
 
 class UpdateConsumerOffsetHeader(Header, frozen=True):
@@ -99,60 +100,60 @@ class UpdateConsumerOffsetHeader(Header, frozen=True):
 
     consumer_group: str
     topic: str
-    queue_id: int
-    commit_offset: int
+    queue_id: Int32
+    commit_offset: Int64
 
 
 class SearchOffsetByTimestampHeader(Header, frozen=True):
     """SEARCH_OFFSET_BY_TIMESTAMP (29). `boundary_type` is LOWER or UPPER in any case."""
 
     topic: str
-    queue_id: int
-    timestamp: int
+    queue_id: Int32
+    timestamp: Int64
     boundary_type: str | None = None
 
 
 class SearchOffsetByTimestampResponseHeader(Header, frozen=True):
     """The smallest offset stored at or after the timestamp; past the end, the maximum offset."""
 
-    offset: int
+    offset: Int64
 
 
 class GetMaxOffsetHeader(Header, frozen=True):
     """GET_MAX_OFFSET (30)."""
 
     topic: str
-    queue_id: int
+    queue_id: Int32
     committed: bool | None = None
 
 
 class GetMaxOffsetResponseHeader(Header, frozen=True):
     """The offset that the next message of the queue will get."""
 
-    offset: int
+    offset: Int64
 
 
 class GetMinOffsetHeader(Header, frozen=True):
     """GET_MIN_OFFSET (31)."""
 
     topic: str
-    queue_id: int
+    queue_id: Int32
 
 
 class GetMinOffsetResponseHeader(Header, frozen=True):
     """The offset of the oldest message that is still there."""
 
-    offset: int
+    offset: Int64
 
 
 class GetEarliestMsgStoretimeHeader(Header, frozen=True):
     """GET_EARLIEST_MSG_STORETIME (32)."""
 
     topic: str
-    queue_id: int
+    queue_id: Int32
 
 
 class GetEarliestMsgStoretimeResponseHeader(Header, frozen=True):
     """When the oldest message of the queue was stored."""
 
-    timestamp: int
+    timestamp: Int64

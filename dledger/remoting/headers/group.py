@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from dledger.remoting.headers.base import Header
+from dledger.remoting.numbers import Int64, Port
 
 
 class UnregisterClientHeader(Header, frozen=True):
@@ -41,7 +42,7 @@ class ResetConsumerClientOffsetHeader(Header, frozen=True):
 
     topic: str
     group: str
-    timestamp: int
+    timestamp: Int64
     is_force: bool
 
 
@@ -80,24 +81,29 @@ class GroupInfoResponseHeader(Header, frozen=True):
     Indexes count log entries from 1; `end_position`
     is the byte position after the last one. `fenced` says why this member takes no part any more.
     A member that is not `counted`, by its own word, copies the log and helps no majority yet.
+    `set_aside` counts entries that no member can apply; the last ones are (index, reason). `faults`
+    counts requests that met a bug of the member's.
     """
 
     broker_name: str
     cluster: str
     node_id: str
     role: Literal["leader", "follower", "candidate"]
-    term: int
+    term: Int64
     members: list[tuple[str, str]]
-    last_index: int
-    commit_index: int
-    applied_index: int
-    end_position: int
+    last_index: Int64
+    commit_index: Int64
+    applied_index: Int64
+    end_position: Int64
     counted: bool
     leader_id: str | None = None
     leader_addr: str | None = None
     preferred_leader_id: str | None = None
     fenced: str | None = None
     learners: tuple[str, ...] = ()
+    set_aside: Int64 = 0
+    set_aside_last: tuple[tuple[Int64, str], ...] = ()
+    faults: Int64 = 0
 
 
 class TransferLeaderHeader(Header, frozen=True):
@@ -121,7 +127,7 @@ class AddMemberHeader(Header, frozen=True):
 
     node_id: str
     host: str
-    port: int
+    port: Port
     client_addr: str
 
 

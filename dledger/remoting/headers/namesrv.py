@@ -7,6 +7,7 @@ from 1.
 from __future__ import annotations
 
 from dledger.remoting.headers.base import Header
+from dledger.remoting.numbers import Int32, Int64
 
 
 class PutKvConfigHeader(Header, frozen=True):
@@ -54,12 +55,12 @@ class RegisterBrokerHeader(Header, frozen=True):
     broker_addr: str
     cluster_name: str
     ha_server_addr: str
-    broker_id: int
+    broker_id: Int64
     compressed: bool | None = None
-    body_crc32: int | None = None
-    heartbeat_timeout_millis: int | None = None
+    body_crc32: Int32 | None = None
+    heartbeat_timeout_millis: Int64 | None = None
     enable_acting_master: bool | None = None
-    term: int | None = None
+    term: Int64 | None = None
     node_id: str | None = None
 
 
@@ -76,7 +77,7 @@ class UnregisterBrokerHeader(Header, frozen=True):
     broker_name: str
     broker_addr: str
     cluster_name: str
-    broker_id: int
+    broker_id: Int64
 
 
 class BrokerHeartbeatHeader(Header, frozen=True):
@@ -89,12 +90,12 @@ class BrokerHeartbeatHeader(Header, frozen=True):
     cluster_name: str
     broker_addr: str
     broker_name: str
-    broker_id: int | None = None
-    epoch: int | None = None
-    max_offset: int | None = None
-    confirm_offset: int | None = None
-    heartbeat_timeout_mills: int | None = None
-    election_priority: int | None = None
+    broker_id: Int64 | None = None
+    epoch: Int64 | None = None
+    max_offset: Int64 | None = None
+    confirm_offset: Int64 | None = None
+    heartbeat_timeout_mills: Int64 | None = None
+    election_priority: Int32 | None = None
 
 
 class GetRouteinfoByTopicHeader(Header, frozen=True):
@@ -113,7 +114,7 @@ class WipeWritePermOfBrokerHeader(Header, frozen=True):
 class WipeWritePermOfBrokerResponseHeader(Header, frozen=True):
     """How many topics lost their write permission."""
 
-    wipe_topic_count: int
+    wipe_topic_count: Int32
 
 
 class AddWritePermOfBrokerHeader(Header, frozen=True):
@@ -125,7 +126,7 @@ class AddWritePermOfBrokerHeader(Header, frozen=True):
 class AddWritePermOfBrokerResponseHeader(Header, frozen=True):
     """How many topics got their write permission back."""
 
-    add_topic_count: int
+    add_topic_count: Int32
 
 
 class DeleteTopicInNamesrvHeader(Header, frozen=True):
@@ -147,7 +148,7 @@ class QueryDataVersionHeader(Header, frozen=True):
     broker_name: str
     broker_addr: str
     cluster_name: str
-    broker_id: int
+    broker_id: Int64
 
 
 class QueryDataVersionResponseHeader(Header, frozen=True):

@@ -8,6 +8,7 @@ in what depends on their place in the log.
 from __future__ import annotations
 
 from dledger.remoting.headers.base import Header
+from dledger.remoting.numbers import Int32, Int64
 
 
 class SendMessageHeader(Header, frozen=True):
@@ -19,15 +20,15 @@ class SendMessageHeader(Header, frozen=True):
     producer_group: str
     topic: str
     default_topic: str
-    default_topic_queue_nums: int
-    queue_id: int
-    sys_flag: int
-    born_timestamp: int
-    flag: int
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
     properties: str | None = None
-    reconsume_times: int | None = None
+    reconsume_times: Int32 | None = None
     unit_mode: bool | None = None
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int32 | None = None
     batch: bool | None = None
     broker_name: str | None = None
 
@@ -41,15 +42,15 @@ class SendMessageV2Header(Header, frozen=True):
     a: str
     b: str
     c: str
-    d: int
-    e: int
-    f: int
-    g: int
-    h: int
+    d: Int32
+    e: Int32
+    f: Int32
+    g: Int64
+    h: Int32
     i: str | None = None
-    j: int | None = None
+    j: Int32 | None = None
     k: bool | None = None
-    l: int | None = None  # noqa: E741 -- the protocol's name
+    l: Int32 | None = None  # noqa: E741 -- the protocol's name
     m: bool | None = None
     n: str | None = None
 
@@ -81,8 +82,8 @@ class SendMessageResponseHeader(Header, frozen=True):
     """
 
     msg_id: str
-    queue_id: int
-    queue_offset: int
+    queue_id: Int32
+    queue_offset: Int64
     transaction_id: str | None = None
     batch_uniq_id: str | None = None
     recall_handle: str | None = None
@@ -111,16 +112,16 @@ class PushReplyMessageToClientHeader(Header, frozen=True):
     producer_group: str
     topic: str
     default_topic: str
-    default_topic_queue_nums: int
-    queue_id: int
-    sys_flag: int
-    born_timestamp: int
-    flag: int
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
     born_host: str
     store_host: str
-    store_timestamp: int
+    store_timestamp: Int64
     properties: str | None = None
-    reconsume_times: int | None = None
+    reconsume_times: Int32 | None = None
     unit_mode: bool | None = None
 
 
@@ -134,7 +135,7 @@ class ProduceHeader(Header, frozen=True):
 
     topic: str
     producer_group: str
-    runs: list[tuple[int, int]]
+    runs: list[tuple[Int32, Int32]]
 
 
 class ProduceResponseHeader(Header, frozen=True):
@@ -145,9 +146,9 @@ class ProduceResponseHeader(Header, frozen=True):
     earlier copy of the request had been stored already, and these are that copy's offsets.
     """
 
-    position: int
-    offsets: list[tuple[int, int]]
-    store_timestamp: int
+    position: Int64
+    offsets: list[tuple[Int32, Int64]]
+    store_timestamp: Int64
     duplicate: bool
 
 
@@ -157,8 +158,8 @@ class CheckTransactionStateHeader(Header, frozen=True):
     The producer answers by END_TRANSACTION with the two offsets.
     """
 
-    tran_state_table_offset: int
-    commit_log_offset: int
+    tran_state_table_offset: Int64
+    commit_log_offset: Int64
     msg_id: str | None = None
     transaction_id: str | None = None
     offset_msg_id: str | None = None
@@ -168,9 +169,9 @@ class EndTransactionHeader(Header, frozen=True):
     """END_TRANSACTION (37), one-way. `commit_or_rollback`: 8 commit, 12 roll back, 0 not known."""
 
     producer_group: str
-    tran_state_table_offset: int
-    commit_log_offset: int
-    commit_or_rollback: int
+    tran_state_table_offset: Int64
+    commit_log_offset: Int64
+    commit_or_rollback: Int32
     msg_id: str | None = None
     from_transaction_check: bool | None = None
     transaction_id: str | None = None

@@ -8,12 +8,13 @@ import than a command of `mqadmin` should take altogether.
 
 from __future__ import annotations
 
-from dledger.remoting.record.encode import encode_record
+from dledger.remoting.record.encode import encode_record, place_record
 from dledger.remoting.record.layout import (
     BORN_HOST_IPV6,
     COMPRESSED,
     COMPRESSION_TYPE,
     CRC_MASK,
+    HOST_BITS,
     HOST_IPV4_BYTES,
     HOST_IPV6_BYTES,
     MAGIC,
@@ -28,6 +29,7 @@ __all__ = [
     "COMPRESSED",
     "COMPRESSION_TYPE",
     "CRC_MASK",
+    "HOST_BITS",
     "HOST_IPV4_BYTES",
     "HOST_IPV6_BYTES",
     "MAGIC",
@@ -36,5 +38,6 @@ __all__ = [
     "TRANSACTION_BITS",
     "Record",
     "encode_record",
+    "place_record",
     "walk",
 ]

@@ -46,6 +46,7 @@ _Ints = npt.NDArray[np.int64]
 SYS_FLAGS_ALLOWED = COMPRESSED | MULTI_TAGS | BORN_HOST_IPV6 | COMPRESSION_TYPE
 
 _QUEUE_ID_MAX = 0x7FFF_FFFF
+_TEXT_WIDTH_MAX = 512
 
 _FRONT = np.dtype(
     {
@@ -86,7 +87,8 @@ class RecordBatch:
     def parse(cls, buffer: Buffer, topic: bytes, runs: Sequence[tuple[int, int]]) -> RecordBatch:
         """Check the records in `buffer`; `runs` are (queue id, record count) in order.
 
-        Checked are sizes, magic, topic, queue id, system flag, lengths and body CRC. A buffer that
+        Checked are sizes, magic, topic, queue id, system flag, lengths, body CRC, and that the
+        properties are text. A buffer that
         can't be written to is copied, since `place` writes. Raises RecordError naming the number of
         the record (from 0) and the field.
         """
@@ -110,7 +112,9 @@ class RecordBatch:
         _require(within, "body length", body_lengths)
         body_starts = starts + extra + BODY_AT
         body_ends = body_starts + body_lengths
-        _check_tails(buffer, body_ends, topic, sizes - least - body_lengths)
+        properties_lengths = sizes - least - body_lengths
+        _check_tails(buffer, body_ends, topic, properties_lengths)
+        _check_text(buffer, starts + sizes - properties_lengths, starts + sizes)
         _check_bodies(buffer, body_starts, body_ends, front["body_crc"])
         store_fields_at = starts + extra + BORN_HOST_AT + HOST_IPV4_BYTES
         return cls(buffer, starts, sizes, run_counts, store_fields_at)
@@ -210,6 +214,30 @@ def _check_tails(buffer: Buffer, body_ends: _Ints, topic: bytes, properties_room
     lengths = tails["properties_length"]
     fits = (lengths == properties_room) & (lengths <= PROPERTIES_BYTES_MAX)
     _require(fits, "properties length", lengths)
+
+
+def _check_text(buffer: Buffer, begins: _Ints, ends: _Ints) -> None:
+    """Check that the properties in buffer[begins:ends] are UTF-8.
+
+    Most are short and ASCII, which is seen for all records at once: each row of a table ends where
+    a record's properties end, and what lies before them is masked.
+    """
+    widths = ends - begins
+    width = int(widths.max())
+    if 0 < width <= min(_TEXT_WIDTH_MAX, int(ends[0])):
+        rows = _overlay(buffer, f"V{width}")[ends - width].view(np.uint8).reshape(-1, width)
+        is_text = np.arange(width) >= (width - widths)[:, np.newaxis]
+        if not ((rows & 0x80).astype(np.bool_) & is_text).any():
+            return
+    view = memoryview(buffer)
+    pieces = [view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+    if b"".join(pieces).isascii():
+        return
+    for number, piece in enumerate(pieces):
+        try:
+            str(piece, "utf-8")
+        except UnicodeDecodeError as error:
+            raise RecordError(f"record {number}: its properties are not UTF-8: {error}") from error
 
 
 def _check_bodies(

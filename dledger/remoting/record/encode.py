@@ -13,20 +13,25 @@ from dledger.errors import RecordError
 from dledger.limits import PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
 from dledger.remoting.command import Buffer
 from dledger.remoting.record.layout import (
+    BORN_HOST_AT,
     BORN_HOST_IPV6,
     CRC_MASK,
+    HOST_BITS,
     HOST_IPV4_BYTES,
     HOST_IPV6_BYTES,
     I64,
     MAGIC,
+    QUEUE_OFFSET_AT,
     RECORD_OVERHEAD_BYTES,
     STORE_HOST_IPV6,
+    SYS_FLAG_LOW_BYTE_AT,
     U16,
 )
 
 _FIXED_IPV4 = struct.Struct(">IIIiiqqiq8sq8siqI")
 _FRONT = struct.Struct(">IIIiiqqiq")
 _BACK = struct.Struct(">iqI")
+_PLACE = struct.Struct(">qq")
 _NO_HOST = bytes(HOST_IPV4_BYTES)
 _LENGTH_BYTE = tuple(bytes((length,)) for length in range(TOPIC_BYTES_MAX + 1))
 
@@ -50,7 +55,8 @@ def encode_record(
 ) -> bytes:
     """Encode one record. Hosts are 8 (IPv4) or 20 (IPv6) bytes (`message.host_bytes`).
 
-    The flag bits that say which follow from the hosts. Raises RecordError if a part is too long.
+    The flag bits that say which follow from the hosts. Raises RecordError if a part is too long or
+    a number too wide.
     """
     if not 0 < len(topic) <= TOPIC_BYTES_MAX or len(properties) > PROPERTIES_BYTES_MAX:
         raise RecordError(
@@ -59,43 +65,50 @@ def encode_record(
         )
     size = RECORD_OVERHEAD_BYTES + len(body) + len(topic) + len(properties)
     body_crc = crc32(body) & CRC_MASK
-    if len(born_host) == HOST_IPV4_BYTES and len(store_host) == HOST_IPV4_BYTES:
-        fixed = _FIXED_IPV4.pack(
-            size,
-            MAGIC,
-            body_crc,
-            queue_id,
-            flag,
-            queue_offset,
-            physical_offset,
-            sys_flag,
-            born_timestamp_ms,
-            born_host,
-            store_timestamp_ms,
-            store_host,
-            reconsume_times,
-            prepared_offset,
-            len(body),
-        )
-    else:
-        size += len(born_host) + len(store_host) - 2 * HOST_IPV4_BYTES
-        if len(born_host) == HOST_IPV6_BYTES:
-            sys_flag |= BORN_HOST_IPV6
-        if len(store_host) == HOST_IPV6_BYTES:
-            sys_flag |= STORE_HOST_IPV6
-        front = _FRONT.pack(
-            size,
-            MAGIC,
-            body_crc,
-            queue_id,
-            flag,
-            queue_offset,
-            physical_offset,
-            sys_flag,
-            born_timestamp_ms,
-        )
-        back = _BACK.pack(reconsume_times, prepared_offset, len(body))
-        fixed = b"".join((front, born_host, I64.pack(store_timestamp_ms), store_host, back))
+    sys_flag &= ~HOST_BITS
+    try:
+        if len(born_host) == HOST_IPV4_BYTES and len(store_host) == HOST_IPV4_BYTES:
+            fixed = _FIXED_IPV4.pack(
+                size,
+                MAGIC,
+                body_crc,
+                queue_id,
+                flag,
+                queue_offset,
+                physical_offset,
+                sys_flag,
+                born_timestamp_ms,
+                born_host,
+                store_timestamp_ms,
+                store_host,
+                reconsume_times,
+                prepared_offset,
+                len(body),
+            )
+        else:
+            size += len(born_host) + len(store_host) - 2 * HOST_IPV4_BYTES
+            if len(born_host) == HOST_IPV6_BYTES:
+                sys_flag |= BORN_HOST_IPV6
+            if len(store_host) == HOST_IPV6_BYTES:
+                sys_flag |= STORE_HOST_IPV6
+            front = _FRONT.pack(
+                size,
+                MAGIC,
+                body_crc,
+                queue_id,
+                flag,
+                queue_offset,
+                physical_offset,
+                sys_flag,
+                born_timestamp_ms,
+            )
+            back = _BACK.pack(reconsume_times, prepared_offset, len(body))
+            fixed = b"".join((front, born_host, I64.pack(store_timestamp_ms), store_host, back))
+    except struct.error as error:
+        raise RecordError(
+            f"a record can't hold queue id {queue_id}, flag {flag}, system flag {sys_flag}, born "
+            f"timestamp {born_timestamp_ms} and reconsume times {reconsume_times}: {error}"
+        ) from error
     return b"".join(
         (
             fixed,
@@ -106,3 +119,13 @@ def encode_record(
             properties,
         )
     )
+
+
+def place_record(
+    buffer: bytearray, start: int, queue_offset: int, physical_offset: int, store_timestamp_ms: int
+) -> None:
+    """Fill in where a record went, which begins at `start` of `buffer`, and when it was stored."""
+    _PLACE.pack_into(buffer, start + QUEUE_OFFSET_AT, queue_offset, physical_offset)
+    is_ipv6 = buffer[start + SYS_FLAG_LOW_BYTE_AT] & BORN_HOST_IPV6
+    host_bytes = HOST_IPV6_BYTES if is_ipv6 else HOST_IPV4_BYTES
+    I64.pack_into(buffer, start + BORN_HOST_AT + host_bytes, store_timestamp_ms)

@@ -32,6 +32,8 @@ MULTI_TAGS = 0x2
 TRANSACTION_BITS = 0xC
 BORN_HOST_IPV6 = 0x10
 STORE_HOST_IPV6 = 0x20
+#: Which kind of address a record holds. They follow from the addresses, not from who sent it.
+HOST_BITS = BORN_HOST_IPV6 | STORE_HOST_IPV6
 COMPRESSION_TYPE = 0x700
 
 # Where the fields before the born host lie, and the least significant byte of the system flag.

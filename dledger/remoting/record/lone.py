@@ -112,5 +112,6 @@ def _is_record(buffer: Buffer, topic: bytes, queue_id: int) -> bool:
         len(topic) == view[body_end] > 0
         and view[body_end + 1 : topic_end] == topic
         and U16.unpack_from(view, topic_end)[0] == properties_length
+        and bytes(view[topic_end + U16.size :]).isascii()
         and crc32(view[BODY_AT:body_end]) & CRC_MASK == body_crc
     )

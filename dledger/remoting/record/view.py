@@ -76,7 +76,7 @@ class Record:
     def __init__(self, data: Buffer) -> None:
         view = memoryview(data)
         hosts = 2 * HOST_IPV4_BYTES
-        sys_flag = view[SYS_FLAG_LOW_BYTE_AT]
+        sys_flag = view[SYS_FLAG_LOW_BYTE_AT] if len(view) > SYS_FLAG_LOW_BYTE_AT else 0
         if sys_flag & BORN_HOST_IPV6:
             hosts += HOST_IPV6_EXTRA_BYTES
         if sys_flag & STORE_HOST_IPV6:
@@ -169,6 +169,27 @@ class Record:
         topic_start = self._body_end + 1
         start = topic_start + self._view[topic_start - 1] + 2
         return self._view[start : start + int(U16.unpack_from(self._view, start - 2)[0])]
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong with the record's own lengths; None if it fills the bytes given exactly.
+
+        Whatever the bytes are: only a record without a fault can be read field by field.
+        """
+        view = self._view
+        size, body_start = len(view), self._body_start
+        if size < RECORD_OVERHEAD_BYTES or size < body_start + 3:
+            return f"{size} bytes are too few for a record"
+        size_said, magic = SIZE_AND_MAGIC.unpack_from(view)
+        if magic != MAGIC or size_said != size:
+            return f"size {size_said} and magic {magic:#010x}, of {size} bytes"
+        body_end = self._body_end
+        properties_at = body_end + 1 + (view[body_end] if body_end < size else size) + 2
+        if properties_at > size or (
+            properties_at + U16.unpack_from(view, properties_at - 2)[0] != size
+        ):
+            return f"body, topic and properties do not fill the {size} bytes"
+        return None
 
     def check(self) -> bool:
         """Whether the body has the CRC that the record says."""

@@ -1,0 +1,26 @@
+"""The integers of the wire, each with its width: what a header or a body holds is judged as it is
+decoded, before anything is done with it.
+
+RocketMQ's are Java's: 32 or 64 bits, signed. A record in the log has the same widths, so what was
+decoded can be stored. A text header can spell any number; one that is too wide for its field is
+refused as RocketMQ refuses it, with SYSTEM_ERROR and the field's name. What a number must be beside
+that (an offset below a queue's end, a permission that there is) is the handler's to say.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+
+INT32_MIN: Final = -(1 << 31)
+INT32_MAX: Final = (1 << 31) - 1
+INT64_MIN: Final = -(1 << 63)
+INT64_MAX: Final = (1 << 63) - 1
+
+#: Queue ids, counts, flags: RocketMQ's `int`.
+Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
+#: Offsets, positions, indexes, terms, milliseconds: RocketMQ's `long`.
+Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
+#: A TCP port that can be connected to.
+Port: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=65_535)]

@@ -1,0 +1,247 @@
+"""A broker group in one thread and on virtual time, for strangers to try.
+
+One replica leads: the real broker core behind the real connection code, on one end of a socket
+pair whose other end is the stranger's. What it commits is applied by two more replicas: one that
+never stops, and one that is stopped and started from its files at every look. A fourth takes over
+the state of the third, as a replica does that can't replay all of the log. `agree` compares
+everything that replicas must agree on; `serves` has an honest client send and read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import msgspec
+import trio
+import trio.testing
+
+from broker.broker import Broker
+from broker.config import BrokerConfig
+from broker.requests.core import Core
+from broker.state.machine import Machine
+from broker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from broker.testing.leading import save
+from broker.testing.requests import TOPIC, pull_request, records, send_request, topic_request
+from dledger.log.entry import Entry
+from dledger.net import Connection
+from dledger.net.link import Link
+from dledger.remoting.codec import encode_frame
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command, ExtValue, HeaderEncoding
+from dledger.remoting.framing import FrameDecoder
+from dledger.testing.local import LocalLedger
+
+NOW_MS = 1_790_000_000_000
+CANARY = "Canary"
+QUEUES = 4
+
+
+def state_of(machine: Machine) -> dict[str, object]:
+    """All that replicas must agree on: the state, the units of all queues, the key index."""
+    state = msgspec.to_builtins(machine._state())
+    state["units"] = {
+        (topic, queue_id): (queue.begin, queue.read(queue.begin, queue.end).tobytes())
+        for topic, (_, ends) in sorted(machine.queues.ends().items())
+        for queue_id in sorted(ends)
+        if (queue := machine.queues.get(topic, queue_id)) is not None
+    }
+    return state
+
+
+class Stranger:
+    """The other end of a connection to the leader."""
+
+    def __init__(self, ours: socket.socket, connection: Connection) -> None:
+        self.connection = connection
+        self._socket = ours
+        self._decoder = FrameDecoder()
+        self._opaques = itertools.count(1)
+
+    async def write(self, data: bytes) -> list[Command]:
+        """Send bytes; what comes back until the leader has nothing more to do."""
+        with suppress(OSError):
+            self._socket.send(data)
+        return await self.answers()
+
+    async def answers(self) -> list[Command]:
+        """What has come."""
+        await trio.testing.wait_all_tasks_blocked()
+        with suppress(BlockingIOError, ConnectionResetError):
+            while data := self._socket.recv(1 << 20):
+                self._decoder.feed(data)
+        return list(self._decoder.frames())
+
+    async def ask(self, request: Command) -> Command | None:
+        """The answer to a request, if there is one."""
+        request.opaque = next(self._opaques)
+        found = await self.write(b"".join(encode_frame(request)))
+        return next((answer for answer in found if answer.opaque == request.opaque), None)
+
+    def close(self) -> None:
+        """Go away."""
+        self._socket.close()
+
+
+class Group:
+    """The replicas. Use `group`."""
+
+    def __init__(self, directory: Path, nursery: trio.Nursery, clock: trio.testing.MockClock):
+        for name in "abcd":
+            (directory / name).mkdir(parents=True)
+        self.machine = Machine(directory / "a")
+        self.machine.restore()
+        self.ledger = LocalLedger(self.machine)
+        config = BrokerConfig(store_path_root_dir=str(directory / "a" / "store"))
+        self.core = Core.build(
+            config,
+            self.machine,
+            self.ledger,
+            clock_ms=lambda: NOW_MS + int(trio.current_time() * 1000),
+            clock_s=trio.current_time,
+        )
+        self.broker = Broker(self.core)
+        self._directory = directory
+        self._steady, self._stopping = Machine(directory / "b"), Machine(directory / "c")
+        self._nursery = nursery
+        self._clock = clock
+        self._ids = itertools.count(1)
+        self._strangers: list[Stranger] = []
+        self._looks = 0
+        self._acknowledged = 0
+        nursery.start_soon(self.broker.run)
+
+    def connect(self) -> Stranger:
+        """A connection to the leader."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        number = next(self._ids)
+        peer, faults = ("127.0.0.1", 1024 + number), self.core.faults
+        connection = Connection(number, peer, Link(theirs), 64, faults)
+        self._nursery.start_soon(self._serve, connection)
+        self._strangers.append(Stranger(ours, connection))
+        return self._strangers[-1]
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            await connection.serve(self.broker.handler)
+        except Exception as error:  # as the server does
+            self.core.faults.note("connection failed", error, peer=connection.peer)
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let timers ring: commits are gathered, pulls are held, messages wait."""
+        await trio.testing.wait_all_tasks_blocked()
+        self._clock.jump(seconds)
+        await trio.testing.wait_all_tasks_blocked()
+
+    def commit_raw(self, kind: int, body: bytes) -> Entry:
+        """Commit an entry of any content behind the leader's back."""
+        self.ledger.append_nowait(body, kind, lambda _: None)
+        return next(self.ledger.entries(self.machine.applied_index))
+
+    async def begin(self) -> tuple[list[int], list[str]]:
+        """Store a message of each kind; their positions, and a recall handle. Always the same."""
+        await self.serves()
+        honest = self.connect()
+        kinds = (
+            "",
+            "TRAN_MSG\x01true\x02PGROUP\x01P\x02",
+            "TIMER_DELAY_MS\x0120000\x02",
+            "DELAY\x011",
+        )
+        handles = []
+        for number, properties in enumerate(kinds):
+            key = f"UNIQ_KEY\x01k{number}\x02"
+            answer = await honest.ask(send_request(b"kept", e="0", i=properties + "\x02" + key))
+            assert answer is not None
+            handles.append(str(answer.ext.get("recallHandle", "")))
+        honest.close()
+        places = (TOPIC, HALF_TOPIC, TIMER_TOPIC, SCHEDULE_TOPIC)
+        found = [self.machine.queues.get(topic, 0) for topic in places]
+        units = [queue.read(0, 1)["position"].tolist() for queue in found if queue is not None]
+        return [position for unit in units for position in unit], list(filter(None, handles))
+
+    async def serves(self, queues: int = QUEUES) -> None:
+        """An honest client is answered: in a topic of its own, and in the stranger's queues."""
+        honest = self.connect()
+        for name, count in ((CANARY, 1), (TOPIC, queues)):
+            made = await honest.ask(topic_request(name, QUEUES))
+            assert made is not None, f"{name}: no answer"
+            assert made.code == ResponseCode.SUCCESS, made.remark
+            for queue_id in range(count):
+                await self._send(honest, name, queue_id)
+        honest.close()
+        await trio.testing.wait_all_tasks_blocked()
+
+    async def _send(self, honest: Stranger, topic: str, queue_id: int) -> None:
+        self._acknowledged += 1
+        end = self.machine.queues.end(topic, queue_id)
+        body = f"{topic} {self._acknowledged}".encode()
+        values = ("P", topic, "TBW102", "4", str(queue_id), "0", "5", "0", "")
+        ext: dict[str, ExtValue] = dict(zip("abcdefghi", values, strict=True))
+        code, encoding = RequestCode.SEND_MESSAGE_V2, HeaderEncoding.JSON
+        sent = await honest.ask(Command(code, ext, body, encoding=encoding))
+        assert sent is not None, f"{topic} {queue_id}: no answer"
+        assert sent.code == ResponseCode.SUCCESS, f"{topic} {queue_id}: {sent.remark}"
+        assert (sent.ext["queueId"], sent.ext["queueOffset"]) == (str(queue_id), str(end))
+        got = await honest.ask(pull_request(queue_id, end, topic=topic, consumerGroup="Honest"))
+        assert got is not None
+        assert got.code == ResponseCode.SUCCESS, got.remark
+        assert [bytes(record.body) for record in records(got)] == [body]
+
+    def agree(self) -> None:
+        """All replicas hold the same, also after a restart, and nothing is left half done."""
+        self._looks += 1
+        steady, stopping = self._steady, self._stopping
+        if self._looks % 3 == 0 and stopping.applied_index:
+            save(stopping)
+        stopping.close()
+        stopping = self._stopping = Machine(self._directory / "c")
+        assert stopping.restore() is None
+        for replica in (steady, stopping):
+            for entry in self.ledger.entries(replica.applied_index + 1):
+                replica.apply(entry)
+        expected = state_of(self.machine)
+        assert state_of(steady) == expected
+        assert state_of(stopping) == expected
+        self._given_the_state(expected)
+        for (topic, queue_id), end in self.core.assignments._next.items():
+            assert self.machine.queues.end(topic, queue_id) == end, (topic, queue_id)
+        assert self.core.appender._on_their_way == {}
+        assert self.core.definitions._topics_coming == {}
+        assert self.core.definitions._groups_coming == {}
+
+    def _given_the_state(self, expected: dict[str, object]) -> None:
+        """A replica that is given the state, and makes queues and keys from the entries again."""
+        given = Machine(self._directory / "d" / str(self._looks))
+        given.install(*self._steady.capture(), self.machine.first_index)
+        for entry in self.ledger.entries(self.machine.first_index):
+            given.apply(entry)
+        found = state_of(given)
+        for volatile in ("ahead_index", "keys"):
+            found[volatile] = expected[volatile]
+        assert found == expected
+        given.close()
+
+    def close(self) -> None:
+        """Close the sockets and the files."""
+        for stranger in self._strangers:
+            stranger.close()
+        for machine in (self.machine, self._steady, self._stopping):
+            machine.close()
+
+
+@asynccontextmanager
+async def group(directory: Path) -> AsyncIterator[Group]:
+    """A group that serves until the block is left; call it on a `MockClock`."""
+    clock = trio.lowlevel.current_clock()
+    assert isinstance(clock, trio.testing.MockClock)
+    with ExitStack() as files:
+        async with trio.open_nursery() as nursery:
+            made = Group(directory, nursery, clock)
+            files.callback(made.close)
+            yield made
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,155 @@
+"""Bugs that nobody foresaw, planted: each costs the connection that met it, and is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import structlog.testing
+from replicas import Group, group
+from trio.testing import MockClock
+
+from broker.leader.definitions import Definitions
+from broker.requests import pull
+from broker.requests.held_pulls import HeldPulls
+from broker.requests.rates import Rates
+from broker.testing.requests import TOPIC, pull_request, send_request, topic_request
+from dledger.errors import StorageError
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue
+from dledger.remoting.headers import encode_header
+
+
+def broken(*_: object, **__: object) -> object:
+    raise RuntimeError("planted")
+
+
+async def noted(found: Group, logs: list[dict[str, object]], event: str) -> None:
+    """One fault is counted and told, and the group serves on."""
+    assert found.core.faults.count == 1
+    (line,) = (log for log in logs if log["event"] == event)
+    assert line["log_level"] == "error"
+    assert str(line["exc_info"]) == "planted"
+    await found.serves()
+    found.agree()
+
+
+async def test_a_held_pull_that_fails_costs_its_connection(
+    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is run again from a loop of the broker's, which runs those of others, too."""
+    async with group(tmp_path) as found:
+        unlucky, lucky = found.connect(), found.connect()
+        await unlucky.ask(topic_request())
+        for stranger, queue_id in ((unlucky, 0), (lucky, 1)):
+            held = pull_request(queue_id, 0, 2 | 4, suspendTimeoutMillis=10_000)
+            assert await stranger.ask(held) is None
+        original = pull.read_queue
+        monkeypatch.setattr(pull, "read_queue", broken)
+        with structlog.testing.capture_logs() as logs:
+            await found.connect().ask(send_request(b"x", e="0"))
+            monkeypatch.setattr(pull, "read_queue", original)
+            await found.connect().ask(send_request(b"y", e="1"))
+        assert unlucky.connection.closed
+        (answer,) = await lucky.answers()
+        assert answer.code == 0
+        await noted(found, logs, "request handler failed")
+
+
+async def test_an_answer_that_fails_after_the_append_costs_its_connection(
+    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message is stored; the log that told of it does not suffer."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        await stranger.ask(topic_request())
+        with structlog.testing.capture_logs() as logs, monkeypatch.context() as patched:
+            patched.setattr("broker.requests.send.encode_header", broken)
+            answer = await stranger.ask(send_request(b"x"))
+        assert answer is not None
+        assert (answer.code, answer.remark) == (1, "RuntimeError: planted")
+        assert stranger.connection.closed
+        assert found.machine.queues.end(TOPIC, 1) == 1
+        await noted(found, logs, "request handler failed")
+
+
+async def test_commits_that_can_not_be_written_hold_up_no_others(
+    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits is told to try again; the next ones are written."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        await stranger.ask(topic_request())
+        ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
+        code = RequestCode.UPDATE_CONSUMER_OFFSET
+        with structlog.testing.capture_logs() as logs, monkeypatch.context() as patched:
+            patched.setattr(Definitions, "_append", broken)
+            answer = await stranger.ask(Command(code, ext | {"commitOffset": 3}))
+        assert answer is not None
+        assert answer.code == 14
+        await found.pass_time(1.1)
+        oneway = Command(code, ext | {"commitOffset": 4}, flag=FLAG_ONEWAY)
+        await stranger.ask(oneway)
+        await found.pass_time(0.1)
+        assert found.machine.offsets.get("C", TOPIC, 0) == 4
+        await noted(found, logs, "loop failed")
+
+
+@pytest.mark.parametrize(("owner", "name"), [(HeldPulls, "arrived"), (Rates, "put")])
+async def test_a_watcher_that_fails_stops_no_replica(
+    tmp_path: Path,
+    mock_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    name: str,
+) -> None:
+    """What was applied is applied."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        await stranger.ask(topic_request())
+        with structlog.testing.capture_logs() as logs, monkeypatch.context() as patched:
+            patched.setattr(owner, name, broken)
+            answer = await stranger.ask(send_request(b"x"))
+        assert answer is not None
+        assert answer.code == 0
+        await noted(found, logs, "messages not told")
+
+
+async def test_a_fault_is_shown(tmp_path: Path, mock_clock: MockClock) -> None:
+    """To the tools that ask for the group's state, and for the broker's."""
+    async with group(tmp_path) as found:
+        found.core.faults.note("tried", RuntimeError("planted"))
+        stranger = found.connect()
+        info = await stranger.ask(Command(RequestCode.GROUP_INFO))
+        runtime = await stranger.ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO))
+        assert info is not None
+        assert info.ext["faults"] == 1
+        assert runtime is not None
+        assert b'"unforeseenFaults":"1"' in bytes(runtime.payload)
+
+
+async def test_a_disk_that_fails_still_ends_the_process(
+    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not known to be on the disk is nothing to go on with."""
+
+    def full(*_: object) -> object:
+        raise StorageError("planted")
+
+    flush: Callable[..., object] = full
+    with pytest.RaisesGroup(StorageError, flatten_subgroups=True):
+        async with group(tmp_path) as found:
+            stranger = found.connect()
+            await stranger.ask(topic_request())
+            monkeypatch.setattr("broker.leader.offset_commits.OffsetCommits.flush", flush)
+            ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
+            code = RequestCode.UPDATE_CONSUMER_OFFSET
+            await stranger.ask(Command(code, ext | {"commitOffset": 3}, flag=FLAG_ONEWAY))
+            await found.pass_time(0.2)
+
+
+def test_the_planted_fault_is_what_it_says() -> None:
+    """A plant that does nothing would prove nothing."""
+    with pytest.raises(RuntimeError, match="planted"):
+        broken(encode_header)
