@@ -148,6 +148,7 @@ SENDING = (
     "send_selector",
     "send_compressed",
     "auto_topic",
+    "send_again",
 )
 JAVA_FEATURES = (
     *SENDING,

@@ -214,6 +214,36 @@ async def test_what_an_earlier_leader_stored_may_be_tried_again(
         assert third.ext["msgId"] not in (first.ext["msgId"], second.ext["msgId"])
 
 
+async def test_a_retry_is_one_of_the_newest_copy(tmp_path: Path) -> None:
+    """An object was sent twice before the leader changed: the client repeats its last send."""
+    async with served(tmp_path) as (broker, peer):
+        _, last = await peer.request(message(), 5), await peer.request(message(e="2"), 5)
+        lead_anew(broker)
+        assert (await peer.request(message(), 5)).ext["msgId"] == last.ext["msgId"]
+
+
+async def test_a_copy_stands_for_one_send_at_a_time(tmp_path: Path) -> None:
+    """Also while the answer of the retry that it was found for waits for the name servers."""
+    async with served(tmp_path) as (broker, peer):
+        first = await peer.request(message(), 5)
+        lead_anew(broker)
+        announcements = broker.broker.core.announcements
+        announcements.connected("namesrv")
+        announcements.changed(["Orders"])
+        answers: list[Command] = []
+
+        async def send() -> None:
+            answers.append(await peer.request(message(), 5))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            nursery.start_soon(send)
+            await until(lambda: broker.machine.queues.end("Orders", 1) == 2)
+            assert not answers
+            announcements.told("namesrv", announcements.version)
+        assert sum(each.ext["msgId"] == first.ext["msgId"] for each in answers) == 1
+
+
 async def test_a_retry_comes_within_the_span_by_the_leaders_clock_too(tmp_path: Path) -> None:
     """Whatever a client says of its own clock, what was stored long ago is no first try."""
     now_ms = [1000]

@@ -239,7 +239,7 @@ steps = st.tuples(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=80)
 @given(st.lists(steps, min_size=20, max_size=50))
 def test_every_send_is_stored_and_no_retry_is_stored_again(
     drawn: list[tuple[Callable[[World, int], None], int]],
