@@ -53,6 +53,8 @@ RETRY_PATIENCE_S = 0.5
 UNHEARD_COPIES_MAX = 65_536
 """Copies whose sender was gone when the answer was there, and copies of earlier leaders about which
 a sender has been told since: of each so many."""
+UNHEARD_COPIES_PER_KEY_MAX = 16
+"""A send is held against each of them."""
 
 # Delayed messages.
 DELAY_LEVELS_MAX = 64

@@ -147,7 +147,7 @@ class Appender:
         """Whether a copy may be of the same send."""
         if copy.send is not None:
             return same_send(copy.send.records, send.records)
-        if copy.place is None:
+        if copy.place is None or copy.place.position < self._machine.first_position:
             return False
         view = self._log.view(*copy.place)
         records = [Record(view[start:]) for start in walk(view)]

@@ -139,8 +139,11 @@ class Unheard:
         return copy
 
     def add(self, copy: Copy) -> None:
-        """Keep a copy until its sender is told."""
-        self._copies.setdefault(copy.key, []).append(copy)
+        """Keep a copy until its sender is told; of too many with one key, the oldest goes."""
+        copies = self._copies.setdefault(copy.key, [])
+        copies.append(copy)
+        if len(copies) > limits.UNHEARD_COPIES_PER_KEY_MAX:
+            self.close(copies[0])
 
     def take_over(self, copy: Copy, asker: Asker) -> None:
         """A retry waits in the place of who waited before."""

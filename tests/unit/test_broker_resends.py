@@ -10,6 +10,7 @@ import trio
 from broker import limits
 from broker.leader.drafts import NewRecord
 from broker.leader.resends import Asker, Send, Unheard, in_span, same_send, waits_in_vain
+from broker.state import control
 from broker.state.dedup import StoredCopy
 from broker.testing import MemoryBroker, memory_broker, served, until
 from broker.testing.requests import ask, pull_request, records, send_request
@@ -365,6 +366,39 @@ def test_what_the_leader_remembers_of_answers_is_bounded() -> None:
     told = [not unheard.unknown(b"k", StoredCopy(number, 1)) for number in range(10)]
     assert told == [False] * 7 + [True] * 3
     assert len(unheard) == 3
+
+
+def test_one_key_has_few_copies_to_look_through() -> None:
+    """An application may have one object on its way ten thousand times."""
+    unheard = Unheard()
+    asker = Asker(1, 0.0)
+    copies = [unheard.open(Send([b"k"], [record()], asker, 0)) for _ in range(10_000)]
+    assert unheard.of(b"k") == copies[-limits.UNHEARD_COPIES_PER_KEY_MAX :]
+    for copy in copies:
+        unheard.answered(copy, asker, reached=False)
+    assert unheard.of(b"k") == copies[-limits.UNHEARD_COPIES_PER_KEY_MAX :]
+
+
+async def test_a_copy_that_retention_has_dropped_is_no_first_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The send is stored, as if for the first time."""
+    async with served(tmp_path, auto=False) as (broker, peer):
+        broker.ledger.commit()
+        await lost_try(broker, message(), monkeypatch)
+        broker.ledger.commit()
+        position = broker.ledger.status.end_position
+        drop = control.encode_control(control.DropHead(position, broker.machine.applied_index + 1))
+        broker.ledger.append_nowait(drop, Kind.CONTROL, lambda _: None)
+        broker.ledger.commit()
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def again() -> None:
+                assert place(await peer.request(message(), 5)) == (1, 1)
+
+            await messages_wait(broker)
+            broker.ledger.commit()
 
 
 def test_who_is_answered_after_somebody_else_took_over_closes_nothing() -> None:
