@@ -7,7 +7,7 @@ producer keeps the dead leader's address until its route poll, and must be back 
 In no broker group may a message be twice, although each kill leaves sends behind that are stored
 and were not answered. What stock clients do by themselves hardly tries that, since they go to the
 other group or to the dead address. So there are also applications that send a message object until
-it is acknowledged, with a short route poll (`impatient`).
+it is acknowledged, with a short route poll (`impatient`; topic `Again`, on one group).
 
 The clients' own records are a history as `chaos` writes it. The short form, in the test beside
 this, judges it by itself; the long form also asks the audit, which reads the brokers' logs:
@@ -40,7 +40,7 @@ from chaos.processes import free_ports
 from client import Admin
 from client.peers import PeerPool
 
-SPREAD, SINGLE = "Spread", "Single"
+SPREAD, SINGLE, AGAIN = "Spread", "Single", "Again"
 QUEUES = 4
 SEND_S_MAX = 3.0
 """No synchronous send may take longer while a second broker group is there."""
@@ -58,14 +58,15 @@ Event = dict[str, Any]
 
 
 async def make_topics(cluster: Cluster) -> None:
-    """Both topics, once every group serves."""
+    """The topics, once every group serves."""
     async with PeerPool() as pool:
         await Probe(cluster, pool).wait_until_serving()
     async with Admin(cluster.layout.namesrv_addr) as admin:
         await admin.update_topic(SPREAD, read_queues=QUEUES, write_queues=QUEUES)
-        await admin.update_topic(
-            SINGLE, broker=cluster.layout.brokers[0], read_queues=QUEUES, write_queues=QUEUES
-        )
+        for topic in (SINGLE, AGAIN):
+            await admin.update_topic(
+                topic, broker=cluster.layout.brokers[0], read_queues=QUEUES, write_queues=QUEUES
+            )
 
 
 async def leader_of(cluster: Cluster, broker: str) -> str:
@@ -202,7 +203,7 @@ def impatient(client: Client, cluster: Cluster, folder: Path) -> Iterator[Steady
     """An application that has much on its way, and sends each message until it is acknowledged."""
     run = Steady(
         client,
-        SINGLE,
+        AGAIN,
         cluster.layout.namesrv_addr,
         folder,
         senders=IMPATIENT_SENDERS,
