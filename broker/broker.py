@@ -180,6 +180,7 @@ class Broker:
         core.role.leading(term)
         core.assignments.reset()
         core.definitions.reset()
+        core.appender.reset()
         self._readers.clear()
         self._transactions.reset()
         self._log_role()

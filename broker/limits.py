@@ -50,6 +50,15 @@ SNAPSHOT_ENTRIES = 20_000
 
 # Sends.
 MESSAGES_PER_BATCH_MAX = 16_384
+RETRY_SPAN_S = 10.0
+"""From the first try of a stock client's send to its last: three tries of 3 s each, and some."""
+RETRY_PATIENCE_S = 0.5
+"""No client gives up waiting sooner and asks again over the same connection."""
+UNHEARD_COPIES_MAX = 65_536
+"""Copies whose sender was gone when the answer was there, and copies of earlier leaders about which
+a sender has been told since: of each so many."""
+UNHEARD_COPIES_PER_KEY_MAX = 16
+"""A send is held against each of them."""
 
 # Delayed messages.
 DELAY_LEVELS_MAX = 64

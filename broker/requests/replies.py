@@ -32,10 +32,14 @@ class Replies:
         self._clock_s = clock_s
         self._kinds: dict[tuple[int, int], _Kind] = {}
 
-    def send(self, request: Command, connection: Connection, response: Command) -> None:
-        """Answer a request whose handler has returned already."""
+    def send(self, request: Command, connection: Connection, response: Command) -> bool:
+        """Answer a request whose handler has returned already; whether somebody is there to read.
+
+        A connection that is known to be gone, or breaks as the answer is written, takes none.
+        """
         if not request.is_oneway:
             connection.send(response)
+        return not connection.closed
 
     def refuse(self, request: Command, connection: Connection, refused: Refused) -> None:
         """Answer with a refusal."""

@@ -1,35 +1,38 @@
 """Sends of stock clients: SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320).
 
 The broker makes the records. The steps and error codes are the reference's (SendMessageProcessor);
-the one difference: a message whose unique key was stored a short while ago is answered with the
-first copy's offsets.
+the one difference: a retry, of a send whose answer can't have reached the client, is answered with
+the first copy's place (`broker.leader.resends`). Our own client, known by its header encoding,
+gives each send a key of its own, so its repeats are known by the key alone, as its batches are.
 """
 
 from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from broker import limits
-from broker.leader.append import Stored
+from broker.leader.append import Sent, Stored, sent
 from broker.leader.drafts import NewRecord, RecordsDraft
+from broker.leader.resends import Asker, Send
 from broker.leader.transactions import half_message
 from broker.refusal import Refused, busy
 from broker.requests.core import Core
 from broker.requests.recall import Handle
 from broker.requests.retries import retry_destination
 from broker.state.dedup import dedup_key
-from broker.state.moves import TIMER_TOPIC
+from broker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from broker.state.topics import UNSENDABLE
 from dledger.limits import PROPERTIES_BYTES_MAX
 from dledger.net import Connection
 from dledger.remoting import message as names
 from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import Buffer, Command
+from dledger.remoting.command import Buffer, Command, ExtValue, HeaderEncoding
 from dledger.remoting.headers import (
     SendMessageHeader,
     SendMessageResponseHeader,
@@ -40,6 +43,14 @@ from dledger.remoting.headers import (
 from dledger.remoting.record import HOST_BITS, TRANSACTION_BITS
 
 REGION = {names.MSG_REGION: "DefaultRegion", names.TRACE_ON: "true"}
+
+
+class _Place(NamedTuple):
+    """Where messages are stored, and the topic that was asked for: theirs once they have waited."""
+
+    topic: str
+    queue_id: int
+    asked_topic: str
 
 
 class SendHandler:
@@ -58,27 +69,20 @@ class SendHandler:
         if not transactional:
             _refuse_transaction_bits(header)
         config, queue_id = self._destination(header)
-        topic = config.topic_name
-        asked_topic, asked_queue_id = topic, queue_id
+        topic = asked_topic = config.topic_name
         delayed = _is_delayed(properties)
         if transactional or delayed:
             detour = self._half if transactional else self._detour
             topic, queue_id, properties = detour(topic, queue_id, properties)
         record = self._record(header, request.payload, properties.encode(), connection)
-        unique_key = properties.partition(_UNIQ_KEY)[2].partition("\x02")[0]
-        key = None
+        unique_key = ("\x02" + properties).partition(_UNIQ_KEY)[2].partition("\x02")[0]
+        places: Sequence[str] = ()
         if unique_key and not record.reconsume_times:
+            # The time of a timed message may have come since its first copy began to wait for it.
             places = (topic, TIMER_TOPIC, asked_topic) if delayed else (topic,)
-            key = self._known_by(unique_key, places)
-        recall_handle = None
-        if topic == TIMER_TOPIC:
-            due_ms = names.properties_decode(record.properties)[names.TIMER_OUT_MS]
-            broker_name = self._core.config.broker_name
-            recall_handle = Handle(header.topic, broker_name, due_ms, unique_key).encode()
-        answer = self._answer(
-            request, connection, asked_topic, asked_queue_id, recall_handle=recall_handle
-        )
-        self._append(config, [record], topic, queue_id, key, answer)
+        keys = [dedup_key(place.encode(), unique_key.encode()) for place in places]
+        where = _Place(topic, queue_id, asked_topic)
+        self._append(request, connection, config, where, [record], keys)
 
     def send_batch(self, request: Command, connection: Connection) -> None:
         """Append several messages to one queue, with consecutive offsets."""
@@ -107,63 +111,73 @@ class SendHandler:
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"a batch of {len(records)} messages; 1 to {limits.MESSAGES_PER_BATCH_MAX} fit",
             )
-        key = dedup_key(topic.encode(), first_key.encode()) if first_key else None
-        answer = self._answer(request, connection, topic, queue_id)
-        self._append(config, records, topic, queue_id, key, answer)
-
-    def _known_by(self, unique_key: str, places: Sequence[str]) -> bytes:
-        """The key of an earlier copy in one of the places, if there is one; else the first's.
-
-        The time of a timed message may have come since its first copy began to wait for it, so a
-        repeat may be on its way to another place than the copy.
-        """
-        keys = [dedup_key(place.encode(), unique_key.encode()) for place in places]
-        return next(filter(self._core.appender.knows, keys), keys[0])
+        keys = [dedup_key(topic.encode(), first_key.encode())] if first_key else []
+        where = _Place(topic, queue_id, topic)
+        self._append(request, connection, config, where, records, keys)
 
     def _append(
         self,
-        asked: TopicConfig,
-        records: Sequence[NewRecord],
-        topic: str,
-        queue_id: int,
-        key: bytes | None,
-        done: Callable[[Stored | Refused], None],
-    ) -> None:
-        core = self._core
-        runs = [(queue_id, len(records))]
-        draft = RecordsDraft(records, topic, runs, core.assignments, core.store_host)
-        core.definitions.ensure_topic(asked)
-        core.appender.append(draft, key, done)
-
-    def _answer(
-        self,
         request: Command,
         connection: Connection,
-        topic: str,
-        queue_id: int,
-        *,
-        recall_handle: str | None = None,
-    ) -> Callable[[Stored | Refused], None]:
+        asked: TopicConfig,
+        place: _Place,
+        records: Sequence[NewRecord],
+        keys: Sequence[bytes],
+    ) -> None:
+        """`keys`: what the send is known by, and what an earlier try of it may be known by."""
         core = self._core
+        runs = [(place.queue_id, len(records))]
+        draft = RecordsDraft(records, place.topic, runs, core.assignments, core.store_host)
 
-        def done(outcome: Stored | Refused) -> None:
+        def done(outcome: Sent | Refused) -> None:
             if isinstance(outcome, Refused):
                 core.replies.refuse(request, connection, outcome)
                 return
-            _, queue_offset = outcome.offsets[0]
-            answer = SendMessageResponseHeader(
-                msg_id=",".join(
-                    names.offset_message_id(core.store_host, position)
-                    for position in outcome.positions
-                ),
-                queue_id=queue_id,
-                queue_offset=queue_offset,
-                recall_handle=recall_handle,
+            answer = self._answer(outcome.stored, place, records[0].properties)
+            response = request.reply(ext=answer | REGION)
+            told = outcome.told
+            core.announcements.when_told(
+                place.asked_topic, lambda: told(core.replies.send(request, connection, response))
             )
-            response = request.reply(ext=encode_header(answer) | REGION)
-            core.replies.send(request, connection, response)
 
-        return core.when_known(topic, connection.answer_by(request, done))
+        core.definitions.ensure_topic(asked)
+        if request.encoding is HeaderEncoding.MSGPACK:
+            key = next(filter(core.appender.knows, keys), keys[0] if keys else None)
+            core.appender.append(
+                draft, key, connection.answer_by(request, lambda outcome: done(sent(outcome)))
+            )
+            return
+        if request.is_oneway:
+            keys = ()  # nobody waits for an answer, so nobody tries again
+        asker = Asker(connection.id, core.clock_s())
+        send = Send(keys, records, asker, core.assignments.now_ms())
+        core.appender.send(draft, send, connection.answer_by(request, done))
+
+    def _answer(self, stored: Stored, place: _Place, properties: bytes) -> dict[str, ExtValue]:
+        """Where the messages are, as the client wants to be told: those of this try of the send,
+        with their place and the first one's properties, or those of an earlier one."""
+        core = self._core
+        topic, queue_id = place.topic, place.queue_id
+        if stored.duplicate:
+            first = core.record_at(stored.positions[0])
+            topic, queue_id, properties = first.topic, first.queue_id, bytes(first.properties)
+        recall_handle = None
+        if topic in _WHERE_MESSAGES_WAIT:
+            waiting = names.properties_decode(properties)
+            queue_id = int(waiting[names.REAL_QID])
+            if topic == TIMER_TOPIC:
+                due_ms, key = waiting[names.TIMER_OUT_MS], waiting.get(names.UNIQ_KEY, "")
+                handle = Handle(waiting[names.REAL_TOPIC], core.config.broker_name, due_ms, key)
+                recall_handle = handle.encode()
+        answer = SendMessageResponseHeader(
+            msg_id=",".join(
+                names.offset_message_id(core.store_host, position) for position in stored.positions
+            ),
+            queue_id=queue_id,
+            queue_offset=stored.offsets[0][1],
+            recall_handle=recall_handle,
+        )
+        return encode_header(answer)
 
     def _destination(self, header: SendMessageHeader) -> tuple[TopicConfig, int]:
         """The topic, made later if need be, and the queue that the message goes to."""
@@ -237,14 +251,15 @@ class SendHandler:
                 kept.pop(name, None)
             properties = names.properties_encode(kept).decode()
             marked = "\x02" + properties
-        if "\x02" + _UNIQ_KEY not in marked:
-            properties += f"{_UNIQ_KEY}{_new_unique_key()}\x02"
+        if _UNIQ_KEY not in marked:
+            properties += f"{names.UNIQ_KEY}\x01{_new_unique_key()}\x02"
         return (
             f"{properties}{names.CLUSTER}\x01{self._core.config.broker_cluster_name}\x02{_TRACED}"
         )
 
 
-_UNIQ_KEY = names.UNIQ_KEY + "\x01"
+_UNIQ_KEY = f"\x02{names.UNIQ_KEY}\x01"
+_WHERE_MESSAGES_WAIT = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC))
 # Consumers of 5.x trace only messages that carry a region.
 _TRACED = names.properties_encode(REGION).decode()
 _NOT_KEPT = (names.WAIT, names.POP_CK, names.CLUSTER, *REGION)

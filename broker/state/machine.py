@@ -33,7 +33,7 @@ import msgspec
 from broker.state import control
 from broker.state.aside import AsideBook, SetAside, Unusable
 from broker.state.consume_queue import ConsumeQueues, remove_paths, sync_files
-from broker.state.dedup import DedupWindow, FirstCopy
+from broker.state.dedup import DedupWindow, StoredCopy
 from broker.state.indexing import EntryIndex, due_ms, index_entry
 from broker.state.key_index import KeyIndex
 from broker.state.locks import QueueKey, QueueLocks
@@ -391,7 +391,7 @@ class Machine:
             for offset, record in _records(entry, index):
                 self.halves.add(offset, record.store_timestamp_ms)
         if index.dedup_key is not None:
-            self.dedup.add(index.dedup_key, FirstCopy(entry.body_position, len(entry.body)))
+            self.dedup.add(index.dedup_key, StoredCopy(entry.body_position, len(entry.body)))
         self.clock_ms = max(self.clock_ms, index.store_timestamp_ms)
         if self._watcher is not None:
             self._watcher.messages_arrived(index)

@@ -25,7 +25,7 @@ from dledger.errors import StorageError
 from dledger.log.disk import Disk
 from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 
 _HEADER: Final = struct.Struct(">8sQI")
 _MAGIC: Final = b"DLGSNAP1"

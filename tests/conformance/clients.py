@@ -151,6 +151,7 @@ SENDING = (
     "send_selector",
     "send_compressed",
     "auto_topic",
+    "send_again",
 )
 JAVA_FEATURES = (
     *SENDING,

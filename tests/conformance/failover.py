@@ -4,6 +4,11 @@ Two topics tell the two stories. `Spread` lies on two broker groups: the synchro
 retry goes to the other group, so no exception may reach the application. `Single` lies on one: the
 producer keeps the dead leader's address until its route poll, and must be back after it.
 
+In no broker group may a message be twice, although each kill leaves sends behind that are stored
+and were not answered. What stock clients do by themselves hardly tries that, since they go to the
+other group or to the dead address. So there are also applications that send a message object until
+it is acknowledged, with a short route poll (`impatient`; topic `Again`, on one group).
+
 The clients' own records are a history as `chaos` writes it. The short form, in the test beside
 this, judges it by itself; the long form also asks the audit, which reads the brokers' logs:
 
@@ -35,11 +40,15 @@ from chaos.processes import free_ports
 from client import Admin
 from client.peers import PeerPool
 
-SPREAD, SINGLE = "Spread", "Single"
+SPREAD, SINGLE, AGAIN = "Spread", "Single", "Again"
 QUEUES = 4
 SEND_S_MAX = 3.0
 """No synchronous send may take longer while a second broker group is there."""
 PAUSE_MS = 5
+SENDERS = 2
+RETRY_SPAN_S = 10.0
+"""Brokers take no later send for a retry (docs/guarantees.md)."""
+IMPATIENT_SENDERS, IMPATIENT_POLL_MS, AGAIN_MS = 8, 500, 100
 STOCK_POLL_MS = 30_000
 LEADERLESS_S = 3.0
 """An election, with the new leader's registration, takes no longer."""
@@ -49,14 +58,15 @@ Event = dict[str, Any]
 
 
 async def make_topics(cluster: Cluster) -> None:
-    """Both topics, once every group serves."""
+    """The topics, once every group serves."""
     async with PeerPool() as pool:
         await Probe(cluster, pool).wait_until_serving()
     async with Admin(cluster.layout.namesrv_addr) as admin:
         await admin.update_topic(SPREAD, read_queues=QUEUES, write_queues=QUEUES)
-        await admin.update_topic(
-            SINGLE, broker=cluster.layout.brokers[0], read_queues=QUEUES, write_queues=QUEUES
-        )
+        for topic in (SINGLE, AGAIN):
+            await admin.update_topic(
+                topic, broker=cluster.layout.brokers[0], read_queues=QUEUES, write_queues=QUEUES
+            )
 
 
 async def leader_of(cluster: Cluster, broker: str) -> str:
@@ -68,11 +78,24 @@ async def leader_of(cluster: Cluster, broker: str) -> str:
 class Steady:
     """One JVM of steady producers and a consumer, and the history that it writes."""
 
-    def __init__(self, client: Client, topic: str, namesrv_addr: str, folder: Path, poll_ms: int):
+    def __init__(
+        self,
+        client: Client,
+        topic: str,
+        namesrv_addr: str,
+        folder: Path,
+        *,
+        senders: int = SENDERS,
+        pause_ms: int = PAUSE_MS,
+        poll_ms: int,
+        again_ms: int | None = None,
+    ):
+        """`again_ms`: the application waits so long before it sends what failed again, if ever."""
         client.prepare(client)
         self.topic, self.client = topic, client
         self.history = folder / f"{client.name}-{topic}.jsonl"
-        arguments = [namesrv_addr, client.name, topic, "2", str(PAUSE_MS), str(poll_ms)]
+        numbers = [senders, pause_ms, poll_ms, *([] if again_ms is None else [again_ms])]
+        arguments = [namesrv_addr, client.name, topic, *map(str, numbers)]
         with self.history.open("wb") as out, self.history.with_suffix(".txt").open("wb") as err:
             self.process = subprocess.Popen(
                 [*java(client), "Steady", *arguments],
@@ -116,11 +139,27 @@ class Steady:
         ids = {kind: {e["id"] for e in events if e["kind"] == kind} for kind in ("ack", "deliver")}
         return ids["ack"] - ids["deliver"]
 
-    def longest_send_s(self) -> float:
-        """From the call to its return or exception."""
+    def twice(self) -> list[str]:
+        """Messages that lie at two places of a broker group, as they were delivered, though no try
+        of them came late."""
+        places = defaultdict(set)
+        for event in self.of("deliver"):
+            places[event["broker"], event["id"]].add((event["queue_id"], event["offset"]))
+        took_s = self.took_s()
+        return [
+            f"{name} in {broker} at {sorted(found)}"
+            for (broker, name), found in places.items()
+            if len(found) > 1 and took_s.get(name, 0) <= RETRY_SPAN_S
+        ]
+
+    def took_s(self) -> dict[str, float]:
+        """By id, from the call of a send to its return or exception."""
         began = {event["id"]: event["t"] for event in self.of("send")}
         ended = [event for event in self.events() if event["kind"] in ("ack", "fail")]
-        return max((event["t"] - began[event["id"]] for event in ended), default=0) / 1e9
+        return {event["id"]: (event["t"] - began[event["id"]]) / 1e9 for event in ended}
+
+    def longest_send_s(self) -> float:
+        return max(self.took_s().values(), default=0)
 
     def longest_gap_s(self) -> float:
         """The longest time in which nothing was acknowledged."""
@@ -149,11 +188,36 @@ def steady(
     """A JVM for each client and topic, all sending; ended whatever happens."""
     chosen = [client for client in CLIENTS if client.name in names]
     addr = cluster.layout.namesrv_addr
-    running = [
-        Steady(client, topic, addr, folder, poll_ms)
-        for client in chosen
-        for topic in (SPREAD, SINGLE)
-    ]
+    with ended(
+        [
+            Steady(client, topic, addr, folder, poll_ms=poll_ms)
+            for client in chosen
+            for topic in (SPREAD, SINGLE)
+        ]
+    ) as running:
+        yield running
+
+
+@contextmanager
+def impatient(client: Client, cluster: Cluster, folder: Path) -> Iterator[Steady]:
+    """An application that has much on its way, and sends each message until it is acknowledged."""
+    run = Steady(
+        client,
+        AGAIN,
+        cluster.layout.namesrv_addr,
+        folder,
+        senders=IMPATIENT_SENDERS,
+        pause_ms=0,
+        poll_ms=IMPATIENT_POLL_MS,
+        again_ms=AGAIN_MS,
+    )
+    with ended([run]) as (running,):
+        yield running
+
+
+@contextmanager
+def ended(running: list[Steady]) -> Iterator[list[Steady]]:
+    """JVMs that send and receive by now; ended whatever happens."""
     try:
         for each in running:
             each.wait_for("deliver", 30)
@@ -206,6 +270,9 @@ def verdicts(runs: Sequence[Steady], gap_s_max: float) -> list[str]:
             wrong.append(f"{who}: no send succeeded for {run.longest_gap_s():.1f} s")
         if run.undelivered():
             wrong.append(f"{who}: {len(run.undelivered())} acknowledged messages not delivered")
+        twice = run.twice()
+        if twice:
+            wrong.append(f"{who}: {len(twice)} messages are twice in a group, as {twice[0]}")
         wrong += [f"{who}: {text}" for text in run.disorder()[:3]]
     return wrong
 
@@ -217,7 +284,8 @@ def report(runs: Sequence[Steady]) -> None:
             f"{run.client.title} {run.client.version} {run.topic}: {len(run.of('send'))} sends, "
             f"{len(run.of('ack'))} acknowledged, {len(run.of('fail'))} exceptions, longest send "
             f"{run.longest_send_s():.2f} s, longest gap {run.longest_gap_s():.2f} s, "
-            f"{len(run.of('deliver'))} deliveries"
+            f"{len(run.of('deliver'))} deliveries, "
+            f"{len(run.of('again'))} tries of the application's own, {len(run.twice())} twice"
         )
 
 

@@ -100,6 +100,32 @@ def one_batch(scenario: Scenario) -> None:
     assert batch["ids"] in ("", ",".join(ids))  # the Go client leaves ids to the broker
 
 
+def stored_each_time(scenario: Scenario) -> None:
+    """An object is stored as often as it was sent, and lies where the send says that it does."""
+    sent, received = scenario.of("sent"), scenario.of("received")
+    assert {event["status"] for event in sent} == {"SEND_OK"}
+    assert Counter(event["body"] for event in received) == {
+        "twice": 2,
+        "two queues": 2,
+        "one-way": 3,
+        "at once": 3,
+        "one body": 1,
+        "another body": 1,
+        "batched 0": 2,
+        "batched 1": 2,
+        "delayed": 2,
+        "consumed": 3,  # as sent, as sent on at once, and with a delay
+    }
+    places = [place_of(event) for event in sent]
+    assert len(set(places)) == len(places), "two sends were told the same place"
+    assert set(places) <= {place_of(event) for event in received}
+
+
+def place_of(event: Event) -> tuple[str, int, int, str]:
+    """Where a message is, and which."""
+    return event["broker"], event["queue"], event["offset"], event["body"]
+
+
 def in_order(scenario: Scenario) -> None:
     """Messages of one queue came in the order of their sends."""
     exactly_what_was_sent(scenario)
@@ -329,6 +355,7 @@ FEATURES: dict[str, tuple[str, Judge]] = {
     "send_selector": ("Ordered sends with a selector", one_queue_per_key),
     "send_compressed": ("Compressed bodies", exactly_what_was_sent),
     "auto_topic": ("First send makes its topic", exactly_what_was_sent),
+    "send_again": ("Sends of a message object that was sent before", stored_each_time),
     "push_clustering": ("Push consumers, concurrent, clustering", shared_by_two),
     "push_broadcast": ("Push consumers, broadcasting", to_all),
     "push_orderly": ("Push consumers, orderly (queue locks)", in_order_by_two),

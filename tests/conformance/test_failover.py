@@ -37,3 +37,24 @@ def test_a_leader_dies_and_stock_applications_go_on(cluster: Cluster, tmp_path: 
             run.drain(POLL_MS / 1000 + failover.DRAIN_MARGIN_S)
     failover.report(runs)
     assert failover.verdicts(runs, POLL_MS / 1000 + failover.LEADERLESS_S) == []
+
+
+def test_a_message_that_is_sent_until_it_is_acknowledged_is_stored_once(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Each kill leaves sends that are stored and unanswered: sent again, they are retries."""
+    client = CLIENTS[1]
+    try:
+        client.prepare(client)
+    except Missing as reason:
+        pytest.skip(f"{client.title} {client.version}: {reason}")
+    trio.run(failover.make_topics, cluster)
+    with failover.impatient(client, cluster, tmp_path) as run:
+        for _ in range(4):
+            time.sleep(2)
+            failover.kill_leader(cluster, cluster.layout.brokers[0], io.StringIO(), down_s=3)
+        time.sleep(2)
+        run.drain(failover.DRAIN_MARGIN_S)
+    failover.report([run])
+    assert run.of("again")
+    assert failover.verdicts([run], failover.STOCK_POLL_MS / 1000) == []

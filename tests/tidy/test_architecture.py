@@ -70,6 +70,7 @@ PURE = [
     "broker.requests.filters",
     "broker.leader.delays",
     "broker.leader.deliveries",
+    "broker.leader.resends",
     "broker.leader.transactions",
     "broker.state.indexing",
     "broker.state.moves",

@@ -8,7 +8,7 @@ import pytest
 from broker.refusal import Refused
 from broker.requests.retries import retry_destination
 from broker.state import control
-from broker.state.dedup import DedupWindow, FirstCopy, dedup_key
+from broker.state.dedup import DedupWindow, StoredCopy, dedup_key
 from broker.state.locks import QueueKey, QueueLocks
 from broker.state.offsets import ConsumerOffsets
 from broker.state.subscriptions import SubscriptionGroups
@@ -27,12 +27,12 @@ from dledger.remoting.codes import ResponseCode
 
 
 def remembered(window: DedupWindow, keys: range) -> list[int]:
-    return [key for key in keys if window.get(b"%d" % key) == FirstCopy(key * 100, 10)]
+    return [key for key in keys if window.get(b"%d" % key) == StoredCopy(key * 100, 10)]
 
 
 def fill(window: DedupWindow, keys: range) -> None:
     for key in keys:
-        window.add(b"%d" % key, FirstCopy(key * 100, 10))
+        window.add(b"%d" % key, StoredCopy(key * 100, 10))
 
 
 def test_the_dedup_window_forgets_the_oldest_a_chunk_at_a_time() -> None:
@@ -49,9 +49,27 @@ def test_the_first_copy_of_a_key_stays_the_first() -> None:
     """Whatever comes later under the same key is not what was acknowledged first."""
     window = DedupWindow(entries_max=6, chunk_entries=3)
     for position in range(5):
-        window.add(b"a", FirstCopy(position, 10))
+        window.add(b"a", StoredCopy(position, 10))
         fill(window, range(position, position + 1))
-    assert window.get(b"a") == FirstCopy(0, 10)
+    assert window.get(b"a") == StoredCopy(0, 10)
+
+
+@pytest.mark.parametrize("chunk_entries", [1, 3])
+def test_the_newest_copy_of_a_key_is_known_beside_the_first(chunk_entries: int) -> None:
+    """Within a chunk and over chunks, through a snapshot, and until the log's head is dropped."""
+    window, again = (DedupWindow(6, chunk_entries) for _ in range(2))
+    assert window.last_position == -1
+    for position in range(5):
+        window.add(b"a", StoredCopy(position, 10))
+        assert window.newest(b"a") == StoredCopy(position, 10)
+        assert window.last_position == position
+        again.restore(window.dump())
+        assert again.newest(b"a") == StoredCopy(position, 10)
+    assert window.get(b"a") == StoredCopy(0, 10)
+    window.first_position = 4
+    assert (window.get(b"a"), window.newest(b"a")) == (StoredCopy(4, 10), StoredCopy(4, 10))
+    window.first_position = 5
+    assert (window.get(b"a"), window.newest(b"a")) == (None, None)
 
 
 def test_the_dedup_window_survives_a_snapshot_in_order() -> None:

@@ -76,6 +76,7 @@ var features = map[string]func(*scenario){
 		s.readBack(3)
 	},
 	"auto_topic": func(s *scenario) { s.send(s.producer(), 1, "makes its topic"); s.readBack(1) },
+	"send_again": sendAgain,
 	"push_clustering": func(s *scenario) {
 		s.push("one", "*")
 		s.push("two", "*")

@@ -46,6 +46,7 @@ final class Sends {
             }
             readBack(s, 3);
         });
+        known.put("send_again", SendsAgain::run);
         known.put("auto_topic", s -> {
             DefaultMQProducer producer = s.producer();
             Message message = s.message("makes its topic");

@@ -17,7 +17,8 @@ import org.apache.rocketmq.common.message.MessageExt;
  * process at the second.
  *
  * <p>Arguments: name servers, the client's name, topic, producers, pause between sends (ms), route
- * poll (ms; 30,000 unless an application says otherwise).
+ * poll (ms; 30,000 unless an application says otherwise). With one more, a send that failed is made
+ * again after so many ms, with the same object, until it succeeds.
  */
 public final class Steady {
     private static volatile boolean sending = true;
@@ -28,6 +29,8 @@ public final class Steady {
         String topic = arguments[2];
         int pause = Integer.parseInt(arguments[4]);
         int poll = Integer.parseInt(arguments[5]);
+        int again = arguments.length > 6 ? Integer.parseInt(arguments[6]) : -1;
+        warmUp(namesrv, client, topic);
         DefaultMQPushConsumer consumer = consumer(namesrv, client, topic, poll);
         Thread[] senders = new Thread[Integer.parseInt(arguments[3])];
         for (int i = 0; i < senders.length; i++) {
@@ -39,7 +42,7 @@ public final class Steady {
             producer.start();
             senders[i] = new Thread(() -> {
                 try {
-                    send(producer, name, topic, pause);
+                    send(producer, name, topic, pause, again);
                 } catch (InterruptedException error) {
                     throw new IllegalStateException(error);
                 }
@@ -58,7 +61,16 @@ public final class Steady {
         System.exit(0);
     }
 
-    private static void send(DefaultMQProducer producer, String name, String topic, int pause)
+    /** Find a name server: a cold JVM on a busy machine misses its own timeouts, once. */
+    private static void warmUp(String namesrv, String client, String topic) throws Exception {
+        try (Scenario scenario = new Scenario(namesrv, client, "warm_up_" + topic)) {
+            DefaultMQProducer producer = scenario.producer();
+            Scenario.await(() -> !producer.fetchPublishMessageQueues(topic).isEmpty());
+        }
+    }
+
+    private static void send(
+        DefaultMQProducer producer, String name, String topic, int pause, int again)
         throws InterruptedException {
         for (int number = 0; sending; number++) {
             byte[] body = (name + " " + number).getBytes(StandardCharsets.UTF_8);
@@ -69,21 +81,36 @@ public final class Steady {
             String what = ",\"topic\":\"" + topic + "\"";
             say("send", who + what + ",\"key\":\"\",\"crc\":" + Scenario.crc(body)
                 + ",\"size\":" + body.length);
-            try {
-                SendResult result = producer.send(message);
-                String position = result.getOffsetMsgId().substring(16);
-                say("ack", who + what
-                    + ",\"broker\":\"" + result.getMessageQueue().getBrokerName()
-                    + "\",\"queue_id\":" + result.getMessageQueue().getQueueId()
-                    + ",\"offset\":" + result.getQueueOffset()
-                    + ",\"position\":" + Long.parseUnsignedLong(position, 16));
-            } catch (Exception error) {
-                String text = error.toString().split("\n")[0].replace('"', '\'').replace('\\', '/');
-                say("fail", who + ",\"definite\":false,\"error\":\"" + text + "\"");
+            while (!sent(producer, message, who, what, again >= 0)) {
+                Thread.sleep(again);
             }
             Thread.sleep(pause);
         }
         producer.shutdown();
+    }
+
+    /** Whether the send has come to its end; if not, the application will make it again. */
+    private static boolean sent(
+        DefaultMQProducer producer, Message message, String who, String what, boolean again)
+        throws InterruptedException {
+        try {
+            SendResult result = producer.send(message);
+            String position = result.getOffsetMsgId().substring(16);
+            say("ack", who + what
+                + ",\"broker\":\"" + result.getMessageQueue().getBrokerName()
+                + "\",\"queue_id\":" + result.getMessageQueue().getQueueId()
+                + ",\"offset\":" + result.getQueueOffset()
+                + ",\"position\":" + Long.parseUnsignedLong(position, 16));
+            return true;
+        } catch (Exception error) {
+            if (again) {
+                say("again", who);
+                return false;
+            }
+            String text = error.toString().split("\n")[0].replace('"', '\'').replace('\\', '/');
+            say("fail", who + ",\"definite\":false,\"error\":\"" + text + "\"");
+            return true;
+        }
     }
 
     private static DefaultMQPushConsumer consumer(
