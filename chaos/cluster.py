@@ -72,17 +72,17 @@ class Cluster:
 
     def _make_secret(self) -> None:
         """Make a secret that only this user can read."""
-        self.directory.mkdir(parents=True, exist_ok=True)
         path, flags = self.directory / SECRET_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with os.fdopen(os.open(path, flags, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(32) + "\n")
 
     def _write_configs(self) -> None:
+        for server in self.layout.namesrvs:
+            self.folder(server.name).mkdir(parents=True)
         self._make_secret()
         for server in self.layout.namesrvs:
             folder = self.folder(server.name)
-            folder.mkdir(parents=True)
-            (folder / "namesrv.toml").write_text(namesrv_toml(server, folder))
+            (folder / "namesrv.toml").write_text(namesrv_toml(server, folder, self.secret_file))
         for node in self.layout.nodes:
             self._write_broker_config(node)
         self._save()

@@ -115,13 +115,14 @@ def plan(
     )
 
 
-def namesrv_toml(server: NameServerLayout, directory: Path) -> str:
+def namesrv_toml(server: NameServerLayout, directory: Path, secret_file: Path | None = None) -> str:
     """The config file of a name server whose directory this is."""
     return _toml(
         listenPort=server.port,
         bindAddress="127.0.0.1",
         kvConfigPath=str(directory / "kv.json"),
         logFormat="json",
+        **_secret(secret_file),
     )
 
 

@@ -1,6 +1,6 @@
 """The cluster's secret: where it is kept, and when there must be one.
 
-Brokers of a group prove with it on their peer ports, and brokers prove with it to name servers.
+Brokers of a group prove with it to each other on their peer ports, and to name servers.
 It is random text in a file that only its user can read.
 """
 

@@ -102,6 +102,16 @@ def test_a_new_cluster_has_a_secret_of_its_own_that_only_its_user_reads(tmp_path
 
 
 @pytest.mark.slow
+def test_a_name_server_that_others_can_reach_does_not_start_without_one() -> None:
+    """The same; what it says fits on one line, too."""
+    command = [sys.executable, "-m", "namesrv", "--host", "0.0.0.0", "-p", "0"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert "the name server on 0.0.0.0 can be reached from other machines" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
 def test_a_broker_that_others_can_reach_does_not_start_without_one(tmp_path: Path) -> None:
     """Exit status 2, and one line that says how to make one."""
     config = tmp_path / "broker.toml"
