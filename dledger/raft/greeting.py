@@ -46,15 +46,14 @@ class Greeter:
         with trio.move_on_after(HANDSHAKE_TIMEOUT_S):
             side = Dialler(self._door, self._node_id, self._secret, os.urandom(NONCE_BYTES))
             await self._say_hello(sock, side.hello)
-            acceptor = await self._hear_hello(sock)
-            self._check_id(acceptor.node_id)
+            acceptor = self._checked(await _receive_small(sock))
             await _send_small(sock, [side.prove(acceptor, wanted_id)])
             try:
                 (proof, *_) = await _receive_small(sock)
             except OSError as error:
                 raise FrameError(
                     f"node {wanted_id!r} did not take this node's proof that it knows the group's "
-                    f"secret ({error}); its own log says why"
+                    "secret; its own log says why"
                 ) from error
             return self._kept(side.check(proof))
         raise FrameError(f"no handshake within {HANDSHAKE_TIMEOUT_S} s")
@@ -68,10 +67,12 @@ class Greeter:
         """
         with trio.move_on_after(HANDSHAKE_TIMEOUT_S):
             side = Acceptor(self._door, self._node_id, self._secret, os.urandom(NONCE_BYTES))
+            hello = await _receive_small(sock)
+            if self._is_of_this_group(hello):
+                admit(self._checked(hello).node_id)
+            # One of another group hears which one this is: then its log can say so, too.
             await self._say_hello(sock, side.hello)
-            dialler = await self._hear_hello(sock)
-            self._check_id(dialler.node_id)
-            admit(dialler.node_id)
+            dialler = self._checked(hello)
             (said, *_) = await _receive_small(sock)
             proof, session = side.check(dialler, said)
             await _send_small(sock, [proof])
@@ -84,18 +85,22 @@ class Greeter:
     async def _say_hello(self, sock: socket.socket, hello: Hello) -> None:
         await _send_small(sock, [*self._door.terms, *hello])
 
-    async def _hear_hello(self, sock: socket.socket) -> Hello:
-        said, terms = await _receive_small(sock), [*self._door.terms]
-        if len(said) != len(terms) + 2 or said[: len(terms)] != terms:
+    def _is_of_this_group(self, said: list[object]) -> bool:
+        terms = [*self._door.terms]
+        return len(said) == len(terms) + 2 and said[: len(terms)] == terms
+
+    def _checked(self, said: list[object]) -> Hello:
+        """Who says hello. Raises FrameError."""
+        terms = [*self._door.terms]
+        if not self._is_of_this_group(said):
             raise FrameError(
                 f"it says {said[: len(terms) + 1]!r}; this group has {terms!r} "
                 "(protocol version, group, segment bytes)"
             )
-        return check_hello(*said[len(terms) :])
-
-    def _check_id(self, node_id: str) -> None:
-        if node_id == self._node_id:
-            raise FrameError(f"node {node_id!r} has the same id as this one")
+        hello = check_hello(*said[len(terms) :])
+        if hello.node_id == self._node_id:
+            raise FrameError(f"node {hello.node_id!r} has the same id as this one")
+        return hello
 
 
 async def _send_small(sock: socket.socket, fields: list[object]) -> None:

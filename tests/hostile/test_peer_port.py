@@ -176,33 +176,32 @@ async def guess(port: int) -> list[object] | None:
 
 async def reflect_the_hello(port: int) -> list[object] | None:
     """Give the node its own hello back."""
-    stranger = await stranger_at(port)
-    hello = await stranger.hear()
+    first, second = await stranger_at(port), await stranger_at(port)
+    await first.say_hello("n2", os.urandom(NONCE_BYTES))
+    hello = await first.hear()
     assert hello is not None
-    await stranger.say(*hello)
-    await stranger.say(bytes(32))
-    return await stranger.hear()
+    await second.say(*hello)
+    return await second.hear()
 
 
 async def wait_for_the_proof(port: int) -> list[object] | None:
     """Say hello and nothing more, so that the node proves first."""
     stranger = await stranger_at(port)
-    await stranger.hear()
     await stranger.say_hello("n2", os.urandom(NONCE_BYTES))
+    await stranger.hear()
     return await stranger.hear()
 
 
 async def use_another_connection(port: int) -> list[object] | None:
     """Have the node sign, on a second connection, the nonce that it gave on the first."""
     first, second = await stranger_at(port), await stranger_at(port)
+    await first.say_hello("n2", os.urandom(NONCE_BYTES))
     hello = await first.hear()
     assert hello is not None
-    await second.hear()
     await second.say_hello("n2", hello[-1])  # type: ignore[arg-type]
+    await second.hear()
     await second.say(bytes(32))
     signed = await second.hear()
-    await first.say_hello("n2", os.urandom(NONCE_BYTES))
-    await first.hear()
     await first.say(*(signed or [bytes(32)]))
     return signed
 
@@ -259,7 +258,6 @@ async def test_silent_connections_do_not_keep_a_member_out() -> None:
         assert trio.current_time() - began < 1.5
         heard = 0
         for stranger in silent[: -limits.HANDSHAKES_MAX - 1]:
-            await stranger.hear()
             heard += await stranger.hear() is None
         assert heard == len(silent) - limits.HANDSHAKES_MAX - 1
 
