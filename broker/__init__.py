@@ -7,8 +7,8 @@ General layout
 ``requests/``  the handlers, a module a family of codes
 ``sql/``       SQL92 filters: a condition over a message's properties
 ``broker``     a broker without its sockets: the handlers wired to a replica's state
-``app``        the process: ledger, listener, ``registration`` with the name servers and the
-               ``announcements`` that they have heard, snapshots
+``app``        the process: ledger, listener, ``registration`` with the name servers, ``proving``
+               to them who it is, the ``announcements`` that they have heard, snapshots
 ``testing/``   the real broker over a ledger in memory
 
 ``config`` and ``limits`` are the settings and the bounds, ``refusal`` what a client is told when

@@ -17,6 +17,7 @@ from broker.leader.delays import DEFAULT_LEVELS, DelayLevels
 from dledger import limits as foundation
 from dledger.errors import ConfigError
 from dledger.ledger import LedgerConfig
+from dledger.secret import read_secret
 from dledger.settings import changed, check_keys
 
 #: RocketMQ's convention: clients compute the VIP port, it is told to nobody.
@@ -61,6 +62,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     d_leger_peers: str = ""
     d_leger_self_id: str = "n0"
     d_leger_secret: str = ""
+    secret_file: str = ""
     preferred_leader_id: str = ""
     repair_damaged_log: bool = True
     group_client_addrs: str = ""
@@ -98,6 +100,15 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
             for address in self.namesrv_addr.split(";")
             if address.strip()
         ]
+
+    def with_secret(self) -> BrokerConfig:
+        """This config with the secret that its `secretFile` holds. Raises ConfigError."""
+        if not self.secret_file:
+            return self
+        if self.d_leger_secret:
+            raise ConfigError("secretFile and dLegerSecret are both given: keep secretFile")
+        secret = read_secret(Path(self.secret_file))
+        return msgspec.structs.replace(self, d_leger_secret=secret)
 
     def ledger(self) -> LedgerConfig:
         """The replicated log's part of the config."""

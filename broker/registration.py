@@ -13,6 +13,7 @@ import trio
 
 from broker import limits
 from broker.announcements import Announcements
+from broker.proving import prove
 from broker.requests.core import Core
 from dledger.errors import DledgerError
 from dledger.net import Peer, connect_peer
@@ -27,8 +28,25 @@ from dledger.remoting.headers import (
     UnregisterBrokerHeader,
     encode_header,
 )
+from dledger.signing import Signing
 
 _log = get_logger(__name__)
+
+
+class _NameServer:
+    """A connection to a name server; what is asked is signed if both have a secret."""
+
+    def __init__(self, peer: Peer, signing: Signing | None) -> None:
+        self.address = peer.address
+        self._peer = peer
+        self._signing = signing
+
+    async def request(self, code: int, header: Header, body: bytes = b"") -> Command:
+        """Ask; the answer, whatever it says. Raises RemotingError."""
+        command = Command(code, encode_header(header), body)
+        if self._signing is not None:
+            command = self._signing.sign(command)
+        return await self._peer.request(command, limits.REGISTER_TIMEOUT_S)
 
 
 class Registration:
@@ -70,8 +88,9 @@ class Registration:
         while not self._stopping:
             try:
                 async with connect_peer(host, port, limits.REGISTER_TIMEOUT_S) as peer:
+                    signing = await prove(peer, self._core.config, limits.REGISTER_TIMEOUT_S)
                     pause_s, reason = limits.RECONNECT_S_MIN, ""
-                    await self._keep_registered(peer)
+                    await self._keep_registered(_NameServer(peer, signing))
             except DledgerError as error:
                 if str(error) != reason:  # once, not at every try
                     reason = str(error)
@@ -85,16 +104,16 @@ class Registration:
                     await self._changed.wait()
                 pause_s = min(2 * pause_s, limits.RECONNECT_S_MAX)
 
-    async def _keep_registered(self, peer: Peer) -> None:
+    async def _keep_registered(self, peer: _NameServer) -> None:
         announcements = self._core.announcements
         announcements.connected(peer.address)
         try:
             await self._tell(peer, announcements)
         finally:
             announcements.gone(peer.address)
-        await self._request(peer, RequestCode.UNREGISTER_BROKER, self._unregister_header())
+        await peer.request(RequestCode.UNREGISTER_BROKER, self._unregister_header())
 
-    async def _tell(self, peer: Peer, announcements: Announcements) -> None:
+    async def _tell(self, peer: _NameServer, announcements: Announcements) -> None:
         """Register and send heartbeats until the broker stops."""
         interval_s = self._core.config.register_broker_heartbeat_millis / 1000
         registered_s, told_version = -limits.REGISTER_INTERVAL_S, announcements.version
@@ -111,7 +130,7 @@ class Registration:
             with trio.move_on_after(interval_s):
                 await changed.wait()
 
-    async def _register(self, peer: Peer) -> None:
+    async def _register(self, peer: _NameServer) -> None:
         core, role = self._core, self._core.role
         header = RegisterBrokerHeader(
             broker_name=core.config.broker_name,
@@ -124,7 +143,7 @@ class Registration:
             node_id=role.node_id,
         )
         body = encode_body(RegisterBrokerBody(core.topic_table()))
-        response = await self._request(peer, RequestCode.REGISTER_BROKER, header, body)
+        response = await peer.request(RequestCode.REGISTER_BROKER, header, body)
         if response.code == ResponseCode.SUCCESS:
             _log.info(
                 "registered", namesrv=peer.address, broker_id=header.broker_id, term=header.term
@@ -138,7 +157,7 @@ class Registration:
                 reason=response.remark,
             )
 
-    async def _heartbeat(self, peer: Peer) -> bool:
+    async def _heartbeat(self, peer: _NameServer) -> bool:
         """Whether the name server still knows this replica."""
         core = self._core
         header = BrokerHeartbeatHeader(
@@ -150,7 +169,7 @@ class Registration:
             max_offset=core.log.status.end_position,
             heartbeat_timeout_mills=int(limits.HEARTBEAT_TIMEOUT_S * 1000),
         )
-        response = await self._request(peer, RequestCode.BROKER_HEARTBEAT, header)
+        response = await peer.request(RequestCode.BROKER_HEARTBEAT, header)
         return response.code == ResponseCode.SUCCESS
 
     def _unregister_header(self) -> UnregisterBrokerHeader:
@@ -160,10 +179,4 @@ class Registration:
             broker_addr=self.address,
             cluster_name=core.config.broker_cluster_name,
             broker_id=core.role.broker_id,
-        )
-
-    @staticmethod
-    async def _request(peer: Peer, code: int, header: Header, body: bytes = b"") -> Command:
-        return await peer.request(
-            Command(code, encode_header(header), body), limits.REGISTER_TIMEOUT_S
         )

@@ -29,6 +29,7 @@ def start(config: Path | None, namesrv: str | None, log_format: LogFormat | None
             settings = msgspec.structs.replace(settings, log_format=log_format)
         configure_logging(settings.log_format, settings.log_level)
         settings.check()
+        settings = settings.with_secret()
     except ConfigError as error:
         return _fail(str(error), _EXIT_USAGE)
     return _run(settings)

@@ -7,6 +7,8 @@ Starting only starts; whether a server serves is asked over the wire by `chaos.p
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from chaos.processes import ClusterError, Process
 from dledger.errors import ConfigError
 
 STATE_FILE = "cluster.json"
+SECRET_FILE = "cluster.secret"  # noqa: S105 - a name
 LOG_FILE = "log.jsonl"
 
 
@@ -61,11 +64,25 @@ class Cluster:
             ) from error
         return cluster
 
+    @property
+    def secret_file(self) -> Path | None:
+        """The file with the cluster's secret; None for a cluster that was made without."""
+        path = self.directory / SECRET_FILE
+        return path if path.exists() else None
+
+    def _make_secret(self) -> None:
+        """Make a secret that only this user can read."""
+        path, flags = self.directory / SECRET_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(os.open(path, flags, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(32) + "\n")
+
     def _write_configs(self) -> None:
         for server in self.layout.namesrvs:
+            self.folder(server.name).mkdir(parents=True)
+        self._make_secret()
+        for server in self.layout.namesrvs:
             folder = self.folder(server.name)
-            folder.mkdir(parents=True)
-            (folder / "namesrv.toml").write_text(namesrv_toml(server, folder))
+            (folder / "namesrv.toml").write_text(namesrv_toml(server, folder, self.secret_file))
         for node in self.layout.nodes:
             self._write_broker_config(node)
         self._save()
@@ -73,7 +90,9 @@ class Cluster:
     def _write_broker_config(self, node: NodeLayout) -> None:
         folder = self.folder(node.name)
         folder.mkdir(parents=True)
-        (folder / "broker.toml").write_text(broker_toml(self.layout, node, folder))
+        (folder / "broker.toml").write_text(
+            broker_toml(self.layout, node, folder, self.secret_file)
+        )
 
     def add(self, node: NodeLayout) -> None:
         """One broker node more, with its config file. It is not started, and no member yet."""

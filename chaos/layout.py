@@ -3,6 +3,7 @@
 ::
 
     D/cluster.json                       this layout and the processes' pids
+    D/cluster.secret                     what its servers prove to each other that they know
     D/namesrv-0/namesrv.toml, log.jsonl
     D/broker-a-n0/broker.toml, log.jsonl, store/
 
@@ -114,17 +115,20 @@ def plan(
     )
 
 
-def namesrv_toml(server: NameServerLayout, directory: Path) -> str:
+def namesrv_toml(server: NameServerLayout, directory: Path, secret_file: Path | None = None) -> str:
     """The config file of a name server whose directory this is."""
     return _toml(
         listenPort=server.port,
         bindAddress="127.0.0.1",
         kvConfigPath=str(directory / "kv.json"),
         logFormat="json",
+        **_secret(secret_file),
     )
 
 
-def broker_toml(layout: Layout, node: NodeLayout, directory: Path) -> str:
+def broker_toml(
+    layout: Layout, node: NodeLayout, directory: Path, secret_file: Path | None = None
+) -> str:
     """The config file of a broker node whose directory this is."""
     group = layout.group(node.broker)
     return _toml(
@@ -141,7 +145,13 @@ def broker_toml(layout: Layout, node: NodeLayout, directory: Path) -> str:
         dLegerPeers=";".join(f"{each.node}-127.0.0.1:{each.raft_port}" for each in group),
         groupClientAddrs=";".join(f"{each.node}-127.0.0.1:{each.port}" for each in group),
         logFormat="json",
+        **_secret(secret_file),
     )
+
+
+def _secret(path: Path | None) -> dict[str, str]:
+    """The key that names the secret's file; none for a cluster that was made without."""
+    return {} if path is None else {"secretFile": str(path)}
 
 
 def _toml(**values: str | int) -> str:

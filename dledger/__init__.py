@@ -9,6 +9,7 @@ General layout
 ``ledger``     :func:`open_ledger`: one node of a replicated log, ready to use;
                ``opening`` its log, ``stepping`` its engine, ``upkeep`` for its files
 ``testing/``   a log in memory, simulated networks and clocks
+``proof``      two servers prove to each other that they know one ``secret``; ``signing`` requests
 ``limits``     every bound, ``errors`` every error, ``config`` TOML, ``observe`` structlog
 
 Nothing in here imports the broker, the name server, the client or anything above them.

@@ -43,6 +43,7 @@ from dledger.raft.members import Members
 from dledger.raft.transfer import PREFERRED_HEALTHY_S, TRANSFER_TIMEOUT_S, Preference
 from dledger.remoting.command import Buffer
 from dledger.replica import hold_replica
+from dledger.secret import require_secret
 from dledger.stepping import Stepper
 from dledger.upkeep import Upkeep
 
@@ -358,11 +359,13 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
 
     If its log is damaged, first wait until a leader has repaired it (`LedgerConfig.repair`).
 
-    Raises ConfigError for a config that can't be used, StorageError or CorruptLog for a replica
-    that can't be trusted, OSError for a port that is taken or a folder that can't be written.
+    Raises ConfigError for a config that can't be used, also for a peer port that other machines
+    reach without a secret, StorageError or CorruptLog for a replica that can't be trusted, OSError
+    for a port that is taken or a folder that can't be written.
     """
     if config.node_id not in config.peers:
         raise ConfigError(f"node_id {config.node_id!r} is not among the peers {[*config.peers]}")
+    require_secret("the peer port", config.peers[config.node_id][0], config.secret)
     folder, segment_bytes = config.directory, config.segment_bytes
     with ExitStack() as stack:
         stack.enter_context(hold_replica(folder, config.group, config.node_id, segment_bytes))

@@ -26,6 +26,8 @@ class LedgerConfig:
     majority loses what was acknowledged since the last sync but one. "async" leaves it to the
     kernel, and syncs every 5 s so that restarts stay short.
     `preferred_leader`: the node that gets leadership back when it has been caught up for a while.
+    `secret`: what the group's nodes prove to each other that they know; needed unless the peer port
+    is on loopback.
     `repair`: a node whose log is damaged gets what it lacks from the leader before it takes part;
     without, it refuses to start.
     """

@@ -52,6 +52,13 @@ MEMBERS_MAX = 16
 STRANGERS_MAX = 16
 """Nodes that know the group's secret, are no members (any more, or yet), and are connected."""
 NODE_ID_BYTES_MAX = 128
+HANDSHAKES_MAX = 64
+"""Connections to a peer port that have not proven yet. Above it the oldest of the address with the
+most goes: a member's takes milliseconds."""
+NUMBER_MAX = (1 << 63) - 1
+"""Of terms, indexes, positions and sequence numbers that a peer tells."""
+TERM_JUMP_MAX = 1 << 32
+"""How far a peer's term may be ahead of this node's: see `dledger/raft/claims.py`."""
 PEER_FRAME_BYTES_MAX = 2 * ENTRY_BYTES_MAX
 PEER_SEND_BUFFER_BYTES_MAX = 64 * MIB
 PEER_IN_FLIGHT_BYTES_MAX = 16 * MIB

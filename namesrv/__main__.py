@@ -38,7 +38,7 @@ def run(
     Parameters
     ----------
     config
-        TOML file with listenPort, bindAddress, kvConfigPath, logFormat, logLevel.
+        TOML file; `docs/security.md` lists the keys.
     port
         Instead of listenPort (9876); 0 lets the system choose.
     host

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ import trio
 
 from dledger.net import Faults, serve_remoting
 from dledger.observe import get_logger
+from dledger.proof import NONCE_BYTES
 from namesrv import limits
 from namesrv.config import NamesrvConfig
 from namesrv.dispatch import Dispatcher
@@ -23,10 +25,11 @@ async def serve(
 ) -> None:
     """Serve until cancelled; `task_status` gets the port once connections are accepted.
 
-    ConfigError if the key-value file can't be used, OSError if the port can't.
+    ConfigError if the key-value file or the secret can't be used, OSError if the port can't.
     """
     kv = KvStore(Path(config.kv_config_path) if config.kv_config_path else None)
-    dispatcher = Dispatcher(config, kv, trio.current_time)
+    door = config.door(partial(os.urandom, NONCE_BYTES))
+    dispatcher = Dispatcher(config, kv, trio.current_time, door)
     async with trio.open_nursery() as nursery:
         faults = Faults()
         address = config.bind_address, config.listen_port

@@ -6,11 +6,15 @@ server runs, until its next start; the others are fixed by then.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from dledger.observe import LogFormat, LogLevel
+from dledger.secret import read_secret, require_secret
+from namesrv.door import LOOPBACK, AdminAddresses, Door
 
 PORT_MAX = 65_535
 RUNTIME_KEYS: Final = frozenset({"returnOrderTopicConfigToBroker"})
@@ -27,9 +31,31 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel"):
     kv_config_path: str | None = None
     #: Whether a broker gets ORDER_TOPIC_CONFIG in answer to its registration.
     return_order_topic_config_to_broker: bool = True
+    #: The file with the cluster's secret; needed unless the server is on loopback.
+    secret_file: str = ""
+    #: Whether brokers that don't sign are let in, without terms.
+    allow_unsigned_brokers: bool = False
+    #: From where tools may change something: addresses, networks, `loopback`, `*`.
+    admin_addresses: str = LOOPBACK
     log_format: LogFormat = "json"
     log_level: LogLevel = "info"
 
     def __post_init__(self) -> None:
         if not 0 <= self.listen_port <= PORT_MAX:
             raise ValueError(f"listenPort is {self.listen_port}; it must be 0 to {PORT_MAX}")
+        AdminAddresses(self.admin_addresses)
+
+    def door(self, nonce: Callable[[], bytes]) -> Door:
+        """Who may do what here; reads the secret. Raises ConfigError.
+
+        A server that others can reach needs a secret, or the word that it needs none.
+        """
+        secret = read_secret(Path(self.secret_file)).encode() if self.secret_file else b""
+        if not self.allow_unsigned_brokers:
+            require_secret("the name server", self.bind_address, secret)
+        return Door(
+            secret,
+            AdminAddresses(self.admin_addresses),
+            nonce,
+            lets_unsigned_in=self.allow_unsigned_brokers,
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from dledger.errors import BadInput, ConfigError, DledgerError
+from dledger.errors import BadInput, ConfigError, DledgerError, FrameError
 from dledger.net import Connection
 from dledger.observe import get_logger
 from dledger.remoting.bodies import (
@@ -49,6 +49,7 @@ from dledger.remoting.headers import (
 )
 from dledger.settings import FixedKey, changed, check_keys, parse_properties, write_properties
 from namesrv.config import RUNTIME_KEYS, NamesrvConfig
+from namesrv.door import ADMIN_CODES, Door, NotLetIn, Trust
 from namesrv.kv import ORDER_TOPIC_CONFIG
 from namesrv.kv_file import KvStore
 from namesrv.registration import decode_registration
@@ -72,8 +73,11 @@ _log = get_logger("namesrv")
 class Dispatcher:
     """Answers the requests of brokers, clients and admin tools."""
 
-    def __init__(self, config: NamesrvConfig, kv: KvStore, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, config: NamesrvConfig, kv: KvStore, clock: Callable[[], float], door: Door
+    ) -> None:
         self.routes = RouteTable()
+        self._door = door
         self._config = config
         self._kv = kv
         self._clock = clock
@@ -86,6 +90,7 @@ class Dispatcher:
             code.GET_KVLIST_BY_NAMESPACE: self._list_kv,
             code.REGISTER_BROKER: self._register,
             code.UNREGISTER_BROKER: self._unregister,
+            code.PROVE: self._prove,
             code.BROKER_HEARTBEAT: self._heartbeat,
             code.QUERY_DATA_VERSION: self._query_data_version,
             code.GET_ROUTEINFO_BY_TOPIC: self._route,
@@ -113,7 +118,12 @@ class Dispatcher:
             remark = f"request code {request.code} is not supported here{reason and ': '}{reason}"
             return request.reply(code, remark=remark)
         try:
+            if request.code in ADMIN_CODES:
+                self._door.check_admin(request, connection.peer[0])
             return method(request, connection)
+        except NotLetIn as error:
+            _log.warning("not let in", code=request.code, reason=str(error), peer=connection.peer)
+            return request.reply(ResponseCode.NO_PERMISSION, remark=str(error))
         except RegistrationRefused as error:
             _log.warning("registration refused", reason=str(error), peer=connection.peer)
             return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
@@ -130,6 +140,7 @@ class Dispatcher:
     def disconnected(self, connection: Connection) -> None:
         """It went, and with it the brokers that registered over this connection."""
         self._connections.pop(connection.id, None)
+        self._door.forget(connection.id)
         gone = self.routes.connection_lost(connection.id, self._clock())
         _log_departures(gone, "connection closed")
 
@@ -144,9 +155,24 @@ class Dispatcher:
 
     # Brokers.
 
+    def _prove(self, request: Command, connection: Connection) -> Command:
+        try:
+            return self._door.prove(request, connection.id)
+        except FrameError as error:
+            raise NotLetIn(str(error)) from error
+
+    def _trust(self, request: Command, connection: Connection) -> Trust:
+        """How far a broker is believed; a connection with a wrong tag is closed."""
+        try:
+            return self._door.trust_in(request, connection.id)
+        except FrameError as error:
+            connection.close(str(error))
+            raise NotLetIn(str(error)) from error
+
     def _register(self, request: Command, connection: Connection) -> Command:
+        trust = self._trust(request, connection)
         header = decode_header(RegisterBrokerHeader, request)
-        new = decode_registration(header, request.payload)
+        new = decode_registration(header, request.payload, trust)
         done = self.routes.register(new, connection.id, self._clock())
         if done.changed:
             _log.info(
@@ -156,6 +182,7 @@ class Dispatcher:
                 broker_id=new.broker_id,
                 address=new.address,
                 term=new.term,
+                trust=trust.value,
                 displaced=done.displaced,
             )
         answer = RegisterBrokerResponseHeader()
@@ -168,34 +195,47 @@ class Dispatcher:
             body = encode_body(KVTable(table=dict(self._kv.table.entries(ORDER_TOPIC_CONFIG))))
         return request.reply(ext=encode_header(answer), body=body)
 
-    def _unregister(self, request: Command, _: Connection) -> Command:
+    def _unregister(self, request: Command, connection: Connection) -> Command:
+        proven = self._trust(request, connection) is Trust.PROVEN
         header = decode_header(UnregisterBrokerHeader, request)
         gone = self.routes.unregister(
-            header.cluster_name, header.broker_name, header.broker_addr, self._clock()
+            header.cluster_name,
+            header.broker_name,
+            header.broker_addr,
+            self._clock(),
+            proven=proven,
         )
         _log_departures(gone, "unregistered")
         return request.reply()
 
-    def _heartbeat(self, request: Command, _: Connection) -> Command:
+    def _heartbeat(self, request: Command, connection: Connection) -> Command:
+        trust = self._trust(request, connection)
         header = decode_header(BrokerHeartbeatHeader, request)
         try:
             self.routes.heartbeat(
                 header.cluster_name,
                 header.broker_name,
                 header.broker_addr,
-                header.epoch,
+                None if trust is Trust.UNSIGNED else header.epoch,
                 self._clock(),
+                proven=trust is Trust.PROVEN,
             )
         except UnknownBroker as error:
             return request.reply(ResponseCode.BROKER_NOT_EXIST, remark=f"{error}: register again")
         return request.reply()
 
-    def _query_data_version(self, request: Command, _: Connection) -> Command:
+    def _query_data_version(self, request: Command, connection: Connection) -> Command:
+        proven = self._trust(request, connection) is Trust.PROVEN
         header = decode_header(QueryDataVersionHeader, request)
         asked = decode_body(DataVersion, request.payload)
         try:
             self.routes.heartbeat(
-                header.cluster_name, header.broker_name, header.broker_addr, None, self._clock()
+                header.cluster_name,
+                header.broker_name,
+                header.broker_addr,
+                None,
+                self._clock(),
+                proven=proven,
             )
         except UnknownBroker:
             known = None

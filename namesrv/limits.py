@@ -12,6 +12,9 @@ SCAN_INTERVAL_S = 1.0
 TERM_MEMORY_S = 120.0
 """How long the term of a group that has no members left still outranks older leaders."""
 
+NAME_CHARACTERS_MAX = 255
+"""Of a cluster and a broker in a hello, which is kept as long as its connection."""
+
 BROKER_GROUPS_MAX = 10_000
 MEMBERS_PER_GROUP_MAX = 64
 TOPICS_PER_GROUP_MAX = 100_000

@@ -23,14 +23,20 @@ from dledger.remoting.bodies import (
 from dledger.remoting.command import Buffer
 from dledger.remoting.headers import RegisterBrokerHeader
 from namesrv import limits
+from namesrv.door import Trust
 from namesrv.routes import Registration
 
 _CRC_MASK = 0x7FFF_FFFF
 _WORD = struct.Struct(">i")
 
 
-def decode_registration(header: RegisterBrokerHeader, body: Buffer) -> Registration:
-    """Everything a registration says. BadInput if the body is damaged or malformed."""
+def decode_registration(
+    header: RegisterBrokerHeader, body: Buffer, trust: Trust = Trust.OPEN
+) -> Registration:
+    """Everything a registration says, as far as its sender is believed.
+
+    BadInput if the body is damaged or malformed.
+    """
     if header.body_crc32:
         computed = crc32(body) & _CRC_MASK
         if computed != header.body_crc32:
@@ -42,10 +48,11 @@ def decode_registration(header: RegisterBrokerHeader, body: Buffer) -> Registrat
         broker_id=header.broker_id,
         address=header.broker_addr,
         ha_address=header.ha_server_addr,
-        term=header.term,
+        term=None if trust is Trust.UNSIGNED else header.term,
         expiry_s=expiry_s(header.heartbeat_timeout_millis),
         data_version=wrapper.data_version,
         topics=wrapper.topic_config_table,
+        proven=trust is Trust.PROVEN,
     )
 
 

@@ -15,7 +15,10 @@ Rules that keep the table true while leaders change:
    one term there is one leader, so a second address that claims the same term is refused too.
 3. The newest term is remembered for a while after the group's last member has gone, unless the
    members said goodbye.
-4. Brokers without terms (RocketMQ's own) follow its rule: the last one to register wins unless
+   It is forgotten `TERM_MEMORY_S` after the leader that showed it has gone, whoever stays.
+4. A group with a member that has proven who it is takes no others, and the first that has proven
+   ends what others have made of its group's name.
+5. Brokers without terms (RocketMQ's own) follow its rule: the last one to register wins unless
    its state version is older. They can't lead a group that has shown a term.
 
 Pure: `now_s` is any monotonic clock in seconds, connections are numbers. Sources of the rules:
@@ -28,6 +31,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dledger.errors import DledgerError
+from dledger.limits import NUMBER_MAX, TERM_JUMP_MAX
 from dledger.remoting.bodies import (
     BrokerData,
     ClusterInfo,
@@ -63,6 +67,8 @@ class Registration:
     expiry_s: float = limits.BROKER_EXPIRY_S
     data_version: DataVersion | None = None
     topics: Mapping[str, TopicConfig] = field(default_factory=dict)
+    #: Whether it was signed with the cluster's secret.
+    proven: bool = False
 
 
 @dataclass(slots=True)
@@ -76,6 +82,7 @@ class Member:
     seen_s: float
     expiry_s: float
     data_version: DataVersion | None
+    proven: bool = False
 
 
 @dataclass(slots=True)
@@ -87,7 +94,24 @@ class Group:
     members: dict[str, Member] = field(default_factory=dict)
     #: The newest term of a leader, None until one registered with a term.
     term: int | None = None
+    #: Who showed it, and until when it is remembered; None while that member is here.
+    term_from: str = ""
+    term_until_s: float | None = None
     empty_since_s: float = 0.0
+
+    @property
+    def proven(self) -> bool:
+        """Whether a member has proven that it belongs to the cluster."""
+        return any(member.proven for member in self.members.values())
+
+    def forget_term(self, now_s: float) -> None:
+        """Forget the term a while after the member that showed it has gone."""
+        if self.term is None or self.term_from in self.members:
+            self.term_until_s = None
+        elif self.term_until_s is None:
+            self.term_until_s = now_s + limits.TERM_MEMORY_S
+        elif now_s > self.term_until_s:
+            self.term, self.term_until_s = None, None
 
     @property
     def leader(self) -> Member | None:
@@ -137,6 +161,9 @@ class RouteTable:
         group = self._groups.get(new.broker_name)
         if group is None or (not group.members and group.cluster != new.cluster):
             group = Group(new.cluster, new.broker_name)
+        elif new.proven and group.members and not group.proven:
+            self.topics.remove_broker(new.broker_name)
+            group = Group(new.cluster, new.broker_name)
         old = group.members.get(new.address)
         _check_place(group, old, new)
         _check_bounds(self._groups, group, old, new)
@@ -154,6 +181,7 @@ class RouteTable:
             seen_s=now_s,
             expiry_s=new.expiry_s,
             data_version=new.data_version,
+            proven=new.proven,
         )
         self._groups[new.broker_name] = group
         if new.broker_id == LEADER_ID:
@@ -169,24 +197,33 @@ class RouteTable:
     def _lead(self, group: Group, old: Member | None, new: Registration) -> None:
         """Take over the leader's term and, if they may have changed, its topics."""
         led_before = old is not None and old.broker_id == LEADER_ID and group.term == new.term
-        group.term = new.term
+        group.term, group.term_from, group.term_until_s = new.term, new.address, None
         known = old.data_version if old is not None and led_before else None
         if known is None or known != new.data_version:
             # Ours always list all their topics; RocketMQ's may list only the one that changed.
             self.topics.put(group.broker_name, new.topics, is_whole_table=new.term is not None)
 
     def heartbeat(
-        self, cluster: str, broker_name: str, address: str, term: int | None, now_s: float
+        self,
+        cluster: str,
+        broker_name: str,
+        address: str,
+        term: int | None,
+        now_s: float,
+        *,
+        proven: bool = False,
     ) -> None:
         """Note that a member is alive.
 
         UnknownBroker if it is not registered; RegistrationRefused if it sits in the leader's place
-        with a term that is over.
+        with a term that is over, or has proven what the sender has not.
         """
         group = self._groups.get(broker_name)
         member = group.members.get(address) if group is not None else None
         if group is None or member is None or group.cluster != cluster:
             raise UnknownBroker(f"{address} is not registered as a member of {broker_name}")
+        if member.proven and not proven:
+            raise RegistrationRefused(_unproven(broker_name, address))
         if member.broker_id == LEADER_ID and term is not None and term < (group.term or 0):
             raise RegistrationRefused(_stale(group, address, term))
         member.seen_s = now_s
@@ -198,9 +235,20 @@ class RouteTable:
         return member.data_version if member is not None else None
 
     def unregister(
-        self, cluster: str, broker_name: str, address: str, now_s: float
+        self,
+        cluster: str,
+        broker_name: str,
+        address: str,
+        now_s: float,
+        *,
+        proven: bool = False,
     ) -> list[Departure]:
-        """A member says goodbye. Not being registered is no error."""
+        """A member says goodbye. Not being registered is no error; RegistrationRefused for the
+        goodbye of a member that has proven, in the name of which the sender can't speak."""
+        group = self._groups.get(broker_name)
+        member = group.members.get(address) if group is not None else None
+        if member is not None and member.proven and not proven:
+            raise RegistrationRefused(_unproven(broker_name, address))
         departures = self._remove(
             lambda group, member: (
                 (group.cluster, group.broker_name, member.address)
@@ -227,6 +275,7 @@ class RouteTable:
                     member.seen_s = min(now_s, member.seen_s + stall_s)
         departures = self._remove(lambda _, m: now_s - m.seen_s > m.expiry_s, now_s)
         for group in list(self._groups.values()):
+            group.forget_term(now_s)
             if not group.members and now_s - group.empty_since_s > limits.TERM_MEMORY_S:
                 del self._groups[group.broker_name]
         return departures
@@ -281,11 +330,15 @@ class RouteTable:
 
 def _check_place(group: Group, old: Member | None, new: Registration) -> None:
     """Refuse whoever is in the wrong cluster or claims a place that a newer leader decides on."""
+    if group.proven and not new.proven:
+        raise RegistrationRefused(_unproven(new.broker_name, new.address))
     if group.cluster != new.cluster:
         raise RegistrationRefused(
             f"broker name {new.broker_name} belongs to cluster {group.cluster}, not {new.cluster}: "
             "set another brokerName, or the same brokerClusterName on all its members"
         )
+    if new.term is not None:
+        _check_jump(group, new.term)
     touches_leadership = new.broker_id == LEADER_ID or (
         old is not None and old.broker_id == LEADER_ID
     )
@@ -306,10 +359,22 @@ def _check_place(group: Group, old: Member | None, new: Registration) -> None:
         )
 
 
+def _check_jump(group: Group, term: int) -> None:
+    """Refuse a term that is none, or that no elections explain (see `dledger/raft/claims.py`)."""
+    ahead = TERM_JUMP_MAX if group.term is not None else NUMBER_MAX
+    most = min((group.term or 0) + ahead, NUMBER_MAX)
+    if not 0 <= term <= most:
+        raise RegistrationRefused(
+            f"term {term} of {group.broker_name} is not within 0 to {most}: there can't have been "
+            "so many elections"
+        )
+
+
 def _check_bounds(
     groups: Mapping[str, Group], group: Group, old: Member | None, new: Registration
 ) -> None:
-    if new.broker_name not in groups and len(groups) >= limits.BROKER_GROUPS_MAX:
+    known = new.broker_name in groups or new.proven
+    if not known and len(groups) >= limits.BROKER_GROUPS_MAX:
         raise RegistrationRefused(
             f"this name server holds {limits.BROKER_GROUPS_MAX} groups already"
         )
@@ -332,6 +397,13 @@ def _check_bounds(
 def _is_newer(holder: Member, new: Registration) -> bool:
     ours, theirs = holder.data_version, new.data_version
     return ours is not None and theirs is not None and ours.state_version > theirs.state_version
+
+
+def _unproven(broker_name: str, address: str) -> str:
+    return (
+        f"{broker_name} has members that have proven that they know the cluster's secret, and "
+        f"{address} has not"
+    )
 
 
 def _stale(group: Group, address: str, term: int | None) -> str:

@@ -5,6 +5,8 @@ General layout
 ``library``    the only module that imports PySyncObj: the names of it that are used, and why
 ``sending``    what a leader sends of its log, and how much at a time
 ``journal``    gives PySyncObj our segmented log for its own
+``claims``     which terms, and which leader of one, a peer is believed (pure)
+``greeting``   who is at the other end of a connection, and the proofs; ``sealing`` its frames' tags
 ``messages``   what peers say to each other: length-prefixed msgpack, and raw runs of the log
 ``transport``  stands between PySyncObj and the links: drops what Raft must not act on
 ``election``   pre-vote and leader stickiness (pure)

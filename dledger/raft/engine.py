@@ -40,6 +40,7 @@ from dledger.log.entry import HEADER_BYTES, Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog, SyncJob
 from dledger.raft.changes import Changes
+from dledger.raft.claims import Claims
 from dledger.raft.configuration import Member, encode_members
 from dledger.raft.election import ElectionGate
 from dledger.raft.elections import Elections
@@ -149,6 +150,7 @@ class RaftEngine:
         log.commit_index = max(log.commit_index, min(machine.applied_index, log.last_index))
         self.core = Core(node_id, journal, self.transport, timing, self._role_changed)
         self.transport.core = self.core
+        self._claims = Claims(self.core, node_id)
         self.sending = Sending(self.transport, log, members)
         self.transport.take_members()
         members.on_change = self.transport.take_members
@@ -290,9 +292,11 @@ class RaftEngine:
 
     def _deliver(self, node_id: str, message: PeerMessage, now: float) -> None:
         peer, transport = self.transport.peers[node_id], self.transport
+        self._claims.check(node_id, message)
         match message.kind:
             case PeerKind.APPEND | PeerKind.HEAD:
                 if transport.deliver_from_leader(peer, message):
+                    self._claims.accepted(node_id, message.term)
                     self.elections.heard_from_leader(now)
             case PeerKind.ACK:
                 transport.deliver_ack(peer, message)

@@ -56,6 +56,7 @@ class Joining:
         self._forming = Forming(sorted({*members.base.members} - {transport.node_id}))
         self._copy = Copy()
         self._asked_at = float("-inf")
+        self._asked: str | None = None
         self._turn = 0
         self._picture: Picture | None = None
         self._picture_used_at = 0.0
@@ -106,7 +107,7 @@ class Joining:
         return linked[self._turn % len(linked)] if linked else None
 
     def _ask(self, peer: Peer, now: float) -> None:
-        self._asked_at = now
+        self._asked_at, self._asked = now, str(peer.node.id)
         fields = self._copy.index, self._copy.offset
         self._transport.post(peer, PeerKind.WANTED, self._transport.core.term, *fields)
 
@@ -212,8 +213,18 @@ class Joining:
         fields = self._picture.index, len(self._picture.payload), offset, crc32(part)
         self._transport.post(peer, PeerKind.STATE, self._transport.core.term, *fields, run=part)
 
+    def _is_asked_for(self, peer: Peer, message: PeerMessage) -> bool:
+        """Whether a part of the state comes from whom this node asked: the leader of its term.
+
+        While nobody else leads that may be any peer, and it must be in this node's term.
+        """
+        core, node_id = self._transport.core, str(peer.node.id)
+        leader = core.leader_id
+        may_give = leader in (None, node_id, self._transport.node_id)
+        return node_id == self._asked and may_give and message.term == core.term
+
     def _take_state(self, peer: Peer, message: PeerMessage, now: float) -> None:
-        if not self._footing.is_missing:
+        if not self._footing.is_missing or not self._is_asked_for(peer, message):
             return
         if not isinstance(self._machine, PortableState):
             raise StorageError("this state machine can't take a state, but its log lost its head")

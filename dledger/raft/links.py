@@ -4,16 +4,14 @@ Of each pair the node with the higher id dials, so there is one connection; a ne
 older one. Who belongs to the group changes, and not everybody hears of it at the same time: who is
 not dialled for a second dials, and is let in where it is not known.
 
-Before anything else both sides say who they are and prove that they know the group's secret: each
-signs the other's nonce. Without a configured secret the proof only keeps out what is not a node of
-this group at all, so then the peer port must not be reachable by others.
+Before anything else both sides prove that they know the group's secret (`greeting`), and from then
+on every frame carries a tag that nobody else can make (`sealing`). What a stranger can
+hold before that is a few connections, for two seconds each.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
-import hmac
 import os
 import socket
 from collections import Counter, deque
@@ -21,21 +19,22 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Protocol
 
-import msgpack
 import trio
 
 from dledger import limits
 from dledger.errors import FrameError
 from dledger.observe import get_logger
+from dledger.proof import TAG_BYTES, Session
 from dledger.raft.configuration import Configuration, Member
+from dledger.raft.greeting import Greeter
 from dledger.raft.messages import PREFIX, PeerMessage, decode_message, frame_length
+from dledger.raft.sealing import RunHash, Sealing
 from dledger.remoting.command import Buffer
 
-PROTOCOL_VERSION = 3
-HELLO_BYTES_MAX = 1024
-HANDSHAKE_TIMEOUT_S = 2.0
 CONNECT_TIMEOUT_S = 1.0
 REDIAL_WAIT_S = 0.1
+ACCEPT_AGAIN_S = 0.1
+"""After an accept that failed, as for want of descriptors."""
 UNDIALLED_WAIT_S = 1.0
 """A peer that should dial and has not for so long may not know this node."""
 READ_BUFFER_BYTES = 4 << 20
@@ -43,6 +42,7 @@ BUFFERS_PER_WRITE = 64
 UNACKNOWLEDGED_TIMEOUT_MS = 5_000
 """TCP_USER_TIMEOUT: a peer whose host vanished without a word is given up after this."""
 
+CLOSED_BY_PEER = "the peer closed it"
 _RETRY = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR)
 
 log = get_logger("dledger.raft.links")
@@ -68,20 +68,26 @@ class LinkOwner(Protocol):
 
 
 class SocketLink:
-    """A connection to one peer. Writes go straight to the kernel while it takes them."""
+    """A connection to one peer. Writes go straight to the kernel while it takes them.
 
-    def __init__(self, sock: socket.socket, node_id: str) -> None:
+    With `sealing` every frame is followed by its tag, and must be.
+    """
+
+    def __init__(self, sock: socket.socket, node_id: str, sealing: Sealing | None = None) -> None:
         self.node_id = node_id
         self.queued_bytes = 0
         self.closed_because: str | None = None
         self._socket = sock
         self._queue: deque[memoryview] = deque()
         self._has_queued = trio.Event()
+        self._sealing = sealing
 
     def send(self, buffers: tuple[Buffer, ...]) -> None:
         """Queue bytes, and write at once if nothing is queued before them."""
         if self.closed_because is not None:
             return
+        if self._sealing is not None:
+            buffers = self._sealing.seal(buffers)
         sent = 0 if self._queue else self._write(buffers)
         if sent is None:
             return
@@ -133,7 +139,7 @@ class SocketLink:
         except* (OSError, FrameError, trio.ClosedResourceError) as errors:
             self.close(str(errors.exceptions[0]))
         finally:
-            self.close("the peer closed it")
+            self.close(CLOSED_BY_PEER)
             owner.link_down(self.node_id, self)
 
     async def _drain(self, owner: LinkOwner) -> None:
@@ -149,6 +155,7 @@ class SocketLink:
         buffer = bytearray(READ_BUFFER_BYTES)
         view = memoryview(buffer)
         start = end = 0
+        tag_bytes = 0 if self._sealing is None else TAG_BYTES
         # The link may have been closed while this task was about to wait for it.
         while self.closed_because is None:
             await trio.lowlevel.wait_readable(self._socket)
@@ -163,11 +170,13 @@ class SocketLink:
             end += count
             first, needed = start, PREFIX.size
             while end - start >= PREFIX.size:
-                needed = frame_length(buffer, start)
+                needed = frame_length(buffer, start) + tag_bytes
                 if end - start < needed:
                     break
                 # Copied once: the buffer is used again while the message waits for its step.
                 frame = memoryview(bytes(view[start : start + needed]))
+                if self._sealing is not None:
+                    frame = self._sealing.open(frame)
                 owner.receive(self.node_id, self, decode_message(frame))
                 start += needed
                 needed = PREFIX.size
@@ -190,15 +199,16 @@ class PeerNetwork:
     def __init__(
         self, group: str, node_id: str, segment_bytes: int, secret: bytes, owner: LinkOwner
     ) -> None:
-        self._identity = [PROTOCOL_VERSION, group, segment_bytes]
+        self._greeter = Greeter(group, node_id, segment_bytes, secret)
         self._node_id = node_id
-        self._secret = secret
         self._owner = owner
         self._said: dict[str, str] = {}
         self._taken: Configuration | None = None
         self._members: dict[str, Member] = {}
         self._dialling: dict[str, trio.CancelScope] = {}
         self._linked: Counter[str] = Counter()
+        self._unproven: dict[socket.socket, str] = {}
+        self._run_hash = RunHash()
         self._nursery: trio.Nursery | None = None
 
     async def run(self, listener: socket.socket, configuration: Configuration) -> None:
@@ -229,29 +239,54 @@ class PeerNetwork:
         while True:
             await trio.lowlevel.wait_readable(listener)
             try:
-                sock, _ = listener.accept()
-            except OSError:
+                sock, address = listener.accept()
+            except OSError as error:
+                if error.errno not in _RETRY:
+                    self._complain("the peer port can't accept", str(error))
+                    await trio.sleep(ACCEPT_AGAIN_S)
                 continue
+            self._make_room()
+            self._unproven[sock] = str(address[0])
             nursery.start_soon(self._serve, sock)
+
+    def _make_room(self) -> None:
+        """Close the oldest connection without a proof, of the address that has most of them."""
+        if len(self._unproven) < limits.HANDSHAKES_MAX:
+            return
+        ((most, _),) = Counter(self._unproven.values()).most_common(1)
+        oldest = next(sock for sock, address in self._unproven.items() if address == most)
+        del self._unproven[oldest]
+        self._complain(
+            "a connection to the peer port was refused",
+            f"{most} has too many connections that have not proven that they know the secret",
+        )
+        trio.lowlevel.notify_closing(oldest)
+        oldest.close()
 
     async def _serve(self, sock: socket.socket) -> None:
         try:
             _tune(sock)
-            peer_id = await self._handshake(sock, None)
-        except (OSError, FrameError, TimeoutError) as error:
+            peer_id, session = await self._greeter.accept(sock, self._admit)
+        except (OSError, FrameError, trio.ClosedResourceError) as error:
             self._complain("a connection to the peer port was refused", str(error))
             sock.close()
             return
         except BaseException:
             sock.close()
             raise
-        await self._run_link(sock, peer_id)
-
-    async def _run_link(self, sock: socket.socket, peer_id: str) -> None:
-        self._linked[peer_id] += 1
-        try:
-            await SocketLink(sock, peer_id).run(self._owner)
         finally:
+            self._unproven.pop(sock, None)
+        await self._run_link(sock, peer_id, session)
+
+    async def _run_link(self, sock: socket.socket, peer_id: str, session: Session | None) -> None:
+        self._linked[peer_id] += 1
+        sealing = None if session is None else Sealing(session, self._run_hash)
+        link = SocketLink(sock, peer_id, sealing)
+        try:
+            await link.run(self._owner)
+        finally:
+            if link.closed_because != CLOSED_BY_PEER:
+                self._complain(f"the connection to peer {peer_id} ended", str(link.closed_because))
             self._linked[peer_id] -= 1
             if not self._linked[peer_id]:
                 del self._linked[peer_id]
@@ -262,12 +297,15 @@ class PeerNetwork:
             if self._node_id < peer_id:
                 await trio.sleep(wait_s)
             while True:
-                sock = None if self._linked[peer_id] else await self._connect(peer_id, address)
-                if sock is not None:
-                    await self._run_link(sock, peer_id)
+                connected = None if self._linked[peer_id] else await self._connect(peer_id, address)
+                if connected is not None:
+                    sock, session = connected
+                    await self._run_link(sock, peer_id, session)
                 await trio.sleep(wait_s)
 
-    async def _connect(self, peer_id: str, address: tuple[str, int]) -> socket.socket | None:
+    async def _connect(
+        self, peer_id: str, address: tuple[str, int]
+    ) -> tuple[socket.socket, Session | None] | None:
         host, port = address
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -281,7 +319,7 @@ class PeerNetwork:
                 code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                 if code:
                     raise OSError(code, os.strerror(code))
-            await self._handshake(sock, peer_id)
+            return sock, await self._greeter.dial(sock, peer_id)
         except (OSError, FrameError, trio.TooSlowError) as error:
             sock.close()
             if isinstance(error, FrameError):
@@ -290,60 +328,22 @@ class PeerNetwork:
         except BaseException:
             sock.close()
             raise
-        return sock
 
     def _complain(self, event: str, reason: str) -> None:
         if self._said.get(event) != reason and len(self._said) < limits.CONNECTIONS_MAX:
             self._said[event] = reason
             log.warning(event, reason=reason)
 
-    # -- who is there ----------------------------------------------------------------------
-
-    async def _handshake(self, sock: socket.socket, expected: str | None) -> str:
-        """Say who we are, learn and check who the other is. Raises FrameError, OSError."""
-        with trio.move_on_after(HANDSHAKE_TIMEOUT_S):
-            nonce = os.urandom(16)
-            await _send_small(sock, [*self._identity, self._node_id, nonce])
-            said = await _receive_small(sock)
-            if len(said) != len(self._identity) + 2 or list(said[:-2]) != self._identity:
-                raise FrameError(
-                    f"it says {said[:-1]!r}; this group has {self._identity!r} "
-                    "(protocol version, group, segment bytes)"
-                )
-            peer_id, peer_nonce = said[-2:]
-            peer_id = self._checked_id(peer_id, expected)
-            await _send_small(sock, [self._sign(peer_nonce, self._node_id)])
-            signature = (await _receive_small(sock))[0]
-            if not isinstance(signature, bytes) or not hmac.compare_digest(
-                signature, self._sign(nonce, peer_id)
-            ):
-                raise FrameError(f"node {peer_id!r} does not know the group's secret")
-            return peer_id
-        raise FrameError(f"no handshake within {HANDSHAKE_TIMEOUT_S} s")
-
-    def _checked_id(self, peer_id: object, expected: str | None) -> str:
+    def _admit(self, peer_id: str) -> None:
         """Raise FrameError for who may not connect. A stranger may: it may know what is new here.
 
         What it says is never counted. It proves that it knows the group's secret, as others do.
         """
-        bytes_max = limits.NODE_ID_BYTES_MAX
-        if not isinstance(peer_id, str) or not 0 < len(peer_id.encode()) <= bytes_max:
-            raise FrameError(f"node id {peer_id!r} is no text of 1 to {bytes_max} bytes")
-        if peer_id == self._node_id:
-            raise FrameError(f"node {peer_id!r} has the same id as this one")
-        if expected not in (None, peer_id):
-            raise FrameError(f"node {peer_id!r} answers at the address of {expected!r}")
-        if expected is None and peer_id in self._members and peer_id < self._node_id:
+        if peer_id in self._members and peer_id < self._node_id:
             raise FrameError(f"node {peer_id!r} must be dialled, it does not dial")
         strangers = {*self._linked} - {*self._members} - {peer_id}
         if peer_id not in self._members and len(strangers) >= limits.STRANGERS_MAX:
             raise FrameError(f"{len(strangers)} nodes that are no members are connected, the limit")
-        return peer_id
-
-    def _sign(self, nonce: object, node_id: str) -> bytes:
-        if not isinstance(nonce, bytes):
-            raise FrameError("the handshake's nonce is no bytes")
-        return hmac.digest(self._secret, nonce + node_id.encode(), hashlib.sha256)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -367,37 +367,3 @@ def _tune(sock: socket.socket) -> None:
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_TIMEOUT_MS)
-
-
-async def _send_small(sock: socket.socket, fields: list[object]) -> None:
-    packed = msgpack.packb(fields)
-    await trio.lowlevel.wait_writable(sock)
-    if sock.send(len(packed).to_bytes(4, "big") + packed) != len(packed) + 4:
-        raise OSError("a handshake message did not fit in the socket's buffer")
-
-
-async def _receive_small(sock: socket.socket) -> list[object]:
-    length = int.from_bytes(await _receive_exactly(sock, 4), "big")
-    if length > HELLO_BYTES_MAX:
-        raise FrameError(f"a handshake message of {length} bytes is above {HELLO_BYTES_MAX}")
-    try:
-        fields = msgpack.unpackb(await _receive_exactly(sock, length))
-    except (ValueError, msgpack.UnpackException) as error:
-        raise FrameError(f"a handshake message is no msgpack: {error}") from error
-    if not isinstance(fields, list) or not fields:
-        raise FrameError(f"a handshake message is {fields!r}, not a list")
-    return fields
-
-
-async def _receive_exactly(sock: socket.socket, count: int) -> bytes:
-    received = b""
-    while len(received) < count:
-        await trio.lowlevel.wait_readable(sock)
-        try:
-            piece = sock.recv(count - len(received))
-        except BlockingIOError:
-            continue
-        if not piece:
-            raise OSError("the connection was closed during the handshake")
-        received += piece
-    return received

@@ -50,7 +50,7 @@ import msgspec
 from dledger import limits
 from dledger.checksum import crc32
 from dledger.errors import FrameError
-from dledger.log.entry import HEADER_BYTES, Header, decode_header, padded
+from dledger.log.entry import HEADER_BYTES, MAGIC, Header, decode_header, padded
 from dledger.remoting.command import Buffer
 
 PREFIX: Final = struct.Struct(">IHI")
@@ -153,6 +153,11 @@ def frame_length(buffer: Buffer, offset: int) -> int:
     return length + _LENGTH_BYTES
 
 
+def head_end(frame: Buffer) -> int:
+    """Where a frame's head ends and its run begins, by its own word."""
+    return PREFIX.size + int(PREFIX.unpack_from(frame)[1])
+
+
 def decode_message(frame: memoryview) -> PeerMessage:
     """A whole frame, length word included. Raises FrameError naming what is wrong."""
     length, head_length, crc = PREFIX.unpack_from(frame)
@@ -174,8 +179,11 @@ def decode_message(frame: memoryview) -> PeerMessage:
     values = head[1:]
     if tuple(map(type, values)) != _TYPES[kind]:
         raise FrameError(f"a peer's {kind.name} has fields {values!r}")
-    if min(values) < 0:
-        raise FrameError(f"a peer's {kind.name} has a negative field: {values!r}")
+    if min(values) < 0 or max(values) > limits.NUMBER_MAX:
+        raise FrameError(
+            f"a peer's {kind.name} has a field that is not within 0 to {limits.NUMBER_MAX}: "
+            f"{values!r}"
+        )
     return PeerMessage(kind, values[0], values[1:], frame[start + head_length :])
 
 
@@ -195,6 +203,8 @@ def split_run(run: memoryview, first_index: int, count: int, term_max: int) -> l
             raise FrameError(f"a run of {len(run)} bytes ends before entry {index}")
         header = decode_header(run, offset)
         body_at = offset + HEADER_BYTES
+        if header.magic != MAGIC:
+            raise FrameError(f"a run has magic {header.magic:#010x} where entry {index} must be")
         if header.index != index or header.term > term_max:
             raise FrameError(
                 f"a run has entry {header.index} of term {header.term} where entry {index} of a "

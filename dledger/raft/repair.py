@@ -30,6 +30,7 @@ from dledger.log.entry import Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.repair import LogRepair
 from dledger.log.store import SegmentedLog
+from dledger.raft.claims import check_term
 from dledger.raft.configuration import Configuration, decode_members
 from dledger.raft.members import note_committed
 from dledger.raft.messages import PeerKind, PeerMessage, split_run
@@ -60,6 +61,7 @@ class Asking:
         Raises FrameError for what is malformed, CorruptLog if the leader can't help, OSError.
         """
         first_index, chain_crc, commit_index, count = message.fields
+        check_term(self._hard_state.state.term, message.term, "a peer that says it leads")
         repair, place = self._repair, self._repair.next
         if first_index > place.next_index:
             raise CorruptLog(

@@ -41,6 +41,7 @@ class Sending:
         self._members = members
         self._sent_index = self._sent_position = 0
         self._committed = 0, 0.0
+        self._runs: dict[tuple[int, int], Buffer] | None = None
         self._core.send_entries = self.send_entries
 
     @property
@@ -75,7 +76,12 @@ class Sending:
         if log.last_index != self._sent_index or transport.must_send:
             self._sent_index, self._sent_position = log.last_index, log.end_position
             transport.must_send = False
-            self._core.send_append_entries()
+            # In such a round nothing is appended or cut, so a run can't change; after it, it may.
+            self._runs = {}
+            try:
+                self._core.send_append_entries()
+            finally:
+                self._runs = None
             return
         for peer in transport.peers.values():
             if peer.held_back:
@@ -123,7 +129,7 @@ class Sending:
         """Send the entries from `first_index` to `last_index`, which may be none."""
         log, core = self._log, self._core
         count = last_index - first_index + 1
-        run: Buffer = log.checked_run_of(first_index, last_index) if count else b""
+        run = self._run(first_index, last_index) if count else b""
         previous = log.header(first_index - 1)
         peer.sent_sequence += 1
         peer.sent_at = core.now
@@ -142,6 +148,15 @@ class Sending:
             )
         )
         self._transport.pause_if_slow(peer)
+
+    def _run(self, first_index: int, last_index: int) -> Buffer:
+        """The same object for all peers of a round: to check and hash it is paid for once."""
+        if self._runs is None:
+            return self._log.checked_run_of(first_index, last_index)
+        key = first_index, last_index
+        if key not in self._runs:
+            self._runs[key] = self._log.checked_run_of(*key)
+        return self._runs[key]
 
     def _send_head(self, peer: Peer) -> None:
         """A peer needs entries that are gone here: let it begin where this log does."""

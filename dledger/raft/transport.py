@@ -24,8 +24,9 @@ from __future__ import annotations
 from typing import Any
 
 from dledger import limits
-from dledger.errors import FrameError
-from dledger.log.head import LogHead
+from dledger.errors import CorruptLog, FrameError
+from dledger.log.entry import Header
+from dledger.log.head import LogHead, first_entry_of
 from dledger.log.store import SegmentedLog
 from dledger.raft.configuration import encode_members
 from dledger.raft.footing import Footing
@@ -284,16 +285,45 @@ class PeerTransport(Transport):  # type: ignore[misc]
             return False
         commit_index, first_index, base_position, chain_crc, sequence = message.fields
         header = split_run(message.run, first_index, 1, message.term)[0].header
+        head = LogHead(base_position, first_index, chain_crc, bytes(message.run))
+        self._check_head(head, commit_index)
         # A term is durable before the first entry of it.
         self.step_down(peer, message.term)
-        log = self._log
-        if first_index > log.last_index or (
-            first_index >= log.first_index and log.header(first_index).chain_crc != header.chain_crc
-        ):
+        if self._must_begin_anew(header):
             self._members.begin_anew()
-            log.replace_by(LogHead(base_position, first_index, chain_crc, bytes(message.run)))
+            self._log.replace_by(head)
         fields = commit_index, first_index, header.term, sequence, 0
         return self.deliver_append(peer, PeerMessage(PeerKind.APPEND, message.term, fields))
+
+    def _check_head(self, head: LogHead, commit_index: int) -> None:
+        """Raise FrameError for a head that can't be a leader's, before anything is dropped for it.
+
+        Its entry fits it, is committed, and has room for others behind it. What is committed here
+        it can't contradict: two logs with different committed entries are of no one group.
+        """
+        log = self._log
+        try:
+            header, *_ = first_entry_of(head)
+        except CorruptLog as error:
+            raise FrameError(f"a leader's HEAD can't be one: {error}") from error
+        room_end = max(head.base_position + log.segment_bytes, head.first_index + 1)
+        if head.first_index > commit_index or room_end > limits.NUMBER_MAX:
+            raise FrameError(
+                f"a leader's HEAD has its first entry {head.first_index} at position "
+                f"{head.base_position}, with {commit_index} committed: a log can't begin there"
+            )
+        if self._must_begin_anew(header) and head.first_index <= log.commit_index:
+            raise FrameError(
+                f"a leader's HEAD with entry {head.first_index} would take back what is committed "
+                f"here up to {log.commit_index}"
+            )
+
+    def _must_begin_anew(self, header: Header) -> bool:
+        """Whether a leader's first entry lies behind this log, or is another one than here."""
+        log, first_index = self._log, header.index
+        return first_index > log.last_index or (
+            first_index >= log.first_index and log.header(first_index).chain_crc != header.chain_crc
+        )
 
     def deliver_ack(
         self, peer: Peer, message: PeerMessage, received_at: float | None = None

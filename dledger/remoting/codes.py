@@ -155,6 +155,7 @@ class RequestCode(IntEnum):
     TRANSFER_LEADER = 9003
     ADD_MEMBER = 9004
     REMOVE_MEMBER = 9005
+    PROVE = 9006
 
 
 class ResponseCode(IntEnum):

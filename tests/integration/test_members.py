@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import trio
 
-from chaos.cluster import Cluster
+from chaos.cluster import SECRET_FILE, Cluster
 from chaos.layout import Layout, NodeLayout, plan, ports_needed
 from chaos.probe import Probe
 from chaos.processes import free_ports
@@ -104,6 +104,7 @@ async def test_a_group_gets_a_new_node_and_loses_its_leader_under_sends(tmp_path
         async with Admin(namesrv) as admin:
             await admin.update_topic("Orders", read_queues=4, write_queues=4)
         fourth, node = newcomer(tmp_path / "fourth", layout)
+        (fourth.directory / SECRET_FILE).write_bytes((cluster.directory / SECRET_FILE).read_bytes())
         sending = Sending(namesrv)
         try:
             async with trio.open_nursery() as nursery:

@@ -116,6 +116,52 @@ def test_the_newest_term_outlives_the_leader_that_had_it() -> None:
     assert addresses(table) == {0: N0}
 
 
+def test_a_term_is_forgotten_with_the_leader_that_showed_it_whoever_stays() -> None:
+    """A broker that claimed a term far ahead is gone: two minutes later it counts no more, although
+    the group has never been empty."""
+    table = group_of_three()
+    table.register(leader(N2, term=1 << 30), 13, now_s=0.0)
+    table.connection_lost(13, now_s=1.0)
+    for second in range(1, int(limits.TERM_MEMORY_S) + 3):
+        with pytest.raises(RegistrationRefused):
+            table.register(leader(N0, term=2), 10, now_s=float(second))
+        table.heartbeat("DefaultCluster", "broker-a", N1, None, now_s=float(second))
+        table.expire(now_s=float(second))
+    table.register(leader(N0, term=2), 10, now_s=limits.TERM_MEMORY_S + 3)
+    assert addresses(table) == {0: N0, 2: N1}
+
+
+def test_a_group_of_brokers_that_have_proven_takes_no_others() -> None:
+    """Not as its leader, not as a follower; and nobody else speaks for its members."""
+    table = RouteTable()
+    table.register(replace(leader(N0), proven=True), 10, now_s=0.0)
+    for other in (leader(N1, term=9), leader(N1, term=None), follower(N1, 1), follower(N0, 1)):
+        with pytest.raises(RegistrationRefused, match="have proven"):
+            table.register(other, 11, now_s=1.0)
+    with pytest.raises(RegistrationRefused, match="have proven"):
+        table.heartbeat("DefaultCluster", "broker-a", N0, 1, now_s=1.0)
+    with pytest.raises(RegistrationRefused, match="have proven"):
+        table.unregister("DefaultCluster", "broker-a", N0, now_s=1.0)
+    table.heartbeat("DefaultCluster", "broker-a", N0, 1, now_s=1.0, proven=True)
+    table.unregister("DefaultCluster", "broker-a", N0, now_s=1.0, proven=True)
+    assert addresses(table) == {}
+
+
+def test_a_broker_that_has_proven_finds_room_whatever_strangers_have_registered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bound on groups is for those that have not."""
+    monkeypatch.setattr(limits, "BROKER_GROUPS_MAX", 2)
+    table = RouteTable()
+    for number in range(2):
+        name = f"stranger-{number}"
+        table.register(replace(leader(N1, None), broker_name=name), number, now_s=0.0)
+    with pytest.raises(RegistrationRefused, match="2 groups already"):
+        table.register(leader(N0), 10, now_s=0.0)
+    table.register(replace(leader(N0), proven=True), 10, now_s=0.0)
+    assert addresses(table) == {0: N0}
+
+
 def test_a_group_that_said_goodbye_may_start_again_at_any_term() -> None:
     """After every member unregistered, a new group of the same name may begin at term 1."""
     table = RouteTable()

@@ -16,13 +16,14 @@ from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.journal import MemoryJournal
 from pysyncobj.transport import Transport
 
+from dledger import proof
 from dledger.checksum import crc32
 from dledger.errors import FrameError, NotLeader, OutcomeUnknown
 from dledger.log.entry import Entry, Kind
 from dledger.raft import engine as engine_module
 from dledger.raft.engine import Appended
+from dledger.raft.greeting import Greeter
 from dledger.raft.library import Node, use_clock
-from dledger.raft.links import PeerNetwork
 from dledger.raft.messages import PREFIX, PeerKind, decode_message
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.planted.catalogue import plant
@@ -110,8 +111,8 @@ async def test_hole_11_who_does_not_know_the_secret_is_no_node() -> None:
     """The dialling node claims to be n1. Without the group's secret it is refused."""
 
     async def greeting(secret: bytes) -> str:
-        ours = PeerNetwork("g", "n0", 1 << 20, b"right", owner=None)
-        theirs = PeerNetwork("g", "n1", 1 << 20, secret, owner=None)
+        ours = Greeter("g", "n0", 1 << 20, b"right")
+        theirs = Greeter("g", "n1", 1 << 20, secret)
         near, far = socket.socketpair()
         near.setblocking(False)
         far.setblocking(False)
@@ -119,11 +120,11 @@ async def test_hole_11_who_does_not_know_the_secret_is_no_node() -> None:
 
         async def claim() -> None:
             with near:
-                await theirs._handshake(near, "n0")
+                await theirs.dial(near, "n0")
 
         async def check() -> None:
             with far:
-                found.append(await ours._handshake(far, None))
+                found.append((await ours.accept(far, lambda _: None))[0])
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(claim)
@@ -134,7 +135,7 @@ async def test_hole_11_who_does_not_know_the_secret_is_no_node() -> None:
     with pytest.raises(ExceptionGroup) as refusal:
         await greeting(b"wrong")
     assert refusal.group_contains(FrameError, match="secret")
-    with patch.object(PeerNetwork, "_sign", lambda *_: b"no proof"):
+    with patch.object(proof, "_check_proof", lambda *_: None):
         assert await greeting(b"wrong") == "n1"
 
 

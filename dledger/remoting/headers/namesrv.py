@@ -71,6 +71,23 @@ class RegisterBrokerResponseHeader(Header, frozen=True):
     master_addr: str | None = None
 
 
+class ProveHeader(Header, frozen=True):
+    """PROVE (9006), ours: a broker's hello (`nonce`), and then its proof, both in hexadecimal."""
+
+    cluster_name: str
+    broker_name: str
+    node_id: str
+    nonce: str | None = None
+    proof: str | None = None
+
+
+class ProveResponseHeader(Header, frozen=True):
+    """The name server's nonce, and then its proof, likewise."""
+
+    nonce: str | None = None
+    proof: str | None = None
+
+
 class UnregisterBrokerHeader(Header, frozen=True):
     """UNREGISTER_BROKER (104)."""
 

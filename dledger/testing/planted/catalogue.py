@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from dledger.testing.planted import joining, members, raft, reads, repair, storage
+from dledger.testing.planted import joining, members, proof, raft, reads, repair, storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,17 @@ PLANTED = (
     ),
     PlantedBug("count learners too", (), members.count_learners_too, seed=17),
     PlantedBug("leave one copy", (), members.leave_one_copy, seed=62),
+    PlantedBug("sign no role", (), proof.sign_no_role),
+    PlantedBug("sign no ids", (), proof.sign_no_ids),
+    PlantedBug("sign no nonces", (), proof.sign_no_nonces),
+    PlantedBug("sign no group", (), proof.sign_no_group),
+    PlantedBug("prove before the dialler", (), proof.prove_before_the_dialler),
+    PlantedBug("take any acceptor", (), proof.take_any_acceptor),
+    PlantedBug("write fields without lengths", (), proof.write_fields_without_lengths),
+    PlantedBug("count no frames", (), proof.count_no_frames),
+    PlantedBug("one key for both directions", (), proof.one_key_for_both_directions),
+    PlantedBug("check no tags", (), proof.check_no_tags),
+    PlantedBug("believe every claim", (), proof.believe_every_claim),
 )
 
 

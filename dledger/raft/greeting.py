@@ -1,0 +1,137 @@
+"""The first four messages on a connection between two nodes: who is there, and the proofs.
+
+`dledger/proof.py` has the protocol and why a stranger gets nothing by it; here are its bytes. Each
+message is a u32 length and a msgpack array::
+
+    dialler   version, group, segment bytes, its id, its nonce
+    acceptor  version, group, segment bytes, its id, its nonce
+    dialler   its proof
+    acceptor  its proof
+
+Without a secret the proofs are made with an empty one: they keep out what is not a node of this
+group at all, and nobody else. Then frames have their CRC and no tag, and the peer port must not be
+reachable from other machines (:func:`require_secret`).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+
+import msgpack
+import trio
+
+from dledger.errors import FrameError
+from dledger.proof import NONCE_BYTES, Acceptor, Dialler, Door, Hello, Session, check_hello
+
+PROTOCOL_VERSION = 4
+HELLO_BYTES_MAX = 1024
+HANDSHAKE_TIMEOUT_S = 2.0
+
+
+class Greeter:
+    """What one node says to whoever it connects to."""
+
+    def __init__(self, group: str, node_id: str, segment_bytes: int, secret: bytes) -> None:
+        self._door = Door("peer port", (PROTOCOL_VERSION, group, segment_bytes))
+        self._node_id = node_id
+        self._secret = secret
+
+    async def dial(self, sock: socket.socket, wanted_id: str) -> Session | None:
+        """Prove to the node that was dialled, and let it prove; None without a secret.
+
+        Raises FrameError, OSError.
+        """
+        with trio.move_on_after(HANDSHAKE_TIMEOUT_S):
+            side = Dialler(self._door, self._node_id, self._secret, os.urandom(NONCE_BYTES))
+            await self._say_hello(sock, side.hello)
+            acceptor = self._checked(await _receive_small(sock))
+            await _send_small(sock, [side.prove(acceptor, wanted_id)])
+            try:
+                (proof, *_) = await _receive_small(sock)
+            except OSError as error:
+                raise FrameError(
+                    f"node {wanted_id!r} did not take this node's proof that it knows the group's "
+                    "secret; its own log says why"
+                ) from error
+            return self._kept(side.check(proof))
+        raise FrameError(f"no handshake within {HANDSHAKE_TIMEOUT_S} s")
+
+    async def accept(
+        self, sock: socket.socket, admit: Callable[[str], None]
+    ) -> tuple[str, Session | None]:
+        """Let who has dialled prove, then prove; its id, and the session, None without a secret.
+
+        `admit` raises FrameError for an id that may not come in. Raises FrameError, OSError.
+        """
+        with trio.move_on_after(HANDSHAKE_TIMEOUT_S):
+            side = Acceptor(self._door, self._node_id, self._secret, os.urandom(NONCE_BYTES))
+            hello = await _receive_small(sock)
+            if self._is_of_this_group(hello):
+                admit(self._checked(hello).node_id)
+            # One of another group hears which one this is: then its log can say so, too.
+            await self._say_hello(sock, side.hello)
+            dialler = self._checked(hello)
+            (said, *_) = await _receive_small(sock)
+            proof, session = side.check(dialler, said)
+            await _send_small(sock, [proof])
+            return dialler.node_id, self._kept(session)
+        raise FrameError(f"no handshake within {HANDSHAKE_TIMEOUT_S} s")
+
+    def _kept(self, session: Session) -> Session | None:
+        return session if self._secret else None
+
+    async def _say_hello(self, sock: socket.socket, hello: Hello) -> None:
+        await _send_small(sock, [*self._door.terms, *hello])
+
+    def _is_of_this_group(self, said: list[object]) -> bool:
+        terms = [*self._door.terms]
+        return len(said) == len(terms) + 2 and said[: len(terms)] == terms
+
+    def _checked(self, said: list[object]) -> Hello:
+        """Who says hello. Raises FrameError."""
+        terms = [*self._door.terms]
+        if not self._is_of_this_group(said):
+            raise FrameError(
+                f"it says {said[: len(terms) + 1]!r}; this group has {terms!r} "
+                "(protocol version, group, segment bytes)"
+            )
+        hello = check_hello(*said[len(terms) :])
+        if hello.node_id == self._node_id:
+            raise FrameError(f"node {hello.node_id!r} has the same id as this one")
+        return hello
+
+
+async def _send_small(sock: socket.socket, fields: list[object]) -> None:
+    packed = msgpack.packb(fields)
+    await trio.lowlevel.wait_writable(sock)
+    if sock.send(len(packed).to_bytes(4, "big") + packed) != len(packed) + 4:
+        raise OSError("a handshake message did not fit in the socket's buffer")
+
+
+async def _receive_small(sock: socket.socket) -> list[object]:
+    length = int.from_bytes(await _receive_exactly(sock, 4), "big")
+    if length > HELLO_BYTES_MAX:
+        raise FrameError(f"a handshake message of {length} bytes is above {HELLO_BYTES_MAX}")
+    try:
+        fields = msgpack.unpackb(await _receive_exactly(sock, length))
+    except (ValueError, msgpack.UnpackException) as error:
+        raise FrameError(f"a handshake message is no msgpack: {error}") from error
+    if not isinstance(fields, list) or not fields:
+        raise FrameError(f"a handshake message is {fields!r}, not a list")
+    return fields
+
+
+async def _receive_exactly(sock: socket.socket, count: int) -> bytes:
+    received = b""
+    while len(received) < count:
+        await trio.lowlevel.wait_readable(sock)
+        try:
+            piece = sock.recv(count - len(received))
+        except BlockingIOError:
+            continue
+        if not piece:
+            raise OSError("the connection was closed during the handshake")
+        received += piece
+    return received

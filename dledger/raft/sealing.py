@@ -1,0 +1,58 @@
+"""The tags of the frames between two nodes that have proven: made by one end, checked by the other.
+
+A frame is a short head and, mostly, a run of entries, which a leader sends to several peers. Each
+peer has a key of its own, so each needs a tag of its own; but the run's bytes are the same. So a
+tag covers the head as it is and the run by its SHA-256, which is taken once: nearly all that tags
+cost is that hash. The head says how long both are, so no two frames give the same input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+
+from dledger.proof import TAG_BYTES, Session, Tags
+from dledger.raft.messages import head_end
+from dledger.remoting.command import Buffer
+
+
+class RunHash:
+    """SHA-256 of runs. One that is asked for again, as the same object, is not hashed again.
+
+    That object must not change meanwhile: a leader makes another one for each round of sending.
+    """
+
+    def __init__(self) -> None:
+        self._known: weakref.ref[memoryview] | None = None
+        self._digest = b""
+
+    def of(self, run: Buffer) -> bytes:
+        """The hash of a run."""
+        if self._known is not None and self._known() is run:
+            return self._digest
+        self._digest = hashlib.sha256(run).digest()
+        self._known = weakref.ref(run) if isinstance(run, memoryview) else None
+        return self._digest
+
+
+class Sealing:
+    """One connection's tags, in both directions."""
+
+    def __init__(self, session: Session, run_hash: RunHash) -> None:
+        self._sending = Tags(session.sending_key)
+        self._receiving = Tags(session.receiving_key)
+        self._run_hash = run_hash
+
+    def seal(self, buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+        """A frame, given as head and perhaps run, with its tag behind it."""
+        head, *runs = buffers
+        return (*buffers, self._sending.next(head, *map(self._run_hash.of, runs)))
+
+    def open(self, sealed: memoryview) -> memoryview:
+        """The frame that a tag stands behind. Raises FrameError unless it is the next one."""
+        frame, tag = sealed[:-TAG_BYTES], sealed[-TAG_BYTES:]
+        end = head_end(frame)
+        head, run = frame[:end], frame[end:]
+        hashed = [hashlib.sha256(run).digest()] if len(run) else []
+        self._receiving.check(tag, head, *hashed)
+        return frame

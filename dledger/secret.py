@@ -1,0 +1,65 @@
+"""The cluster's secret: where it is kept, and when there must be one.
+
+Brokers of a group prove with it to each other on their peer ports, and to name servers.
+It is random text in a file that only its user can read.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import stat
+from pathlib import Path
+
+from dledger.errors import ConfigError
+
+SECRET_CHARACTERS_MIN = 16
+HOW_TO_MAKE_ONE = (
+    "(umask 077; head -c 32 /dev/urandom | base64 > cluster.secret), copy that file to every "
+    'server of the cluster, and name it in each config: secretFile = "/path/to/cluster.secret"'
+)
+
+
+def read_secret(path: Path) -> str:
+    """The secret in a file, without the white space around it. Raises ConfigError."""
+    try:
+        mode = path.stat().st_mode
+        secret = path.read_text("ascii").strip()
+    except OSError as error:
+        raise ConfigError(f"secretFile {path} can't be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise ConfigError(
+            f"secretFile {path} is no text; make another: {HOW_TO_MAKE_ONE}"
+        ) from None
+    if stat.S_IMODE(mode) & 0o077:
+        raise ConfigError(
+            f"secretFile {path} has mode {stat.S_IMODE(mode):04o}: others than its user can read "
+            f"or change it; chmod 600 {path}"
+        )
+    if len(secret) < SECRET_CHARACTERS_MIN:
+        raise ConfigError(
+            f"secretFile {path} has {len(secret)} characters, fewer than {SECRET_CHARACTERS_MIN}; "
+            f"make another: {HOW_TO_MAKE_ONE}"
+        )
+    return secret
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def require_secret(what: str, host: str, secret: bytes) -> None:
+    """Raise ConfigError, with a remedy, if others can reach a port of ours that needs a secret."""
+    if not secret and not is_loopback(host):
+        raise ConfigError(
+            f"{what} on {host} can be reached from other machines, and there is no secret: whoever "
+            f"connects could take part. Make one: {HOW_TO_MAKE_ONE}"
+        )
+    if not is_loopback(host) and len(secret) < SECRET_CHARACTERS_MIN:
+        raise ConfigError(
+            f"{what} on {host} can be reached from other machines, and the secret has fewer than "
+            f"{SECRET_CHARACTERS_MIN} characters: it could be guessed. Make one: {HOW_TO_MAKE_ONE}"
+        )
