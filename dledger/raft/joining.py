@@ -11,6 +11,7 @@ Three things may be missing, and each comes by its own way:
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from dledger.checksum import crc32
@@ -30,6 +31,8 @@ from dledger.raft.transport import PeerTransport
 
 ASK_AGAIN_S = 1.0
 """A part of the state that did not come is asked for again."""
+LOOK_AGAIN_S = 0.02
+"""A node that lacks a state looks every so often whether it has it by now, or whom to ask."""
 PICTURE_KEPT_S = 30.0
 """A picture of the state that nobody has asked for in this time is dropped."""
 
@@ -91,6 +94,16 @@ class Joining:
             peer = self._next_to_ask()
             if peer is not None:
                 self._ask(peer, now)
+
+    def next_at(self, stepped_at: float) -> float:
+        """When a step has to look although nothing comes in, if the last one was at `stepped_at`.
+
+        What is missing is asked for, and nobody says when the state is saved, so both are looked
+        for: it does not take long.
+        """
+        if self._footing.is_missing or not self._footing.is_saved:
+            return stepped_at + LOOK_AGAIN_S
+        return math.inf if self._picture is None else self._picture_used_at + PICTURE_KEPT_S
 
     def _next_to_ask(self) -> Peer | None:
         """The leader; one after the other if this node leads, or nobody does.
