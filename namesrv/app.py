@@ -10,6 +10,7 @@ import trio
 
 from dledger.net import serve_remoting
 from dledger.observe import get_logger
+from dledger.pulse import beat
 from namesrv import limits
 from namesrv.config import NamesrvConfig
 from namesrv.dispatch import Dispatcher
@@ -34,7 +35,7 @@ async def serve(
         _log.info("name server started", address=f"{config.bind_address}:{port}")
         task_status.started(port)
         while True:
-            await trio.sleep(limits.SCAN_INTERVAL_S)
+            await beat(limits.SCAN_INTERVAL_S)
             dispatcher.expire()
 
 
