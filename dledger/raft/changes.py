@@ -110,11 +110,11 @@ class Changes:
 
     def next_at(self, stepped_at: float) -> float:
         """When a learner may be found to have the whole state, although nothing comes in."""
-        peers = self._transport.peers
-        learners = [
-            peers[node_id] for node_id in self._members.current.learners if node_id in peers
-        ]
-        asked = [peer.state_asked_at + STATE_ASKED_S for peer in learners]
+        peers, learners = self._transport.peers, self._members.current.learners
+        if not learners:
+            return math.inf
+        known = [peers[node_id] for node_id in learners if node_id in peers]
+        asked = [peer.state_asked_at + STATE_ASKED_S for peer in known]
         return min([at for at in asked if at >= stepped_at], default=math.inf)
 
     @property

@@ -66,6 +66,8 @@ APPLY_S_PER_STEP = 0.05
 """A node that replays for longer says meanwhile that it is there, and hears what others say: a
 leader that stands still for an election timeout is deposed in the middle of it, again and again."""
 BUSY_RETRY_AFTER_S = 0.02
+LATE_S = 0.02
+"""An acknowledgement that waited longer for its step is no sign of life of now."""
 
 
 class StateMachine(Protocol):
@@ -291,18 +293,15 @@ class RaftEngine:
         Whatever a step does because of the time alone must be named here, or it is done late or
         never: the simulation steps its nodes by this and not otherwise.
         """
-        due = self._joining.next_at(self._stepped_at)
+        stepped_at, standing = self._stepped_at, self._standing
+        due = min(self.core.patience_ends_at, self._joining.next_at(stepped_at))
         if self.core.role is not Role.LEADER:
-            return min(due, self.core.election_deadline)
-        due = min(due, self.core.patience_ends_at, self.sending.next_at(self._stepped_at))
-        if not self.standing.serving:
             return due
-        return min(
-            due,
-            self._reads.next_at,
-            self._hand_over.next_at,
-            self.changes.next_at(self._stepped_at),
-        )
+        due = min(due, self.sending.next_at(stepped_at))
+        if standing is None or not standing.serving:
+            return due
+        later = self.changes.next_at(stepped_at)
+        return min(due, later, self._reads.next_at, self._hand_over.next_at)
 
     @property
     def solo(self) -> bool:
@@ -321,7 +320,7 @@ class RaftEngine:
             if peer is None or peer.link is not link:
                 continue
             try:
-                if received_at < now:
+                if received_at < now - LATE_S:
                     self.transport.deliver_late_ack(peer, message, received_at)
                 else:
                     self._deliver(node_id, message, now)

@@ -55,6 +55,7 @@ class Joining:
         self._machine = machine
         self._footing = footing
         self._was_saved = footing.is_saved
+        self._lacks_something = True
         self._members = members
         self._forming = Forming(sorted({*members.base.members} - {transport.node_id}))
         self._copy = Copy()
@@ -86,11 +87,13 @@ class Joining:
     def step(self, now: float) -> None:
         """Ask for what is missing, drop what nobody wants; count once what it needs is saved."""
         was_saved, self._was_saved = self._was_saved, self._footing.is_saved
+        is_missing = self._footing.is_missing
+        self._lacks_something = is_missing or not self._was_saved
         if self._was_saved and not was_saved:
             self._transport.count_early_acks()
         if self._picture is not None and now - self._picture_used_at > PICTURE_KEPT_S:
             self._picture = None
-        if self._footing.is_missing and now - self._asked_at > ASK_AGAIN_S:
+        if is_missing and now - self._asked_at > ASK_AGAIN_S:
             peer = self._next_to_ask()
             if peer is not None:
                 self._ask(peer, now)
@@ -101,7 +104,7 @@ class Joining:
         What is missing is asked for, and nobody says when the state is saved, so both are looked
         for: it does not take long.
         """
-        if self._footing.is_missing or not self._footing.is_saved:
+        if self._lacks_something:
             return stepped_at + LOOK_AGAIN_S
         return math.inf if self._picture is None else self._picture_used_at + PICTURE_KEPT_S
 

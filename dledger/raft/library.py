@@ -131,6 +131,8 @@ class Core(SyncObj):  # type: ignore[misc]
 
     #: How a peer is sent what it lacks; set before the first tick.
     send_entries: Callable[[Node], None]
+    #: Of a leader; it may end later by now.
+    _patience_ends_at = -math.inf
 
     def __init__(
         self,
@@ -221,9 +223,18 @@ class Core(SyncObj):  # type: ignore[misc]
 
     @property
     def patience_ends_at(self) -> float:
-        """When a tick may take peers for gone: the leader, or so many that none is left."""
-        if self.role is not Role.LEADER:
-            return self.election_deadline
+        """When a tick may take peers for gone, not before: the leader, or its majority.
+
+        A leader's patience only grows while its voters stay, so it is found out again when it may
+        end before the next heartbeat, and not in every step.
+        """
+        if self._SyncObj__raftState != Role.LEADER:
+            return float(self._SyncObj__raftElectionDeadline)
+        if self._patience_ends_at <= self._SyncObj__newAppendEntriesTime:
+            self._patience_ends_at = self._quorum_lost_at()
+        return self._patience_ends_at
+
+    def _quorum_lost_at(self) -> float:
         others = self._SyncObj__otherNodes
         needed = (len(others) + 1) // 2
         if not needed:
@@ -249,6 +260,7 @@ class Core(SyncObj):  # type: ignore[misc]
             self._SyncObj__lastResponseTime[node] = self.now
         self._SyncObj__otherNodes: set[Node] = others
         self._SyncObj__readonlyNodes: set[Node] = readonly
+        self._patience_ends_at = -math.inf
 
     def send_append_entries(self) -> None:
         """Send what the peers lack, now."""

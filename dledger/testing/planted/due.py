@@ -32,7 +32,7 @@ def sleep_through_heartbeats() -> Planted:
 
 def sleep_through_lost_quorum() -> Planted:
     """A leader is not stepped when nobody has answered for too long."""
-    return patch.object(Core, "patience_ends_at", PropertyMock(return_value=math.inf))
+    return patch.object(Core, "_quorum_lost_at", lambda self: math.inf)
 
 
 def forget_what_was_held_back() -> Planted:
