@@ -9,6 +9,7 @@ of the topic when it is back.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -73,6 +74,11 @@ class Announcements:
         """A name server is not there any more: nobody waits for it."""
         self._known.pop(namesrv, None)
         self.release()
+
+    @property
+    def next_s(self) -> float:
+        """When the next answers are given, name servers or not."""
+        return self._changes[0].until_s if self._changes else math.inf
 
     def release(self) -> None:
         """Give the answers that have waited for long enough, or for what was told by now."""

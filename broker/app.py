@@ -28,7 +28,8 @@ from dledger.net import serve_remoting
 from dledger.observe import get_logger
 
 _log = get_logger(__name__)
-_POLL_S = 0.25
+_PAUSE_S = 0.25
+"""Between two looks at whether the state should be saved, while entries are applied."""
 _STOP_S = 2.0
 """How long name servers may take to hear that the broker stops."""
 
@@ -100,15 +101,20 @@ class Snapshots:
     async def run(self) -> None:
         """Save when enough was applied, or when this replica is not counted before it is saved."""
         while True:
-            await trio.sleep(_POLL_S)
-            if self._ledger.state_unsaved or self._is_due:
+            waited_for = self._ledger.state_unsaved
+            if not waited_for and not self._is_worth_it:
+                await self._ledger.changed()
+            elif waited_for or self._is_due:
                 await self.save()
                 self._looked_at = trio.current_time()
+            await trio.sleep(_PAUSE_S)
 
     @property
     def _is_due(self) -> bool:
-        if trio.current_time() - self._looked_at < limits.SNAPSHOT_INTERVAL_S:
-            return False
+        return trio.current_time() - self._looked_at >= limits.SNAPSHOT_INTERVAL_S
+
+    @property
+    def _is_worth_it(self) -> bool:
         entries = self._machine.applied_index - self._machine.saved_index
         log_bytes = self._ledger.status.end_position - self._saved_position
         return entries > 0 and (
@@ -147,10 +153,7 @@ class Snapshots:
 
 async def _watch_fence(ledger: Ledger) -> None:
     """End the process when the ledger has given up: a restart re-reads what is on disk."""
-    while True:
-        await trio.sleep(_POLL_S)
-        if ledger.status.fenced is not None:
-            raise Fenced(ledger.status.fenced)
+    raise Fenced(await ledger.wait_fenced())
 
 
 async def _stop_signal() -> None:

@@ -7,12 +7,14 @@ parts; `broker.app` runs them beside the server and the ledger.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
 import trio
 
 from broker import limits
+from broker.alarm import Alarm
 from broker.leader.deliveries import Deliveries
 from broker.leader.entries import NotApplied
 from broker.leader.offset_commits import OffsetCommits
@@ -51,9 +53,11 @@ from broker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.errors import AppendError, StorageError
 from dledger.net import Connection
 from dledger.observe import get_logger
+from dledger.pulse import beat
 
 _log = get_logger(__name__)
-_HELD_SWEEP_S = 0.25
+_SWEEP_PAUSE_S = 0.25
+"""Pulls whose time is up within this are run together."""
 
 
 class Broker:
@@ -62,13 +66,13 @@ class Broker:
     def __init__(self, core: Core) -> None:
         self.core = core
         self._pulls_due = trio.Event()
-        self._commits_due = trio.Event()
-        self._commits_at_s = float("inf")
+        self._commits_due = Alarm(core.clock_s)
+        self._sweep_due = Alarm(core.clock_s)
         self._next_scan_s = core.clock_s() + limits.CLIENT_SCAN_S
         self._deliveries_due = trio.Event()
         membership = Membership()
         self._readers = Readers()
-        self._held = HeldPulls(self._wake_pulls)
+        self._held = HeldPulls(self._wake_pulls, self._sweep_due.set)
         self._commits = OffsetCommits(core.machine, core.definitions, self._wake_commits)
         self._deliveries = Deliveries(
             core.machine,
@@ -166,13 +170,15 @@ class Broker:
     def topics_changed(self, topics: Sequence[str]) -> None:
         """Name servers must know."""
         self.core.announcements.changed(topics)
+        self._sweep_due.set(self.core.announcements.next_s)
 
     def settings_changed(self) -> None:
         """Take them over. They may change what name servers are told."""
         problem = self.core.take_settings()
         if problem is not None:
             _log.warning("settings not taken over", reason=problem)
-        self.core.announcements.changed()
+        self._deliveries_due.set()
+        self.topics_changed(())
 
     def leading(self, term: int) -> None:
         """From now on this replica serves."""
@@ -195,7 +201,7 @@ class Broker:
         # A first leader is made known with its default topic: a route to it without one would tell
         # producers that their topics can't be created.
         if not lacking:
-            self.core.announcements.changed()
+            self.topics_changed(())
 
     def following(self, leader: str | None, term: int) -> None:
         """From now on this replica refuses."""
@@ -206,7 +212,7 @@ class Broker:
         self._commits.reset()
         self._held.release_all()
         self._log_role()
-        self.core.announcements.changed()
+        self.topics_changed(())
 
     # -- what the dispatcher tells ----------------------------------------------------------
 
@@ -238,37 +244,34 @@ class Broker:
             pull.again()
 
     async def _sweep(self) -> None:
-        await trio.sleep(_HELD_SWEEP_S)
-        self._held.expire(self.core.clock_s())
-        self.core.announcements.release()
-        self.core.role.take_members(self.core.log.status.members)
+        """Answer the pulls whose time is up, and those who waited for name servers in vain."""
+        core = self.core
+        await self._sweep_due.wait()
+        now_s = core.clock_s()
+        try:
+            self._held.expire(now_s)
+            core.announcements.release()
+        finally:
+            self._sweep_due.set(max(self._held.next_s, now_s + _SWEEP_PAUSE_S))
+            self._sweep_due.set(core.announcements.next_s)
 
     def _wake_commits(self, after_s: float) -> None:
-        at_s = self.core.clock_s() + after_s
-        if at_s < self._commits_at_s:
-            self._commits_at_s = at_s
-            self._commits_due.set()
+        self._commits_due.set(self.core.clock_s() + after_s)
 
     async def _commit(self) -> None:
         """Write the commits that were gathered, when it is time."""
-        wait_s = self._commits_at_s - self.core.clock_s()
-        if wait_s > 0:
-            with trio.move_on_after(wait_s):
-                await self._commits_due.wait()
-                self._commits_due = trio.Event()
-            return
-        self._commits_at_s = float("inf")
+        await self._commits_due.wait()
         self._commits.flush()
-        await trio.lowlevel.checkpoint()
 
     async def _deliver_due(self) -> None:
         """Deliver what has waited for its delay, one entry after the other."""
-        wait_s = limits.DELIVERY_SLEEP_S_MAX
+        wait_s = math.inf
         if self.core.role.serving:
             if await self._deliver():
                 return
             wait_ms = self._deliveries.wait_ms()
-            wait_s = wait_s if wait_ms is None else min(wait_s, wait_ms / 1000)
+            if wait_ms is not None:
+                wait_s = min(limits.DELIVERY_SLEEP_S_MAX, wait_ms / 1000)
         await trio.sleep(limits.DELIVERY_PAUSE_S)
         with trio.move_on_after(max(0.0, wait_s - limits.DELIVERY_PAUSE_S)):
             await self._deliveries_due.wait()
@@ -297,8 +300,9 @@ class Broker:
         return True
 
     async def _scan(self) -> None:
-        await trio.sleep(1.0)
+        await beat()
         now_s = self.core.clock_s()
+        self.core.role.take_members(self.core.log.status.members)
         self.core.rates.sample(now_s, _local_day(self.core.clock_ms()))
         if now_s >= self._next_scan_s:
             self._next_scan_s += limits.CLIENT_SCAN_S

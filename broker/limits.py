@@ -75,7 +75,7 @@ DELIVERY_BYTES_MAX = MIB
 DELIVERY_PAUSE_S = 0.01
 """Between two deliveries when little is due: what becomes due meanwhile shares an entry."""
 DELIVERY_SLEEP_S_MAX = 0.25
-"""A wall clock that is set forward is noticed after that."""
+"""A wall clock that is set forward while messages wait is noticed after that."""
 
 # Pulls. Stock clients ask for 32 messages and give no size.
 PULL_BYTES_DEFAULT = 256 * KIB

@@ -18,6 +18,7 @@ from broker.requests.core import Core
 from dledger.errors import DledgerError
 from dledger.net import Peer, connect_peer
 from dledger.observe import get_logger
+from dledger.pulse import next_beat
 from dledger.remoting.bodies import RegisterBrokerBody, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -127,7 +128,7 @@ class Registration:
             elif not await self._heartbeat(peer):
                 registered_s = -limits.REGISTER_INTERVAL_S
                 continue
-            with trio.move_on_after(interval_s):
+            with trio.move_on_at(next_beat(interval_s)):
                 await changed.wait()
 
     async def _register(self, peer: _NameServer) -> None:

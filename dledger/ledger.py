@@ -70,6 +70,7 @@ class Ledger:
         self._repairing: str | None = None
         self._kept_from = 1
         self._closing = False
+        self._fenced = trio.Event()
         self._set_up(store, members)
 
     def _set_up(self, store: SegmentedLog, members: Members) -> None:
@@ -89,11 +90,11 @@ class Ledger:
             preference=Preference(preferred, PREFERRED_HEALTHY_S) if preferred else None,
         )
         store.on_cut = self._log_cut
-        self._stepper = Stepper(config, self._engine, store, members)
         self._upkeep = Upkeep(
             config, store, lambda: config.repair and not self._engine.solo, self.step_aside
         )
         self._upkeep.keep_from(self._kept_from)
+        self._stepper = Stepper(config, self._engine, store, members, self._upkeep.look)
 
     # -- appending and reading -------------------------------------------------------------
 
@@ -181,6 +182,15 @@ class Ledger:
         """Return when everything up to `index` is applied on this node."""
         while self._machine.applied_index < index:
             await self._stepper.more_applied()
+
+    async def changed(self) -> None:
+        """Return when more is applied on this node, or its log has begun anew."""
+        await self._stepper.more_applied()
+
+    async def wait_fenced(self) -> str:
+        """Return when this node takes no further part until it is restarted: why."""
+        await self._fenced.wait()
+        return str(self._failure)
 
     async def wait_durable(self, index: int) -> None:
         """Return when everything up to `index` is on this node's disk, synced now if need be.
@@ -279,6 +289,11 @@ class Ledger:
     # -- running ---------------------------------------------------------------------------
 
     async def _run(self, listener: socket.socket) -> None:
+        """Take part until this node is fenced for good."""
+        await self._take_part_and_mend(listener)
+        self._fenced.set()
+
+    async def _take_part_and_mend(self, listener: socket.socket) -> None:
         """Take part until this node is fenced. If that was for rot, do so again when it is mended:
         from the files alone, as a new process would, but for the state machine, which holds only
         what is committed."""
@@ -295,7 +310,7 @@ class Ledger:
 
     async def _take_part(self, listener: socket.socket) -> None:
         stepper, upkeep = self._stepper, self._upkeep
-        loops = stepper.step_loop, stepper.tick_loop, stepper.sync_loop, upkeep.housekeeping_loop
+        loops = stepper.step_loop, stepper.sync_loop, upkeep.housekeeping_loop
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stepper.network_loop, listener)
             for loop in (*loops, upkeep.scrub_loop):

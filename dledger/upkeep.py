@@ -7,6 +7,7 @@ from. All of it waits in threads; decisions are the log's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 
 import trio
@@ -18,7 +19,8 @@ from dledger.log.scrub import SLICE_BYTES, Scrub
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
 
-PERIOD_S = 0.05
+AGAIN_S = 0.05
+"""What could not be done is tried again after this: old segments may be in use still."""
 CHECKPOINT_PERIOD_S = 5.0
 
 log = get_logger("dledger.upkeep")
@@ -43,24 +45,42 @@ class Upkeep:
         self._scrubs = scrubs
         self._step_aside = step_aside
         self._kept_from = 1
+        self._wake = trio.Event()
+        self._saved_checkpoint = b""
 
     def keep_from(self, index: int) -> None:
         """Remove, soon, the segments that lie before the entry `index` as a whole."""
         self._kept_from = max(self._kept_from, index)
+        self._wake.set()
+
+    def look(self) -> None:
+        """The log has grown: it may want its next segment."""
+        if self._log.wants_segment:
+            self._wake.set()
 
     async def housekeeping_loop(self) -> None:
         """Prepare the next segment before it is needed; leave checkpoints."""
         checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
         while True:
-            await trio.sleep(PERIOD_S)
             if self._log.wants_segment:
                 prepared = await trio.to_thread.run_sync(self._log.prepare_segment)
                 self._log.adopt_segment(prepared)
             await self._remove_old()
             if trio.current_time() >= checkpoint_at:
-                await trio.to_thread.run_sync(self._log.save_checkpoint, self._log.checkpoint())
-                self._log.release_idle()
+                await self._save_checkpoint()
                 checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
+            undone = self._log.holds_before(self._kept_from) or self._log.wants_segment
+            again_at = trio.current_time() + AGAIN_S if undone else math.inf
+            with trio.move_on_at(min(checkpoint_at, again_at)):
+                await self._wake.wait()
+            self._wake = trio.Event()
+
+    async def _save_checkpoint(self) -> None:
+        content = self._log.checkpoint()
+        if content != self._saved_checkpoint:
+            await trio.to_thread.run_sync(self._log.save_checkpoint, content)
+            self._saved_checkpoint = content
+        self._log.release_idle()
 
     async def _remove_old(self) -> None:
         job = self._log.trim(self._kept_from)

@@ -12,6 +12,7 @@ import trio
 from dledger.net import Faults, serve_remoting
 from dledger.observe import get_logger
 from dledger.proof import NONCE_BYTES
+from dledger.pulse import beat
 from namesrv import limits
 from namesrv.config import NamesrvConfig
 from namesrv.dispatch import Dispatcher
@@ -37,7 +38,7 @@ async def serve(
         _log.info("name server started", address=f"{config.bind_address}:{port}")
         task_status.started(port)
         while True:
-            await trio.sleep(limits.SCAN_INTERVAL_S)
+            await beat(limits.SCAN_INTERVAL_S)
             try:
                 dispatcher.expire()
             except Exception as error:  # over what brokers said: the others are served on

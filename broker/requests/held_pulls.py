@@ -7,6 +7,7 @@ once for all messages that arrived until then.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,10 +29,12 @@ class HeldPull:
 
 
 class HeldPulls:
-    """All held pulls by topic and queue. `wake` is called when one is due."""
+    """All held pulls by topic and queue. `wake` is called when one is due, `expires` when one is
+    taken, with the time until which it is held."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None], expires: Callable[[float], None]) -> None:
         self._wake = wake
+        self._expires = expires
         self._held: dict[tuple[str, int], list[HeldPull]] = {}
         self._due: list[HeldPull] = []
         self._count = 0
@@ -45,7 +48,14 @@ class HeldPulls:
             return False
         self._held.setdefault((pull.topic, pull.queue_id), []).append(pull)
         self._count += 1
+        self._expires(pull.until_s)
         return True
+
+    @property
+    def next_s(self) -> float:
+        """When the first of them has waited long enough."""
+        held = (pull.until_s for pulls in self._held.values() for pull in pulls)
+        return min(held, default=math.inf)
 
     def arrived(self, index: EntryIndex) -> None:
         """Messages were applied: the pulls that want one of them are due."""

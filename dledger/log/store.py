@@ -276,6 +276,11 @@ class SegmentedLog(LogReader):
 
     # -- durability ------------------------------------------------------------------------
 
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something waits to be synced that no sync under way covers."""
+        return bool(self._dirty or self._staged)
+
     def start_sync(self) -> SyncJob | None:
         """What has to be synced now; None if everything is durable. Raises Fenced."""
         self.write_out()
@@ -364,6 +369,10 @@ class SegmentedLog(LogReader):
         return segment.header(index) if segment and segment.offsets else None
 
     # -- the head --------------------------------------------------------------------------
+
+    def holds_before(self, first_index: int) -> bool:
+        """Whether a segment lies before `first_index` as a whole, so that a trim may remove it."""
+        return len(self._segments) > 1 and self._segments[1].first_index <= first_index
 
     def trim(self, first_index: int) -> TrimJob | None:
         """Forget the segments that lie before `first_index` as a whole; their files go with the

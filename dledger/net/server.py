@@ -21,6 +21,7 @@ from dledger.net.connection import Connection, Handler
 from dledger.net.faults import Faults
 from dledger.net.link import Link
 from dledger.observe import get_logger
+from dledger.pulse import beat
 
 log = get_logger(__name__)
 
@@ -141,7 +142,7 @@ class _Server:
     async def sweep_forever(self) -> None:
         """Close, once a second, who has been silent or busy with one frame for too long."""
         while True:
-            await trio.sleep(_SWEEP_S)
+            await beat(_SWEEP_S)
             now = trio.current_time()
             for connection, progress in self._progress.items():
                 if reason := self._overdue(connection, progress, now):

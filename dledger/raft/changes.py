@@ -13,6 +13,7 @@ leader. A leader is not removed while it leads: it hands over first, and its suc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -106,6 +107,15 @@ class Changes:
                 members = current.with_voter(node_id)
                 return members if self._missing(members) is None else None
         return None
+
+    def next_at(self, stepped_at: float) -> float:
+        """When a learner may be found to have the whole state, although nothing comes in."""
+        peers, learners = self._transport.peers, self._members.current.learners
+        if not learners:
+            return math.inf
+        known = [peers[node_id] for node_id in learners if node_id in peers]
+        asked = [peer.state_asked_at + STATE_ASKED_S for peer in known]
+        return min([at for at in asked if at >= stepped_at], default=math.inf)
 
     @property
     def status(self) -> tuple[MemberStatus, ...]:

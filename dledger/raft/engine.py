@@ -1,8 +1,9 @@
 """One node of a group, without I/O: messages, appends and time in; messages and effects out.
 
 The shell puts frames of peers into :meth:`RaftEngine.receive` and appends into
-:meth:`RaftEngine.append`, and calls :meth:`RaftEngine.step` after either and with a short timer.
-A step does, in this order, what the safety of the log rests on:
+:meth:`RaftEngine.append`, and calls :meth:`RaftEngine.step` when the engine is `urgent` after
+that, and at :meth:`RaftEngine.next_step_at`: in between a step would do nothing. A step does, in
+this order, what the safety of the log rests on:
 
 1. hand the peers' messages to the library, entries into the journal;
 2. let the library tick: elect, count acknowledgements;
@@ -17,6 +18,7 @@ Making things durable is the shell's part, beside the steps: :meth:`SegmentedLog
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -65,6 +67,8 @@ APPLY_S_PER_STEP = 0.05
 """A node that replays for longer says meanwhile that it is there, and hears what others say: a
 leader that stands still for an election timeout is deposed in the middle of it, again and again."""
 BUSY_RETRY_AFTER_S = 0.02
+LATE_S = 0.02
+"""An acknowledgement that waited longer for its step is no sign of life of now."""
 
 
 class StateMachine(Protocol):
@@ -136,11 +140,12 @@ class RaftEngine:
         self.log = log
         self.machine = machine
         self.fenced: str | None = None
-        #: Whether something came in that should not wait for the next timer.
+        #: Whether something happened that should not wait until the next step is due.
         self.urgent = False
         self._clock = clock
+        self._stepped_at = clock()
         self.members = members
-        self._inbox: deque[tuple[str, Link, PeerMessage]] = deque()
+        self._inbox: deque[tuple[str, Link, PeerMessage, float]] = deque()
         self._pending: dict[int, _Append] = {}
         self._pending_bytes = 0
         self._standing: Standing | None = None
@@ -179,6 +184,7 @@ class RaftEngine:
         header = self.log.append(self.log.last_index + 1, self.core.term, kind, body)
         self._pending[header.index] = _Append(size, on_done)
         self._pending_bytes += size
+        self.urgent = True
 
     def _check_serving(self) -> None:
         if self._standing is None or not self._standing.serving:
@@ -200,6 +206,7 @@ class RaftEngine:
         if not self.standing.serving:
             raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
         self._reads.add(on_read)
+        self.urgent = True
 
     def transfer(self, target: str | None, on_done: Callable[[str | None], None]) -> str:
         """Begin to hand leadership to a peer, by default the one that holds most; its id.
@@ -209,6 +216,7 @@ class RaftEngine:
         """
         if not self.standing.serving:
             raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
+        self.urgent = True
         return self._hand_over.begin(target, self._clock(), on_done)
 
     @property
@@ -218,22 +226,28 @@ class RaftEngine:
 
     def receive(self, node_id: str, link: Link, message: PeerMessage) -> None:
         """A peer's message arrived on a link; the next step deals with it."""
-        self._inbox.append((node_id, link, message))
-        if message.kind is not PeerKind.ACK or self.handing_over_to or not self._is_late(message):
+        received_at = math.inf
+        if message.kind is PeerKind.ACK and not self.handing_over_to and self._is_late(message):
+            received_at = self._clock()
+        else:
             self.urgent = True
+        self._inbox.append((node_id, link, message, received_at))
 
     def _is_late(self, message: PeerMessage) -> bool:
         """Whether an acknowledgement comes for what others have committed already."""
         next_index, reset, _, _ = message.fields
-        return not reset and next_index - 1 <= self.core.commit_index
+        late = not reset and next_index - 1 <= self.core.commit_index
+        return late and message.term == self.core.term
 
     def link_up(self, node_id: str, link: Link) -> None:
         """A connection to a peer stands."""
+        self.urgent = True
         self.transport.link_up(node_id, link)
         self._joining.link_up(node_id)
 
     def link_down(self, node_id: str, link: Link) -> None:
         """A connection broke. If it led to the leader, do not wait for a timeout."""
+        self.urgent = True
         was_live = self.transport.link_down(node_id, link)
         self._hand_over.link_down(node_id)
         if was_live:
@@ -241,15 +255,21 @@ class RaftEngine:
         if was_live and node_id == self.core.leader_id:
             self.elections.leader_lost()
 
+    def link_drained(self, node_id: str) -> None:
+        """What was queued for a peer has left: it may be sent more."""
+        self.urgent = True
+        self.transport.link_drained(node_id)
+
     def synced(self, job: SyncJob, error: OSError | None = None) -> None:
         """A sync has ended: more acknowledgements may go out, and more may be counted."""
+        self.urgent = True
         self.log.finish_sync(job, error)
         self.transport.release_held()
         self.transport.count_early_acks()
 
     def step(self) -> bool:
         """Do all that can be done now; whether there is more to do at once."""
-        now = self._clock()
+        now = self._stepped_at = self._clock()
         self.urgent = False
         self._deliver_inbox(now)
         electing = self.elections.before_tick(now)
@@ -269,6 +289,22 @@ class RaftEngine:
             self._hand_over.step(now, self.log.last_index - self.machine.applied_index)
         return more or bool(self._inbox) or (self.solo and self._lags())
 
+    def next_step_at(self) -> float:
+        """When the next step is due if nothing makes it `urgent` before.
+
+        Whatever a step does because of the time alone must be named here, or it is done late or
+        never: the simulation steps its nodes by this and not otherwise.
+        """
+        stepped_at, standing = self._stepped_at, self._standing
+        due = min(self.core.patience_ends_at, self._joining.next_at(stepped_at))
+        if self.core.role is not Role.LEADER:
+            return due
+        due = min(due, self.sending.next_at(stepped_at))
+        if standing is None or not standing.serving:
+            return due
+        later = self.changes.next_at(stepped_at)
+        return min(due, later, self._reads.next_at, self._hand_over.next_at)
+
     @property
     def solo(self) -> bool:
         """Whether this node is the only voter, so that it commits by itself."""
@@ -281,12 +317,15 @@ class RaftEngine:
 
     def _deliver_inbox(self, now: float) -> None:
         for _ in range(min(len(self._inbox), MESSAGES_PER_STEP_MAX)):
-            node_id, link, message = self._inbox.popleft()
+            node_id, link, message, received_at = self._inbox.popleft()
             peer = self.transport.peers.get(node_id)
             if peer is None or peer.link is not link:
                 continue
             try:
-                self._deliver(node_id, message, now)
+                if received_at < now - LATE_S:
+                    self.transport.deliver_late_ack(peer, message, received_at)
+                else:
+                    self._deliver(node_id, message, now)
             except FrameError as error:
                 link.close(str(error))
 
@@ -354,6 +393,7 @@ class RaftEngine:
         change is pending was checked.
         """
         body, index, term = encode_members(members), self.log.last_index + 1, self.core.term
+        self.urgent = True
         self.members.append(index, term, body)
         self.log.append(index, term, Kind.CONFIGURATION, body)
         self._pending[index] = _Append(len(body), on_done)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -59,10 +60,10 @@ class HandOver:
 
     def step(self, now: float, uncommitted: int) -> None:
         """Go on with a transfer, or begin one to the preferred node."""
-        transfer, preference = self._transfer, self._preference
+        if self._transfer is None:
+            self._prefer(now)
+        transfer = self._transfer
         if transfer is None:
-            if preference and preference.due(now, self._follower(preference.node_id)):
-                self.begin(preference.node_id, now, partial(preference.ended, now))
             return
         target = self._follower(transfer.target)
         match transfer.next(now, target, uncommitted):
@@ -72,6 +73,18 @@ class HandOver:
                 self._transport.post(peer, PeerKind.TAKE_OVER, self._transport.core.term)
             case Next.GIVE_UP:
                 self._end(transfer.reason(target, uncommitted))
+
+    def _prefer(self, now: float) -> None:
+        preference = self._preference
+        if preference and preference.due(now, self._follower(preference.node_id)):
+            self.begin(preference.node_id, now, partial(preference.ended, now))
+
+    @property
+    def next_at(self) -> float:
+        """When a step has to go on with it although nothing comes in."""
+        if self._transfer is not None:
+            return self._transfer.deadline
+        return math.inf if self._preference is None else self._preference.next_at
 
     def link_down(self, node_id: str) -> None:
         """A connection broke: the preferred node has to be well from the start again."""

@@ -11,6 +11,7 @@ Three things may be missing, and each comes by its own way:
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from dledger.checksum import crc32
@@ -30,6 +31,8 @@ from dledger.raft.transport import PeerTransport
 
 ASK_AGAIN_S = 1.0
 """A part of the state that did not come is asked for again."""
+LOOK_AGAIN_S = 0.02
+"""A node that lacks a state looks every so often whether it has it by now, or whom to ask."""
 PICTURE_KEPT_S = 30.0
 """A picture of the state that nobody has asked for in this time is dropped."""
 
@@ -52,6 +55,7 @@ class Joining:
         self._machine = machine
         self._footing = footing
         self._was_saved = footing.is_saved
+        self._lacks_something = True
         self._members = members
         self._forming = Forming(sorted({*members.base.members} - {transport.node_id}))
         self._copy = Copy()
@@ -84,14 +88,26 @@ class Joining:
     def step(self, now: float) -> None:
         """Ask for what is missing, drop what nobody wants; count once what it needs is saved."""
         was_saved, self._was_saved = self._was_saved, self._footing.is_saved
+        is_missing = self._footing.is_missing
+        self._lacks_something = is_missing or not self._was_saved
         if self._was_saved and not was_saved:
             self._transport.count_early_acks()
         if self._picture is not None and now - self._picture_used_at > PICTURE_KEPT_S:
             self._picture = None
-        if self._footing.is_missing and now - self._asked_at > ASK_AGAIN_S:
+        if is_missing and now - self._asked_at > ASK_AGAIN_S:
             peer = self._next_to_ask()
             if peer is not None:
                 self._ask(peer, now)
+
+    def next_at(self, stepped_at: float) -> float:
+        """When a step has to look although nothing comes in, if the last one was at `stepped_at`.
+
+        What is missing is asked for, and nobody says when the state is saved, so both are looked
+        for: it does not take long.
+        """
+        if self._lacks_something:
+            return stepped_at + LOOK_AGAIN_S
+        return math.inf if self._picture is None else self._picture_used_at + PICTURE_KEPT_S
 
     def _next_to_ask(self) -> Peer | None:
         """The leader; one after the other if this node leads, or nobody does.

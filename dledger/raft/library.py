@@ -8,7 +8,7 @@ differs from the one that this was written against. The private names and what t
 `__raftElectionDeadline`        when the library may start an election; pre-vote holds it (set)
 `__raftNextIndex`               per peer: the next index to send (set: it must not go back)
 `__raftMatchIndex`              per peer: what it is known to hold (read; set to 0: nothing)
-`__lastResponseTime`            per peer: when it last answered, for check-quorum (set)
+`__lastResponseTime`            per peer: when it last answered, for check-quorum (set, read)
 `__raftLastApplied`             set to the commit index: we apply, the library does not
 `__raftCommitIndex`             the commit index (read; set to what a majority holds)
 `__raftLeader`                  the leader's Node, or None (read)
@@ -16,7 +16,7 @@ differs from the one that this was written against. The private names and what t
 `__raftLog`                     our journal, asserted
 `__otherNodes`                  the peers that vote (set)
 `__readonlyNodes`               the peers that are sent entries and do not vote (set)
-`__newAppendEntriesTime`        when the next heartbeat is due (set)
+`__newAppendEntriesTime`        when the next heartbeat is due (set, read)
 `__sendAppendEntries`           overridden: our transport sends, whole entries and no pickles
 `_checkCommandsToApply`         overridden: appends go straight into the log, nothing is queued
 `_poller`                       replaced: sockets are ours, there is nothing to poll
@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import _socket
 import logging
+import math
 import socket
 import time
 from collections.abc import Callable, Iterable
@@ -105,13 +106,15 @@ class Timing:
 
     A dead leader is noticed by its closed connection; the timeouts are for one that hangs. They
     leave room for a loaded machine: a node that gets no processor for 0.7 s is no reason to elect.
+    Heartbeats wake every node of a group that has nothing to do, so there are no more of them than
+    that takes: four before the shortest timeout.
     """
 
     def __init__(
         self,
         election_timeout_min_s: float = 0.9,
         election_timeout_max_s: float = 1.2,
-        heartbeat_s: float = 0.075,
+        heartbeat_s: float = 0.2,
     ) -> None:
         self.election_timeout_min_s = election_timeout_min_s
         self.election_timeout_max_s = election_timeout_max_s
@@ -128,6 +131,8 @@ class Core(SyncObj):  # type: ignore[misc]
 
     #: How a peer is sent what it lacks; set before the first tick.
     send_entries: Callable[[Node], None]
+    #: Of a leader; it may end later by now.
+    _patience_ends_at = -math.inf
 
     def __init__(
         self,
@@ -216,6 +221,31 @@ class Core(SyncObj):  # type: ignore[misc]
     def election_deadline(self, when: float) -> None:
         self._SyncObj__raftElectionDeadline = when
 
+    @property
+    def patience_ends_at(self) -> float:
+        """When a tick may take peers for gone, not before: the leader, or its majority.
+
+        A leader's patience only grows while its voters stay, so it is found out again when it may
+        end before the next heartbeat, and not in every step.
+        """
+        if self._SyncObj__raftState != Role.LEADER:
+            return float(self._SyncObj__raftElectionDeadline)
+        if self._patience_ends_at <= self._SyncObj__newAppendEntriesTime:
+            self._patience_ends_at = self._quorum_lost_at()
+        return self._patience_ends_at
+
+    def _quorum_lost_at(self) -> float:
+        others = self._SyncObj__otherNodes
+        needed = (len(others) + 1) // 2
+        if not needed:
+            return math.inf
+        answered = sorted([self._SyncObj__lastResponseTime[node] for node in others])
+        return float(answered[-needed] + self.conf.leaderFallbackTimeout)
+
+    def heartbeat_at(self) -> float:
+        """When a leader sends again although there is nothing new."""
+        return float(self._SyncObj__newAppendEntriesTime)
+
     def set_members(self, voters: Iterable[Node], learners: Iterable[Node]) -> None:
         """Count these voters from now on, beside this node; send entries to both."""
         others, readonly = set(voters), set(learners)
@@ -230,6 +260,7 @@ class Core(SyncObj):  # type: ignore[misc]
             self._SyncObj__lastResponseTime[node] = self.now
         self._SyncObj__otherNodes: set[Node] = others
         self._SyncObj__readonlyNodes: set[Node] = readonly
+        self._patience_ends_at = -math.inf
 
     def send_append_entries(self) -> None:
         """Send what the peers lack, now."""

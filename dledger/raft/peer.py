@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from dledger.raft.library import Node
-from dledger.raft.messages import PeerMessage
+from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.raft.pacing import Pace
 from dledger.raft.seat import Barrier
 from dledger.remoting.command import Buffer
@@ -30,6 +30,7 @@ class Link(Protocol):
 class Held(NamedTuple):
     """An acknowledgement that waits until everything up to `needed_index` is durable here."""
 
+    kind: PeerKind
     term: int
     needed_index: int
     success: bool
@@ -38,7 +39,8 @@ class Held(NamedTuple):
 
 @dataclass(slots=True)
 class Peer:
-    """What the transport knows of a peer."""
+    """What the transport knows of a peer. `told`: term and next index of the last acknowledgement
+    that this peer may count."""
 
     node: Node
     link: Link | None = None
@@ -48,6 +50,7 @@ class Peer:
     received_sequence: int = 0
     held: deque[Held] = field(default_factory=deque)
     acknowledged_at: float = 0.0
+    told: tuple[int, int] | None = None
     early_ack: tuple[PeerMessage, float] | None = None
     head_sent_at: float = float("-inf")
     sent_at: float = 0.0

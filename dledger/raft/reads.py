@@ -19,6 +19,7 @@ round is under way wait for the next one, which they share: its confirmations ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from dledger import limits
@@ -65,6 +66,13 @@ class Reads:
             self._answer(applied_index)  # at once, if there are no peers
         elif self._asking and now - self._asked_at >= ASK_AGAIN_S:
             self._ask(now)
+
+    @property
+    def next_at(self) -> float:
+        """When a step has to ask although nothing comes in."""
+        if self._asking:
+            return self._asked_at + ASK_AGAIN_S
+        return self._asked_at if self._waiting else math.inf
 
     def _begin_round(self) -> None:
         self._round += 1

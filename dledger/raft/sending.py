@@ -22,6 +22,8 @@ BURST_ENTRIES, BURST_BYTES = 32, 256 << 10
 """So much of a burst leaves before its end: the peers write it while the leader takes the rest."""
 COMMITS_GO_ON_S = 0.2
 """A leader that has committed nothing for so long has no appends that a copy could slow."""
+PACE_S = 0.02
+"""A peer whose pace held it back is looked at again after this."""
 HEAD_AGAIN_S = 0.5
 """A head that was sent and not answered is sent again."""
 
@@ -62,6 +64,14 @@ class Sending:
         linked = [peer for node_id, peer in peers if peer.link and node_id in members]
         sent = [self._core.next_index(peer.node) - 1 for peer in linked]
         return min([self._log.last_index, *sent])
+
+    def next_at(self, stepped_at: float) -> float:
+        """When a leader that was stepped last at `stepped_at` sends although nothing comes in."""
+        heartbeat_at = self._core.heartbeat_at()
+        for peer in self._transport.peers.values():
+            if peer.held_back:
+                return min(heartbeat_at, stepped_at + PACE_S)
+        return heartbeat_at
 
     def begin_to_lead(self) -> None:
         """What this node sent when it led before will not be acknowledged to it any more."""

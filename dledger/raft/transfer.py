@@ -13,6 +13,7 @@ If the target does not lead in time the leader takes appends again: a transfer c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -89,6 +90,13 @@ class Preference:
         """A transfer to it, begun at `now`, is over; `failed` says why it came to nothing."""
         if failed is not None:
             self._not_before = now + PREFERRED_RETRY_FACTOR * self._healthy_s
+
+    @property
+    def next_at(self) -> float:
+        """When it may be due, if nothing happens to the node."""
+        if self._well_since is None:
+            return math.inf
+        return max(self._well_since + self._healthy_s, self._not_before)
 
     def due(self, now: float, preferred: Follower) -> bool:
         """Whether it has been linked and caught up for long enough."""

@@ -38,6 +38,9 @@ from dledger.remoting.command import Buffer
 
 SIGN_OF_LIFE_S = 0.2
 """A follower whose disk is busy for longer than this says meanwhile that it is there."""
+ACK_AGAIN_S = 0.3
+"""What was acknowledged is acknowledged again after this: three times while a leader has patience.
+Each answer wakes the leader of a group that has nothing to do."""
 
 
 class PeerTransport(Transport):  # type: ignore[misc]
@@ -196,19 +199,29 @@ class PeerTransport(Transport):  # type: ignore[misc]
         next_index, reset = message["next_node_idx"], message["reset"]
         if reset:
             next_index = min(next_index, self.core.commit_index + 1)
-        elif not message["success"]:
+        elif not message["success"] or self._was_told(peer, term, next_index):
             return
         needs = next_index - 1 if message["success"] else 0
         kind = PeerKind.ACK if self.is_counted else PeerKind.LEARNED
         frame = encode_message(
             kind, term, next_index, reset, message["success"], peer.received_sequence
         )
-        peer.held.append(Held(term, needs, bool(message["success"]), frame))
-        if needs > self.vouched_index and self._is_quiet(peer):
+        waits_already = bool(peer.held)
+        peer.held.append(Held(kind, term, needs, bool(message["success"]), frame))
+        if waits_already and needs > self.vouched_index and self._is_quiet(peer):
             # Not what the leader waits for, but all that is true by now: a disk that takes a second
             # for a sync must not look like a node that is gone.
             held = kind, term, self.vouched_index + 1, False, True, peer.received_sequence
             self._acknowledge(peer, encode_message(*held))
+
+    def _was_told(self, peer: Peer, term: int, next_index: int) -> bool:
+        """Whether a leader was told just now, over this link, what it would be told again.
+
+        Only what was counted is left out, and only for a while, so that a leader which could not
+        take it then does not wait for it.
+        """
+        told = peer.told == (term, next_index) and self.is_counted and not peer.held
+        return told and self.core.now - peer.acknowledged_at < ACK_AGAIN_S
 
     def _is_quiet(self, peer: Peer) -> bool:
         return self.core.now - peer.acknowledged_at > SIGN_OF_LIFE_S
@@ -237,6 +250,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
                 latest = held
             if latest is not None:
                 self._acknowledge(peer, latest.frame)
+                counts = latest.success and latest.kind is PeerKind.ACK
+                peer.told = (latest.term, latest.needed_index + 1) if counts else None
 
     # -- a peer's message arrives ----------------------------------------------------------
 
@@ -377,18 +392,22 @@ class PeerTransport(Transport):  # type: ignore[misc]
             self.core.set_next_index(node, before)
 
     def count_early_acks(self) -> None:
-        """This node's own copy became durable: acknowledgements that came earlier count now.
-
-        As a sign of life they are as old as they are: a leader that was cut off while it waited
-        for its own disk must not take them for news.
-        """
+        """This node's own copy became durable: acknowledgements that came earlier count now."""
         for peer in self.peers.values():
             early, peer.early_ack = peer.early_ack, None
             if early is not None:
-                message, received_at = early
-                last_contact = self.core.last_contact(peer.node)
-                self.deliver_ack(peer, message, received_at)
-                self.core.set_last_contact(peer.node, max(last_contact, received_at))
+                self.deliver_late_ack(peer, *early)
+
+    def deliver_late_ack(self, peer: Peer, message: PeerMessage, received_at: float) -> None:
+        """An acknowledgement that came some time ago, and could wait.
+
+        As a sign of life it is as old as it is: a leader that was cut off meanwhile must not take
+        it for news.
+        """
+        last_contact = self.core.last_contact(peer.node)
+        self.deliver_ack(peer, message, received_at)
+        if self.core.last_contact(peer.node) != last_contact:
+            self.core.set_last_contact(peer.node, max(last_contact, received_at))
 
     def deliver_vote(self, peer: Peer, message: PeerMessage) -> None:
         """A candidate asks for this node's vote."""

@@ -130,7 +130,7 @@ class Held:
 
     def __init__(self) -> None:
         self.woken = 0
-        self.pulls = HeldPulls(self._wake)
+        self.pulls = HeldPulls(self._wake, lambda until_s: None)
 
     def _wake(self) -> None:
         self.woken += 1

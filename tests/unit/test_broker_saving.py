@@ -31,6 +31,10 @@ class Disk:
     waited_for: list[int] = field(default_factory=list)
     saved: trio.Event = field(default_factory=trio.Event)
     state_unsaved: bool = False
+    news: trio.Event = field(default_factory=trio.Event)
+
+    async def changed(self) -> None:
+        await self.news.wait()
 
     @property
     def status(self) -> LedgerStatus:
@@ -84,6 +88,7 @@ async def test_a_state_that_is_waited_for_is_saved_at_once(tmp_path: Path) -> No
         await trio.sleep(0.6)
         assert leader.machine.saved_index == 0
         disk.state_unsaved = True
+        disk.news.set()
         with trio.fail_after(30):
             await disk.saved.wait()
         assert leader.machine.saved_index == 5

@@ -22,6 +22,7 @@ from dledger.log.startup import open_log
 from dledger.raft.engine import Appended
 from dledger.raft.library import Core, Node
 from dledger.raft.messages import PeerKind
+from dledger.raft.transport import ACK_AGAIN_S
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import (
@@ -69,6 +70,7 @@ def test_hole_04_a_snapshot_through_the_library_is_refused() -> None:
     with pytest.raises(StorageError, match="snapshot"):
         node.engine.transport._onMessageReceived(Node("f"), message)
     load = SyncObj._SyncObj__loadDumpFile
+    node.now += 2 * ACK_AGAIN_S
     with patch.object(Core, "_SyncObj__loadDumpFile", load):
         node.engine.transport._onMessageReceived(Node("f"), message)
         node.step()

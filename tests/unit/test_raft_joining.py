@@ -16,6 +16,7 @@ from dledger.raft.messages import PeerKind
 from dledger.raft.pacing import Pace
 from dledger.raft.seat import Barrier, Forming
 from dledger.raft.state_copy import Copy, Picture
+from dledger.raft.transport import ACK_AGAIN_S
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import FOLDER, Donor, Recorder, ScriptedNode
@@ -235,6 +236,7 @@ def given_the_state(node: ScriptedNode, index: int) -> None:
 
 def hears_the_leader(node: ScriptedNode, donor: Donor, end: int) -> list[PeerKind]:
     """With what a node answers to a heartbeat."""
+    node.now += 2 * ACK_AGAIN_S
     node.take("f")
     node.receive_append("f", 1, donor, end + 1, end, commit_index=end)
     node.step()
@@ -358,7 +360,7 @@ def test_a_leader_whose_head_is_gone_offers_the_first_entry_that_it_has() -> Non
     assert [head.fields[1] for head in heads] == [node.log.first_index]
     assert bytes(heads[0].run) == bytes(node.log.run_of(*[node.log.first_index] * 2))
     node.acknowledge("f", node.log.first_index)
-    node.advance(0.1)
+    node.advance(0.3)
     appends = node.take("f", PeerKind.APPEND)
     assert appends[0].fields[1] == node.log.first_index
 

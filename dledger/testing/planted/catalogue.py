@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from dledger.testing.planted import joining, members, proof, raft, reads, repair, storage
+from dledger.testing.planted import due, joining, members, proof, raft, reads, repair, storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ PLANTED = (
     PlantedBug("apply before the commit", (), raft.apply_early, seed=0),
     PlantedBug("sync nothing", (), storage.sync_nothing, seed=0),
     PlantedBug("call a failed sync good", (), storage.call_a_failed_sync_good, seed=31),
-    PlantedBug("vouch for what a cut replaced", (), storage.vouch_for_what_a_cut_replaced, seed=92),
+    PlantedBug("vouch for what a cut replaced", (), storage.vouch_for_what_a_cut_replaced, seed=88),
     PlantedBug(
         "vouch for what a killed process left", (), storage.vouch_for_unsynced_leftovers, seed=1
     ),
@@ -76,7 +76,7 @@ PLANTED = (
     PlantedBug("use a removed segment", (), storage.use_a_removed_segment),
     PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=27),
     PlantedBug(
-        "believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, nodes=5, seed=65
+        "believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, nodes=5, seed=116
     ),
     PlantedBug("cut what was durable", (), storage.cut_what_was_durable, seed=2),
     PlantedBug("leave what lies behind the log", (), storage.leave_what_lies_behind),
@@ -110,7 +110,7 @@ PLANTED = (
         "replay what no start has checked", (), repair.replay_what_no_start_has_checked, seed=26
     ),
     PlantedBug("never scrub", (), repair.never_scrub, seed=26),
-    PlantedBug("send what has rotted", (), repair.send_what_has_rotted, seed=485),
+    PlantedBug("send what has rotted", (), repair.send_what_has_rotted),
     PlantedBug("vouch for rot that was found", (), repair.vouch_for_rot_that_was_found, seed=26),
     PlantedBug("apply what waited for the state", (), repair.apply_what_waited_for_the_state),
     PlantedBug("answer a read without asking", (), reads.answer_a_read_without_asking, seed=118),
@@ -150,6 +150,14 @@ PLANTED = (
     PlantedBug("one key for both directions", (), proof.one_key_for_both_directions),
     PlantedBug("check no tags", (), proof.check_no_tags),
     PlantedBug("believe every claim", (), proof.believe_every_claim),
+    PlantedBug("sleep through an election", (), due.sleep_through_an_election, seed=1),
+    PlantedBug("sleep through heartbeats", (), due.sleep_through_heartbeats),
+    PlantedBug("sleep through a lost quorum", (), due.sleep_through_lost_quorum),
+    PlantedBug("forget what was held back", (), due.forget_what_was_held_back),
+    PlantedBug("forget a read", (), due.forget_a_read),
+    PlantedBug("forget a transfer", (), due.forget_a_transfer),
+    PlantedBug("forget a learner", (), due.forget_a_learner),
+    PlantedBug("forget what is missing", (), due.forget_what_is_missing),
 )
 
 

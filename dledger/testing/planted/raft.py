@@ -87,7 +87,7 @@ def trust_reset_hints() -> Planted:
         needs = next_index - 1 if message["success"] else 0
         sequence = peer.received_sequence + (1 << 40)
         frame = encode_message(PeerKind.ACK, term, next_index, reset, message["success"], sequence)
-        peer.held.append(Held(term, needs, bool(message["success"]), frame))
+        peer.held.append(Held(PeerKind.ACK, term, needs, bool(message["success"]), frame))
 
     return patch.object(PeerTransport, "_hold_ack", hold)
 

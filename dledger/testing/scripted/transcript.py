@@ -110,7 +110,7 @@ class Script:
         """The same, and all that comes before a first leader serves, in few lines."""
         self.new_group(names)
         self.group.elect(leader)
-        self.group.wait(0.1)
+        self.group.wait(0.45)
         self._lines, self._began_at = [], self.group.now
         self._said.clear()
         self.show()

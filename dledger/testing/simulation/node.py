@@ -1,5 +1,8 @@
 """A node of a simulated group: a real engine and log, stepped as the ledger's loops would.
 
+So it is stepped when the engine says so, and not otherwise: a deadline that the engine does not
+name is one at which nothing happens.
+
 What the ledger does in threads, syncs, preparing segments, writing checkpoints, takes simulated
 time here and ends in a later step.
 """
@@ -155,8 +158,9 @@ class SimulatedNode:
         try:
             self._receive()
             self._end_sync()
-            while self.engine.step():
-                pass
+            if self.engine.urgent or self.clock() >= self.engine.next_step_at():
+                while self.engine.step():
+                    pass
             self._begin_sync()
             self._keep_house()
             if calm or self.group.streams["scrub"].random() < SCRUB:

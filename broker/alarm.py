@@ -1,0 +1,32 @@
+"""When a loop has something to do next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import trio
+
+
+class Alarm:
+    """The earliest time that anybody asked for since it last went off; `clock_s` is monotonic."""
+
+    def __init__(self, clock_s: Callable[[], float]) -> None:
+        self._clock_s = clock_s
+        self._at_s = math.inf
+        self._earlier = trio.Event()
+
+    def set(self, at_s: float) -> None:
+        """Go off at this time, if not before."""
+        if at_s < self._at_s:
+            self._at_s = at_s
+            self._earlier.set()
+
+    async def wait(self) -> None:
+        """Return when it goes off; from then on only what is set anew counts."""
+        await trio.lowlevel.checkpoint()
+        while (wait_s := self._at_s - self._clock_s()) > 0:
+            with trio.move_on_after(wait_s):
+                await self._earlier.wait()
+            self._earlier = trio.Event()
+        self._at_s = math.inf
