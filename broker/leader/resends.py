@@ -56,6 +56,8 @@ OF_ONE_TRY: Final = frozenset(
         "X-B3-TraceId",
         "X-B3-SpanId",
         "X-B3-ParentSpanId",
+        "X-B3-Sampled",
+        "X-B3-Flags",
         "uber-trace-id",
         "sw8",
         "sw8-correlation",
