@@ -11,6 +11,7 @@ import trio
 
 from broker.app import run_broker
 from broker.config import BrokerConfig
+from broker.state.aside import UPGRADE
 from dledger.config import load_config
 from dledger.errors import ConfigError, DledgerError, Fenced, leaves
 from dledger.observe import LogFormat, configure_logging
@@ -44,7 +45,8 @@ def _run(settings: BrokerConfig) -> int:
     if problem is None:
         return 0
     if isinstance(problem, Fenced):
-        return _fail(f"{problem}; repair the disk, then start the broker again", _EXIT_FAILED)
+        remedy = "" if UPGRADE in str(problem) else "repair the disk, "
+        return _fail(f"{problem}; {remedy}then start the broker again", _EXIT_FAILED)
     if isinstance(problem, OSError):
         return _fail(_os_problem(problem, settings), _EXIT_USAGE)
     return _fail(str(problem), _EXIT_USAGE)

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from broker.state import kept
-from broker.state.aside import Unusable
+from broker.state.aside import UPGRADE, Unusable
 from dledger.errors import BadInput, StorageError
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from dledger.remoting.command import Buffer
@@ -142,7 +142,7 @@ def decode_control(body: Buffer) -> Control:
         raise Unusable("it is a control entry without the name of an operation")
     raise StorageError(
         f"the log holds an operation {name!r} that this version does not know: "
-        "it was written by a newer one; upgrade this node"
+        f"it was written by a newer one; {UPGRADE}"
     )
 
 

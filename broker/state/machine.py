@@ -31,7 +31,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from broker.state import control
-from broker.state.aside import AsideBook, SetAside, Unusable
+from broker.state.aside import UPGRADE, AsideBook, SetAside, Unusable
 from broker.state.consume_queue import ConsumeQueues, remove_paths, sync_files
 from broker.state.dedup import DedupWindow, StoredCopy
 from broker.state.indexing import EntryIndex, due_ms, index_entry
@@ -370,7 +370,7 @@ class Machine:
         else:
             raise StorageError(
                 f"the log holds a move out of {move.topic!r}, which this version does not know: "
-                "it was written by a newer one; upgrade this node"
+                f"it was written by a newer one; {UPGRADE}"
             )
 
     def _apply_messages(self, entry: Entry, examined: _Examined) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,12 @@ from replicas import Group, group
 from trio.testing import MockClock
 
 from broker.testing.requests import BORN_HOST, TOPIC, pull_request, send_request, topic_request
+from dledger.errors import RecordError
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue, HeaderEncoding
 from dledger.remoting.headers import ProduceHeader, encode_header
 from dledger.remoting.record import encode_record
+from dledger.remoting.record.lone import parse_records
 
 BEYOND = [2**31, 2**31 - 1, -(2**31), -(2**31) - 1, 2**40, 2**63 - 1, 2**63, 2**64, 2**70, -(2**70)]
 
@@ -214,3 +217,30 @@ async def test_a_group_that_a_refused_pull_names_is_not_made(
         assert answer.code == ResponseCode.TOPIC_NOT_EXIST
         assert found.machine.groups.get("New") is None
         await after(found)
+
+
+def test_properties_are_taken_only_if_they_are_text() -> None:
+    """In a batch as one by one, whatever their widths are."""
+    seed = 1
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    kinds = [b"", b"a\x01b\x02", "\u00e9\x01b\x02".encode(), b"\xff", b"x" * 600, b"k\x01v\x02" * 9]
+    for _ in range(300):
+        chosen = [rng.choice(kinds) for _ in range(rng.randrange(1, 5))]
+        batch = b"".join(
+            encode_record(
+                topic=b"T",
+                queue_id=0,
+                body=rng.randbytes(rng.randrange(9)),
+                properties=properties,
+                born_timestamp_ms=1,
+                born_host=BORN_HOST,
+            )
+            for properties in chosen
+        )
+        broken = [number for number, properties in enumerate(chosen) if properties == b"\xff"]
+        if not broken:
+            parse_records(batch, b"T", [(0, len(chosen))])
+            continue
+        with pytest.raises(RecordError, match=f"record {broken[0]}: its properties"):
+            parse_records(batch, b"T", [(0, len(chosen))])

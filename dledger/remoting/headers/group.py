@@ -101,9 +101,9 @@ class GroupInfoResponseHeader(Header, frozen=True):
     preferred_leader_id: str | None = None
     fenced: str | None = None
     learners: tuple[str, ...] = ()
-    set_aside: Int64 = 0
+    set_aside: Int64 | None = None
     set_aside_last: tuple[tuple[Int64, str], ...] = ()
-    faults: Int64 = 0
+    faults: Int64 | None = None
 
 
 class TransferLeaderHeader(Header, frozen=True):

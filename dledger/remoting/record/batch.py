@@ -47,6 +47,7 @@ SYS_FLAGS_ALLOWED = COMPRESSED | MULTI_TAGS | BORN_HOST_IPV6 | COMPRESSION_TYPE
 
 _QUEUE_ID_MAX = 0x7FFF_FFFF
 _TEXT_WIDTH_MAX = 512
+_ASCII_END = 0x80
 
 _FRONT = np.dtype(
     {
@@ -226,8 +227,10 @@ def _check_text(buffer: Buffer, begins: _Ints, ends: _Ints) -> None:
     width = int(widths.max())
     if 0 < width <= min(_TEXT_WIDTH_MAX, int(ends[0])):
         rows = _overlay(buffer, f"V{width}")[ends - width].view(np.uint8).reshape(-1, width)
+        if rows.max() < _ASCII_END:
+            return
         is_text = np.arange(width) >= (width - widths)[:, np.newaxis]
-        if not ((rows & 0x80).astype(np.bool_) & is_text).any():
+        if not ((rows >= _ASCII_END) & is_text).any():
             return
     view = memoryview(buffer)
     pieces = [view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
