@@ -133,7 +133,7 @@ def decode_members(body: Buffer) -> dict[str, Member]:
         members = msgspec.msgpack.decode(body, type=dict[str, Member])
         for node_id, member in members.items():
             check_member(node_id, member)
-    except (msgspec.MsgspecError, BadInput) as error:
+    except (msgspec.MsgspecError, UnicodeError, BadInput) as error:
         raise FrameError(f"a configuration can't be read: {error}") from error
     if not any(member.votes for member in members.values()) or len(members) > MEMBERS_MAX:
         raise FrameError(

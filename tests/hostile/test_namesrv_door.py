@@ -5,6 +5,7 @@ A stranger takes no route, keeps none, and changes nothing; brokers that prove a
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -430,7 +431,7 @@ def test_a_setting_that_names_no_address_is_refused(setting: str) -> None:
 
 # -- raving ------------------------------------------------------------------------------------
 
-RAVINGS = 600
+RAVINGS = int(os.environ.get("RAVINGS", "600"))
 
 
 async def test_hundreds_of_broken_proofs_let_nobody_in_and_end_nothing(tmp_path: Path) -> None:

@@ -167,6 +167,19 @@ def test_only_the_leader_of_the_term_ends_or_hands_over_its_leadership(kind: Pee
     assert [asks("g", 1), asks("f", 0), asks("f", 2), asks("f", 1)] == [False, False, False, True]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [b"\x81\xa1\xf0\x94\xa1h\x01\xc3\xa0", b"\x81\xa2n3\x94\xa1\xff\x01\xc3\xa0", b"\xc1", b""],
+)
+def test_a_configuration_that_is_no_text_closes_the_link(body: bytes) -> None:
+    """Ids and hosts that are no UTF-8 ended the node: the decoder says that otherwise than whatever
+    else it can't read."""
+    node, _ = follower()
+    node.receive("g", PeerKind.CONFIGURATION, 1, 9, 1, run=body)
+    node.step()
+    assert "a configuration can't be read" in (node.wires["g"].closed_because or "")
+
+
 class Portable:
     """A state machine whose state can come from elsewhere."""
 
