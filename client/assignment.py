@@ -19,6 +19,7 @@ from client import limits
 from client.allocation import allocate_averagely
 from client.errors import ClientError, NoRoute, Refused
 from client.fetching import QueueFetcher
+from client.lifetime import together
 from client.models import Rebalance
 from client.progress import QueueProgress
 from client.retry import backoff_s
@@ -151,7 +152,7 @@ class Assignment:
                 progress.committed = max(progress.committed, offset)
                 committed[progress.queue] = offset
 
-        async with anyio.create_task_group() as tasks:
+        async with together() as tasks:
             for queue, fetcher in self.fetchers.items():
                 progress = fetcher.progress
                 if queues is not None and queue not in queues:

@@ -16,7 +16,7 @@ import anyio
 from client import limits
 from client.batching import Accumulator, Budget
 from client.encoding import Encoder
-from client.errors import BadMessage, BufferFull, NoRoute, SendFailed
+from client.errors import BadMessage, BufferFull, NoRoute, SendFailed, SendUnknown
 from client.identity import UniqueKeys
 from client.models import Message, Selector
 from client.pending import PendingSend
@@ -169,10 +169,17 @@ class Outbox:
         try:
             await self.flush()
         finally:
-            for sender in self._every_sender():
-                for batch in tuple(sender.accumulator.batches()):
-                    batch.fail(SendFailed, "the producer was closed")
-                    batch.settle()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Nobody will send what is left: say so to whoever waits for it, or for room."""
+        for sender in self._every_sender():
+            for batch in tuple(sender.accumulator.batches()):
+                error_type = SendUnknown if batch.maybe_stored else SendFailed
+                batch.fail(error_type, "the producer was closed")
+                batch.settle()
+        self.budget.take(-self.budget.messages, -self.budget.size_bytes)
+        self._room.announce()
 
     def _every_sender(self) -> list[GroupSender]:
         return [*self._senders.values(), *self._senders_of_waiting.values()]
