@@ -8,7 +8,8 @@ group's committed offset; one that is lost has its progress committed first.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -101,7 +102,7 @@ class Assignment:
         complete = True
         for topic in self.subscriptions:
             queues = await self.find_route(topic)
-            members = await self._members(queues[0].broker_name, topic) if queues else ()
+            members = await self._members(queues, topic)
             if self.session.client_id not in members:
                 # No route, or the brokers do not know this member (yet, or again): what it has
                 # stays for now.
@@ -195,13 +196,29 @@ class Assignment:
         self._routeless.discard(topic)
         return route.readable
 
-    async def _members(self, broker_name: str, topic: str) -> tuple[str, ...]:
-        """The group's members, sorted, as the leader of `broker_name` knows them."""
+    async def _members(self, queues: Sequence[MessageQueue], topic: str) -> tuple[str, ...]:
+        """The group's members, sorted, as the first broker group that answers knows them.
+
+        Those with a known leader are asked first: one that is dead must not keep the members from
+        sharing out the others' queues.
+        """
+        names = sorted(
+            dict.fromkeys(queue.broker_name for queue in queues),
+            key=lambda name: self.session.routes.leader(name) is None,
+        )
+        for name in names[:-1]:
+            with suppress(RemotingError, ClientError):
+                return await self._members_known_to(name, topic, limits.SUSPECT_AFTER_S)
+        for name in names[-1:]:
+            return await self._members_known_to(name, topic, limits.REQUEST_TIMEOUT_S)
+        return ()
+
+    async def _members_known_to(
+        self, broker_name: str, topic: str, timeout_s: float
+    ) -> tuple[str, ...]:
         header = GetConsumerListByGroupHeader(consumer_group=self.group)
         command = Command(RequestCode.GET_CONSUMER_LIST_BY_GROUP, encode_header(header))
-        answer = await self.session.finder.ask(
-            broker_name, command, limits.REQUEST_TIMEOUT_S, topic
-        )
+        answer = await self.session.finder.ask(broker_name, command, timeout_s, topic)
         if answer.code != ResponseCode.SUCCESS:
             return ()
         return tuple(sorted(decode_body(ConsumerIdList, answer.payload).consumer_id_list))

@@ -179,6 +179,10 @@ class Producer(Face[producers.Producer]):
         checker: Callable[[ReceivedMessage], Decision] | None = None,
         timeout_s: float = limits.SEND_TIMEOUT_S,
         linger_s: float = 0.0,
+        batch_bytes_max: int = limits.BATCH_BYTES_MAX,
+        pending_max: int = limits.PENDING_MESSAGES_MAX,
+        pending_bytes_max: int = limits.PENDING_BYTES_MAX,
+        at_least_once: bool = False,
     ) -> None:
         super().__init__(
             producers.Producer(
@@ -187,6 +191,10 @@ class Producer(Face[producers.Producer]):
                 checker=None if checker is None else _in_a_thread(checker),
                 timeout_s=timeout_s,
                 linger_s=linger_s,
+                batch_bytes_max=batch_bytes_max,
+                pending_max=pending_max,
+                pending_bytes_max=pending_bytes_max,
+                at_least_once=at_least_once,
             )
         )
 
@@ -200,6 +208,16 @@ class Producer(Face[producers.Producer]):
 
     send_soon = handing_over(producers.Producer.send_soon)
     transaction = in_a_block(producers.Producer.transaction)
+
+    @property
+    def client_id(self) -> str:
+        """How brokers know this producer."""
+        return self._client.client_id
+
+    @property
+    def pending(self) -> int:
+        """Messages handed over and not settled yet."""
+        return self._client.pending
 
     def send_oneway(
         self, message: Message, *, queue_id: int | None = None, key: str | None = None
@@ -284,6 +302,11 @@ class Consumer(Face[consumers.Consumer]):
         return self.call(lag)
 
     @property
+    def client_id(self) -> str:
+        """How brokers and the other members know this consumer."""
+        return self._client.client_id
+
+    @property
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues that are this consumer's at the moment."""
         return self._client.queues
@@ -297,15 +320,42 @@ class Admin(Face[admins.Admin]):
     ) -> None:
         super().__init__(admins.Admin(namesrv_addr, timeout_s=timeout_s))
 
-    cluster_list = blocking(admins.Admin.cluster_list)
+    add_node = blocking(admins.Admin.add_node)
+    broker_config = blocking(admins.Admin.broker_config)
     broker_status = blocking(admins.Admin.broker_status)
+    clean = blocking(admins.Admin.clean)
+    cluster_list = blocking(admins.Admin.cluster_list)
+    consumer_connection = blocking(admins.Admin.consumer_connection)
     consumer_groups = blocking(admins.Admin.consumer_groups)
     consumer_progress = blocking(admins.Admin.consumer_progress)
+    consumer_status = blocking(admins.Admin.consumer_status)
+    delete_group = blocking(admins.Admin.delete_group)
+    delete_kv_config = blocking(admins.Admin.delete_kv_config)
     delete_topic = blocking(admins.Admin.delete_topic)
+    group_config = blocking(admins.Admin.group_config)
+    groups_of_topic = blocking(admins.Admin.groups_of_topic)
+    kv_config = blocking(admins.Admin.kv_config)
+    message_by_id = blocking(admins.Admin.message_by_id)
+    messages_by_key = blocking(admins.Admin.messages_by_key)
+    messages_by_unique_key = blocking(admins.Admin.messages_by_unique_key)
+    namesrv_config = blocking(admins.Admin.namesrv_config)
+    offset_at = blocking(admins.Admin.offset_at)
+    producer_connection = blocking(admins.Admin.producer_connection)
+    raft_status = blocking(admins.Admin.raft_status)
     read_queue = blocking(admins.Admin.read_queue)
+    remove_node = blocking(admins.Admin.remove_node)
+    reset_offset = blocking(admins.Admin.reset_offset)
+    set_write_perm = blocking(admins.Admin.set_write_perm)
+    topic_clusters = blocking(admins.Admin.topic_clusters)
     topic_list = blocking(admins.Admin.topic_list)
     topic_route = blocking(admins.Admin.topic_route)
     topic_status = blocking(admins.Admin.topic_status)
+    traffic = blocking(admins.Admin.traffic)
+    transfer_leader = blocking(admins.Admin.transfer_leader)
+    update_broker_config = blocking(admins.Admin.update_broker_config)
+    update_group = blocking(admins.Admin.update_group)
+    update_kv_config = blocking(admins.Admin.update_kv_config)
+    update_namesrv_config = blocking(admins.Admin.update_namesrv_config)
     update_topic = blocking(admins.Admin.update_topic)
 
 

@@ -193,22 +193,29 @@ class Consumer(Living):
     async def _keep_committing(self, assignment: Assignment) -> None:
         while True:
             await anyio.sleep(self._auto_commit_interval_s)
-            await assignment.commit(limits.REQUEST_TIMEOUT_S)
+            # A group that is gone does not hold up the others' commits for longer.
+            await assignment.commit(limits.HEARTBEAT_TIMEOUT_S)
 
     async def _watch_leaders(self, assignment: Assignment) -> None:
         """Notice a leader that fell silent or was replaced while a pull of ours waits there."""
-        finder = self._session.finder
         while True:
             await anyio.sleep(limits.HEARTBEAT_S)
-            for broker_name in {queue.broker_name for queue in assignment.fetchers}:
-                leader = self._session.routes.leader(broker_name)
-                info = None if leader is None else await finder.group_info(leader)
-                if info is not None and info.role == "leader":
-                    continue
-                found = await finder.find(broker_name)
-                for queue, fetcher in assignment.fetchers.items():
-                    if queue.broker_name == broker_name and found != leader:
-                        fetcher.interrupt()
+            async with together() as tasks:
+                for broker_name in {queue.broker_name for queue in assignment.fetchers}:
+                    tasks.start_soon(self._watch_leader, assignment, broker_name)
+
+    async def _watch_leader(self, assignment: Assignment, broker_name: str) -> None:
+        """One look at one group; one that shows no leader for a while is looked at again later."""
+        finder = self._session.finder
+        leader = self._session.routes.leader(broker_name)
+        info = None if leader is None else await finder.group_info(leader)
+        if info is not None and info.role == "leader":
+            return
+        with anyio.move_on_after(limits.HEARTBEAT_S):
+            found = await finder.find(broker_name)
+            for queue, fetcher in assignment.fetchers.items():
+                if queue.broker_name == broker_name and found != leader:
+                    fetcher.interrupt()
 
     def _asked(self, address: str, command: Command) -> Command | None:
         """A broker announces that the group's members changed, or asks on a tool's behalf."""

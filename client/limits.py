@@ -27,6 +27,12 @@ SUSPECT_AFTER_S = 0.4
 
 # Producer.
 SEND_TIMEOUT_S = 3.0
+MOVE_AFTER_S = 0.25
+"""A message that any queue would do for leaves a group that has not taken it for so long."""
+UNSURE_AFTER_S = 1.0
+"""One that may be stored leaves a group that shows no leader for so long (`at_least_once` only)."""
+MOVES_MAX = 2
+"""How often it does so (RocketMQ: retryTimesWhenSendFailed)."""
 BATCH_BYTES_MAX = 512 * foundation.KIB
 BATCH_RECORDS_MAX = 4096
 BATCHES_IN_FLIGHT_PER_GROUP_MAX = 4

@@ -7,7 +7,8 @@ Leaving the block sends and awaits everything handed over.
 
 Messages with the same key go to the same queue and keep the order in which they were handed over,
 across retries and new leaders. A message is retried until its own deadline, and stored at most
-once: brokers recognise a batch that they have seen. Only where no answer came until the deadline is
+once: brokers recognise a batch that they have seen. One that any queue will do for goes to another
+broker group if the first does not take it. Only where no answer came until the deadline is
 the outcome unknown (SendUnknown); any other failure is definite.
 
 `request` sends a message and waits for what its consumer answers with `reply`. `transaction` sends
@@ -52,7 +53,9 @@ class Producer(Living):
 
     `timeout_s` is a send's deadline unless the call says otherwise. `linger_s` makes a batch wait
     for company although it could leave. At most `pending_max` messages or `pending_bytes_max` bytes
-    of records are held at a time. `checker` answers for transactions whose end nobody told.
+    of records are held at a time. `checker` answers for transactions whose end nobody told. With
+    `at_least_once` a message whose whole broker group is gone before it answered is sent to another
+    group too, and may be stored twice; without, that is SendUnknown.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Producer(Living):
         batch_bytes_max: int = limits.BATCH_BYTES_MAX,
         pending_max: int = limits.PENDING_MESSAGES_MAX,
         pending_bytes_max: int = limits.PENDING_BYTES_MAX,
+        at_least_once: bool = False,
     ) -> None:
         check_group_name(group)
         self.group = group
@@ -80,6 +84,7 @@ class Producer(Living):
             Budget(pending_max, pending_bytes_max),
             linger_s=linger_s,
             batch_bytes_max=batch_bytes_max,
+            at_least_once=at_least_once,
         )
 
     @property
@@ -212,7 +217,7 @@ class Producer(Living):
         """
         self._check_room(message)
         chosen = self._outbox.choose(message, queue_id, key)
-        self._outbox.put_oneway(message, chosen, self._timeout_s)
+        self._outbox.put_oneway(message, chosen.queue, self._timeout_s)
 
     @asynccontextmanager
     async def transaction(
@@ -240,8 +245,8 @@ class Producer(Living):
         self._transactions.check_allowed(message.topic)
         timeout_s = self._timeout(timeout_s)
         await self._ready(message.topic, timeout_s)
-        queue = self._outbox.choose(message, queue_id, key, selector)
-        pending = self._outbox.put_half(message, queue, timeout_s)
+        chosen = self._outbox.choose(message, queue_id, key, selector)
+        pending = self._outbox.put_half(message, chosen, timeout_s)
         with self._transactions.running(pending.unique_key):
             transaction = Transaction(await pending.wait(), self._transactions, timeout_s)
             yield transaction
@@ -308,8 +313,8 @@ class Producer(Living):
         timeout_s = self._timeout(timeout_s)
         now_s = time.monotonic()
         await self._ready(message.topic, timeout_s)
-        queue = self._outbox.choose(message, *where)
-        return self._outbox.put(message, queue, now_s, timeout_s, alone)
+        chosen = self._outbox.choose(message, *where)
+        return self._outbox.put(message, chosen, now_s, timeout_s, alone)
 
     async def _ready(self, topic: str, timeout_s: float) -> None:
         """Wait until a message can be put into the outbox, and somebody will send it from there."""

@@ -133,15 +133,15 @@ async def test_each_call_of_what_is_not_open_says_so_at_once(
         lambda: blocking.Admin(NOBODY),
     ],
 )
-async def test_each_blocking_call_of_what_is_not_open_says_so_at_once(
+def test_each_blocking_call_of_what_is_not_open_says_so_at_once(
     make: Callable[[], blocking.Producer | blocking.Consumer | blocking.Admin],
 ) -> None:
     """Before the block and after it, for the blocking faces."""
     face = make()
-    await expect_closed(face)
+    trio.run(expect_closed, face)
     with face:
         pass
-    await expect_closed(face)
+    trio.run(expect_closed, face)
     with pytest.raises(ClientClosed, match="make a new one"), face:
         pass
     assert len(list(calls(face))) >= 6

@@ -18,7 +18,7 @@ MESSAGE = Message("T", b"")
 
 
 def publisher(leaderless: str = "", turn: int = 0) -> Publisher:
-    return Publisher("T", QUEUES, lambda broker: None if broker in leaderless else "h:1", turn)
+    return Publisher("T", QUEUES, lambda broker: broker not in leaderless, turn)
 
 
 def test_queues_take_turns() -> None:

@@ -17,8 +17,10 @@ from dledger.remoting.record.layout import (
     CRC_MASK,
     HOST_IPV4_BYTES,
     HOST_IPV6_BYTES,
+    I32,
     I64,
     MAGIC,
+    QUEUE_ID_AT,
     RECORD_OVERHEAD_BYTES,
     STORE_HOST_IPV6,
     U16,
@@ -106,3 +108,8 @@ def encode_record(
             properties,
         )
     )
+
+
+def with_queue(record: bytes, queue_id: int) -> bytes:
+    """The same record for another queue of its topic."""
+    return b"".join((record[:QUEUE_ID_AT], I32.pack(queue_id), record[QUEUE_ID_AT + I32.size :]))
