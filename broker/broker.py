@@ -20,6 +20,7 @@ from broker.refusal import Refused
 from broker.requests.admin_broker import BrokerAdminHandler
 from broker.requests.admin_groups import GroupAdminHandler
 from broker.requests.admin_topics import TopicAdminHandler
+from broker.requests.assignment import AssignmentHandler
 from broker.requests.clients import ClientHandler
 from broker.requests.core import Core
 from broker.requests.dispatch import (
@@ -80,7 +81,9 @@ class Broker:
         administration, topics = BrokerAdminHandler(core), TopicAdminHandler(core)
         self.handler = Dispatcher(
             core,
-            answered_everywhere(self._clients, administration, topics),
+            answered_everywhere(
+                self._clients, AssignmentHandler(core, membership), administration, topics
+            ),
             answered_by_leader(
                 ProduceHandler(core),
                 SendHandler(core),

@@ -122,6 +122,12 @@ ANNOUNCED_WAITING_MAX = 65_536
 RECONNECT_S_MIN = 0.1
 RECONNECT_S_MAX = 2.0
 
+# Routes of topics, asked of name servers for consumers that leave it to the broker to share queues.
+ROUTE_S = 1.0
+ROUTE_KEPT_S = 2.0
+ROUTES_KEPT_MAX = 4096
+ROUTES_ASKED_MAX = 16
+
 # Log lines about refused requests: one a second for each kind.
 REFUSAL_LOG_INTERVAL_S = 1.0
 REFUSAL_KINDS_MAX = 256

@@ -5,7 +5,7 @@ without an event loop) and `admin` is the operator's. Below them, `outbox`, `sen
 move batches and pulls, `replies` asks and answers, `transactions` ends what a broker keeps
 half-sent, `assignment` shares queues out, `leaders` finds who leads, `session` and `peers` hold
 connections. What decides is pure: `batching`, `exchange`, `delays`, `progress`, `retry`, `routing`,
-`allocation`, `subscriptions`.
+`subscriptions`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Which queues are this consumer's, where reading them starts, and how far it has come.
 
-Every member of a group shares the queues out by itself from the same two lists (see `allocation`),
+Every member of a group shares the queues out by itself from the same two lists (see
+`dledger.remoting.allocation`),
 so all that matters is to look again whenever one of them may have changed: a broker announces a
 change of members, a route changed, or some time has passed. A queue that is gained starts at the
 group's committed offset; one that is lost has its progress committed first.
@@ -17,7 +18,6 @@ import anyio
 from anyio.abc import TaskGroup
 
 from client import limits
-from client.allocation import allocate_averagely
 from client.errors import ClientError, NoRoute, Refused
 from client.fetching import QueueFetcher
 from client.lifetime import together
@@ -28,6 +28,7 @@ from client.session import Session
 from client.signals import Wakeup
 from dledger.errors import BadInput, RemotingError
 from dledger.observe import get_logger
+from dledger.remoting.allocation import allocate_averagely
 from dledger.remoting.bodies import ConsumerIdList, SubscriptionData, decode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command

@@ -12,12 +12,11 @@ from typing import Final
 from broker.refusal import Refused
 from dledger.remoting.codes import RequestCode, ResponseCode
 
-_POP = "consumers of this broker pull: POP, and sharing queues out by the broker, are not supported"
+_POP = "consumers of this broker pull: POP is not supported"
 _ACL = "there are no users and access lists here: whoever reaches the port may do everything"
 _REPLICAS = "replicas take all state out of the replicated log, and none by requests"
 
 _REASONS: Final[Mapping[int, str]] = {
-    RequestCode.QUERY_ASSIGNMENT: _POP,
     RequestCode.SET_MESSAGE_REQUEST_MODE: _POP,
     RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: _POP,
     RequestCode.POP_MESSAGE: _POP,

@@ -87,7 +87,6 @@ PURE = [
     "namesrv.registration",
     "namesrv.routes",
     "namesrv.topics",
-    "client.allocation",
     "client.batching",
     "client.delays",
     "client.exchange",
