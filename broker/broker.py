@@ -100,7 +100,7 @@ class Broker:
                 administration,
                 topics,
                 GroupAdminHandler(core, membership),
-                ProgressHandler(core, membership),
+                ProgressHandler(core, membership, self._commits),
                 ResetHandler(core, self._clients, self._readers),
                 RelayHandler(core, self._clients),
                 LeadershipHandler(core),

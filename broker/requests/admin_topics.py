@@ -135,7 +135,9 @@ class TopicAdminHandler:
 
     def system_topics(self, request: Command, _: Connection) -> Command:
         """GET_SYSTEM_TOPIC_LIST_FROM_BROKER."""
-        return request.reply(body=encode_body(TopicList(sorted({*UNSENDABLE, DEFAULT_TOPIC}))))
+        config = self._core.config
+        names = {*UNSENDABLE, DEFAULT_TOPIC, config.broker_cluster_name, config.broker_name}
+        return request.reply(body=encode_body(TopicList(sorted(names))))
 
     def _queue_stats(self, topic: str, queue_id: int) -> TopicOffset:
         queue = self._core.machine.queues.get(topic, queue_id)

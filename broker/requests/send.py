@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -24,6 +24,7 @@ from broker.requests.retries import retry_destination
 from broker.state.dedup import dedup_key
 from broker.state.moves import TIMER_TOPIC
 from broker.state.topics import UNSENDABLE
+from dledger.errors import BadInput
 from dledger.limits import PROPERTIES_BYTES_MAX
 from dledger.net import Connection
 from dledger.remoting import message as names
@@ -92,7 +93,7 @@ class SendHandler:
             own = names.properties_decode(item.properties)
             own.setdefault(names.UNIQ_KEY, _new_unique_key())
             first_key = first_key or own[names.UNIQ_KEY]
-            properties = self._properties(names.properties_encode(common | own).decode())
+            properties = self._properties(_text(common | own), _NOT_KEPT_IN_BATCHES)
             _refuse_transaction_bits(header)
             if _is_delayed(properties) or names.TRAN_MSG in own:
                 raise Refused(
@@ -188,7 +189,7 @@ class SendHandler:
             for name in names.DELAYS:
                 decoded.pop(name, None)
         topic, queue_id, decoded = self._core.detour(topic, queue_id, decoded)
-        return topic, queue_id, names.properties_encode(decoded).decode()
+        return topic, queue_id, _text(decoded)
 
     def _half(self, topic: str, queue_id: int, properties: str) -> tuple[str, int, str]:
         """Where a transactional message waits for the end of its transaction."""
@@ -200,7 +201,7 @@ class SendHandler:
         if len(self._core.machine.halves) >= limits.TRANSACTIONS_MAX:
             raise busy(f"{limits.TRANSACTIONS_MAX} transactions have not ended")
         topic, queue_id, decoded = half_message(topic, queue_id, decoded)
-        return topic, queue_id, names.properties_encode(decoded).decode()
+        return topic, queue_id, _text(decoded)
 
     def _record(
         self, header: SendMessageHeader, body: Buffer, properties: bytes, connection: Connection
@@ -222,16 +223,17 @@ class SendHandler:
             reconsume_times=header.reconsume_times or 0,
         )
 
-    def _properties(self, properties: str) -> str:
+    def _properties(self, properties: str, not_kept: Sequence[str] | None = None) -> str:
         """The properties as stored: with unique key and cluster, without what is not kept."""
         if properties and not properties.endswith("\x02"):
             properties += "\x02"
         marked = "\x02" + properties
-        if any(f"\x02{name}\x01" in marked for name in _NOT_KEPT):
+        not_kept = _NOT_KEPT if not_kept is None else not_kept
+        if any(f"\x02{name}\x01" in marked for name in not_kept):
             kept = names.properties_decode(properties.encode())
-            for name in _NOT_KEPT:
+            for name in not_kept:
                 kept.pop(name, None)
-            properties = names.properties_encode(kept).decode()
+            properties = _text(kept)
             marked = "\x02" + properties
         if "\x02" + _UNIQ_KEY not in marked:
             properties += f"{_UNIQ_KEY}{_new_unique_key()}\x02"
@@ -243,10 +245,20 @@ class SendHandler:
 _UNIQ_KEY = names.UNIQ_KEY + "\x01"
 # Consumers of 5.x trace only messages that carry a region.
 _TRACED = names.properties_encode(REGION).decode()
-_NOT_KEPT = (names.WAIT, names.POP_CK, names.CLUSTER, *REGION)
+_NOT_KEPT_IN_BATCHES = (names.POP_CK, names.CLUSTER, *REGION)
+# RocketMQ, too, leaves WAIT to the messages of a batch, and takes it from those sent by themselves.
+_NOT_KEPT = (names.WAIT, *_NOT_KEPT_IN_BATCHES)
 
 
 _DELAYS = tuple(f"\x02{name}\x01" for name in names.DELAYS)
+
+
+def _text(properties: Mapping[str, str]) -> str:
+    """The properties as a record holds them. Too many are the message's fault: it won't fit."""
+    try:
+        return names.properties_encode(properties).decode()
+    except BadInput as error:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
 
 
 def _refuse_transaction_bits(header: SendMessageHeader) -> None:
