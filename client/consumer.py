@@ -23,6 +23,7 @@ import anyio
 from client import limits
 from client.assignment import Assignment, ConsumeFrom
 from client.errors import ClientClosed, NotAssigned
+from client.filters import check_filters
 from client.handout import Handler, HandOut
 from client.lifetime import Living, together
 from client.models import Rebalance, ReceivedMessage
@@ -46,7 +47,9 @@ class Consumer(Living):
     """A member of `group`, subscribed to topics by tags ("*" or "TagA || TagB") or by `Sql`.
 
     `consume_from` is where a group that never committed begins: "first" at the oldest message,
-    "last" at the next one to come. `on_rebalance` is told of every change of queues and its cause.
+    "last" at the next one to come. Entering the block asks a broker whether it can read a `Sql`,
+    and raises BadInput with its words if not. `on_rebalance` is told of every change of queues and
+    its cause.
     """
 
     def __init__(
@@ -90,6 +93,12 @@ class Consumer(Living):
 
     async def _start(self) -> None:
         await self._session.__aenter__()
+        try:
+            with anyio.move_on_after(limits.REQUEST_TIMEOUT_S):
+                await check_filters(self._session, self.group, self._subscriptions.values())
+        except BaseException:
+            await self._session.__aexit__(None, None, None)
+            raise
         tasks = self._session.tasks
         assignment = self._assignment = Assignment(
             session=self._session,

@@ -41,6 +41,8 @@ WAITING_IN_FLIGHT_PER_GROUP_MAX = 128
 PENDING_MESSAGES_MAX = 65_536
 PENDING_BYTES_MAX = 64 * foundation.MIB
 PRODUCER_TICK_S = 0.05
+DELAY_LEVEL_MAX = 64
+"""No broker has more levels; one above its last means the last, as with stock clients."""
 REPLIES_AWAITED_MAX = 65_536
 TRANSACTION_CHECKS_MAX = 256
 SEND_BATCH_BYTES_MAX = 4 * foundation.MIB

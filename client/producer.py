@@ -256,8 +256,8 @@ class Producer(Living):
     async def recall(self, sent: SendResult, *, timeout_s: float | None = None) -> None:
         """Take back a message with `delay_s` or `deliver_at` whose time has not come yet.
 
-        Raises BadMessage if it can't be, Refused with code 604 if it was delivered or taken back
-        already, NoLeader, or the RemotingError of the last try.
+        Raises BadMessage if it can't be, RecallTooLate if it was delivered or taken back already,
+        NoLeader, or the RemotingError of the last try.
         """
         self.check_open()
         await recall(self._session, self.group, sent, self._timeout(timeout_s))
