@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, MissingArgumentError
 
+from dledger.console import let_reader_leave
 from dledger.errors import ConfigError, DledgerError
 
 EXIT_FAILED = 1
@@ -68,6 +69,7 @@ for _name, (_target, _help) in COMMANDS.items():
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its status."""
+    let_reader_leave()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["help"]:  # RocketMQ's way to ask: mqadmin help updateTopic
         given = [*given[1:], "--help"]
