@@ -44,6 +44,8 @@ _REASONS: Final[Mapping[int, str]] = {
     RequestCode.GET_ALL_DELAY_OFFSET: _REPLICAS,
     RequestCode.GET_TIMER_CHECK_POINT: _REPLICAS,
     RequestCode.GET_TIMER_METRICS: _REPLICAS,
+    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics, whose queues move between broker "
+    "groups, are not supported: make an ordinary topic (17), and add broker groups to it",
     RequestCode.GET_BROKER_HA_STATUS: "replication is Raft's here: see `mqadmin raftStatus`",
     RequestCode.QUERY_CORRECTION_OFFSET: "there are no filter groups whose offsets could differ",
     RequestCode.RESUME_CHECK_HALF_MESSAGE: "a half message that was checked too often lies in "

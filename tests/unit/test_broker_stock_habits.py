@@ -110,3 +110,12 @@ async def test_progress_in_a_named_topic_lists_all_its_queues(tmp_path: Path) ->
         for unknown in ({"topic": "Missing"}, {}):
             found = await ask(peer, code, consumerGroup="New", **unknown)
             assert decode_body(ConsumeStats, found.payload).offset_table == {}
+
+
+async def test_static_topics_are_refused_with_a_reason(tmp_path: Path) -> None:
+    """Stock tools print it."""
+    async with served(tmp_path) as (_, peer):
+        refused = await ask(peer, RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC)
+        assert refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert "static topics" in (refused.remark or "")
+        assert "make an ordinary topic" in (refused.remark or "")

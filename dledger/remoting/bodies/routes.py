@@ -62,11 +62,15 @@ class QueueData(Body):
 
 
 class BrokerData(Body):
-    """The replicas of one broker group: "host:port" by broker id, 0 the leader."""
+    """The replicas of one broker group: "host:port" by broker id, 0 the leader.
+
+    `enable_acting_master` is always false here: some clients read no route that lacks it.
+    """
 
     cluster: str
     broker_name: str
     broker_addrs: dict[int, str] = {}
+    enable_acting_master: bool = False
 
 
 class TopicRouteData(Body):
