@@ -21,6 +21,7 @@ from broker.refusal import Refused, busy
 from broker.requests.core import Core
 from broker.requests.recall import Handle
 from broker.requests.retries import retry_destination
+from broker.state.attributes import check_type
 from broker.state.dedup import dedup_key
 from broker.state.moves import TIMER_TOPIC
 from broker.state.topics import UNSENDABLE
@@ -59,6 +60,7 @@ class SendHandler:
         if not transactional:
             _refuse_transaction_bits(header)
         topic, queue_id = self._destination(header)
+        self._check_type(topic, properties)
         asked_topic, asked_queue_id = topic, queue_id
         delayed = _is_delayed(properties)
         if transactional or delayed:
@@ -99,6 +101,7 @@ class SendHandler:
                 raise Refused(
                     ResponseCode.MESSAGE_ILLEGAL, "a batch can't be delayed or transactional"
                 )
+            self._check_type(topic, properties)
             record = self._record(header, item.body, properties.encode(), connection)
             records.append(replace(record, flag=item.flag))
         if not 0 < len(records) <= limits.MESSAGES_PER_BATCH_MAX:
@@ -175,6 +178,13 @@ class SendHandler:
         if name != header.topic:
             return name, 0
         return name, _queue(topic, header.queue_id)
+
+    def _check_type(self, topic: str, properties: str) -> None:
+        """Refuse a message that is not of its topic's type, if the operator wants that."""
+        if self._core.config.enable_topic_message_type_check:
+            wanted = self._core.definitions.topic_type(topic)
+            if wanted is not None:
+                check_type(topic, wanted, names.properties_decode(properties.encode()))
 
     def _retry_destination(self, header: SendMessageHeader) -> str:
         """A consumer sends a message back by itself: after too many tries, to the dead letters."""

@@ -59,13 +59,15 @@ class TopicAdmin(SettingsAdmin):
         write_queues: int = 8,
         perm: int = PERM_READ_WRITE,
         order: bool = False,
+        attributes: str | None = None,
     ) -> tuple[str, ...]:
         """Create or change a topic on every group of a cluster, or on one broker group.
 
         `broker` is its name, or the address of any of its members. Without either, on the only
         cluster there is. Returns the broker names when every name server shows the topic there,
         so that clients can use it at once. With `order`, producers keep to these queues also while
-        a group of them is not there: their counts become part of the topic's route.
+        a group of them is not there: their counts become part of the topic's route. `attributes`
+        alters those of 5.x: "+name=value,-name".
         """
         groups = await self.groups(cluster, broker, only_one_cluster=True)
         header = UpdateAndCreateTopicHeader(
@@ -76,6 +78,7 @@ class TopicAdmin(SettingsAdmin):
             perm=perm,
             topic_filter_type="SINGLE_TAG",
             order=order,
+            attributes=attributes,
         )
 
         async def update(group: BrokerData) -> str:

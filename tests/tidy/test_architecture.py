@@ -72,6 +72,7 @@ PURE = [
     "broker.leader.deliveries",
     "broker.leader.transactions",
     "broker.state.indexing",
+    "broker.state.attributes",
     "broker.state.moves",
     "broker.state.waiting",
     "broker.state.locks",

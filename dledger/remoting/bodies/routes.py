@@ -18,7 +18,10 @@ class DataVersion(Body):
 
 
 class TopicConfig(Body):
-    """A topic as its broker knows it. `perm` is a sum of 4 read, 2 write, 1 inherit."""
+    """A topic as its broker knows it. `perm` is a sum of 4 read, 2 write, 1 inherit.
+
+    `attributes` are 5.x's named settings; in a request that changes the topic, names have a sign.
+    """
 
     topic_name: str
     read_queue_nums: int = 16
@@ -27,6 +30,7 @@ class TopicConfig(Body):
     topic_sys_flag: int = 0
     order: bool = False
     topic_filter_type: str = "SINGLE_TAG"
+    attributes: dict[str, str] = {}
 
 
 class TopicConfigWrapper(Body):
