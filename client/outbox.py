@@ -249,10 +249,11 @@ class Outbox:
         return publisher
 
     def _serves(self, broker_name: str) -> bool:
-        """Whether a group takes messages, as far as is known."""
-        senders = (self._senders.get(broker_name), self._senders_of_waiting.get(broker_name))
-        known = self._session.routes.leader(broker_name) is not None
-        return known and all(sender is None or sender.serving for sender in senders)
+        """Whether a group takes messages, as far as is known. Asked for each message."""
+        sender = self._senders.get(broker_name) or self._senders_of_waiting.get(broker_name)
+        if sender is not None:
+            return sender.serving
+        return self._session.routes.leader(broker_name) is not None
 
     def _move(self, sender: GroupSender, batch: Batch) -> None:
         """Give what may leave a batch to another group's sender, if one serves.
