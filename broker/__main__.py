@@ -13,6 +13,7 @@ from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
+from dledger.console import let_reader_leave
 from dledger.observe import LogFormat
 
 app = App(name="mqbroker", help="One replica of a broker group.")
@@ -44,6 +45,7 @@ def run(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the command."""
+    let_reader_leave()
     try:
         app(arguments, print_error=False, exit_on_error=False)
     except CycloptsError as error:

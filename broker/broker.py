@@ -23,6 +23,7 @@ from broker.refusal import Refused
 from broker.requests.admin_broker import BrokerAdminHandler
 from broker.requests.admin_groups import GroupAdminHandler
 from broker.requests.admin_topics import TopicAdminHandler
+from broker.requests.assignment import AssignmentHandler
 from broker.requests.clients import ClientHandler
 from broker.requests.core import Core
 from broker.requests.dispatch import (
@@ -87,7 +88,9 @@ class Broker:
         administration, topics = BrokerAdminHandler(core), TopicAdminHandler(core)
         self.handler = Dispatcher(
             core,
-            answered_everywhere(self._clients, administration, topics),
+            answered_everywhere(
+                self._clients, AssignmentHandler(core, membership), administration, topics
+            ),
             answered_by_leader(
                 ProduceHandler(core),
                 SendHandler(core),
@@ -104,7 +107,7 @@ class Broker:
                 administration,
                 topics,
                 GroupAdminHandler(core, membership),
-                ProgressHandler(core, membership),
+                ProgressHandler(core, membership, self._commits),
                 ResetHandler(core, self._clients, self._readers),
                 RelayHandler(core, self._clients),
                 LeadershipHandler(core),

@@ -25,6 +25,7 @@ VIP_PORT_BELOW: Final = 2
 RUNTIME_KEYS: Final = frozenset(
     {
         "autoCreateTopicEnable",
+        "enableTopicMessageTypeCheck",
         "defaultTopicQueueNums",
         "maxMessageSize",
         "registerBrokerHeartbeatMillis",
@@ -50,6 +51,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     mapped_file_size_commit_log: int = foundation.SEGMENT_BYTES
     auto_create_topic_enable: bool = True
     default_topic_queue_nums: int = 8
+    enable_topic_message_type_check: bool = False
     max_message_size: int = foundation.MESSAGE_BODY_BYTES_MAX
     message_delay_level: str = DEFAULT_LEVELS
     file_reserved_time: float = 72.0

@@ -137,6 +137,11 @@ RECONNECT_S_MAX = 2.0
 
 AFTER_FAULT_S = 1.0
 """A loop that met a fault nobody foresaw pauses so long."""
+# Routes of topics, asked of name servers for consumers that leave it to the broker to share queues.
+ROUTE_S = 1.0
+ROUTE_KEPT_S = 2.0
+ROUTES_KEPT_MAX = 4096
+ROUTES_ASKED_MAX = 16
 
 # Log lines about refused requests: one a second for each kind.
 REFUSAL_LOG_INTERVAL_S = 1.0

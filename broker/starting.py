@@ -22,6 +22,13 @@ _EXIT_USAGE = 2
 
 def start(config: Path | None, namesrv: str | None, log_format: LogFormat | None) -> int:
     """Run until SIGTERM or Ctrl-C; the exit status. What is given replaces the config file's."""
+    if config is None and namesrv is None:
+        return _fail(
+            "give a config file (-c FILE; docs/broker.md lists the keys), or at least a name "
+            "server (-n HOST:PORT) to start a group of one member. A whole cluster for trying "
+            "things out: mqcluster up --dir DIR",
+            _EXIT_USAGE,
+        )
     try:
         settings = BrokerConfig() if config is None else load_config(config, BrokerConfig)
         if namesrv is not None:
@@ -31,9 +38,20 @@ def start(config: Path | None, namesrv: str | None, log_format: LogFormat | None
         configure_logging(settings.log_format, settings.log_level)
         settings.check()
         settings = settings.with_secret()
+        if config is None:
+            _say_defaults(settings)
     except ConfigError as error:
         return _fail(str(error), _EXIT_USAGE)
     return _run(settings)
+
+
+def _say_defaults(settings: BrokerConfig) -> None:
+    """Without a config file, nobody has chosen these."""
+    sys.stderr.write(
+        f"mqbroker: no config file: {settings.broker_name}, a group of one member, serves on "
+        f"{settings.broker_ip1}:{settings.listen_port} and keeps its messages in "
+        f"{Path(settings.store_path_root_dir).absolute()}\n"
+    )
 
 
 def _run(settings: BrokerConfig) -> int:

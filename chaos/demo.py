@@ -25,10 +25,13 @@ from chaos.perform import Order, perform
 from chaos.scenarios import MAIN_JOB
 from chaos.verdict import Report
 from chaos.workload import read_lines, split
+from dledger.console import let_reader_leave
 from dledger.errors import StorageError
+from dledger.extras import require_spark
 
 MESSAGES = 100_000
 PRODUCERS = 2
+REPLICAS = 3
 
 app = cyclopts.App(name="demo", help="Kill the leader under load, and prove that nothing was lost.")
 
@@ -58,14 +61,15 @@ def demo(
 
 
 async def _demo(source: Path | None, messages: int, seed: int, report: Path) -> int:
+    require_spark("the demo's audit")
     split(messages, PRODUCERS)
-    if source is not None:
-        read_lines(source)
+    lines = [] if source is None else read_lines(source)
+    line_bytes = sum(map(len, lines)) / max(1, len(lines))
     console = Console()
     words = ["./dev demo", f"--seed {seed}", f"--messages {messages}"]
     words += [] if source is None else [f"--input {source}"]
     with tempfile.TemporaryDirectory(prefix="dledger-demo-") as directory:
-        _refuse_full_disk(Path(directory))
+        _refuse_full_disk(Path(directory), round(messages * line_bytes))
         order = Order(
             scenario=MAIN_JOB,
             seed=seed,
@@ -121,17 +125,19 @@ def rate_for(messages: int) -> float:
     return min(max(messages / DEMO_LOAD_S, DEMO_RATE_PER_S_MIN), DEMO_RATE_PER_S_MAX)
 
 
-def _refuse_full_disk(directory: Path) -> None:
+def _refuse_full_disk(directory: Path, text_bytes: int) -> None:
     free = shutil.disk_usage(directory).free
-    if free < DEMO_DISK_BYTES_MIN:
+    needed = DEMO_DISK_BYTES_MIN + REPLICAS * text_bytes
+    if free < needed:
         raise StorageError(
-            f"{free >> 20} MiB is free in {directory.parent}; the demo needs "
-            f"{DEMO_DISK_BYTES_MIN >> 20} MiB for three replicas. Make room, or set TMPDIR."
+            f"{free >> 20} MiB is free in {directory.parent}; the demo needs {needed >> 20} MiB "
+            "for three replicas. Make room, set TMPDIR, or send fewer --messages."
         )
 
 
 def main() -> None:
     """The command."""
+    let_reader_leave()
     sys.exit(app())
 
 

@@ -15,7 +15,9 @@ from chaos.command_line import run_command
 from chaos.limits import KILLS_MAX
 from chaos.perform import Order, perform
 from chaos.scenarios import SCENARIOS
+from dledger.console import let_reader_leave
 from dledger.errors import ConfigError
+from dledger.extras import require_spark
 
 Directory: TypeAlias = Annotated[Path, cyclopts.Parameter(name="--dir")]
 
@@ -64,6 +66,7 @@ def _order(scenario: str, directory: Path, seed: int, kills: int) -> Order:
         raise ConfigError(f"there is no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
     if not 1 <= kills <= KILLS_MAX:
         raise ConfigError(f"--kills is {kills}; it must be from 1 to {KILLS_MAX}")
+    require_spark("the audit at the end of a run")
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
         raise ConfigError(f"{directory} is not empty: a run needs a directory of its own")
@@ -81,6 +84,7 @@ def _order(scenario: str, directory: Path, seed: int, kills: int) -> Order:
 
 def main() -> None:
     """The console command."""
+    let_reader_leave()
     sys.exit(app())
 
 

@@ -25,6 +25,7 @@ from chaos.command_line import run_command
 from chaos.probe import Probe
 from chaos.processes import free_ports, port_is_free
 from client.peers import PeerPool
+from dledger.console import let_reader_leave
 from dledger.errors import ConfigError
 
 Directory: TypeAlias = Annotated[Path, cyclopts.Parameter(name="--dir")]
@@ -298,6 +299,7 @@ def _pid_of(cluster: Cluster, name: str) -> int | None:
 
 def main() -> None:
     """The console command."""
+    let_reader_leave()
     sys.exit(app())
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from chaos.limits import MESSAGES_MAX
 from dledger.errors import ConfigError
+from dledger.limits import MESSAGE_BODY_BYTES_MAX
 
 
 class Task(msgspec.Struct, frozen=True, tag_field="role", tag=str.lower):
@@ -83,6 +84,12 @@ def read_lines(path: Path) -> list[bytes]:
         raise ConfigError(f"the input {path} can't be read: {error.strerror}") from error
     if not lines:
         raise ConfigError(f"the input {path} has no line with text in it")
+    number, longest = max(enumerate(lines, start=1), key=lambda each: len(each[1]))
+    if len(longest) > MESSAGE_BODY_BYTES_MAX:
+        raise ConfigError(
+            f"the input {path} has a line of {len(longest)} bytes (number {number} of those with "
+            f"text); each line is sent as a message, which has at most {MESSAGE_BODY_BYTES_MAX}"
+        )
     return lines
 
 

@@ -3,9 +3,9 @@
 General layout: `producer` and `consumer` are the faces (`blocking` has the same ones for programs
 without an event loop) and `admin` is the operator's. Below them, `outbox`, `sender` and `fetching`
 move batches and pulls, `replies` asks and answers, `transactions` ends what a broker keeps
-half-sent, `assignment` shares queues out, `leaders` finds who leads, `session` and `peers` hold
-connections. What decides is pure: `batching`, `exchange`, `delays`, `progress`, `retry`, `routing`,
-`allocation`, `subscriptions`.
+half-sent, `filters` has brokers look at filters, `assignment` shares queues out, `leaders` finds
+who leads, `session` and `peers` hold connections. What decides is pure: `batching`, `exchange`,
+`delays`, `progress`, `retry`, `routing`, `subscriptions`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         NoReply,
         NoRoute,
         NotAssigned,
+        RecallTooLate,
         Refused,
         SendError,
         SendFailed,
@@ -56,6 +57,7 @@ __all__ = [
     "PendingSend",
     "Producer",
     "Rebalance",
+    "RecallTooLate",
     "ReceivedMessage",
     "Refused",
     "Reply",
@@ -73,7 +75,8 @@ _HOMES = {
     "client.admin": "Admin",
     "client.consumer": "Consumer",
     "client.errors": "BadMessage BufferFull ClientClosed ClientError NoLeader NoReply NoRoute "
-    "NotAssigned Refused SendError SendFailed SendUnknown TransactionEnded TransactionUnknown",
+    "NotAssigned RecallTooLate Refused SendError SendFailed SendUnknown TransactionEnded "
+    "TransactionUnknown",
     "client.models": "Message Rebalance ReceivedMessage Reply SendResult",
     "client.pending": "PendingSend",
     "client.producer": "Producer",

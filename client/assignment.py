@@ -1,6 +1,7 @@
 """Which queues are this consumer's, where reading them starts, and how far it has come.
 
-Every member of a group shares the queues out by itself from the same two lists (see `allocation`),
+Every member of a group shares the queues out by itself from the same two lists (see
+`dledger.remoting.allocation`),
 so all that matters is to look again whenever one of them may have changed: a broker announces a
 change of members, a route changed, or some time has passed. A queue that is gained starts at the
 group's committed offset; one that is lost has its progress committed first.
@@ -8,7 +9,8 @@ group's committed offset; one that is lost has its progress committed first.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,9 +18,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from client import limits
-from client.allocation import allocate_averagely
 from client.errors import ClientError, NoRoute, Refused
 from client.fetching import QueueFetcher
+from client.lifetime import together
 from client.models import Rebalance
 from client.progress import QueueProgress
 from client.retry import backoff_s
@@ -26,6 +28,7 @@ from client.session import Session
 from client.signals import Wakeup
 from dledger.errors import BadInput, RemotingError
 from dledger.observe import get_logger
+from dledger.remoting.allocation import allocate_averagely
 from dledger.remoting.bodies import ConsumerIdList, SubscriptionData, decode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -100,7 +103,7 @@ class Assignment:
         complete = True
         for topic in self.subscriptions:
             queues = await self.find_route(topic)
-            members = await self._members(queues[0].broker_name, topic) if queues else ()
+            members = await self._members(queues, topic)
             if self.session.client_id not in members:
                 # No route, or the brokers do not know this member (yet, or again): what it has
                 # stays for now.
@@ -151,7 +154,7 @@ class Assignment:
                 progress.committed = max(progress.committed, offset)
                 committed[progress.queue] = offset
 
-        async with anyio.create_task_group() as tasks:
+        async with together() as tasks:
             for queue, fetcher in self.fetchers.items():
                 progress = fetcher.progress
                 if queues is not None and queue not in queues:
@@ -194,13 +197,29 @@ class Assignment:
         self._routeless.discard(topic)
         return route.readable
 
-    async def _members(self, broker_name: str, topic: str) -> tuple[str, ...]:
-        """The group's members, sorted, as the leader of `broker_name` knows them."""
+    async def _members(self, queues: Sequence[MessageQueue], topic: str) -> tuple[str, ...]:
+        """The group's members, sorted, as the first broker group that answers knows them.
+
+        Those with a known leader are asked first: one that is dead must not keep the members from
+        sharing out the others' queues.
+        """
+        names = sorted(
+            dict.fromkeys(queue.broker_name for queue in queues),
+            key=lambda name: self.session.routes.leader(name) is None,
+        )
+        for name in names[:-1]:
+            with suppress(RemotingError, ClientError):
+                return await self._members_known_to(name, topic, limits.SUSPECT_AFTER_S)
+        for name in names[-1:]:
+            return await self._members_known_to(name, topic, limits.REQUEST_TIMEOUT_S)
+        return ()
+
+    async def _members_known_to(
+        self, broker_name: str, topic: str, timeout_s: float
+    ) -> tuple[str, ...]:
         header = GetConsumerListByGroupHeader(consumer_group=self.group)
         command = Command(RequestCode.GET_CONSUMER_LIST_BY_GROUP, encode_header(header))
-        answer = await self.session.finder.ask(
-            broker_name, command, limits.REQUEST_TIMEOUT_S, topic
-        )
+        answer = await self.session.finder.ask(broker_name, command, timeout_s, topic)
         if answer.code != ResponseCode.SUCCESS:
             return ()
         return tuple(sorted(decode_body(ConsumerIdList, answer.payload).consumer_id_list))

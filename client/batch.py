@@ -19,20 +19,32 @@ from client.models import SendResult
 class Slot:
     """One message's place in a batch; from it and the batch's acknowledgement follows its result.
 
-    `nth` and `start_bytes` count within the batch's run of `queue_id`.
+    `nth` and `start_bytes` count within the batch's run of `queue_id`. `moves_left` is how often it
+    may yet go to another queue: never, if its sender chose one.
     """
 
-    __slots__ = ("batch", "deadline_s", "error", "nth", "queue_id", "start_bytes", "unique_key")
+    __slots__ = (
+        "batch",
+        "deadline_s",
+        "error",
+        "moves_left",
+        "nth",
+        "queue_id",
+        "start_bytes",
+        "unique_key",
+    )
 
     batch: Batch
+    moves_left: int
     queue_id: int
     nth: int
     start_bytes: int
     error: SendError | None
 
-    def __init__(self, unique_key: str, deadline_s: float) -> None:
+    def __init__(self, unique_key: str, deadline_s: float, moves_left: int = 0) -> None:
         self.unique_key = unique_key
         self.deadline_s = deadline_s
+        self.moves_left = moves_left
         self.error = None
 
     @property
@@ -81,7 +93,8 @@ class Run:
 class Batch:
     """Records of one topic, a run per queue, that become one entry of one group's log.
 
-    One that `waits` is a single message that the broker keeps for a while before it is delivered.
+    One that `waits` is a single message that the broker keeps for a while before it is delivered,
+    one that is `alone` a single message that its sender may send again.
     """
 
     topic: str
@@ -90,6 +103,7 @@ class Batch:
     opened_s: float
     oneway: bool = False
     waits: bool = False
+    alone: bool = False
     runs: dict[int, Run] = field(default_factory=dict)
     slots: list[Slot] = field(default_factory=list)
     size_bytes: int = 0
@@ -144,6 +158,11 @@ class Batch:
         return self.on_wire or self.lost
 
     @property
+    def movable(self) -> bool:
+        """Whether all messages of it may go to another queue."""
+        return all(slot.moves_left > 0 and not slot.settled for slot in self.slots)
+
+    @property
     def abandoned(self) -> bool:
         """Whether nobody waits for it any more."""
         return all(slot.error is not None for slot in self.slots)
@@ -189,18 +208,38 @@ class Batch:
         return late
 
     def _expire_unsent(self, now_s: float) -> list[Slot]:
+        reason = "the deadline was over before it could be sent"
+        late = [slot for slot, _ in self._take_out(lambda slot: slot.deadline_s <= now_s)]
+        for slot in late:
+            slot.error = SendFailed(reason, self.topic, self.broker_name, slot.unique_key)
+        return late
+
+    def withdraw(self) -> list[tuple[list[Slot], list[bytes]]]:
+        """Take out the messages that may go to another queue, and their records, by run.
+
+        While it is certainly not stored: elsewhere nobody would recognise a second copy.
+        """
+        runs: dict[int, tuple[list[Slot], list[bytes]]] = {}
+        for slot, record in self._take_out(lambda slot: slot.moves_left > 0 and not slot.settled):
+            slot.moves_left -= 1
+            slots, records = runs.setdefault(slot.queue_id, ([], []))
+            slots.append(slot)
+            records.append(record)
+        return list(runs.values())
+
+    def _take_out(self, leaves: Callable[[Slot], bool]) -> list[tuple[Slot, bytes]]:
+        """Remove messages and their records; those that stay close ranks."""
         runs, slots = self.runs, self.slots
         self.runs, self.slots, self.size_bytes, self.body = {}, [], 0, None
         self.first_deadline_s = float("inf")
-        reason = "the deadline was over before it could be sent"
-        late: list[Slot] = []
+        taken = []
         for slot in slots:
-            if slot.deadline_s > now_s:
-                self.append(slot, slot.queue_id, runs[slot.queue_id].records[slot.nth])
+            record = runs[slot.queue_id].records[slot.nth]
+            if leaves(slot):
+                taken.append((slot, record))
             else:
-                slot.error = SendFailed(reason, self.topic, self.broker_name, slot.unique_key)
-                late.append(slot)
-        return late
+                self.append(slot, slot.queue_id, record)
+        return taken
 
 
 @dataclass(slots=True, eq=False)
@@ -213,3 +252,9 @@ class Lane:
     full: deque[Batch] = field(default_factory=deque)
     in_flight: Batch | None = None
     queued: bool = False
+
+    def drop_empty(self) -> None:
+        """Forget batches that wait and have no message left."""
+        self.full = deque(batch for batch in self.full if batch.slots)
+        if self.open is not None and not self.open.slots:
+            self.open = None

@@ -88,7 +88,7 @@ class Accumulator:
         self._turn += waits
         lane = self._lane(topic, (self._turn if waits else queue_id) % self.lanes_per_topic)
         batch = self._open(lane, now_s)
-        batch.waits = waits
+        batch.waits, batch.alone = waits, not waits
         batch.append(slot, queue_id, record)
         self.budget.take(1, len(record))
         self._close(lane)
@@ -162,10 +162,19 @@ class Accumulator:
                 messages, size_bytes = len(batch.slots), batch.size_bytes
                 expired += batch.expire(now_s)
                 self.budget.take(len(batch.slots) - messages, batch.size_bytes - size_bytes)
-            lane.full = deque(batch for batch in lane.full if batch.slots)
-            if lane.open is not None and not lane.open.slots:
-                lane.open = None
+            lane.drop_empty()
         return expired
+
+    def withdraw(self, batch: Batch) -> list[tuple[list[Slot], list[bytes]]]:
+        """Take out of a batch what may go elsewhere (see `Batch.withdraw`).
+
+        The caller settles the batch, and calls `done` if it is under way and nothing is left of it.
+        """
+        messages, size_bytes = len(batch.slots), batch.size_bytes
+        runs = batch.withdraw()
+        self.budget.take(len(batch.slots) - messages, batch.size_bytes - size_bytes)
+        batch.lane.drop_empty()
+        return runs
 
     def batches(self) -> Iterator[Batch]:
         """Every batch that is not done, in no particular order."""

@@ -13,7 +13,7 @@ ones; they may be called from several threads.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -24,7 +24,7 @@ from functools import partial, wraps
 from types import TracebackType
 from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from client import admin as admins
@@ -54,10 +54,24 @@ class Face(Generic[ClientT_co]):
         self._running: BlockingPortal | None = None
 
     @property
-    def _portal(self) -> BlockingPortal:
+    def portal(self) -> BlockingPortal:
+        """The way into the event loop's thread. Raises ClientClosed outside the block."""
         if self._running is None:
-            raise ClientClosed("this client is not open: use it inside `with`")
+            raise ClientClosed(
+                f"this {type(self).__name__} is not open: use it inside its `with` block"
+            )
         return self._running
+
+    def call(self, function: Callable[[], Awaitable[R]]) -> R:
+        """Call `function` in the event loop, and wait for its result."""
+        portal = self.portal
+        try:
+            return portal.call(function)
+        except (CancelledError, RuntimeError) as error:
+            if self._running is not None:
+                raise
+            # Another thread has left the block meanwhile, and taken the event loop with it.
+            raise ClientClosed(f"this {type(self).__name__} was closed during a call") from error
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -85,7 +99,7 @@ def blocking(
 
     @wraps(method)
     def call(face: Face[ClientT_co], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return face._portal.call(partial(method, face._client, *args, **kwargs))
+        return face.call(partial(method, face._client, *args, **kwargs))
 
     return call
 
@@ -104,7 +118,7 @@ def handing_over(
             pending = await method(face._client, *args, **kwargs)
             pending.add_callback(partial(_settle, future))
 
-        face._portal.call(hand_over)
+        face.call(hand_over)
         return future
 
     return call
@@ -113,9 +127,11 @@ def handing_over(
 class Transaction:
     """`client.Transaction`, blocking."""
 
-    def __init__(self, portal: BlockingPortal, transaction: transactions.Transaction) -> None:
+    def __init__(
+        self, face: Face[producers.Producer], transaction: transactions.Transaction
+    ) -> None:
         self.sent = transaction.sent
-        self._portal = portal
+        self._face = face
         self._transaction = transaction
 
     @property
@@ -125,26 +141,29 @@ class Transaction:
 
     def commit(self) -> None:
         """Let consumers see the message."""
-        self._portal.call(self._transaction.commit)
+        self._face.call(self._transaction.commit)
 
     def rollback(self) -> None:
         """Let nobody ever see the message."""
-        self._portal.call(self._transaction.rollback)
+        self._face.call(self._transaction.rollback)
 
 
 def in_a_block(
     method: Callable[
-        Concatenate[ClientT_co, P], AbstractAsyncContextManager[transactions.Transaction]
+        Concatenate[producers.Producer, P], AbstractAsyncContextManager[transactions.Transaction]
     ],
-) -> Callable[Concatenate[Face[ClientT_co], P], AbstractContextManager[Transaction]]:
+) -> Callable[Concatenate[Face[producers.Producer], P], AbstractContextManager[Transaction]]:
     """As `blocking`, for a `method` whose transaction lives in a `with` block."""
 
     @wraps(method)
     @contextmanager
-    def call(face: Face[ClientT_co], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Transaction]:
+    def call(
+        face: Face[producers.Producer], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Iterator[Transaction]:
+        portal = face.portal
         begun = method(face._client, *args, **kwargs)
-        with face._portal.wrap_async_context_manager(begun) as transaction:
-            yield Transaction(face._portal, transaction)
+        with portal.wrap_async_context_manager(begun) as transaction:
+            yield Transaction(face, transaction)
 
     return call
 
@@ -160,6 +179,10 @@ class Producer(Face[producers.Producer]):
         checker: Callable[[ReceivedMessage], Decision] | None = None,
         timeout_s: float = limits.SEND_TIMEOUT_S,
         linger_s: float = 0.0,
+        batch_bytes_max: int = limits.BATCH_BYTES_MAX,
+        pending_max: int = limits.PENDING_MESSAGES_MAX,
+        pending_bytes_max: int = limits.PENDING_BYTES_MAX,
+        at_least_once: bool = False,
     ) -> None:
         super().__init__(
             producers.Producer(
@@ -168,6 +191,10 @@ class Producer(Face[producers.Producer]):
                 checker=None if checker is None else _in_a_thread(checker),
                 timeout_s=timeout_s,
                 linger_s=linger_s,
+                batch_bytes_max=batch_bytes_max,
+                pending_max=pending_max,
+                pending_bytes_max=pending_bytes_max,
+                at_least_once=at_least_once,
             )
         )
 
@@ -182,6 +209,16 @@ class Producer(Face[producers.Producer]):
     send_soon = handing_over(producers.Producer.send_soon)
     transaction = in_a_block(producers.Producer.transaction)
 
+    @property
+    def client_id(self) -> str:
+        """How brokers know this producer."""
+        return self._client.client_id
+
+    @property
+    def pending(self) -> int:
+        """Messages handed over and not settled yet."""
+        return self._client.pending
+
     def send_oneway(
         self, message: Message, *, queue_id: int | None = None, key: str | None = None
     ) -> None:
@@ -191,7 +228,7 @@ class Producer(Face[producers.Producer]):
             await self._client.prepare(message.topic)
             self._client.send_oneway(message, queue_id=queue_id, key=key)
 
-        self._portal.call(hand_over)
+        self.call(hand_over)
 
 
 class Consumer(Face[consumers.Consumer]):
@@ -205,6 +242,7 @@ class Consumer(Face[consumers.Consumer]):
         *,
         consume_from: ConsumeFrom = "first",
         auto_commit: bool = True,
+        auto_commit_interval_s: float = limits.AUTO_COMMIT_S,
         on_rebalance: Callable[[Rebalance], None] | None = None,
     ) -> None:
         super().__init__(
@@ -214,6 +252,7 @@ class Consumer(Face[consumers.Consumer]):
                 subscriptions,
                 consume_from=consume_from,
                 auto_commit=auto_commit,
+                auto_commit_interval_s=auto_commit_interval_s,
                 on_rebalance=on_rebalance,
             )
         )
@@ -221,19 +260,51 @@ class Consumer(Face[consumers.Consumer]):
     poll = blocking(consumers.Consumer.poll)
     commit = blocking(consumers.Consumer.commit)
 
-    def __iter__(self) -> Iterator[ReceivedMessage]:
+    def __iter__(self) -> Self:
         """Messages without end; asking for one says that the one before is processed."""
-        while True:
-            yield self._portal.call(self._client.__anext__)
+        return self
 
-    def run(self, handler: Callable[[ReceivedMessage], None]) -> None:
-        """Call `handler` with each message, in this thread, until it raises."""
-        for message in self:
-            handler(message)
+    def __next__(self) -> ReceivedMessage:
+        """Wait for the next message; asking for it says that the one before is processed."""
+        return self.call(self._client.__anext__)
+
+    def run(self, handler: Callable[[ReceivedMessage], None], concurrency: int = 1) -> None:
+        """Call `handler` with each message until it raises.
+
+        Up to `concurrency` queues are handled at a time, each in order: by this thread if that is
+        1, else by as many threads. A handler's exception reaches the caller; its message is not
+        processed and will be delivered again.
+        """
+        if concurrency <= 1:
+            for message in self:
+                handler(message)
+        threads = CapacityLimiter(concurrency)
+
+        async def handle(message: ReceivedMessage) -> None:
+            await to_thread.run_sync(handler, message, limiter=threads)
+
+        self.call(partial(self._client.run, handle, concurrency))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on reading `queue` at `offset`."""
-        self._portal.call(self._client.seek, queue, offset)
+
+        async def seek() -> None:
+            self._client.seek(queue, offset)
+
+        self.call(seek)
+
+    def lag(self) -> dict[MessageQueue, int]:
+        """Messages not processed yet by queue, as of the last answer of each queue's broker."""
+
+        async def lag() -> dict[MessageQueue, int]:
+            return self._client.lag()
+
+        return self.call(lag)
+
+    @property
+    def client_id(self) -> str:
+        """How brokers and the other members know this consumer."""
+        return self._client.client_id
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
@@ -249,15 +320,42 @@ class Admin(Face[admins.Admin]):
     ) -> None:
         super().__init__(admins.Admin(namesrv_addr, timeout_s=timeout_s))
 
-    cluster_list = blocking(admins.Admin.cluster_list)
+    add_node = blocking(admins.Admin.add_node)
+    broker_config = blocking(admins.Admin.broker_config)
     broker_status = blocking(admins.Admin.broker_status)
+    clean = blocking(admins.Admin.clean)
+    cluster_list = blocking(admins.Admin.cluster_list)
+    consumer_connection = blocking(admins.Admin.consumer_connection)
     consumer_groups = blocking(admins.Admin.consumer_groups)
     consumer_progress = blocking(admins.Admin.consumer_progress)
+    consumer_status = blocking(admins.Admin.consumer_status)
+    delete_group = blocking(admins.Admin.delete_group)
+    delete_kv_config = blocking(admins.Admin.delete_kv_config)
     delete_topic = blocking(admins.Admin.delete_topic)
+    group_config = blocking(admins.Admin.group_config)
+    groups_of_topic = blocking(admins.Admin.groups_of_topic)
+    kv_config = blocking(admins.Admin.kv_config)
+    message_by_id = blocking(admins.Admin.message_by_id)
+    messages_by_key = blocking(admins.Admin.messages_by_key)
+    messages_by_unique_key = blocking(admins.Admin.messages_by_unique_key)
+    namesrv_config = blocking(admins.Admin.namesrv_config)
+    offset_at = blocking(admins.Admin.offset_at)
+    producer_connection = blocking(admins.Admin.producer_connection)
+    raft_status = blocking(admins.Admin.raft_status)
     read_queue = blocking(admins.Admin.read_queue)
+    remove_node = blocking(admins.Admin.remove_node)
+    reset_offset = blocking(admins.Admin.reset_offset)
+    set_write_perm = blocking(admins.Admin.set_write_perm)
+    topic_clusters = blocking(admins.Admin.topic_clusters)
     topic_list = blocking(admins.Admin.topic_list)
     topic_route = blocking(admins.Admin.topic_route)
     topic_status = blocking(admins.Admin.topic_status)
+    traffic = blocking(admins.Admin.traffic)
+    transfer_leader = blocking(admins.Admin.transfer_leader)
+    update_broker_config = blocking(admins.Admin.update_broker_config)
+    update_group = blocking(admins.Admin.update_group)
+    update_kv_config = blocking(admins.Admin.update_kv_config)
+    update_namesrv_config = blocking(admins.Admin.update_namesrv_config)
     update_topic = blocking(admins.Admin.update_topic)
 
 

@@ -23,8 +23,9 @@ import anyio
 from client import limits
 from client.assignment import Assignment, ConsumeFrom
 from client.errors import ClientClosed, NotAssigned
+from client.filters import check_filters
 from client.handout import Handler, HandOut
-from client.lifetime import Living
+from client.lifetime import Living, together
 from client.models import Rebalance, ReceivedMessage
 from client.running_info import running_info
 from client.session import Session
@@ -46,7 +47,9 @@ class Consumer(Living):
     """A member of `group`, subscribed to topics by tags ("*" or "TagA || TagB") or by `Sql`.
 
     `consume_from` is where a group that never committed begins: "first" at the oldest message,
-    "last" at the next one to come. `on_rebalance` is told of every change of queues and its cause.
+    "last" at the next one to come. Entering the block asks a broker whether it can read a `Sql`,
+    and raises BadInput with its words if not. `on_rebalance` is told of every change of queues and
+    its cause.
     """
 
     def __init__(
@@ -90,8 +93,14 @@ class Consumer(Living):
 
     async def _start(self) -> None:
         await self._session.__aenter__()
+        try:
+            with anyio.move_on_after(limits.REQUEST_TIMEOUT_S):
+                await check_filters(self._session, self.group, self._subscriptions.values())
+        except BaseException:
+            await self._session.__aexit__(None, None, None)
+            raise
         tasks = self._session.tasks
-        self._assignment = Assignment(
+        assignment = self._assignment = Assignment(
             session=self._session,
             tasks=tasks,
             group=self.group,
@@ -102,10 +111,10 @@ class Consumer(Living):
             on_rebalance=self._rebalanced,
         )
         self._session.on_route_change.append(self._route_changed)
-        tasks.start_soon(self._join)
-        tasks.start_soon(self._watch_leaders)
+        tasks.start_soon(self._join, assignment)
+        tasks.start_soon(self._watch_leaders, assignment)
         if self._auto_commit:
-            tasks.start_soon(self._keep_committing)
+            tasks.start_soon(self._keep_committing, assignment)
 
     async def _end(self, *, failed: bool) -> None:
         """Commit what was processed (if `auto_commit`) and leave the group."""
@@ -126,6 +135,7 @@ class Consumer(Living):
 
     async def __anext__(self) -> ReceivedMessage:
         """Wait for the next message; asking for it says that the one before is processed."""
+        self.check_open()
         return await self._handout.next_message()
 
     async def poll(self, max_messages: int = 1024, timeout_s: float = 1.0) -> list[ReceivedMessage]:
@@ -133,6 +143,7 @@ class Consumer(Living):
 
         Polling says that all messages of the poll before are processed.
         """
+        self.check_open()
         return await self._handout.poll(max_messages, timeout_s)
 
     async def run(self, handler: Handler, concurrency: int = 1) -> None:
@@ -141,7 +152,8 @@ class Consumer(Living):
         Up to `concurrency` queues are handled at a time, each in order. A handler's exception ends
         `run` and reaches the caller; its message is not processed and will be delivered again.
         """
-        async with anyio.create_task_group() as tasks:
+        self.check_open()
+        async with together() as tasks:
             for _ in range(max(1, concurrency)):
                 tasks.start_soon(self._handout.work, handler)
 
@@ -150,6 +162,7 @@ class Consumer(Living):
 
         Queues whose leader could not be reached in time are left out (and logged).
         """
+        self.check_open()
         self._handout.process_handed()
         return await self._assigned().commit(timeout_s)
 
@@ -174,39 +187,44 @@ class Consumer(Living):
     def _assigned(self) -> Assignment:
         if self._assignment is None:
             raise ClientClosed(
-                f"the consumer of group {self.group!r} is not open: use it inside `async with`"
+                f"the consumer of group {self.group!r} is not open: use it inside its `with` block"
             )
         return self._assignment
 
-    async def _join(self) -> None:
+    async def _join(self, assignment: Assignment) -> None:
         """Make ourselves known to the brokers, then share queues out and stay known."""
-        assignment = self._assigned()
         for topic in self._subscriptions:
             await assignment.find_route(topic)
         await self._beat()
         self._session.tasks.start_soon(self._session.keep_beating, self._heartbeat)
         await assignment.keep_balanced()
 
-    async def _keep_committing(self) -> None:
-        assignment = self._assigned()
+    async def _keep_committing(self, assignment: Assignment) -> None:
         while True:
             await anyio.sleep(self._auto_commit_interval_s)
-            await assignment.commit(limits.REQUEST_TIMEOUT_S)
+            # A group that is gone does not hold up the others' commits for longer.
+            await assignment.commit(limits.HEARTBEAT_TIMEOUT_S)
 
-    async def _watch_leaders(self) -> None:
+    async def _watch_leaders(self, assignment: Assignment) -> None:
         """Notice a leader that fell silent or was replaced while a pull of ours waits there."""
-        assignment, finder = self._assigned(), self._session.finder
         while True:
             await anyio.sleep(limits.HEARTBEAT_S)
-            for broker_name in {queue.broker_name for queue in assignment.fetchers}:
-                leader = self._session.routes.leader(broker_name)
-                info = None if leader is None else await finder.group_info(leader)
-                if info is not None and info.role == "leader":
-                    continue
-                found = await finder.find(broker_name)
-                for queue, fetcher in assignment.fetchers.items():
-                    if queue.broker_name == broker_name and found != leader:
-                        fetcher.interrupt()
+            async with together() as tasks:
+                for broker_name in {queue.broker_name for queue in assignment.fetchers}:
+                    tasks.start_soon(self._watch_leader, assignment, broker_name)
+
+    async def _watch_leader(self, assignment: Assignment, broker_name: str) -> None:
+        """One look at one group; one that shows no leader for a while is looked at again later."""
+        finder = self._session.finder
+        leader = self._session.routes.leader(broker_name)
+        info = None if leader is None else await finder.group_info(leader)
+        if info is not None and info.role == "leader":
+            return
+        with anyio.move_on_after(limits.HEARTBEAT_S):
+            found = await finder.find(broker_name)
+            for queue, fetcher in assignment.fetchers.items():
+                if queue.broker_name == broker_name and found != leader:
+                    fetcher.interrupt()
 
     def _asked(self, address: str, command: Command) -> Command | None:
         """A broker announces that the group's members changed, or asks on a tool's behalf."""

@@ -9,13 +9,57 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from client import limits
 from client.models import Message
 from dledger.errors import BadInput
-from dledger.remoting.message import DELAY, DELAYS, TIMER_DELAY_MS, TIMER_DELIVER_MS, TRAN_MSG
+from dledger.remoting.message import (
+    DELAY,
+    DELAYS,
+    KEYS,
+    ORIGIN_MESSAGE_ID,
+    PGROUP,
+    POP_CK,
+    REAL_QID,
+    REAL_TOPIC,
+    RECONSUME_TIME,
+    RETRY_TOPIC,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELIVER_MS,
+    TRAN_MSG,
+    UNIQ_KEY,
+    WAIT,
+)
 
+_BROKERS_OWN = (
+    REAL_TOPIC,
+    REAL_QID,
+    RETRY_TOPIC,
+    ORIGIN_MESSAGE_ID,
+    RECONSUME_TIME,
+    PGROUP,
+    POP_CK,
+    WAIT,
+)
 _INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(DELAYS, "set the message's delay_level, delay_s or deliver_at"),
     TRAN_MSG: "send it by Producer.transaction",
+    KEYS: "set the message's keys",
+    TAGS: "set the message's tags",
+    UNIQ_KEY: "set the message's unique_key, or leave it to the producer",
+    **dict.fromkeys(
+        (
+            REAL_TOPIC,
+            REAL_QID,
+            RETRY_TOPIC,
+            ORIGIN_MESSAGE_ID,
+            RECONSUME_TIME,
+            PGROUP,
+            POP_CK,
+            WAIT,
+        ),
+        "brokers act upon it; choose another name for your own",
+    ),
 }
 
 
@@ -35,8 +79,11 @@ def delay_properties(message: Message) -> dict[str, str]:
         raise BadInput(
             f"delay_level={level}, delay_s={delay_s} and deliver_at={at}: set one of them at most"
         )
-    if level < 0 or level != int(level):
-        raise BadInput(f"delay_level={level}: levels count from 1 (the broker's messageDelayLevel)")
+    if not 0 <= level <= limits.DELAY_LEVEL_MAX or level != int(level):
+        raise BadInput(
+            f"delay_level={level}: levels count from 1 (the broker's messageDelayLevel), and no "
+            f"broker has more than {limits.DELAY_LEVEL_MAX}; for seconds there is delay_s"
+        )
     if not 0 <= delay_s < math.inf:
         raise BadInput(f"delay_s={delay_s}: expected seconds from now")
     if level:

@@ -7,6 +7,7 @@
         +-- NoRoute              no name server knows a usable queue for the topic
         +-- NoLeader             a broker group has no leader that can be reached
         +-- Refused              a server answered with an error code
+        |   +-- RecallTooLate    a delayed message was delivered or taken back already
         +-- NoReply              nobody replied to a request within its deadline
         +-- SendError            a message was not acknowledged
         |   +-- SendFailed       definitely not stored
@@ -67,6 +68,10 @@ class Refused(ClientError):
         self.address = address
         self.code = code
         self.remark = remark
+
+
+class RecallTooLate(Refused):
+    """A message that waited for its time can't be taken back: it waits no longer."""
 
 
 class NoReply(ClientError):

@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 
 from client import limits
 from client.errors import NoLeader, Refused
+from client.lifetime import together
 from client.peers import PeerPool
 from client.retry import RETRIED_CODES, Next, backoff_s, judge
 from client.routing import RouteTable
@@ -118,7 +119,7 @@ class LeaderFinder:
 
     async def _search(self, broker_name: str, topic: str | None) -> None:
         asked: set[str] = set()
-        async with anyio.create_task_group() as tasks:
+        async with together() as tasks:
 
             def ask_new_members() -> None:
                 for address in self.routes.members(broker_name):

@@ -27,6 +27,12 @@ SUSPECT_AFTER_S = 0.4
 
 # Producer.
 SEND_TIMEOUT_S = 3.0
+MOVE_AFTER_S = 0.25
+"""A message that any queue would do for leaves a group that has not taken it for so long."""
+UNSURE_AFTER_S = 1.0
+"""One that may be stored leaves a group that shows no leader for so long (`at_least_once` only)."""
+MOVES_MAX = 2
+"""How often it does so (RocketMQ: retryTimesWhenSendFailed)."""
 BATCH_BYTES_MAX = 512 * foundation.KIB
 BATCH_RECORDS_MAX = 4096
 BATCHES_IN_FLIGHT_PER_GROUP_MAX = 4
@@ -35,6 +41,8 @@ WAITING_IN_FLIGHT_PER_GROUP_MAX = 128
 PENDING_MESSAGES_MAX = 65_536
 PENDING_BYTES_MAX = 64 * foundation.MIB
 PRODUCER_TICK_S = 0.05
+DELAY_LEVEL_MAX = 64
+"""No broker has more levels; one above its last means the last, as with stock clients."""
 REPLIES_AWAITED_MAX = 65_536
 TRANSACTION_CHECKS_MAX = 256
 SEND_BATCH_BYTES_MAX = 4 * foundation.MIB

@@ -33,10 +33,12 @@ class Message:
     `unique_key` names the message for ever; the producer makes one unless it is set here. Never
     give two different messages the same one: brokers know repeated batches by their first key.
 
+    `properties` are the sender's own; what has a field here is refused among them.
+
     It is delivered at once, or, by one of these: after the time of a `delay_level` (1 is the first
-    of the broker's `messageDelayLevel`), after `delay_s` by the broker's clock, or at a time that
-    has a time zone, `deliver_at`. The last two can be taken back (`Producer.recall`); brokers keep
-    them for three days at most.
+    of the broker's `messageDelayLevel`, one above its last means the last), after `delay_s` by the
+    broker's clock, or at a time that has a time zone, `deliver_at`. The last two can be taken back
+    (`Producer.recall`); brokers keep them for three days at most.
     """
 
     topic: str

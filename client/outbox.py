@@ -1,8 +1,9 @@
 """What a producer holds between being handed a message and its outcome.
 
 A message is given its queue, encoded, and put into a batch of the queue's broker group
-(`batching`), which that group's sender takes to whoever leads (`sender`). How much may be held is
-one budget over all groups: who finds it used up waits here for room.
+(`batching`), which that group's sender takes to whoever leads (`sender`). If it can't, and the
+queue was not the caller's choice, the message gets another group's queue, under the same unique
+key. How much may be held is one budget over all groups: who finds it used up waits here for room.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import anyio
 
 from client import limits
+from client.batch import Batch, Slot
 from client.batching import Accumulator, Budget
 from client.encoding import Encoder
-from client.errors import BadMessage, BufferFull, NoRoute, SendFailed
+from client.errors import BadMessage, BufferFull, NoRoute, SendFailed, SendUnknown
 from client.identity import UniqueKeys
 from client.models import Message, Selector
 from client.pending import PendingSend
@@ -24,7 +27,18 @@ from client.publishing import Publisher
 from client.sender import GroupSender
 from client.session import Session
 from client.signals import Broadcast
+from dledger.observe import get_logger
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.record import with_queue
+
+log = get_logger(__name__)
+
+
+class Choice(NamedTuple):
+    """The queue that a message goes to, and how often it may move to another."""
+
+    queue: MessageQueue
+    moves_max: int
 
 
 class Outbox:
@@ -38,12 +52,14 @@ class Outbox:
         *,
         linger_s: float,
         batch_bytes_max: int,
+        at_least_once: bool,
     ) -> None:
         self.budget = budget
         self._session = session
         self._producer_group = producer_group
         self._linger_s = linger_s
         self._batch_bytes_max = min(batch_bytes_max, limits.BATCH_BYTES_MAX)
+        self._at_least_once = at_least_once
         self._encoder = Encoder(UniqueKeys(session.host), session.host)
         self._publishers: dict[str, Publisher] = {}
         self._senders: dict[str, GroupSender] = {}
@@ -80,25 +96,28 @@ class Outbox:
         queue_id: int | None,
         key: str | None,
         selector: Selector | None = None,
-    ) -> MessageQueue:
+    ) -> Choice:
         """The queue for `message`. Raises NoRoute or BadMessage."""
         publisher = self._publishers.get(message.topic)
         if publisher is None:
             raise NoRoute(message.topic, "publish to", "not looked up: await prepare(topic) first")
-        return publisher.choose(message, queue_id, key, selector)
+        queue = publisher.choose(message, queue_id, key, selector)
+        by_turn = queue_id is None and key is None and selector is None
+        return Choice(queue, limits.MOVES_MAX if by_turn else 0)
 
     def put(
         self,
         message: Message,
-        queue: MessageQueue,
+        choice: Choice,
         now_s: float,
         timeout_s: float,
         alone: bool = False,
     ) -> tuple[PendingSend, GroupSender]:
         """Encode a message into a batch of the queue's broker group."""
+        queue = choice.queue
         queue_id = queue.queue_id
         unique_key, record = self._encoder.encode(message, queue_id)
-        pending = PendingSend(unique_key, now_s + timeout_s)
+        pending = PendingSend(unique_key, now_s + timeout_s, choice.moves_max)
         if message.delayed:
             return pending, self._put_to_wait(pending, queue, record, now_s)
         sender = self._senders.get(queue.broker_name) or self._sender(queue.broker_name)
@@ -106,16 +125,17 @@ class Outbox:
         add(pending, queue.topic, queue_id, record, now_s)
         return pending, sender
 
-    def put_half(self, message: Message, queue: MessageQueue, timeout_s: float) -> PendingSend:
+    def put_half(self, message: Message, choice: Choice, timeout_s: float) -> PendingSend:
         """Encode a message as the half message of a transaction, and send it."""
         now_s = time.monotonic()
+        queue = choice.queue
         unique_key, record = self._encoder.encode(message, queue.queue_id, self._producer_group)
-        pending = PendingSend(unique_key, now_s + timeout_s)
+        pending = PendingSend(unique_key, now_s + timeout_s, choice.moves_max)
         self._put_to_wait(pending, queue, record, now_s).pump()
         return pending
 
     def _put_to_wait(
-        self, pending: PendingSend, queue: MessageQueue, record: bytes, now_s: float
+        self, pending: Slot, queue: MessageQueue, record: bytes, now_s: float
     ) -> GroupSender:
         """Hand a message that waits with the broker to its sender."""
         sender = self._sender_of_waiting(queue.broker_name)
@@ -124,11 +144,12 @@ class Outbox:
         return sender
 
     def put_together(
-        self, messages: Sequence[Message], queue: MessageQueue, timeout_s: float
+        self, messages: Sequence[Message], choice: Choice, timeout_s: float
     ) -> list[PendingSend]:
         """Encode messages of one topic into one batch, and send it. Raises BadMessage."""
         _refuse_delays(messages, "a batch can't be delayed: send its messages one by one")
         now_s = time.monotonic()
+        queue = choice.queue
         encoded = [self._encoder.encode(message, queue.queue_id) for message in messages]
         records = [record for _, record in encoded]
         size_bytes = sum(map(len, records))
@@ -138,7 +159,8 @@ class Outbox:
                 f"{queue.topic!r} is above {limits.BATCH_RECORDS_MAX} messages or "
                 f"{limits.SEND_BATCH_BYTES_MAX} bytes"
             )
-        slots = [PendingSend(unique_key, now_s + timeout_s) for unique_key, _ in encoded]
+        deadline_s = now_s + timeout_s
+        slots = [PendingSend(key, deadline_s, choice.moves_max) for key, _ in encoded]
         sender = self._sender(queue.broker_name)
         sender.accumulator.add_together(slots, queue.topic, queue.queue_id, records, now_s)
         sender.pump()
@@ -169,10 +191,17 @@ class Outbox:
         try:
             await self.flush()
         finally:
-            for sender in self._every_sender():
-                for batch in tuple(sender.accumulator.batches()):
-                    batch.fail(SendFailed, "the producer was closed")
-                    batch.settle()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Nobody will send what is left: say so to whoever waits for it, or for room."""
+        for sender in self._every_sender():
+            for batch in tuple(sender.accumulator.batches()):
+                error_type = SendUnknown if batch.maybe_stored else SendFailed
+                batch.fail(error_type, "the producer was closed")
+                batch.settle()
+        self.budget.take(-self.budget.messages, -self.budget.size_bytes)
+        self._room.announce()
 
     def _every_sender(self) -> list[GroupSender]:
         return [*self._senders.values(), *self._senders_of_waiting.values()]
@@ -201,17 +230,62 @@ class Outbox:
         return sender
 
     def _begin(self, accumulator: Accumulator) -> GroupSender:
-        finder, on_room = self._session.finder, self._room.announce
-        sender = GroupSender(accumulator, finder, self._producer_group, on_room)
+        sender = GroupSender(
+            accumulator,
+            self._session.finder,
+            self._producer_group,
+            self._room.announce,
+            self._move,
+            at_least_once=self._at_least_once,
+        )
         self._session.tasks.start_soon(sender.keep_time)
         self._session.tasks.start_soon(sender.keep_leader)
         return sender
 
     def _publish_to(self, topic: str, queues: tuple[MessageQueue, ...]) -> Publisher:
         turn = random.randrange(len(queues))
-        publisher = Publisher(topic, queues, self._session.routes.leader, turn)
+        publisher = Publisher(topic, queues, self._serves, turn)
         self._publishers[topic] = publisher
         return publisher
+
+    def _serves(self, broker_name: str) -> bool:
+        """Whether a group takes messages, as far as is known. Asked for each message."""
+        sender = self._senders.get(broker_name) or self._senders_of_waiting.get(broker_name)
+        if sender is not None:
+            return sender.serving
+        return self._session.routes.leader(broker_name) is not None
+
+    def _move(self, sender: GroupSender, batch: Batch) -> None:
+        """Give what may leave a batch to another group's sender, if one serves.
+
+        Messages of one queue stay together, and in order.
+        """
+        publisher = self._publishers[batch.topic]
+        if publisher.elsewhere(batch.broker_name) is None:
+            return
+        now_s = time.monotonic()
+        for slots, records in sender.accumulator.withdraw(batch):
+            queue = publisher.elsewhere(batch.broker_name)
+            assert queue is not None, "looked at a moment ago"
+            moved = [with_queue(record, queue.queue_id) for record in records]
+            log.info(
+                "messages go to another group",
+                topic=batch.topic,
+                left=batch.broker_name,
+                broker=queue.broker_name,
+                messages=len(slots),
+            )
+            if batch.waits:
+                target = self._put_to_wait(slots[0], queue, moved[0], now_s)
+            else:
+                target = self._sender(queue.broker_name)
+                add = target.accumulator
+                if batch.alone:
+                    add.add_alone(slots[0], queue.topic, queue.queue_id, moved[0], now_s)
+                else:
+                    add.add_together(slots, queue.topic, queue.queue_id, moved, now_s)
+            target.wake()
+        sender.moved(batch)
 
     def _route_changed(self, topic: str) -> None:
         route = self._session.routes.route(topic)

@@ -7,7 +7,8 @@ Leaving the block sends and awaits everything handed over.
 
 Messages with the same key go to the same queue and keep the order in which they were handed over,
 across retries and new leaders. A message is retried until its own deadline, and stored at most
-once: brokers recognise a batch that they have seen. Only where no answer came until the deadline is
+once: brokers recognise a batch that they have seen. One that any queue will do for goes to another
+broker group if the first does not take it. Only where no answer came until the deadline is
 the outcome unknown (SendUnknown); any other failure is definite.
 
 `request` sends a message and waits for what its consumer answers with `reply`. `transaction` sends
@@ -52,7 +53,9 @@ class Producer(Living):
 
     `timeout_s` is a send's deadline unless the call says otherwise. `linger_s` makes a batch wait
     for company although it could leave. At most `pending_max` messages or `pending_bytes_max` bytes
-    of records are held at a time. `checker` answers for transactions whose end nobody told.
+    of records are held at a time. `checker` answers for transactions whose end nobody told. With
+    `at_least_once` a message whose whole broker group is gone before it answered is sent to another
+    group too, and may be stored twice; without, that is SendUnknown.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Producer(Living):
         batch_bytes_max: int = limits.BATCH_BYTES_MAX,
         pending_max: int = limits.PENDING_MESSAGES_MAX,
         pending_bytes_max: int = limits.PENDING_BYTES_MAX,
+        at_least_once: bool = False,
     ) -> None:
         check_group_name(group)
         self.group = group
@@ -80,6 +84,7 @@ class Producer(Living):
             Budget(pending_max, pending_bytes_max),
             linger_s=linger_s,
             batch_bytes_max=batch_bytes_max,
+            at_least_once=at_least_once,
         )
 
     @property
@@ -99,7 +104,9 @@ class Producer(Living):
     async def _end(self, *, failed: bool) -> None:
         """Send and await what was handed over, within the messages' own deadlines."""
         try:
-            if not failed:
+            if failed:
+                self._outbox.abandon()
+            else:
                 await self._outbox.drain()
             with move_on_after(limits.HEARTBEAT_TIMEOUT_S, shield=True):
                 await self._session.leave(
@@ -110,6 +117,7 @@ class Producer(Living):
 
     async def prepare(self, topic: str) -> tuple[MessageQueue, ...]:
         """Look up a topic's queues to send to, in RocketMQ's order. Raises NoRoute."""
+        self.check_open()
         return await self._outbox.prepare(topic)
 
     async def send(
@@ -187,6 +195,7 @@ class Producer(Living):
 
         Raises BadMessage if they are of several topics or too large (`limits.SEND_BATCH_...`).
         """
+        self.check_open()
         if not messages:
             return []
         topic = messages[0].topic
@@ -194,7 +203,7 @@ class Producer(Living):
             raise BadMessage(f"a batch must have one topic: {sorted({m.topic for m in messages})}")
         timeout_s = self._timeout(timeout_s)
         deadline_s = time.monotonic() + timeout_s
-        await self._outbox.wait_ready(topic, timeout_s)
+        await self._ready(topic, timeout_s)
         chosen = self._outbox.choose(messages[0], queue_id, key, selector)
         left_s = deadline_s - time.monotonic()
         return [await slot.wait() for slot in self._outbox.put_together(messages, chosen, left_s)]
@@ -208,7 +217,7 @@ class Producer(Living):
         """
         self._check_room(message)
         chosen = self._outbox.choose(message, queue_id, key)
-        self._outbox.put_oneway(message, chosen, self._timeout_s)
+        self._outbox.put_oneway(message, chosen.queue, self._timeout_s)
 
     @asynccontextmanager
     async def transaction(
@@ -232,12 +241,12 @@ class Producer(Living):
         group (it knows those that have prepared a topic or sent to one). `timeout_s` is for the
         send and for the end, each. Raises what `send` and `Transaction.commit` do.
         """
+        self.check_open()
         self._transactions.check_allowed(message.topic)
         timeout_s = self._timeout(timeout_s)
-        if not self._outbox.ready(message.topic):
-            await self._outbox.wait_ready(message.topic, timeout_s)
-        queue = self._outbox.choose(message, queue_id, key, selector)
-        pending = self._outbox.put_half(message, queue, timeout_s)
+        await self._ready(message.topic, timeout_s)
+        chosen = self._outbox.choose(message, queue_id, key, selector)
+        pending = self._outbox.put_half(message, chosen, timeout_s)
         with self._transactions.running(pending.unique_key):
             transaction = Transaction(await pending.wait(), self._transactions, timeout_s)
             yield transaction
@@ -247,9 +256,10 @@ class Producer(Living):
     async def recall(self, sent: SendResult, *, timeout_s: float | None = None) -> None:
         """Take back a message with `delay_s` or `deliver_at` whose time has not come yet.
 
-        Raises BadMessage if it can't be, Refused with code 604 if it was delivered or taken back
-        already, NoLeader, or the RemotingError of the last try.
+        Raises BadMessage if it can't be, RecallTooLate if it was delivered or taken back already,
+        NoLeader, or the RemotingError of the last try.
         """
+        self.check_open()
         await recall(self._session, self.group, sent, self._timeout(timeout_s))
 
     async def request(
@@ -266,7 +276,7 @@ class Producer(Living):
         `timeout_s` is for all of it. Raises NoReply, and whatever `send` does.
         """
         timeout_s = self._timeout(timeout_s)
-        await self._outbox.wait_ready(message.topic, timeout_s)
+        await self._ready(message.topic, timeout_s)
 
         async def send(asking: Message, left_s: float) -> SendResult:
             return await self.send(
@@ -288,10 +298,12 @@ class Producer(Living):
         Raises BadMessage if it was not, Refused if who asked is gone, NoLeader, or the
         RemotingError of the last try.
         """
+        self.check_open()
         await self._questions.reply(request, body, properties or {}, self._timeout(timeout_s))
 
     async def flush(self) -> None:
         """Wait until everything handed over so far is settled, lingering batches included."""
+        self.check_open()
         await self._outbox.flush()
 
     async def _hand_over(
@@ -300,15 +312,22 @@ class Producer(Living):
         """Put a message into the outbox, once there is room and its topic's route is known."""
         timeout_s = self._timeout(timeout_s)
         now_s = time.monotonic()
-        if not self._outbox.ready(message.topic):
-            await self._outbox.wait_ready(message.topic, timeout_s)
-        queue = self._outbox.choose(message, *where)
-        return self._outbox.put(message, queue, now_s, timeout_s, alone)
+        await self._ready(message.topic, timeout_s)
+        chosen = self._outbox.choose(message, *where)
+        return self._outbox.put(message, chosen, now_s, timeout_s, alone)
+
+    async def _ready(self, topic: str, timeout_s: float) -> None:
+        """Wait until a message can be put into the outbox, and somebody will send it from there."""
+        self.check_open()
+        if not self._outbox.ready(topic):
+            await self._outbox.wait_ready(topic, timeout_s)
+            self.check_open()
 
     def _timeout(self, timeout_s: float | None) -> float:
         return self._timeout_s if timeout_s is None else timeout_s
 
     def _check_room(self, message: Message) -> None:
+        self.check_open()
         budget = self._outbox.budget
         if budget.full:
             raise BufferFull(

@@ -2,7 +2,8 @@
 
 By hand (`queue_id`), by key (the same key always goes to the same queue, by Java's string hash as
 in RocketMQ's SelectMessageQueueByHash), by the caller's own function, or each queue in its turn;
-turns pass over broker groups without a known leader while another group has one.
+turns pass over broker groups that don't serve at the moment while another one does. A message that
+went by turn can go to `elsewhere` as well, should its group not take it.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from dledger.remoting.message import tags_code
 class Publisher:
     """The writable queues of one topic, in RocketMQ's order, and whose turn it is.
 
-    `leads` gives a broker group's leader, or None. `turn` is where the turns begin: at random, or
-    all producers that send one message each would fill the same queue.
+    `serves` says whether a broker group takes messages now, as far as is known. `turn` is where the
+    turns begin: at random, or all producers that send one message each would fill the same queue.
     """
 
     def __init__(
         self,
         topic: str,
         queues: tuple[MessageQueue, ...],
-        leads: Callable[[str], str | None],
+        serves: Callable[[str], bool],
         turn: int,
     ) -> None:
         self.topic = topic
         self.queues = queues
-        self._leads = leads
+        self._serves = serves
         self._turn = turn
 
     def choose(
@@ -48,12 +49,20 @@ class Publisher:
             return self._numbered(queue_id)
         if selector is not None:
             return self._selected(selector, message)
-        for _ in self.queues:
-            self._turn += 1
-            queue = self.queues[self._turn % len(self.queues)]
-            if self._leads(queue.broker_name) is not None:
-                break
-        return queue
+        self._turn += 1
+        queue = self.queues[self._turn % len(self.queues)]
+        if self._serves(queue.broker_name):
+            return queue
+        return self.elsewhere(queue.broker_name) or queue
+
+    def elsewhere(self, broker_name: str) -> MessageQueue | None:
+        """The next queue in turn of another group that serves, or None."""
+        for step in range(1, len(self.queues)):
+            queue = self.queues[(self._turn + step) % len(self.queues)]
+            if queue.broker_name != broker_name and self._serves(queue.broker_name):
+                self._turn += step
+                return queue
+        return None
 
     def _numbered(self, queue_id: int) -> MessageQueue:
         for queue in self.queues:

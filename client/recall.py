@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from client.errors import BadMessage, Refused
+from client.errors import BadMessage, RecallTooLate, Refused
 from client.models import SendResult
 from client.session import Session
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -24,4 +24,6 @@ async def recall(session: Session, producer_group: str, sent: SendResult, timeou
     answer = await session.finder.ask(sent.broker_name, command, timeout_s, sent.topic)
     if answer.code != ResponseCode.SUCCESS:
         what = f"the recall of message {sent.message_id}"
-        raise Refused(what, sent.broker_name, answer.code, answer.remark)
+        late = answer.code == ResponseCode.ILLEGAL_OPERATION
+        error_type = RecallTooLate if late else Refused
+        raise error_type(what, sent.broker_name, answer.code, answer.remark)

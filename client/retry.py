@@ -24,6 +24,7 @@ class Next(Enum):
     SAME = "the same server"
     REDIRECT = "the leader that the server named"
     FIND = "whoever leads now: the group's members must be asked"
+    ELSEWHERE = "another group, if any will do: this one will go on declining"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,9 @@ _DECLINED = frozenset(
 )
 
 
+#: What one group declines another may take: its topics and permissions are its own.
+_DECLINED_HERE = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST})
+
 #: Answers that another try, perhaps elsewhere, may change.
 RETRIED_CODES = frozenset({ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY})
 
@@ -65,7 +69,7 @@ def judge(
 ) -> Verdict:
     """The next step after the `attempt`-th try (from 1) ended in `outcome`, which is no success."""
     verdict = _judge_code(outcome) if isinstance(outcome, Command) else _judge_error(outcome)
-    if verdict.next is Next.GIVE_UP:
+    if verdict.next in (Next.GIVE_UP, Next.ELSEWHERE):
         return verdict
     hurry = attempt == 1 and verdict.next in (Next.REDIRECT, Next.FIND)
     delay_s = 0.0 if hurry else backoff_s(attempt)
@@ -86,6 +90,8 @@ def _judge_code(answer: Command) -> Verdict:
         return _judge_unavailable(answer, reason)
     if answer.code == ResponseCode.SYSTEM_BUSY:
         return Verdict(Next.SAME, True, reason)
+    if answer.code in _DECLINED_HERE:
+        return Verdict(Next.ELSEWHERE, True, reason)
     return Verdict(Next.GIVE_UP, answer.code in _DECLINED, reason)
 
 

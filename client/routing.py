@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dledger.remoting.bodies import QueueData, TopicRouteData
+from dledger.remoting.allocation import PERM_READ, PERM_WRITE, queues_of
+from dledger.remoting.bodies import TopicRouteData
 from dledger.remoting.json_dialect import MessageQueue
 
-PERM_READ = 4
-PERM_WRITE = 2
 LEADER_ID = 0
 
 
@@ -44,27 +43,13 @@ class Route:
 
 def route_from(topic: str, data: TopicRouteData) -> Route:
     """The queues of `topic` in `data`. Also used with TBW102's data for a topic yet to be made."""
-    entries = sorted(data.queue_datas, key=lambda entry: entry.broker_name)
     known = {broker.broker_name for broker in data.broker_datas}
-    usable = [entry for entry in entries if entry.broker_name in known]
-
-    def queues(perm: int) -> Iterable[MessageQueue]:
-        for entry in usable:
-            for queue_id in range(_queue_count(entry, perm)):
-                yield MessageQueue(topic, entry.broker_name, queue_id)
-
     return Route(
         topic=topic,
-        writable=tuple(queues(PERM_WRITE)),
-        readable=tuple(queues(PERM_READ)),
-        broker_names=tuple(entry.broker_name for entry in usable),
+        writable=queues_of(topic, data, PERM_WRITE),
+        readable=queues_of(topic, data, PERM_READ),
+        broker_names=tuple(sorted(known & {entry.broker_name for entry in data.queue_datas})),
     )
-
-
-def _queue_count(entry: QueueData, perm: int) -> int:
-    if not entry.perm & perm:
-        return 0
-    return entry.write_queue_nums if perm == PERM_WRITE else entry.read_queue_nums
 
 
 @dataclass(slots=True)

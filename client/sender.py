@@ -9,6 +9,11 @@ sends the next batch.
 A silent leader is not the same as a dead one. When a try stays unanswered for a while, the group is
 asked who leads; only if that is somebody else is the batch sent again there. The answer to the
 first try still counts if it comes: both can only speak of the same stored copy.
+
+A batch that is certainly not stored is not bound to a group that shows no leader, or declines: what
+`elsewhere` can place with another group leaves it. What may be stored stays, since only its own
+group would recognise a second copy; unless its sender would rather have two copies than an unknown
+outcome (`at_least_once`).
 """
 
 from __future__ import annotations
@@ -36,7 +41,10 @@ log = get_logger(__name__)
 
 
 class GroupSender:
-    """Takes batches of `accumulator` to its group's leader. `on_room` is called as they end."""
+    """Takes batches of `accumulator` to its group's leader. `on_room` is called as they end.
+
+    `elsewhere` hands what it can of a batch to another group's sender, and calls `moved` here.
+    """
 
     def __init__(
         self,
@@ -44,6 +52,9 @@ class GroupSender:
         finder: LeaderFinder,
         producer_group: str,
         on_room: Callable[[], None],
+        elsewhere: Callable[[GroupSender, Batch], None] = lambda _, __: None,
+        *,
+        at_least_once: bool = False,
     ) -> None:
         self.accumulator = accumulator
         self._finder = finder
@@ -51,12 +62,20 @@ class GroupSender:
         self._routes: RouteTable = finder.routes
         self._producer_group = producer_group
         self._on_room = on_room
+        self._elsewhere = elsewhere
+        self._at_least_once = at_least_once
+        self._seeking_since_s: float | None = None
         self._name = accumulator.broker_name
         self._parked: list[Batch] = []
         self._on_wire: set[Batch] = set()
         self._wake = Wakeup()
         self._need_leader = Wakeup()
         self._pumping = False
+
+    @property
+    def serving(self) -> bool:
+        """Whether a leader is known and can be reached, as far as anybody has noticed."""
+        return self._seeking_since_s is None and self._routes.leader(self._name) is not None
 
     def wake(self) -> None:
         """Messages were added: send them at the end of this turn of the event loop."""
@@ -79,6 +98,7 @@ class GroupSender:
             now_s = time.monotonic()
             self._expire(now_s)
             self._retry(now_s)
+            self._move_on(now_s)
             self.pump()
 
     async def keep_leader(self) -> None:
@@ -88,6 +108,8 @@ class GroupSender:
         while True:
             await self._need_leader.wait()
             began_s = time.monotonic()
+            if self._seeking_since_s is None:
+                self._seeking_since_s = began_s
             leader = self._routes.leader(self._name)
             if leader is None or self._silent(began_s):
                 topic = next((batch.topic for batch in self.accumulator.batches()), None)
@@ -109,6 +131,7 @@ class GroupSender:
                     seconds=round(time.monotonic() - began_s, 4),
                 )
             known = leader
+            self._seeking_since_s = None
             self._move_to(leader)
             self._wake.set()
 
@@ -168,7 +191,11 @@ class GroupSender:
         batch.on_wire = False
         batch.lost = batch.lost or not verdict.definite
         self._on_wire.discard(batch)
-        if verdict.next is Next.GIVE_UP:
+        if verdict.next is Next.ELSEWHERE and not batch.lost:
+            self._elsewhere(self, batch)
+            if not batch.slots:
+                return
+        if verdict.next in (Next.GIVE_UP, Next.ELSEWHERE):
             batch.fail(SendUnknown if batch.lost else SendFailed, f"{server}: {verdict.reason}")
             self._finish(batch)
             return
@@ -209,6 +236,26 @@ class GroupSender:
             batch.lost = True
             self._on_wire.discard(batch)
             self._try(batch, now_s)
+
+    def _move_on(self, now_s: float) -> None:
+        """Let go what could not be sent for a while, if that is not only for its turn to come."""
+        since_s = now_s if self._seeking_since_s is None else self._seeking_since_s
+        gone = self._at_least_once and since_s + limits.UNSURE_AFTER_S <= now_s
+        for batch in tuple(self.accumulator.batches()):
+            if batch.maybe_stored:
+                leaves = gone and batch.movable
+            else:
+                held_up = since_s < now_s or batch.attempt > 0
+                leaves = held_up and batch.opened_s + limits.MOVE_AFTER_S <= now_s
+            if leaves and not batch.oneway:
+                self._on_wire.discard(batch)
+                self._elsewhere(self, batch)
+
+    def moved(self, batch: Batch) -> None:
+        """Some messages of a batch are another sender's now: tell those who wait for them."""
+        batch.settle()
+        if batch.lane.in_flight is batch and not batch.slots:
+            self._finish(batch)
 
     def _expire(self, now_s: float) -> None:
         late = self.accumulator.expire(now_s)

@@ -17,7 +17,7 @@ from client.addresses import parse_addresses
 from client.errors import ClientClosed, NoRoute, Refused
 from client.identity import local_host_towards, make_client_id
 from client.leaders import LeaderFinder
-from client.lifetime import Living
+from client.lifetime import Living, together
 from client.peers import PeerPool, ServerRequest
 from client.routing import Route, RouteTable
 from dledger.errors import BadInput, RemotingError
@@ -49,9 +49,7 @@ class Session(Living):
     def tasks(self) -> TaskGroup:
         """The session's task group. Raises ClientClosed outside its block."""
         if self._tasks is None:
-            raise ClientClosed(
-                "this client is not open: use it inside `async with`, and not after that block"
-            )
+            raise ClientClosed("this client is not open: use it inside its `with` block")
         return self._tasks
 
     async def _start(self) -> None:
@@ -88,7 +86,7 @@ class Session(Living):
         `problems` gets what is wrong with those that give no proper answer, by their address.
         """
         changed = False
-        async with anyio.create_task_group() as tasks:
+        async with together() as tasks:
 
             async def ask(name_server: str) -> None:
                 nonlocal changed
@@ -122,7 +120,7 @@ class Session(Living):
             for broker_name in self.routes.broker_names()
             for address in self.routes.members(broker_name)
         }
-        async with anyio.create_task_group() as tasks:
+        async with together() as tasks:
             for address in addresses:
                 command = Command(RequestCode.HEART_BEAT, {}, command_body)
                 tasks.start_soon(self._tell, address, command)
@@ -135,7 +133,7 @@ class Session(Living):
 
     async def leave(self, header: UnregisterClientHeader) -> None:
         """Tell every broker that we are connected to that this client leaves a group."""
-        async with anyio.create_task_group() as tasks:
+        async with together() as tasks:
             for broker_name in self.routes.broker_names():
                 for address in self.routes.members(broker_name):
                     if self.pool.connected(address) is not None:

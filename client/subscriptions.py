@@ -40,7 +40,7 @@ def parse_subscription(topic: str, expression: str | Sql, version_ms: int) -> Su
     if expression.strip() in ("", ALL):
         return SubscriptionData(topic=topic, sub_string=ALL, sub_version=version_ms)
     tags = [tag.strip() for tag in expression.split("||")]
-    if not all(tags):
+    if not all(tags) or any("|" in tag for tag in tags):
         raise BadInput(f"subscription {expression!r} to {topic!r}: expected * or TagA || TagB")
     return SubscriptionData(
         topic=topic,

@@ -129,6 +129,7 @@ class Transactions:
 
     async def end(self, half: Half, decision: Decision, timeout_s: float) -> None:
         """Commit or roll back; done when the broker group has it in its log."""
+        self._session.check_open()
         deadline_s = time.monotonic() + timeout_s
         header = EndTransactionHeader(
             producer_group=self._group,

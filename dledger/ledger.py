@@ -376,8 +376,13 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
 
     Raises ConfigError for a config that can't be used, also for a peer port that other machines
     reach without a secret, StorageError or CorruptLog for a replica that can't be trusted, OSError
-    for a port that is taken or a folder that can't be written.
+    for a port that is taken or a folder that can't be written. It runs under trio only.
     """
+    if not trio.lowlevel.in_trio_run():
+        raise ConfigError(
+            "open_ledger runs under trio, not under asyncio: call it in trio.run(...). A program "
+            "on asyncio can run it in a thread of its own (docs/dledger.md)"
+        )
     if config.node_id not in config.peers:
         raise ConfigError(f"node_id {config.node_id!r} is not among the peers {[*config.peers]}")
     require_secret("the peer port", config.peers[config.node_id][0], config.secret)

@@ -16,6 +16,7 @@ import trio
 from cyclopts import App, CycloptsError, Parameter
 
 from dledger.config import load_config
+from dledger.console import let_reader_leave
 from dledger.errors import ConfigError, leaves
 from dledger.observe import configure_logging
 from namesrv.app import serve_until_signalled
@@ -80,6 +81,7 @@ def _fail(message: str) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the command."""
+    let_reader_leave()
     try:
         app(arguments, print_error=False, exit_on_error=False)
     except CycloptsError as error:

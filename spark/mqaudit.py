@@ -20,7 +20,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console
 
+from dledger.console import let_reader_leave
 from dledger.errors import ConfigError
+from dledger.extras import require_spark
 
 EXIT_VIOLATED = 1
 EXIT_UNUSABLE = 2
@@ -55,6 +57,11 @@ def audit(
     cores:
         How many tasks run at a time; by default as many as there are processors.
     """
+    try:
+        require_spark("the audit")
+    except ConfigError as error:
+        sys.stderr.write(f"mqaudit: {error}\n")
+        return EXIT_UNUSABLE
     # Imported here: --help and a typing error need no Spark.
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
@@ -89,6 +96,7 @@ def audit(
 
 def main() -> None:
     """The console command. Python's own status for a bug is 1, which would say `violated`."""
+    let_reader_leave()
     try:
         app()
     except KeyboardInterrupt:

@@ -14,6 +14,7 @@ from broker.leader.assignments import Assignments
 from broker.leader.log import Log
 from broker.leader.role import Role
 from broker.refusal import Refused
+from broker.state.attributes import MESSAGE_TYPE
 from broker.state.control import (
     Control,
     DeleteGroup,
@@ -76,6 +77,11 @@ class Definitions:
     def lasting(self, topic: str) -> TopicConfig | None:
         """A topic that what is appended now will find; None if there is none, or soon none."""
         return None if topic in self._topics_going else self._known(topic)
+
+    def topic_type(self, topic: str) -> str | None:
+        """The type of message that a topic is for, if it says so."""
+        config = self._known(topic)
+        return None if config is None else config.attributes.get(MESSAGE_TYPE)
 
     def topic_for_send(self, topic: str, queues_wanted: int | None) -> TopicConfig:
         """The topic of a send, as it is or would be made. Refused with the send's error code.

@@ -79,6 +79,11 @@ class OffsetCommits:
         taken = self._gathered.get(key, self._on_its_way.get(key))
         return taken if taken is not None else self._machine.offsets.get(*key)
 
+    def topics_of(self, group: str) -> set[str]:
+        """The topics with offsets of a group, applied or not."""
+        taken = {topic for its, topic, _ in (*self._gathered, *self._on_its_way) if its == group}
+        return taken.union(self._machine.offsets.topics_of(group))
+
     def flush(self) -> None:
         """Write what was gathered, unless an entry is on its way: then it follows behind."""
         if self._on_its_way or not self._gathered:

@@ -8,6 +8,7 @@ from broker import limits
 from broker.leader.outcome import Outcome
 from broker.refusal import Refused
 from broker.requests.core import Core
+from broker.state.attributes import alter, parse_alteration
 from broker.state.topics import UNSENDABLE, check_config
 from dledger.net import Connection
 from dledger.remoting.bodies import (
@@ -58,6 +59,7 @@ class TopicAdminHandler:
             topic_sys_flag=header.topic_sys_flag or 0,
             order=header.order,
             topic_filter_type=header.topic_filter_type,
+            attributes=parse_alteration(header.attributes),
         )
         return await self._put(request, [config])
 
@@ -70,6 +72,9 @@ class TopicAdminHandler:
     async def _put(self, request: Command, configs: list[TopicConfig]) -> Command:
         for config in configs:
             check_config(config)
+            known = self._core.definitions.lasting(config.topic_name)
+            current = None if known is None else known.attributes
+            config.attributes = alter(current, config.attributes)
         outcome = Outcome()
         self._core.definitions.put_topics(configs, outcome.set)
         await outcome.wait()
@@ -135,7 +140,9 @@ class TopicAdminHandler:
 
     def system_topics(self, request: Command, _: Connection) -> Command:
         """GET_SYSTEM_TOPIC_LIST_FROM_BROKER."""
-        return request.reply(body=encode_body(TopicList(sorted({*UNSENDABLE, DEFAULT_TOPIC}))))
+        config = self._core.config
+        names = {*UNSENDABLE, DEFAULT_TOPIC, config.broker_cluster_name, config.broker_name}
+        return request.reply(body=encode_body(TopicList(sorted(names))))
 
     def _queue_stats(self, topic: str, queue_id: int) -> TopicOffset:
         queue = self._core.machine.queues.get(topic, queue_id)

@@ -112,7 +112,9 @@ class Core:
         """The topics that the broker itself needs, or its config wants, and that are not there."""
         config = self.config
         queues = config.default_topic_queue_nums if config.auto_create_topic_enable else None
-        wanted = system_topics(config.broker_cluster_name, len(self.levels), queues)
+        wanted = system_topics(
+            config.broker_cluster_name, config.broker_name, len(self.levels), queues
+        )
         return [topic for topic in wanted if self.machine.topics.get(topic.topic_name) is None]
 
     def detour(

@@ -20,6 +20,7 @@ from broker.refusal import Refused
 from broker.requests.admin_broker import BrokerAdminHandler
 from broker.requests.admin_groups import GroupAdminHandler
 from broker.requests.admin_topics import TopicAdminHandler
+from broker.requests.assignment import AssignmentHandler
 from broker.requests.clients import ClientHandler
 from broker.requests.core import Core
 from broker.requests.forwarding import Forwarding
@@ -125,7 +126,10 @@ class Dispatcher:
 
 
 def answered_everywhere(
-    clients: ClientHandler, broker: BrokerAdminHandler, topics: TopicAdminHandler
+    clients: ClientHandler,
+    assignment: AssignmentHandler,
+    broker: BrokerAdminHandler,
+    topics: TopicAdminHandler,
 ) -> dict[int, HandlerMethod]:
     """What every replica answers."""
     return {
@@ -133,6 +137,7 @@ def answered_everywhere(
         RequestCode.UNREGISTER_CLIENT: clients.unregister,
         RequestCode.GET_CONSUMER_LIST_BY_GROUP: clients.consumer_list,
         RequestCode.CHECK_CLIENT_CONFIG: clients.check_config,
+        RequestCode.QUERY_ASSIGNMENT: assignment.query,
         RequestCode.GROUP_INFO: broker.group_info,
         RequestCode.GET_BROKER_CONFIG: broker.config,
         RequestCode.GET_BROKER_RUNTIME_INFO: broker.runtime,

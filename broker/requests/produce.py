@@ -9,6 +9,7 @@ from broker.leader.append import Stored
 from broker.leader.drafts import BatchDraft, MessagesDraft, NewRecord, RecordsDraft
 from broker.refusal import Refused
 from broker.requests.core import Core
+from broker.state.attributes import check_records_type
 from broker.state.dedup import dedup_key
 from broker.state.topics import UNSENDABLE
 from dledger.errors import RecordError
@@ -44,6 +45,8 @@ class ProduceHandler:
         batch = self._parse(request, header)
         topic = core.definitions.topic_for_send(header.topic, None)
         _check_queues(header, topic)
+        if core.config.enable_topic_message_type_check:
+            check_records_type(header.topic, topic.attributes)
         draft = self._draft(batch, header)
         core.definitions.ensure_topic(topic)
         unique_key = batch.first_unique_key

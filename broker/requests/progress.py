@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker import limits
+from broker.leader.offset_commits import OffsetCommits
 from broker.leader.outcome import changed
 from broker.refusal import Refused, busy
 from broker.requests.admin_topics import dialect_for
@@ -41,20 +42,22 @@ from dledger.remoting.json_dialect import MessageQueue
 class ProgressHandler:
     """Answers them."""
 
-    def __init__(self, core: Core, membership: Membership) -> None:
+    def __init__(self, core: Core, membership: Membership, commits: OffsetCommits) -> None:
         self._core = core
         self._membership = membership
+        self._commits = commits
 
     def consume_stats(self, request: Command, _: Connection) -> Command:
-        """GET_CONSUME_STATS: how far a group is in each queue of the topics that it consumes."""
+        """GET_CONSUME_STATS: how far a group is in each queue of the topics that it consumes.
+
+        A topic that is asked for by name is told of although the group never committed there.
+        """
         header = decode_header(GetConsumeStatsHeader, request)
         name = header.consumer_group
-        topics = set(self._core.machine.offsets.topics_of(name))
+        topics = {header.topic} if header.topic else self._commits.topics_of(name)
         online = self._membership.consumers(name)
-        if online is not None:
+        if online is not None and not header.topic:
             topics |= set(online.subscriptions)
-        if header.topic:
-            topics &= {header.topic}
         stats = self._stats(name, topics)
         return request.reply(body=encode_body(stats, dialect_for(request)))
 
@@ -123,7 +126,7 @@ class ProgressHandler:
         for queue_id in range(config.read_queue_nums if config is not None else 0):
             queue = machine.queues.get(topic, queue_id)
             end = queue.end if queue is not None else 0
-            offset = machine.offsets.get(group, topic, queue_id) or 0
+            offset = self._commits.latest(group, topic, queue_id) or 0
             last_ms = _stored_ms(queue, offset - 1)
             pulled = self._core.rates.pull_offset((group, topic, queue_id))
             yield queue_id, OffsetWrapper(end, offset, last_ms, max(offset, pulled))

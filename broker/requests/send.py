@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -24,9 +24,11 @@ from broker.refusal import Refused, busy
 from broker.requests.core import Core
 from broker.requests.recall import Handle
 from broker.requests.retries import retry_destination
+from broker.state.attributes import check_type
 from broker.state.dedup import dedup_key
 from broker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from broker.state.topics import UNSENDABLE
+from dledger.errors import BadInput
 from dledger.limits import PROPERTIES_BYTES_MAX
 from dledger.net import Connection
 from dledger.remoting import message as names
@@ -70,6 +72,7 @@ class SendHandler:
             _refuse_transaction_bits(header)
         config, queue_id = self._destination(header)
         topic = asked_topic = config.topic_name
+        self._check_type(topic, properties)
         delayed = _is_delayed(properties)
         if transactional or delayed:
             detour = self._half if transactional else self._detour
@@ -98,12 +101,13 @@ class SendHandler:
             own = names.properties_decode(item.properties)
             own.setdefault(names.UNIQ_KEY, _new_unique_key())
             first_key = first_key or own[names.UNIQ_KEY]
-            properties = self._properties(names.properties_encode(common | own).decode())
+            properties = self._properties(_text(common | own), _NOT_KEPT_IN_BATCHES)
             _refuse_transaction_bits(header)
             if _is_delayed(properties) or names.TRAN_MSG in own:
                 raise Refused(
                     ResponseCode.MESSAGE_ILLEGAL, "a batch can't be delayed or transactional"
                 )
+            self._check_type(topic, properties)
             record = self._record(header, item.body, properties.encode(), connection)
             records.append(replace(record, flag=item.flag))
         if not 0 < len(records) <= limits.MESSAGES_PER_BATCH_MAX:
@@ -193,6 +197,13 @@ class SendHandler:
             return topic, 0
         return topic, _queue(topic, header.queue_id)
 
+    def _check_type(self, topic: str, properties: str) -> None:
+        """Refuse a message that is not of its topic's type, if the operator wants that."""
+        if self._core.config.enable_topic_message_type_check:
+            wanted = self._core.definitions.topic_type(topic)
+            if wanted is not None:
+                check_type(topic, wanted, names.properties_decode(properties.encode()))
+
     def _retry_destination(self, header: SendMessageHeader) -> str:
         """A consumer sends a message back by itself: after too many tries, to the dead letters."""
         group = self._core.definitions.group(header.topic.removeprefix(names.RETRY_PREFIX))
@@ -206,7 +217,7 @@ class SendHandler:
             for name in names.DELAYS:
                 decoded.pop(name, None)
         topic, queue_id, decoded = self._core.detour(topic, queue_id, decoded)
-        return topic, queue_id, names.properties_encode(decoded).decode()
+        return topic, queue_id, _text(decoded)
 
     def _half(self, topic: str, queue_id: int, properties: str) -> tuple[str, int, str]:
         """Where a transactional message waits for the end of its transaction."""
@@ -218,7 +229,7 @@ class SendHandler:
         if len(self._core.machine.halves) >= limits.TRANSACTIONS_MAX:
             raise busy(f"{limits.TRANSACTIONS_MAX} transactions have not ended")
         topic, queue_id, decoded = half_message(topic, queue_id, decoded)
-        return topic, queue_id, names.properties_encode(decoded).decode()
+        return topic, queue_id, _text(decoded)
 
     def _record(
         self, header: SendMessageHeader, body: Buffer, properties: bytes, connection: Connection
@@ -240,16 +251,17 @@ class SendHandler:
             reconsume_times=header.reconsume_times or 0,
         )
 
-    def _properties(self, properties: str) -> str:
+    def _properties(self, properties: str, not_kept: Sequence[str] | None = None) -> str:
         """The properties as stored: with unique key and cluster, without what is not kept."""
         if properties and not properties.endswith("\x02"):
             properties += "\x02"
         marked = "\x02" + properties
-        if any(f"\x02{name}\x01" in marked for name in _NOT_KEPT):
+        not_kept = _NOT_KEPT if not_kept is None else not_kept
+        if any(f"\x02{name}\x01" in marked for name in not_kept):
             kept = names.properties_decode(properties.encode())
-            for name in _NOT_KEPT:
+            for name in not_kept:
                 kept.pop(name, None)
-            properties = names.properties_encode(kept).decode()
+            properties = _text(kept)
             marked = "\x02" + properties
         if _UNIQ_KEY not in marked:
             properties += f"{names.UNIQ_KEY}\x01{_new_unique_key()}\x02"
@@ -262,10 +274,20 @@ _UNIQ_KEY = f"\x02{names.UNIQ_KEY}\x01"
 _WHERE_MESSAGES_WAIT = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC))
 # Consumers of 5.x trace only messages that carry a region.
 _TRACED = names.properties_encode(REGION).decode()
-_NOT_KEPT = (names.WAIT, names.POP_CK, names.CLUSTER, *REGION)
+_NOT_KEPT_IN_BATCHES = (names.POP_CK, names.CLUSTER, *REGION)
+# RocketMQ, too, leaves WAIT to the messages of a batch, and takes it from those sent by themselves.
+_NOT_KEPT = (names.WAIT, *_NOT_KEPT_IN_BATCHES)
 
 
 _DELAYS = tuple(f"\x02{name}\x01" for name in names.DELAYS)
+
+
+def _text(properties: Mapping[str, str]) -> str:
+    """The properties as a record holds them. Too many are the message's fault: it won't fit."""
+    try:
+        return names.properties_encode(properties).decode()
+    except BadInput as error:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
 
 
 def _refuse_transaction_bits(header: SendMessageHeader) -> None:

@@ -12,12 +12,11 @@ from typing import Final
 from broker.refusal import Refused
 from dledger.remoting.codes import RequestCode, ResponseCode
 
-_POP = "consumers of this broker pull: POP, and sharing queues out by the broker, are not supported"
+_POP = "consumers of this broker pull: POP is not supported"
 _ACL = "there are no users and access lists here: whoever reaches the port may do everything"
 _REPLICAS = "replicas take all state out of the replicated log, and none by requests"
 
 _REASONS: Final[Mapping[int, str]] = {
-    RequestCode.QUERY_ASSIGNMENT: _POP,
     RequestCode.SET_MESSAGE_REQUEST_MODE: _POP,
     RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: _POP,
     RequestCode.POP_MESSAGE: _POP,
@@ -45,6 +44,8 @@ _REASONS: Final[Mapping[int, str]] = {
     RequestCode.GET_ALL_DELAY_OFFSET: _REPLICAS,
     RequestCode.GET_TIMER_CHECK_POINT: _REPLICAS,
     RequestCode.GET_TIMER_METRICS: _REPLICAS,
+    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics, whose queues move between broker "
+    "groups, are not supported: make an ordinary topic (17), and add broker groups to it",
     RequestCode.GET_BROKER_HA_STATUS: "replication is Raft's here: see `mqadmin raftStatus`",
     RequestCode.QUERY_CORRECTION_OFFSET: "there are no filter groups whose offsets could differ",
     RequestCode.RESUME_CHECK_HALF_MESSAGE: "a half message that was checked too often lies in "

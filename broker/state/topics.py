@@ -8,6 +8,7 @@ by the broker. Rules and error codes: RocketMQ's TopicValidator and TopicConfigM
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -39,6 +40,8 @@ FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 #: What stock clients with message trace on send their traces to.
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+#: Queues of the topic named like the cluster (RocketMQ's TopicConfig makes so many).
+CLUSTER_TOPIC_QUEUES: Final = 16
 #: Topics that only the broker writes to; sends get NO_PERMISSION.
 UNSENDABLE: Final = frozenset(
     {
@@ -90,19 +93,23 @@ def read_write(topic: str, queues: int) -> TopicConfig:
 
 def default_topic(queues: int) -> TopicConfig:
     """`TBW102`, from which a topic made by its first send takes its queue count."""
-    return TopicConfig(
-        topic_name=DEFAULT_TOPIC,
-        read_queue_nums=queues,
-        write_queue_nums=queues,
-        perm=PERM_READ_WRITE | PERM_INHERIT,
-    )
+    return inheritable(DEFAULT_TOPIC, queues)
 
 
-def system_topics(cluster: str, delay_levels: int, default_queues: int | None) -> list[TopicConfig]:
+def inheritable(topic: str, queues: int) -> TopicConfig:
+    """A topic that clients may name as the one to take the queue count from."""
+    config = read_write(topic, queues)
+    return msgspec.structs.replace(config, perm=config.perm | PERM_INHERIT)
+
+
+def system_topics(
+    cluster: str, broker_name: str, delay_levels: int, default_queues: int | None
+) -> list[TopicConfig]:
     """The topics that a broker makes for itself; `TBW102` only if it lends queue counts.
 
     Nothing lies in the reply topic: its route leads repliers to the brokers (see
-    `broker.requests.request_reply`).
+    `broker.requests.request_reply`). Clients and tools try a cluster or one broker by the topics
+    that are named like them.
     """
     topics = [
         read_write(SCHEDULE_TOPIC, delay_levels),
@@ -113,6 +120,11 @@ def system_topics(cluster: str, delay_levels: int, default_queues: int | None) -
         read_write(TRACE_TOPIC, 1),
         read_write(cluster + REPLY_SUFFIX, 1),
     ]
+    for name, queues in ((cluster, CLUSTER_TOPIC_QUEUES), (broker_name, 1)):
+        # Not every name of a cluster or group is one that a topic may have.
+        with suppress(BadInput):
+            names.check_topic_name(name)
+            topics.append(inheritable(name, queues))
     return topics if default_queues is None else [*topics, default_topic(default_queues)]
 
 

@@ -30,22 +30,33 @@ class GroupAdmin(TopicAdmin):
     async def consumer_progress(self, group: str, topic: str | None = None) -> GroupProgress:
         """How far a group is in every queue that it has consumed from."""
         found = await self._progress(group, topic)
-        if not found.queues and not found.members:
+        if not await self._exists(found):
             raise UnknownTarget(
-                f"consumer group {group!r} has neither offsets nor members"
-                f"{f' for topic {topic!r}' if topic else ''}: check the name "
+                f"there is no consumer group {group!r}: no broker has its config, an offset or a "
+                "member of it. Check the name "
                 "(mqadmin consumerProgress lists the groups), or start a consumer of it"
             )
         return found
 
     async def consumer_groups(self) -> tuple[GroupProgress, ...]:
-        """How far every group is that has a retry topic, which each gets with its first member."""
+        """How far every group is that has a retry topic, which each gets with its first member.
+
+        A group that was deleted and left that topic behind is none.
+        """
         names = [
             info.topic.removeprefix(RETRY_PREFIX)
             for info in await self.topic_list()
             if info.kind == "retry"
         ]
-        return await run_for_each(self._progress, names)
+        found = await run_for_each(self._progress, names)
+        exist = await run_for_each(self._exists, found)
+        return tuple(group for group, exists in zip(found, exist, strict=True) if exists)
+
+    async def _exists(self, progress: GroupProgress) -> bool:
+        """Whether a group has members, offsets, or a config on some broker."""
+        if progress.members or any(queue.consumer_offset for queue in progress.queues):
+            return True
+        return await self.group_config(progress.group) is not None
 
     async def update_group(
         self,
@@ -87,8 +98,9 @@ class GroupAdmin(TopicAdmin):
     ) -> tuple[str, ...]:
         """Delete a consumer group; on a whole cluster also its retry and dead-letter topics.
 
-        Returns the broker names. A group that is not there is no error.
+        Returns the broker names. Raises UnknownTarget if there is no such group.
         """
+        await self.consumer_progress(group)
         header = DeleteSubscriptiongroupHeader(
             group_name=group, remove_offset=remove_offsets, clean_offset=remove_offsets
         )
@@ -101,7 +113,7 @@ class GroupAdmin(TopicAdmin):
         names = await run_for_each(delete, brokers)
         if broker is None:
             for topic in (RETRY_PREFIX + group, DLQ_PREFIX + group):
-                await self.delete_topic(topic, brokers[0].cluster)
+                await self._delete_topic(topic, brokers)
         return names
 
     async def _progress(self, group: str, topic: str | None = None) -> GroupProgress:

@@ -1,6 +1,7 @@
 """Finding messages: by where they lie, by the keys of their senders, or by their unique key.
 
 A broker finds keys by hash, so what it answers may hold others too: each is looked at again here.
+A group that is gone does not hide what the others have; it is an error only if they have nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +13,17 @@ from client.admin.messages import MessageAdmin
 from client.admin.requests import expect_success
 from client.admin.session import UnknownTarget, run_for_each
 from client.admin.topics import TopicAdmin
+from client.errors import NoLeader
 from client.lookup import END_OF_TIME_MS, unique_key_query
 from client.models import ReceivedMessage, messages_in
+from dledger.errors import RemotingError
+from dledger.observe import get_logger
 from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.headers import QueryMessageHeader, ViewMessageByIdHeader
 from dledger.remoting.message import offset_message_id_decode
+
+log = get_logger(__name__)
 
 
 class QueryAdmin(TopicAdmin, MessageAdmin):
@@ -70,9 +76,16 @@ class QueryAdmin(TopicAdmin, MessageAdmin):
     async def _query(
         self, header: QueryMessageHeader, is_wanted: Callable[[ReceivedMessage], bool]
     ) -> list[ReceivedMessage]:
+        absent: list[NoLeader | RemotingError] = []
+
         async def ask(broker: BrokerData) -> list[ReceivedMessage]:
             code = RequestCode.QUERY_MESSAGE
-            answer = await self.requests.ask_whoever_leads(broker, code, header)
+            try:
+                answer = await self.requests.ask_whoever_leads(broker, code, header)
+            except (NoLeader, RemotingError) as error:
+                log.warning("group not asked", broker=broker.broker_name, reason=str(error))
+                absent.append(error)
+                return []
             if answer.code == ResponseCode.QUERY_NOT_FOUND:
                 return []
             expect_success(answer, code.name, self.requests.leader(broker))
@@ -80,6 +93,8 @@ class QueryAdmin(TopicAdmin, MessageAdmin):
 
         found = await run_for_each(ask, (await self._route(header.topic)).broker_datas)
         messages = [message for one in found for message in one if is_wanted(message)]
+        if absent and not messages:
+            raise absent[0]
         if not messages:
             raise UnknownTarget(
                 f"no message of topic {header.topic!r} has the key {header.key!r}, or none has in "

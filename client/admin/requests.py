@@ -39,6 +39,7 @@ class AdminRequests(Living):
         self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> Command:
         """The answer of one server, whatever its code. RemotingError if there is none."""
+        self.check_open()
         ext = {} if header is None else encode_header(header)
         return await self._pool.request(address, Command(code, ext, body), self._timeout_s)
 
@@ -86,6 +87,7 @@ class AdminRequests(Living):
         self, broker: BrokerData, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> Command:
         """The leader's answer, whatever its code. NoLeader if none leads before the deadline."""
+        self.check_open()
         self._routes.learn_members(TopicRouteData(broker_datas=[broker]))
         ext = {} if header is None else encode_header(header)
         command = Command(code, ext, body)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-import anyio
-
 from client import limits
 from client.admin.requests import AdminRequests
 from client.errors import ClientError
-from client.lifetime import Living
+from client.lifetime import Living, together
 from dledger.remoting.bodies import BrokerData
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
@@ -76,19 +74,12 @@ class AdminSession(Living):
 async def run_for_each(call: Callable[[_T], Awaitable[_U]], values: Iterable[_T]) -> tuple[_U, ...]:
     """The results of a call for each value, in order. The first error is raised, as it is."""
     results: dict[int, _U] = {}
-    failures: list[Exception] = []
     values = tuple(values)
 
     async def one(number: int, value: _T) -> None:
-        try:
-            results[number] = await call(value)
-        except Exception as error:
-            failures.append(error)
-            tasks.cancel_scope.cancel()
+        results[number] = await call(value)
 
-    async with anyio.create_task_group() as tasks:
+    async with together() as tasks:
         for number, value in enumerate(values):
             tasks.start_soon(one, number, value)
-    if failures:
-        raise failures[0]
     return tuple(results[number] for number in range(len(values)))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import anyio
 
 from client import limits
 from client.admin.requests import expect_success
 from client.admin.results import GroupRoute, QueueStatus, TopicInfo, TopicRoute, TopicStatus
-from client.admin.session import TOOLS_GROUP, run_for_each
+from client.admin.session import TOOLS_GROUP, UnknownTarget, run_for_each
 from client.admin.settings import SettingsAdmin
 from client.errors import NoRoute
 from dledger.remoting.bodies import (
@@ -24,6 +24,7 @@ from dledger.remoting.headers import (
     DeleteTopicInBrokerHeader,
     DeleteTopicInNamesrvHeader,
     GetRouteinfoByTopicHeader,
+    GetTopicConfigHeader,
     GetTopicsByClusterHeader,
     GetTopicStatsInfoHeader,
     UpdateAndCreateTopicHeader,
@@ -58,13 +59,15 @@ class TopicAdmin(SettingsAdmin):
         write_queues: int = 8,
         perm: int = PERM_READ_WRITE,
         order: bool = False,
+        attributes: str | None = None,
     ) -> tuple[str, ...]:
         """Create or change a topic on every group of a cluster, or on one broker group.
 
         `broker` is its name, or the address of any of its members. Without either, on the only
         cluster there is. Returns the broker names when every name server shows the topic there,
         so that clients can use it at once. With `order`, producers keep to these queues also while
-        a group of them is not there: their counts become part of the topic's route.
+        a group of them is not there: their counts become part of the topic's route. `attributes`
+        alters those of 5.x: "+name=value,-name".
         """
         groups = await self.groups(cluster, broker, only_one_cluster=True)
         header = UpdateAndCreateTopicHeader(
@@ -75,6 +78,7 @@ class TopicAdmin(SettingsAdmin):
             perm=perm,
             topic_filter_type="SINGLE_TAG",
             order=order,
+            attributes=attributes,
         )
 
         async def update(group: BrokerData) -> str:
@@ -98,9 +102,25 @@ class TopicAdmin(SettingsAdmin):
     async def delete_topic(self, topic: str, cluster: str | None = None) -> tuple[str, ...]:
         """Delete a topic with its messages and offsets on every group of a cluster.
 
-        Returns the broker names. A topic that is not there is no error.
+        Returns the broker names. Raises UnknownTarget if neither they nor a name server know it.
         """
         groups = await self.groups(cluster, only_one_cluster=True)
+        if topic not in {info.topic for info in await self.topic_list(cluster)}:
+            known = await run_for_each(lambda group: self._has_topic(group, topic), groups)
+            if not any(known):
+                raise UnknownTarget(
+                    f"there is no topic {topic!r} in cluster {groups[0].cluster!r}: check the name "
+                    "(mqadmin topicList)"
+                )
+        return await self._delete_topic(topic, groups)
+
+    async def _has_topic(self, group: BrokerData, topic: str) -> bool:
+        header = GetTopicConfigHeader(topic=topic)
+        answer = await self.requests.ask_whoever_leads(group, RequestCode.GET_TOPIC_CONFIG, header)
+        return answer.code == ResponseCode.SUCCESS
+
+    async def _delete_topic(self, topic: str, groups: Sequence[BrokerData]) -> tuple[str, ...]:
+        """Delete a topic, whether it is there or not."""
         header = DeleteTopicInBrokerHeader(topic=topic)
 
         async def delete(group: BrokerData) -> str:

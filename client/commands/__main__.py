@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, MissingArgumentError
 
+from dledger.console import let_reader_leave
 from dledger.errors import ConfigError, DledgerError
 
 EXIT_FAILED = 1
@@ -68,19 +69,34 @@ for _name, (_target, _help) in COMMANDS.items():
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its status."""
+    let_reader_leave()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["help"]:  # RocketMQ's way to ask: mqadmin help updateTopic
         given = [*given[1:], "--help"]
     try:
         app(given, print_error=False, exit_on_error=False)
     except CycloptsError as error:
-        _fail(f"{error} (--help shows the options)", EXIT_USAGE)
+        _fail(f"{_explain(error)} (--help shows the options)", EXIT_USAGE)
     except ConfigError as error:
         _fail(str(error), EXIT_USAGE)
     except DledgerError as error:
         _fail(str(error), EXIT_FAILED)
     except KeyboardInterrupt:
         _fail("interrupted", EXIT_FAILED)
+
+
+def _explain(error: CycloptsError) -> str:
+    """What is wrong with the command line, in the names that `docs/mqadmin.md` uses."""
+    if error.argument is None:
+        return str(error)
+    command = " ".join(error.command_chain or ())
+    names = sorted(error.argument.names, key=len)
+    option = f"{names[0]} ({', '.join(names[1:])})" if names[1:] else names[0]
+    if isinstance(error, MissingArgumentError):
+        return f"{command} needs {option}"
+    if command == "queryMsgByOffset" and "-o" in names:
+        return f"{error} The queue offset is --offset here"
+    return str(error)
 
 
 def _fail(message: str, status: int) -> None:

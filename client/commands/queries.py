@@ -14,6 +14,8 @@ from client.commands.common import DEFAULTS, BrokerName, Common, Topic
 from client.commands.output import Table, moment, one_line, plural
 from client.commands.times import Begin, End, parse_bound
 from client.models import ReceivedMessage
+from dledger.errors import BadInput, ConfigError
+from dledger.remoting.message import offset_message_id_decode
 
 
 def query_msg_by_id(
@@ -32,12 +34,21 @@ def query_msg_by_id(
         Its topic; only needed for a unique key.
     """
 
+    if topic is None:
+        try:
+            offset_message_id_decode(message_id)
+        except BadInput as error:
+            raise ConfigError(f"-i: {error}; a unique key needs its topic, too (-t)") from error
+
     async def find(admin: Admin) -> Sequence[ReceivedMessage]:
         if topic is not None:
             try:
                 return await admin.messages_by_unique_key(topic, message_id)
-            except UnknownTarget:
-                pass
+            except UnknownTarget as unknown:
+                try:
+                    offset_message_id_decode(message_id)
+                except BadInput:
+                    raise unknown from None
         return [await admin.message_by_id(message_id)]
 
     _show("queryMsgById", common.ask(find), common)

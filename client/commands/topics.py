@@ -34,6 +34,9 @@ def update_topic(
     ] = 8,
     perm: Annotated[int, Parameter(name=["--perm", "-p"], validator=Number(gte=0, lte=7))] = 6,
     order: Annotated[bool, Parameter(negative=())] = False,
+    attributes: Annotated[
+        str | None, Parameter(name=["--attributes", "-a"], allow_leading_hyphen=True)
+    ] = None,
     common: Common = DEFAULTS,
 ) -> None:
     """Create a topic or change it; returns when every name server shows it.
@@ -48,6 +51,8 @@ def update_topic(
         Sum of 2 (write) and 4 (read).
     order
         Mark the topic as ordered: its routes name its queues also while a group is down.
+    attributes
+        Attributes to set or remove, such as +message.type=DELAY,-reserve.time.
     """
     names = common.ask(
         lambda admin: admin.update_topic(
@@ -58,6 +63,7 @@ def update_topic(
             write_queues=write_queues,
             perm=perm,
             order=order,
+            attributes=attributes,
         )
     )
     queues = plural(write_queues, "queue") + (" each" if len(names) > 1 else "")

@@ -22,6 +22,13 @@ from dledger.remoting.command import Buffer, Command
 _LENGTH = struct.Struct(">I")
 _LENGTH_BYTES = 4
 _EMPTY = memoryview(b"")
+_TLS = (
+    "a TLS hello: this port speaks RocketMQ's protocol without TLS. Switch TLS off in the client "
+    "(tls.enable=false)"
+)
+_HTTP = "an HTTP request: this port speaks RocketMQ's protocol (Remoting)"
+#: What strangers begin with who speak another protocol; as a length each is far above any bound.
+_FOREIGN = {b"\x16\x03": _TLS} | dict.fromkeys((b"GET ", b"POST", b"HEAD", b"PUT ", b"PRI "), _HTTP)
 
 
 class FrameDecoder:
@@ -90,5 +97,7 @@ class FrameDecoder:
     def _length_at(self, data: Buffer, position: int) -> int:
         length: int = _LENGTH.unpack_from(data, position)[0]
         if length > self._frame_bytes_max:
-            raise FrameError(f"a frame of {length} bytes is above {self._frame_bytes_max}")
+            start = bytes(data[position : position + _LENGTH_BYTES])
+            what = next((what for begin, what in _FOREIGN.items() if start.startswith(begin)), None)
+            raise FrameError(what or f"a frame of {length} bytes is above {self._frame_bytes_max}")
         return length

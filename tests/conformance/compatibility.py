@@ -31,6 +31,20 @@ Our own client and the Java ones also answer, delay and commit what the other re
 `tests/conformance/test_our_client.py`.
 """
 
+READ = """
+## Read, not run
+
+What the sources of other clients say about working with this broker.
+
+- pyrocketmq (tt67wq, pure Python): its synchronous consumers look brokers up by topics named like
+  broker groups; those are made at the first start (`docs/broker.md`). Its synchronous orderly
+  consumer locks and pulls, and handles nothing on a Python before 3.14, whatever the broker: it
+  asks a `threading.RLock` whether it is `locked()`, which older ones can't say, and the thread that
+  would handle messages ends by that.
+- rocketmq-client-rust 1.0.0: it can't read a route whose `brokerDatas` lack `enableActingMaster`,
+  which 4.x name servers leave out; ours say it.
+"""
+
 CODES = """
 ## Request codes
 
@@ -48,7 +62,7 @@ def render(results: dict[str, Any]) -> str:
     lines = [INTRODUCTION.format(made=results["made"], versions=versions)]
     lines += matrix(clients, results["titles"], results["features"])
     lines += remarks(clients, results["titles"], results["features"])
-    lines += [CODES, "| code | name | broker | name server |", "|--:|--|--|--|"]
+    lines += [READ.rstrip("\n"), CODES, "| code | name | broker | name server |", "|--:|--|--|--|"]
     for each in results["codes"]:
         states = [each["broker"], each["namesrv"]]
         if states != ["unknown", "unknown"]:

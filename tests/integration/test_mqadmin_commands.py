@@ -78,11 +78,15 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 class Step(NamedTuple):
-    """One call of a command: words of the command line, a check of `result`, words of the table."""
+    """One call of a command: words of the command line, a check of `result`, words of the table.
+
+    `again` makes what a deletion needs, before it is called for the second time.
+    """
 
     line: str
     check: Callable[[Any, Scene], bool]
     shows: str
+    again: str = ""
 
 
 #: In this order; {} in a line is filled in from the scene: leader, id, place.
@@ -103,7 +107,12 @@ STEPS = [
         lambda r, s: r["order_config"] == "broker-a:2",
         "queue order: broker-a:2",
     ),
-    Step("deleteTopic -t Ordered", lambda r, s: r["topic"] == "Ordered", "deleted on broker-a"),
+    Step(
+        "deleteTopic -t Ordered",
+        lambda r, s: r["topic"] == "Ordered",
+        "deleted on broker-a",
+        again="updateTopic -t Ordered",
+    ),
     Step(
         "updateSubGroup -g Team -r 5 -d false",
         lambda r, s: (
@@ -116,7 +125,12 @@ STEPS = [
         lambda r, s: (r["config"]["retryMaxTimes"], r["config"]["retryQueueNums"]) == (5, 2),
         "group Team is on broker-a",
     ),
-    Step("deleteSubGroup -g Team -r true", lambda r, s: r["group"] == "Team", "deleted on"),
+    Step(
+        "deleteSubGroup -g Team -r true",
+        lambda r, s: r["group"] == "Team",
+        "deleted on",
+        again="updateSubGroup -g Team",
+    ),
     Step(
         "consumerProgress -g CG -t Orders",
         lambda r, s: (r["members"], r["lag"]) == (1, 0),
@@ -237,12 +251,18 @@ def run(scene: Scene, line: str, *more: str) -> Done:
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.line)
 def test_a_command_shows_the_truth_to_people_and_to_programs(scene: Scene, step: Step) -> None:
-    """Both forms of one command; a change that is made twice is as good as once."""
+    """Both forms of one command; a change that is made twice is as good as once.
+
+    Not so a deletion: of what is not there it is an error, since the name may be mistyped.
+    """
     done = run(scene, step.line, "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
     envelope = json.loads(done.stdout)
     assert (envelope["schema"], envelope["command"]) == (1, step.line.split()[0])
     assert step.check(envelope["result"], scene), envelope["result"]
+    if step.again:
+        assert run(scene, step.line).returncode == 1
+        assert run(scene, step.again).returncode == 0
     shown = run(scene, step.line)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert step.shows in shown.stdout

@@ -19,6 +19,7 @@ from client.models import Message, ReceivedMessage
     [
         (Message("T", b""), {}),
         (Message("T", b"", delay_level=3), {"DELAY": "3"}),
+        (Message("T", b"", delay_level=64), {"DELAY": "64"}),
         (Message("T", b"", delay_s=90), {"TIMER_DELAY_MS": "90000"}),
         (Message("T", b"", delay_s=0.0011), {"TIMER_DELAY_MS": "2"}),
         (
@@ -46,6 +47,8 @@ def test_each_field_is_a_property_of_rocketmqs(
         (Message("T", b"", delay_level=3, delay_s=5), "one of them"),
         (Message("T", b"", delay_s=1, deliver_at=datetime.now(UTC)), "one of them"),
         (Message("T", b"", delay_level=-1), "delay_level=-1"),
+        (Message("T", b"", delay_level=65), "delay_level=65"),
+        (Message("T", b"", delay_level=99), "more than 64; for seconds there is delay_s"),
         (Message("T", b"", delay_s=-1), "delay_s=-1"),
         (Message("T", b"", delay_s=inf), "delay_s=inf"),
         (Message("T", b"", delay_s=nan), "delay_s=nan"),
@@ -53,6 +56,11 @@ def test_each_field_is_a_property_of_rocketmqs(
         (Message("T", b"", properties={"DELAY": "3"}), "delay_level"),
         (Message("T", b"", properties={"TIMER_DELAY_SEC": "3"}), "delay_s"),
         (Message("T", b"", properties={"TRAN_MSG": "true"}), "Producer.transaction"),
+        (Message("T", b"", properties={"KEYS": "k"}), "the message's keys"),
+        (Message("T", b"", properties={"TAGS": "t"}), "the message's tags"),
+        (Message("T", b"", properties={"UNIQ_KEY": "u"}), "the message's unique_key"),
+        (Message("T", b"", properties={"REAL_TOPIC": "T"}), "brokers act upon it"),
+        (Message("T", b"", properties={"WAIT": "false"}), "brokers act upon it"),
     ],
 )
 def test_what_can_not_be_meant_never_leaves(message: Message, named: str) -> None:

@@ -18,7 +18,7 @@ MESSAGE = Message("T", b"")
 
 
 def publisher(leaderless: str = "", turn: int = 0) -> Publisher:
-    return Publisher("T", QUEUES, lambda broker: None if broker in leaderless else "h:1", turn)
+    return Publisher("T", QUEUES, lambda broker: broker not in leaderless, turn)
 
 
 def test_queues_take_turns() -> None:
@@ -67,8 +67,9 @@ def test_subscriptions_follow_rocketmqs_syntax() -> None:
     assert parse_subscription("T", "*", 1).tags_set == []
     tags = parse_subscription("T", " A || B ", 1)
     assert (tags.tags_set, tags.code_set) == (["A", "B"], [65, 66])
-    with pytest.raises(BadInput, match="TagA"):
-        parse_subscription("T", "A || ", 1)
+    for wrong in ("A || ", "A |", "A|B", "|", "||", "A ||| B"):
+        with pytest.raises(BadInput, match="TagA"):
+            parse_subscription("T", wrong, 1)
     sql = parse_subscription("T", Sql("a > 1"), 1)
     assert (sql.sub_string, sql.expression_type, sql.tags_set) == ("a > 1", "SQL92", [])
 

@@ -15,14 +15,17 @@ from broker.testing import MemoryBroker, memory_broker, until
 from broker.testing.requests import pull_request, records
 from client import (
     BadMessage,
+    Consumer,
     Decision,
     Message,
     Producer,
+    RecallTooLate,
     ReceivedMessage,
-    Refused,
+    Sql,
     TransactionEnded,
     TransactionUnknown,
 )
+from dledger.errors import BadInput
 from dledger.net import Connection, Peer, connect_peer, serve_remoting
 from dledger.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
 from dledger.remoting.command import Command
@@ -249,8 +252,10 @@ async def test_delayed_messages_wait_and_can_be_taken_back(tmp_path: Path) -> No
             await its.comes_to_light(body)
         assert b"back" not in await its.visible()
         for late in (delay, time):
-            with pytest.raises(Refused, match="604"):
+            with pytest.raises(RecallTooLate, match="604"):
                 await producer.recall(late)
+        with pytest.raises(RecallTooLate, match="taken back already"):
+            await producer.recall(back)
 
 
 async def test_a_batch_and_a_send_without_an_answer_have_no_delay(tmp_path: Path) -> None:
@@ -277,3 +282,14 @@ async def test_a_result_of_a_half_message_leads_to_it(tmp_path: Path) -> None:
         assert record.topic == "RMQ_SYS_TRANS_HALF_TOPIC"
         assert properties_decode(record.properties)["UNIQ_KEY"] == sent.message_id
         assert offset_message_id_decode(sent.offset_message_id)[2] == sent.position
+
+
+@pytest.mark.parametrize("wrong", ["amount >", ""])
+async def test_a_filter_that_no_broker_can_read_is_told_at_once(tmp_path: Path, wrong: str) -> None:
+    """Entering the block fails with the broker's words; a right one enters."""
+    async with scene(tmp_path) as its:
+        with pytest.raises(BadInput, match="group 'CG' for topic .*can't be read"):
+            async with Consumer(its.namesrv, "CG", {TOPIC: Sql(wrong)}):
+                pass
+        async with Consumer(its.namesrv, "CG", {TOPIC: Sql("amount > 1")}):
+            pass

@@ -39,7 +39,7 @@ ROUTE = TopicRouteData(
 )
 ROUTE_LOOSE = (
     '{"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911",1:"10.0.0.2:10911"},"brokerName":"größe",'
-    '"cluster":"DefaultCluster"}],"filterServerTable":{},"queueDatas":[{"brokerName":"größe",'
+    '"cluster":"DefaultCluster","enableActingMaster":false}],"filterServerTable":{},"queueDatas":[{"brokerName":"größe",'
     '"perm":6,"readQueueNums":8,"topicSysFlag":0,"writeQueueNums":8}]}'
 ).encode()
 ROUTE_STANDARD = (
@@ -145,7 +145,8 @@ def test_cluster_info_is_written_as_stock_name_servers_do() -> None:
     """The loose dialect, always."""
     info = ClusterInfo({"b": BrokerData("c", "b", {0: "h:1"})}, {"c": ["b"]})
     assert encode_body(info, Dialect.LOOSE) == (
-        b'{"brokerAddrTable":{"b":{"brokerAddrs":{0:"h:1"},"brokerName":"b","cluster":"c"}},'
+        b'{"brokerAddrTable":{"b":{"brokerAddrs":{0:"h:1"},"brokerName":"b","cluster":"c",'
+        b'"enableActingMaster":false}},'
         b'"clusterAddrTable":{"c":["b"]}}'
     )
 

@@ -120,3 +120,20 @@ def test_a_large_frame_in_small_chunks_is_not_copied_again_for_each() -> None:
         commands = list(decoder.frames())
     assert [len(command.body) for command in commands] == [8 * MIB]
     assert time.perf_counter() - begun < 2
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        (bytes.fromhex("1603010200 0100 01fc 0303"), "a TLS hello: this port speaks"),
+        (bytes.fromhex("16030300"), "tls.enable=false"),
+        (b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", "an HTTP request"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "an HTTP request"),
+    ],
+)
+def test_another_protocol_is_called_by_its_name(said: bytes, what: str) -> None:
+    """In the log of the server: a frame of 369,296,129 bytes tells nobody what to do."""
+    decoder = FrameDecoder()
+    decoder.feed(said)
+    with pytest.raises(FrameError, match=what):
+        list(decoder.frames())

@@ -94,6 +94,32 @@ class ConsumerIdList(Body):
     consumer_id_list: list[str] = []
 
 
+class QueryAssignmentBody(Body):
+    """QUERY_ASSIGNMENT: which queues of a topic are this member's?"""
+
+    topic: str
+    consumer_group: str
+    client_id: str
+    strategy_name: str = "AVG"
+    message_model: str | int = "CLUSTERING"
+
+    def __post_init__(self) -> None:
+        self.message_model = _name(self.message_model, _MESSAGE_MODELS)
+
+
+class QueueAssignment(Body):
+    """A queue of a member, and how it is read: "PULL" or "POP"."""
+
+    message_queue: MessageQueue
+    mode: str = "PULL"
+
+
+class QueryAssignmentResponseBody(Body):
+    """QUERY_ASSIGNMENT. None tells the client to keep what it has, [] that nothing is its own."""
+
+    message_queue_assignments: list[QueueAssignment] | None = None
+
+
 class LockBatchBody(Body):
     """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: the queues that a client asks for or gives up."""
 

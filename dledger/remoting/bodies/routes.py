@@ -19,7 +19,10 @@ class DataVersion(Body):
 
 
 class TopicConfig(Body):
-    """A topic as its broker knows it. `perm` is a sum of 4 read, 2 write, 1 inherit."""
+    """A topic as its broker knows it. `perm` is a sum of 4 read, 2 write, 1 inherit.
+
+    `attributes` are 5.x's named settings; in a request that changes the topic, names have a sign.
+    """
 
     topic_name: str
     read_queue_nums: Int32 = 16
@@ -28,6 +31,7 @@ class TopicConfig(Body):
     topic_sys_flag: Int32 = 0
     order: bool = False
     topic_filter_type: str = "SINGLE_TAG"
+    attributes: dict[str, str] = {}
 
 
 class TopicConfigWrapper(Body):
@@ -63,11 +67,15 @@ class QueueData(Body):
 
 
 class BrokerData(Body):
-    """The replicas of one broker group: "host:port" by broker id, 0 the leader."""
+    """The replicas of one broker group: "host:port" by broker id, 0 the leader.
+
+    `enable_acting_master` is always false here: some clients read no route that lacks it.
+    """
 
     cluster: str
     broker_name: str
     broker_addrs: dict[Int64, str] = {}
+    enable_acting_master: bool = False
 
 
 class TopicRouteData(Body):

@@ -8,7 +8,7 @@ import than a command of `mqadmin` should take altogether.
 
 from __future__ import annotations
 
-from dledger.remoting.record.encode import encode_record, place_record
+from dledger.remoting.record.encode import encode_record, place_record, with_queue
 from dledger.remoting.record.layout import (
     BORN_HOST_IPV6,
     COMPRESSED,
@@ -40,4 +40,5 @@ __all__ = [
     "encode_record",
     "place_record",
     "walk",
+    "with_queue",
 ]

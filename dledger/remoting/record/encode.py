@@ -19,8 +19,10 @@ from dledger.remoting.record.layout import (
     HOST_BITS,
     HOST_IPV4_BYTES,
     HOST_IPV6_BYTES,
+    I32,
     I64,
     MAGIC,
+    QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
     RECORD_OVERHEAD_BYTES,
     STORE_HOST_IPV6,
@@ -129,3 +131,8 @@ def place_record(
     is_ipv6 = buffer[start + SYS_FLAG_LOW_BYTE_AT] & BORN_HOST_IPV6
     host_bytes = HOST_IPV6_BYTES if is_ipv6 else HOST_IPV4_BYTES
     I64.pack_into(buffer, start + BORN_HOST_AT + host_bytes, store_timestamp_ms)
+
+
+def with_queue(record: bytes, queue_id: int) -> bytes:
+    """The same record for another queue of its topic."""
+    return b"".join((record[:QUEUE_ID_AT], I32.pack(queue_id), record[QUEUE_ID_AT + I32.size :]))

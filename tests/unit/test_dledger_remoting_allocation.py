@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.allocation import allocate_averagely
+from dledger.remoting.allocation import allocate_averagely, allocate_by_circle
 
 
 def reference(member: str, members: list[str], queues: list[int]) -> list[int]:
@@ -43,3 +43,11 @@ def test_every_queue_has_exactly_one_reader(queue_count: int, member_count: int)
 def test_a_stranger_gets_nothing() -> None:
     """Who is not in the group's list reads no queue."""
     assert allocate_averagely("x", ["a", "b"], [1, 2, 3]) == ()
+
+
+def test_by_circle_members_take_turns() -> None:
+    """The Java class: from the member's place on, every n-th queue."""
+    members, queues = ["a", "b", "c"], list(range(7))
+    shares = [allocate_by_circle(member, members, queues) for member in members]
+    assert shares == [(0, 3, 6), (1, 4), (2, 5)]
+    assert allocate_by_circle("x", members, queues) == ()

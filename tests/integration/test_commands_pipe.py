@@ -1,0 +1,29 @@
+"""Commands whose output nobody reads to the end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+#: Runs a command into a pipe whose reader has gone, and says its status.
+SCRIPT = '{ sleep 0.2; "$0" -P -m "$@"; echo "status $?" >&2; } | true'
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["client.commands --help", "chaos.mqchaos list", "chaos.mqcluster --help", "broker --help"],
+)
+def test_a_reader_may_leave(command: str) -> None:
+    """As `| head` does: no word of a broken pipe, and the command's own status."""
+    ran = subprocess.run(
+        ["bash", "-c", SCRIPT, sys.executable, *command.split()],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ran.stderr == "status 0\n"
