@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -24,6 +25,9 @@ from broker.state.machine import Machine
 from dledger.errors import Fenced
 from dledger.ledger import Ledger, open_ledger
 from dledger.net import serve_remoting
+from dledger.net.machine import room_on_machine
+from dledger.net.room import Room
+from dledger.net.watchdog import watched_loop
 from dledger.observe import get_logger
 
 _log = get_logger(__name__)
@@ -38,6 +42,9 @@ async def run_broker(config: BrokerConfig) -> None:
     Raises ConfigError, StorageError or OSError if it can't start, and Fenced if its disk fails.
     """
     config.check()
+    room = room_on_machine(
+        config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
+    )
     machine = Machine(Path(config.store_path_root_dir))
     unusable = machine.restore()
     if unusable is not None:
@@ -52,21 +59,23 @@ async def run_broker(config: BrokerConfig) -> None:
             )
             machine.forget()
         try:
-            await _serve(config, machine, ledger)
+            with watched_loop():
+                await _serve(config, machine, ledger, room)
         finally:
             machine.close()
 
 
-async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger) -> None:
+async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger, room: Room) -> None:
     core = Core.build(config, machine, ledger, clock_ms=_clock_ms, clock_s=time.monotonic)
     registration = Registration(core)
     broker = Broker(core)
     snapshots = Snapshots(machine, ledger)
     async with trio.open_nursery() as nursery:
         host = config.broker_ip1
-        port = await nursery.start(serve_remoting, broker.handler, host, config.listen_port)
+        serve = partial(serve_remoting, broker.handler, host, room=room)
+        port = await nursery.start(serve, config.listen_port)
         if config.vip_channel_enable:
-            await nursery.start(serve_remoting, broker.handler, host, config.vip_port)
+            await nursery.start(serve, config.vip_port)
         _log.info("broker started", node=config.node_id, address=f"{host}:{port}")
         retention = Retention(config, machine, ledger, core.role, time.time)
         for task in (broker.run, registration.run, snapshots.run, retention.run):

@@ -7,7 +7,7 @@ parts; `broker.app` runs them beside the server and the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 import trio
@@ -48,6 +48,7 @@ from broker.state.indexing import EntryIndex
 from broker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.errors import AppendError
 from dledger.net import Connection
+from dledger.net.turns import in_turns
 from dledger.observe import get_logger
 
 _log = get_logger(__name__)
@@ -75,7 +76,8 @@ class Broker:
             core.levels,
             core.store_host,
         )
-        self._clients = ClientHandler(core, membership)
+        self._notices_due = trio.Event()
+        self._clients = ClientHandler(core, membership, self._wake_notices)
         self._transactions = TransactionHandler(core, self._clients)
         administration, topics = BrokerAdminHandler(core), TopicAdminHandler(core)
         self.handler = Dispatcher(
@@ -111,6 +113,7 @@ class Broker:
         async with trio.open_nursery() as nursery:
             for loop in (
                 self._pull_loop,
+                self._notice_loop,
                 self._sweep_loop,
                 self._commit_loop,
                 self._delivery_loop,
@@ -200,8 +203,24 @@ class Broker:
         while True:
             await self._pulls_due.wait()
             self._pulls_due = trio.Event()
-            for pull in self._held.take_due():
-                pull.again()
+            await in_turns(self._due_pulls())
+
+    def _due_pulls(self) -> Iterator[None]:
+        """Run them, one at each step."""
+        for pull in self._held.take_due():
+            pull.again()
+            yield
+
+    def _wake_notices(self) -> None:
+        self._notices_due.set()
+
+    async def _notice_loop(self) -> None:
+        """Tell clients that their groups have changed; once for all that changes shortly after."""
+        while True:
+            await self._notices_due.wait()
+            self._notices_due = trio.Event()
+            await in_turns(self._clients.notices())
+            await trio.sleep(limits.NOTIFY_GATHER_S)
 
     async def _sweep_loop(self) -> None:
         while True:

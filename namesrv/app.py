@@ -9,6 +9,8 @@ from pathlib import Path
 import trio
 
 from dledger.net import serve_remoting
+from dledger.net.machine import room_on_machine
+from dledger.net.watchdog import watched_loop
 from dledger.observe import get_logger
 from namesrv import limits
 from namesrv.config import NamesrvConfig
@@ -26,10 +28,13 @@ async def serve(
     ConfigError if the key-value file can't be used, OSError if the port can't.
     """
     kv = KvStore(Path(config.kv_config_path) if config.kv_config_path else None)
+    room = room_on_machine(
+        config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
+    )
     dispatcher = Dispatcher(config, kv, trio.current_time)
     async with trio.open_nursery() as nursery:
         port = await nursery.start(
-            partial(serve_remoting, dispatcher, config.bind_address, config.listen_port)
+            partial(serve_remoting, dispatcher, config.bind_address, config.listen_port, room=room)
         )
         _log.info("name server started", address=f"{config.bind_address}:{port}")
         task_status.started(port)
@@ -40,7 +45,10 @@ async def serve(
 
 async def serve_until_signalled(config: NamesrvConfig) -> None:
     """Serve until SIGTERM or SIGINT; then close every connection and return."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with (
+        trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals,
+        watched_loop(),
+    ):
         async with trio.open_nursery() as nursery:
             await nursery.start(serve, config)
             async for number in signals:

@@ -16,7 +16,10 @@ from typing import Protocol
 import trio
 
 from dledger.errors import BadInput, Busy, ConnectionLost, FrameError, RequestTimeout
+from dledger.limits import CHARGE_STEP_BYTES, LOOP_SLICE_S, UNANSWERED_REQUEST_BYTES
 from dledger.net.link import Link
+from dledger.net.room import Place, Room
+from dledger.net.turns import Share, Turns, turns_of_loop
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
@@ -53,7 +56,12 @@ class Connection:
     """A connection that a server accepted."""
 
     def __init__(
-        self, connection_id: int, peer: tuple[str, int], link: Link, requests_in_flight_max: int
+        self,
+        connection_id: int,
+        peer: tuple[str, int],
+        link: Link,
+        room: Room,
+        requests_in_flight_max: int,
     ) -> None:
         #: Unique within the process.
         self.id = connection_id
@@ -62,14 +70,27 @@ class Connection:
         #: The header encoding of its last request: what requests to it should use.
         self.encoding = HeaderEncoding.JSON
         self.link = link
+        #: Memory that the handler keeps for this client until the connection ends.
+        self.kept_bytes = 0
+        self._room = room
+        self._told_bytes = 0
         self._opaques = itertools.count(1)
         self._close_reason: str | None = None
         self._scope = trio.CancelScope()
         self._asked: dict[int, tuple[trio.Event, list[Command]]] = {}
         self._unanswered = 0
+        #: Requests that wait for their answer and are large, by opaque.
+        self._large: dict[int, int] = {}
+        self._large_bytes = 0
         self._in_flight = 0
         self._in_flight_max = requests_in_flight_max
         self._answered = trio.Event()
+        self._place: Place | None = room.enter(peer[0], self.close)
+
+    @property
+    def admitted(self) -> bool:
+        """Whether there is room for it: otherwise it must not be served."""
+        return self._place is not None
 
     @property
     def closed(self) -> bool:
@@ -82,6 +103,8 @@ class Connection:
             return
         if command.is_response:
             self._unanswered -= 1
+            if self._large:
+                self._large_bytes -= self._large.pop(command.opaque, 0)
         try:
             # If nobody else waits on this connection there is nothing to gather with.
             self.link.send(command, at_once=self._unanswered == 0 and not self.link.gathering)
@@ -93,6 +116,20 @@ class Connection:
             log.error("command not sent", peer=self.peer, code=command.code, reason=str(error))
             if command.is_response:
                 self.link.send(_failed(command, str(error)))
+        if self.link.outgoing_bytes - self._told_bytes > CHARGE_STEP_BYTES:
+            self.tell_kept()
+
+    def tell_kept(self) -> None:
+        """Tell the room how much memory is kept for this connection, if that has changed."""
+        kept_bytes = (
+            self.link.held_bytes
+            + self.kept_bytes
+            + self._large_bytes
+            + self._unanswered * UNANSWERED_REQUEST_BYTES
+        )
+        if abs(kept_bytes - self._told_bytes) > CHARGE_STEP_BYTES and self._place is not None:
+            self._told_bytes = kept_bytes
+            self._room.charge(self._place, kept_bytes)
 
     def send_oneway_request(self, command: Command) -> None:
         """Tell the client something that needs no answer, in the encoding that it uses."""
@@ -144,6 +181,8 @@ class Connection:
         finally:
             if self._close_reason is None:
                 self._close_reason = "the server stops"
+            if self._place is not None:
+                self._room.leave(self._place)
             with suppress(OSError):
                 self.link.flush()
             self.link.close()
@@ -152,43 +191,81 @@ class Connection:
             handler.disconnected(self)
 
     async def _write_forever(self) -> None:
+        """Write what was not written at once, in turns."""
+        turns, share = turns_of_loop(), Share()
         try:
-            await self.link.write_forever()
+            while True:
+                await self.link.wait_outgoing()
+                while True:
+                    if turns.crowded:
+                        await turns.wait(share)
+                    began_s = turns.clock_s()
+                    done = self.link.write()
+                    turns.used(share, turns.clock_s() - began_s)
+                    if done:
+                        break
+                    await self.link.wait_writable()
         except OSError as error:
             self.close(f"sending failed: {error}")
 
     async def _read_forever(self, handler: Handler, nursery: trio.Nursery) -> None:
+        turns, share = turns_of_loop(), Share()
         try:
             while True:
-                commands = await self.link.receive()
-                self.link.gathering = True
-                for command in commands:
-                    if self._in_flight >= self._in_flight_max:
-                        await self._wait_for_room()
-                    self._handle(command, handler, nursery)
-                self.link.gathering = False
-                self.link.flush()
+                await self.link.wait_readable()
+                if turns.crowded:
+                    await turns.wait(share)
+                await self._read(handler, nursery, turns, share)
         except EOFError as end:
             self._close_reason = str(end)
             self._scope.cancel()
         except (FrameError, OSError) as error:
             self.close(str(error))
 
+    async def _read(
+        self, handler: Handler, nursery: trio.Nursery, turns: Turns, share: Share
+    ) -> None:
+        """Handle the requests that have come. Many, or dear ones, take more than one turn."""
+        clock_s = turns.clock_s
+        began_s = clock_s()
+        self.link.gathering = True
+        for command in self.link.take():
+            if self._in_flight >= self._in_flight_max:
+                await self._wait_for_room()
+                began_s = clock_s()
+            self._handle(command, handler, nursery)
+            if clock_s() - began_s > LOOP_SLICE_S:
+                self._flush()
+                turns.used(share, clock_s() - began_s)
+                await turns.wait(share)
+                began_s = clock_s()
+                self.link.gathering = True
+        self._flush()
+        turns.used(share, clock_s() - began_s)
+        self.tell_kept()
+
     async def _wait_for_room(self) -> None:
         """Wait until a task has answered; meanwhile nothing is read, so the client has to wait."""
-        self.link.gathering = False
-        self.link.flush()
+        self._flush()
         self._answered = trio.Event()
         await self._answered.wait()
         self.link.gathering = True
+
+    def _flush(self) -> None:
+        self.link.gathering = False
+        self.link.flush()
 
     def _handle(self, request: Command, handler: Handler, nursery: trio.Nursery) -> None:
         if request.is_response:
             self._take_answer(request)
             return
         self.encoding = request.encoding
+        if self._place is not None and not self._place.spoke:
+            self._room.spoke(self._place)
         if not request.is_oneway:
             self._unanswered += 1
+            if request.size_bytes > UNANSWERED_REQUEST_BYTES or self._large:
+                self._note_large(request)
         try:
             result = handler(request, self)
         except Exception as error:
@@ -198,7 +275,18 @@ class Connection:
                 self.send(result)
         elif result is not None:
             self._in_flight += 1
+            if isinstance(request.body, memoryview) and len(request.body) < CHARGE_STEP_BYTES:
+                # A view would keep alive all that arrived with it, while the task has not begun.
+                request.body = bytes(request.body)
             nursery.start_soon(self._finish, request, result)
+
+    def _note_large(self, request: Command) -> None:
+        """Count a large request as kept until it is answered."""
+        if request.opaque in self._large:
+            self.close(f"opaque {request.opaque} is that of a request that waits for its answer")
+        elif request.size_bytes > UNANSWERED_REQUEST_BYTES:
+            self._large[request.opaque] = request.size_bytes
+            self._large_bytes += request.size_bytes
 
     def _take_answer(self, response: Command) -> None:
         if response.opaque not in self._asked:

@@ -19,6 +19,7 @@ import trio
 from dledger import limits as bounds
 from dledger.net.connection import Connection, Handler
 from dledger.net.link import Link
+from dledger.net.room import Room
 from dledger.observe import get_logger
 
 log = get_logger(__name__)
@@ -38,9 +39,8 @@ _connection_ids = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What connections may cost a server."""
+    """What one connection may cost a server; all of them together: `dledger.net.room`."""
 
-    connections_max: int = bounds.CONNECTIONS_MAX
     requests_in_flight_per_connection_max: int = bounds.REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX
     send_buffer_bytes_max: int = bounds.SEND_BUFFER_BYTES_MAX
     frame_bytes_max: int = bounds.FRAME_BYTES_MAX
@@ -54,10 +54,12 @@ async def serve_remoting(
     port: int,
     *,
     limits: ServerLimits | None = None,
+    room: Room | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `handler` until cancelled; then every connection is closed.
 
+    Ports of one server share a `room`; without one a port has room for `CONNECTIONS_MAX`.
     `task_status` is told the port, which matters for port 0: any free one. Raises OSError if the
     address can't be listened on.
     """
@@ -68,7 +70,7 @@ async def serve_remoting(
         listener.setblocking(False)
         # Connections have it from their listener: also one that waits to be accepted.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_DEATH)
-        server = _Server(handler, limits or ServerLimits())
+        server = _Server(handler, limits or ServerLimits(), room or Room())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.sweep_forever)
             task_status.started(listener.getsockname()[1])
@@ -86,11 +88,12 @@ class _Progress:
 
 
 class _Server:
-    def __init__(self, handler: Handler, limits: ServerLimits) -> None:
+    def __init__(self, handler: Handler, limits: ServerLimits, room: Room) -> None:
         self._handler = handler
         self._limits = limits
+        self._room = room
         self._progress: dict[Connection, _Progress] = {}
-        self._refused = 0
+        self._refusals_told = room.refused
 
     async def accept_forever(self, listener: socket.socket, nursery: trio.Nursery) -> None:
         while True:
@@ -106,18 +109,21 @@ class _Server:
                         await trio.sleep(_ACCEPT_PAUSE_S)
                     # Otherwise the connection was gone before it was accepted.
                     break
-                if len(self._progress) >= self._limits.connections_max:
-                    self._refused += 1
-                    accepted.close()
-                else:
-                    self._start(accepted, address[:2], nursery)
+                self._start(accepted, address[:2], nursery)
 
     def _start(self, accepted: socket.socket, peer: tuple[str, int], nursery: trio.Nursery) -> None:
         limits = self._limits
         link = Link(accepted, limits.send_buffer_bytes_max, limits.frame_bytes_max)
         connection = Connection(
-            next(_connection_ids), peer, link, limits.requests_in_flight_per_connection_max
+            next(_connection_ids),
+            peer,
+            link,
+            self._room,
+            limits.requests_in_flight_per_connection_max,
         )
+        if not connection.admitted:
+            link.close()
+            return
         now = trio.current_time()
         self._progress[connection] = _Progress(0, now, 0, now)
         nursery.start_soon(self._serve, connection)
@@ -139,13 +145,10 @@ class _Server:
             for connection, progress in self._progress.items():
                 if reason := self._overdue(connection, progress, now):
                     connection.close(reason)
-            if self._refused:
-                log.warning(
-                    "connections refused",
-                    count=self._refused,
-                    reason=f"{self._limits.connections_max} are open, the most allowed",
-                )
-                self._refused = 0
+                connection.tell_kept()
+            if refused := self._room.refused - self._refusals_told:
+                self._refusals_told += refused
+                log.warning("connections refused", count=refused, reason=self._room.refusal)
 
     def _overdue(self, connection: Connection, progress: _Progress, now: float) -> str | None:
         """Note what changed since the last sweep; the reason to close, if there is one."""

@@ -6,18 +6,21 @@ from __future__ import annotations
 
 import msgspec
 
-from dledger.remoting.bodies.base import Body
+from dledger.remoting.bodies.base import Body, ClientBody
 from dledger.remoting.bodies.routes import DataVersion
 from dledger.remoting.json_dialect import MessageQueue
 
 
-class SubscriptionData(Body):
-    """What a consumer wants of one topic. `code_set` holds `message.tags_code` of every tag."""
+class SubscriptionData(Body, gc=False):
+    """What a consumer wants of one topic. `code_set` holds `message.tags_code` of every tag.
+
+    A broker keeps many: they are no work for the garbage collector, which stops the loop.
+    """
 
     topic: str
     sub_string: str = "*"
-    tags_set: list[str] = []
-    code_set: list[int] = []
+    tags_set: tuple[str, ...] = ()
+    code_set: tuple[int, ...] = ()
     sub_version: int = 0
     expression_type: str = "TAG"
     class_filter_mode: bool = False
@@ -70,7 +73,7 @@ def _name(value: str | int, names: tuple[str, ...]) -> str:
     return names[value]
 
 
-class HeartbeatData(Body):
+class HeartbeatData(ClientBody):
     """HEART_BEAT: every group of one client."""
 
     client_id: str = msgspec.field(name="clientID")
@@ -78,7 +81,7 @@ class HeartbeatData(Body):
     consumer_data_set: list[ConsumerData] = []
 
 
-class CheckClientConfigBody(Body):
+class CheckClientConfigBody(ClientBody):
     """CHECK_CLIENT_CONFIG: would this subscription be accepted?"""
 
     client_id: str
@@ -93,7 +96,7 @@ class ConsumerIdList(Body):
     consumer_id_list: list[str] = []
 
 
-class LockBatchBody(Body):
+class LockBatchBody(ClientBody):
     """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: the queues that a client asks for or gives up."""
 
     consumer_group: str
@@ -107,7 +110,7 @@ class LockBatchResponseBody(Body):
     lock_ok_mq_set: list[MessageQueue] = msgspec.field(name="lockOKMQSet", default_factory=list)
 
 
-class SubscriptionGroupConfig(Body):
+class SubscriptionGroupConfig(Body, gc=False):
     """A consumer group as its broker knows it."""
 
     group_name: str

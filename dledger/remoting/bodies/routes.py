@@ -17,7 +17,7 @@ class DataVersion(Body):
     timestamp: int = 0
 
 
-class TopicConfig(Body):
+class TopicConfig(Body, gc=False):
     """A topic as its broker knows it. `perm` is a sum of 4 read, 2 write, 1 inherit."""
 
     topic_name: str
