@@ -8,6 +8,7 @@ the state is saved.
 
 from __future__ import annotations
 
+import itertools
 import signal
 import time
 from functools import partial
@@ -25,8 +26,9 @@ from broker.state.machine import Machine
 from dledger.errors import Fenced
 from dledger.ledger import Ledger, open_ledger
 from dledger.net import serve_remoting
-from dledger.net.machine import room_on_machine
+from dledger.net.machine import calm_collector, room_on_machine
 from dledger.net.room import Room
+from dledger.net.turns import in_turns
 from dledger.net.watchdog import watched_loop
 from dledger.observe import get_logger
 
@@ -34,6 +36,8 @@ _log = get_logger(__name__)
 _POLL_S = 0.25
 _STOP_S = 2.0
 """How long name servers may take to hear that the broker stops."""
+_SAVE_S = 4.0
+"""How long a stop waits for the state to be saved; what is not saved is replayed."""
 
 
 async def run_broker(config: BrokerConfig) -> None:
@@ -58,6 +62,7 @@ async def run_broker(config: BrokerConfig) -> None:
                 f"{ledger.status.last_index}",
             )
             machine.forget()
+        calm_collector()
         try:
             with watched_loop():
                 await _serve(config, machine, ledger, room)
@@ -88,7 +93,7 @@ async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger, room: R
         with trio.move_on_after(_STOP_S):
             await registration.stopped()
         nursery.cancel_scope.cancel()
-    with trio.move_on_after(_STOP_S, shield=True):
+    with trio.move_on_after(_SAVE_S, shield=True):
         await snapshots.save()
     _log.info("broker stopped", node=config.node_id)
 
@@ -102,6 +107,7 @@ class Snapshots:
         self._saved_position = ledger.status.end_position
         self._looked_at = float("-inf")
         self._failed = False
+        self._writing = False
         self._keep_from(machine.first_index, machine.saved_index)
 
     async def run(self) -> None:
@@ -125,18 +131,26 @@ class Snapshots:
         )
 
     async def save(self) -> None:
-        """Save now. After a failed sync none is saved any more: what is on disk is not known."""
+        """Save now. After a failed sync none is saved any more: what is on disk is not known.
+
+        None is saved either while another is being written, also by a task that did not wait.
+        """
         machine, ledger = self._machine, self._ledger
-        if self._failed or machine.applied_index == machine.saved_index:
+        if self._failed or self._writing or machine.applied_index == machine.saved_index:
             return
+        await in_turns(itertools.islice(machine.queues.flush_steps(), machine.queues.dirty))
         position, first_index = ledger.status.end_position, machine.first_index
         pending = machine.begin_snapshot()
         await ledger.wait_durable(pending.needed_index)
         if pending.generation != machine.generation:
             return  # another replica's state was taken over meanwhile
+        self._writing = True
         try:
-            await trio.to_thread.run_sync(pending.write)
+            # A stop does not wait for ten thousand files: what was not saved is replayed.
+            await trio.to_thread.run_sync(pending.write, abandon_on_cancel=True)
+            self._writing = False
         except OSError as error:
+            self._writing = False
             if pending.generation != machine.generation:
                 return  # the same, and these files are gone
             self._failed = True

@@ -120,12 +120,12 @@ def _by_tags(expression: str | None) -> MessageFilter:
     return _of_codes(tags_code(tag) for tag in tags)
 
 
-class _CompiledFilters:
+class CompiledFilters:
     """Expressions stay compiled, for they come with every pull; the least used go first."""
 
     def __init__(self) -> None:
         self._filters: OrderedDict[str, Filter] = OrderedDict()
-        self._characters = 0
+        self.characters = 0
 
     def get(self, expression: str) -> Filter:
         """The expression compiled. Raises BadInput."""
@@ -135,13 +135,13 @@ class _CompiledFilters:
             return found
         found = parse_condition(expression)
         self._filters[expression] = found
-        self._characters += len(expression)
-        while self._characters > limits.SQL_CHARACTERS_KEPT:
-            self._characters -= len(self._filters.popitem(last=False)[0])
+        self.characters += len(expression)
+        while self.characters > limits.SQL_CHARACTERS_KEPT:
+            self.characters -= len(self._filters.popitem(last=False)[0])
         return found
 
 
-_compiled = _CompiledFilters()
+_compiled = CompiledFilters()
 
 
 def _by_sql(expression: str) -> Filter:

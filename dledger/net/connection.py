@@ -183,6 +183,7 @@ class Connection:
                 self._close_reason = "the server stops"
             if self._place is not None:
                 self._room.leave(self._place)
+                self._place = None  # which refers to this connection: it should go at once
             with suppress(OSError):
                 self.link.flush()
             self.link.close()

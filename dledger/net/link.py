@@ -154,6 +154,7 @@ class Link:
     def close(self) -> None:
         """Close the socket. No task may be waiting for it any more. What was written arrives."""
         self._outgoing.clear()
+        self._decoder.forget()
         with suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self._socket.close()

@@ -12,6 +12,7 @@ An idle process is woken `WATCHDOG_IDLE_LOOK_S` apart, a busy one `WATCHDOG_LOOK
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import time
@@ -120,13 +121,12 @@ def watched_loop() -> Iterator[Watchdog]:
 
 def _seen(frame: FrameType) -> Seen:
     """The innermost calls, the last one first; and the request that they serve, if it is one."""
-    calls = [
-        f"{summary.name} ({summary.filename.rpartition('/')[2]}:{summary.lineno})"
-        for summary in traceback.StackSummary.extract(
-            traceback.walk_stack(frame), limit=_FRAMES_SHOWN, lookup_lines=False
-        )
-    ]
-    stack = " < ".join(calls)
+    calls = (
+        f"{each.f_code.co_name} ({each.f_code.co_filename.rpartition('/')[2]}:{line})"
+        for each, line in traceback.walk_stack(frame)
+        if not each.f_code.co_filename.startswith("<frozen")  # the machinery of imports
+    )
+    stack = " < ".join(itertools.islice(calls, _FRAMES_SHOWN))
     outer: FrameType | None = frame
     while outer is not None:
         if outer.f_code is _HANDLES:

@@ -48,6 +48,12 @@ class FrameDecoder:
         partial = len(self._partial)
         return partial + (partial >> 3) + len(self._chunk)
 
+    def forget(self) -> None:
+        """Let go of all that was fed: nobody will take it."""
+        self._chunk = _EMPTY
+        self._position = 0
+        self._partial = bytearray()
+
     def feed(self, data: Buffer) -> None:
         """Take the next chunk. `data` must not change afterwards: bodies are views into it."""
         left = self._chunk[self._position :]
