@@ -36,6 +36,7 @@ _log = get_logger(__name__)
 _POLL_S = 0.25
 _STOP_S = 2.0
 """How long name servers may take to hear that the broker stops."""
+_FLUSHES_MAX = 8
 _SAVE_S = 4.0
 """How long a stop waits for the state to be saved; what is not saved is replayed."""
 
@@ -138,7 +139,11 @@ class Snapshots:
         machine, ledger = self._machine, self._ledger
         if self._failed or self._writing or machine.applied_index == machine.saved_index:
             return
-        await in_turns(itertools.islice(machine.queues.flush_steps(), machine.queues.dirty))
+        for _ in range(_FLUSHES_MAX):
+            # Others are written to meanwhile, fewer each time; the last few go with the picture.
+            if machine.queues.dirty <= limits.SYNCED_ONE_BY_ONE_MAX:
+                break
+            await in_turns(itertools.islice(machine.queues.flush_steps(), machine.queues.dirty))
         position, first_index = ledger.status.end_position, machine.first_index
         pending = machine.begin_snapshot()
         await ledger.wait_durable(pending.needed_index)
