@@ -36,8 +36,10 @@ KEYS_PENDING_MAX = 4096
 KEYS_PER_MESSAGE_MAX = 32
 """Words of KEYS that a message is found by, from the first."""
 QUERY_MESSAGES_MAX = 64
-QUERY_CANDIDATES_MAX = 8192
-"""Messages looked at for one query: those of the wanted time may lie behind newer ones."""
+QUERY_CANDIDATES_MAX = 2048
+QUERY_CANDIDATES_BYTES_MAX = 32 * MIB
+"""Messages looked at for one query, some 40 ms: those of the wanted time may lie behind newer ones.
+Their CRCs are computed, so their size counts, too."""
 QUERY_UNITS_MAX = 1024
 """Units of a consume queue shown to a tool at a time."""
 

@@ -40,6 +40,8 @@ class ConsumerGroup:
     consume_from_where: str
     described_by: int
     """The connection whose heartbeat came last."""
+    kept_bytes: int = 0
+    """About what its subscriptions take."""
     members: dict[int, Client] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
 
@@ -159,7 +161,7 @@ class Membership:
         for name in groups.consumers:
             group = self._consumers.get(name)
             if group is not None and group.described_by == connection_id:
-                kept += sum(map(_kept, group.subscriptions.values()))
+                kept += group.kept_bytes
         return kept
 
     def _forget_client(self, client_id: str, connection_id: int) -> None:
@@ -182,7 +184,9 @@ class Membership:
         group.described_by = connection_id
         joined = group.members.get(connection_id) != client
         group.members[connection_id] = client
-        return self._subscribe(group, data.subscription_data_set) or joined
+        changed = self._subscribe(group, data.subscription_data_set)
+        group.kept_bytes = sum(map(_kept, group.subscriptions.values()))
+        return changed or joined
 
     @staticmethod
     def _subscribe(group: ConsumerGroup, subscriptions: list[SubscriptionData]) -> bool:

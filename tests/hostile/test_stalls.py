@@ -28,6 +28,7 @@ from broker.sql import parse_condition
 from broker.state import consume_queue
 from broker.state.consume_queue import UNIT, ConsumeQueue, ConsumeQueues, FilePool
 from broker.testing.memory import served
+from broker.testing.requests import TOPIC, ask, make_topic, records, send_request
 from dledger.errors import BadInput
 from dledger.limits import CLIENT_BODY_BYTES_MAX, LOOP_STALL_S, LOOP_TURN_MAX_S, LOOP_TURN_S
 from dledger.net import Connection, connect_peer, serve_remoting
@@ -37,7 +38,7 @@ from dledger.net.watchdog import Watchdog, watched_loop
 from dledger.remoting.bodies import HeartbeatData, decode_body
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import Command
+from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.framing import FrameDecoder
 from dledger.remoting.record.encode import encode_record
 
@@ -332,6 +333,30 @@ def test_a_subscription_of_very_many_tags_is_refused_before_they_are_hashed() ->
     """A header has room for eighty thousand."""
     with pytest.raises(Refused, match="at most 32768 are read"):
         parse_subscription("||".join(["a"] * 80_000), "TAG")
+
+
+# -- queries -----------------------------------------------------------------------------------
+
+
+async def test_a_query_reads_a_bounded_number_of_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of large messages may have the key; the newest are answered."""
+    async with served(tmp_path) as (_, peer):
+        await make_topic(peer)
+        for number in range(10):
+            await peer.request(send_request(b"%d" % number * 1000, i="KEYS\x01k\x02"), 30)
+        fields: dict[str, ExtValue] = {
+            "topic": TOPIC,
+            "key": "k",
+            "maxNum": 32,
+            "beginTimestamp": 0,
+            "endTimestamp": 1 << 60,
+        }
+        assert len(records(await ask(peer, RequestCode.QUERY_MESSAGE, **fields))) == 10
+        monkeypatch.setattr(limits, "QUERY_CANDIDATES_BYTES_MAX", 2500)
+        found = records(await ask(peer, RequestCode.QUERY_MESSAGE, **fields))
+        assert [bytes(each.body)[:1] for each in found] == [b"7", b"8", b"9"]
 
 
 # -- heartbeats, notices, held pulls -----------------------------------------------------------
