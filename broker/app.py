@@ -14,6 +14,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import anyio
 import trio
 
 from broker import limits
@@ -22,6 +23,7 @@ from broker.config import BrokerConfig
 from broker.registration import Registration
 from broker.requests.core import Core
 from broker.retention import Retention
+from broker.state.consume_queue import make_files
 from broker.state.machine import Machine
 from dledger.errors import Fenced
 from dledger.ledger import Ledger, open_ledger
@@ -47,6 +49,7 @@ async def run_broker(config: BrokerConfig) -> None:
     Raises ConfigError, StorageError or OSError if it can't start, and Fenced if its disk fails.
     """
     config.check()
+    anyio.get_cancelled_exc_class()  # loads what it needs under trio: 0.1 s that nobody waits yet
     room = room_on_machine(
         config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
     )
@@ -143,6 +146,8 @@ class Snapshots:
             # Others are written to meanwhile, fewer each time; the last few go with the picture.
             if machine.queues.dirty <= limits.SYNCED_ONE_BY_ONE_MAX:
                 break
+            new_files = machine.queues.new_files()
+            await trio.to_thread.run_sync(make_files, new_files, abandon_on_cancel=True)
             await in_turns(itertools.islice(machine.queues.flush_steps(), machine.queues.dirty))
         position, first_index = ledger.status.end_position, machine.first_index
         pending = machine.begin_snapshot()

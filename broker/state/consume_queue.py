@@ -137,6 +137,11 @@ class ConsumeQueue:
                 high = middle
         return low
 
+    @property
+    def new_file(self) -> Path | None:
+        """The file that the next flush has to make, if it is this queue's first."""
+        return None if self._made_directory else self._file_of(self._written)[0]
+
     def flush(self) -> None:
         """Hand the units that only memory holds to the operating system."""
         if self._untrimmed:
@@ -319,6 +324,10 @@ class ConsumeQueues:
             yield
         self._pending_bytes = 0
 
+    def new_files(self) -> list[Path]:
+        """The files that a flush has to make: `make_files` does that ahead, in a thread."""
+        return [path for queue in self._dirty if (path := queue.new_file) is not None]
+
     def take_unsynced(self) -> set[Path]:
         """The files to make durable before a snapshot may claim the present ends."""
         written, self._written = self._written, {}
@@ -400,6 +409,13 @@ class ConsumeQueues:
     def close(self) -> None:
         """Close the files."""
         self._files.close()
+
+
+def make_files(paths: Iterable[Path]) -> None:
+    """Make empty files, with their directories. Blocks: a busy disk makes each wait."""
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
 
 
 def sync_files(paths: Iterable[Path]) -> None:

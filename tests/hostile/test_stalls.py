@@ -494,6 +494,22 @@ def test_queues_are_flushed_step_by_step(tmp_path: Path) -> None:
     queues.close()
 
 
+def test_files_can_be_made_before_queues_are_flushed(tmp_path: Path) -> None:
+    """By a thread: a busy disk once kept the loop waiting a second for one directory."""
+    queues = ConsumeQueues(tmp_path / "queues")
+    for number in range(3):
+        queues.append(f"T{number}", 0, b"\1" * 28, number)
+    consume_queue.make_files(queues.new_files())
+    made = {path: path.stat().st_ino for path in queues.new_files()}
+    queues.flush()
+    assert queues.take_unsynced() == set(made)
+    assert {path: path.stat().st_ino for path in made} == made
+    assert all(path.read_bytes() == b"\1" * 28 for path in made)
+    queues.append("T0", 0, bytes(28), 0)
+    assert queues.new_files() == []
+    queues.close()
+
+
 def test_many_files_are_made_durable_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
