@@ -8,11 +8,13 @@ the state is saved.
 
 from __future__ import annotations
 
+import itertools
 import signal
 import time
 from functools import partial
 from pathlib import Path
 
+import anyio
 import trio
 
 from broker import limits
@@ -21,10 +23,15 @@ from broker.config import BrokerConfig
 from broker.registration import Registration
 from broker.requests.core import Core
 from broker.retention import Retention
+from broker.state.consume_queue import make_files
 from broker.state.machine import Machine
 from dledger.errors import Fenced
 from dledger.ledger import Ledger, open_ledger
 from dledger.net import serve_remoting
+from dledger.net.machine import calm_collector, room_on_machine
+from dledger.net.room import Room
+from dledger.net.turns import in_turns
+from dledger.net.watchdog import watched_loop
 from dledger.observe import get_logger
 
 _log = get_logger(__name__)
@@ -32,6 +39,9 @@ _PAUSE_S = 0.25
 """Between two looks at whether the state should be saved, while entries are applied."""
 _STOP_S = 2.0
 """How long name servers may take to hear that the broker stops."""
+_FLUSHES_MAX = 8
+_SAVE_S = 4.0
+"""How long a stop waits for the state to be saved; what is not saved is replayed."""
 
 
 async def run_broker(config: BrokerConfig) -> None:
@@ -40,6 +50,10 @@ async def run_broker(config: BrokerConfig) -> None:
     Raises ConfigError, StorageError or OSError if it can't start, and Fenced if its disk fails.
     """
     config.check()
+    anyio.get_cancelled_exc_class()  # loads what it needs under trio: 0.1 s that nobody waits yet
+    room = room_on_machine(
+        config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
+    )
     machine = Machine(Path(config.store_path_root_dir))
     unusable = machine.restore()
     if unusable is not None:
@@ -53,20 +67,22 @@ async def run_broker(config: BrokerConfig) -> None:
                 f"{ledger.status.last_index}",
             )
             machine.forget()
+        calm_collector()
         try:
-            await _serve(config, machine, ledger)
+            with watched_loop():
+                await _serve(config, machine, ledger, room)
         finally:
             machine.close()
 
 
-async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger) -> None:
+async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger, room: Room) -> None:
     core = Core.build(config, machine, ledger, clock_ms=_clock_ms, clock_s=time.monotonic)
     registration = Registration(core)
     broker = Broker(core)
     snapshots = Snapshots(machine, ledger)
     async with trio.open_nursery() as nursery:
         host = config.broker_ip1
-        serve = partial(serve_remoting, broker.handler, host, faults=core.faults)
+        serve = partial(serve_remoting, broker.handler, host, faults=core.faults, room=room)
         port = await nursery.start(serve, config.listen_port)
         if config.vip_channel_enable:
             await nursery.start(serve, config.vip_port)
@@ -82,7 +98,7 @@ async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger) -> None
         with trio.move_on_after(_STOP_S):
             await registration.stopped()
         nursery.cancel_scope.cancel()
-    with trio.move_on_after(_STOP_S, shield=True):
+    with trio.move_on_after(_SAVE_S, shield=True):
         await snapshots.save()
     _log.info("broker stopped", node=config.node_id)
 
@@ -96,6 +112,7 @@ class Snapshots:
         self._saved_position = ledger.status.end_position
         self._looked_at = float("-inf")
         self._failed = False
+        self._writing = False
         self._keep_from(machine.first_index, machine.saved_index)
 
     async def run(self) -> None:
@@ -124,18 +141,32 @@ class Snapshots:
         )
 
     async def save(self) -> None:
-        """Save now. After a failed sync none is saved any more: what is on disk is not known."""
+        """Save now. After a failed sync none is saved any more: what is on disk is not known.
+
+        None is saved either while another is being written, also by a task that did not wait.
+        """
         machine, ledger = self._machine, self._ledger
-        if self._failed or machine.applied_index == machine.saved_index:
+        if self._failed or self._writing or machine.applied_index == machine.saved_index:
             return
+        for _ in range(_FLUSHES_MAX):
+            # Others are written to meanwhile, fewer each time; the last few go with the picture.
+            if machine.queues.dirty <= limits.SYNCED_ONE_BY_ONE_MAX:
+                break
+            new_files = machine.queues.new_files()
+            await trio.to_thread.run_sync(make_files, new_files, abandon_on_cancel=True)
+            await in_turns(itertools.islice(machine.queues.flush_steps(), machine.queues.dirty))
         position, first_index = ledger.status.end_position, machine.first_index
         pending = machine.begin_snapshot()
         await ledger.wait_durable(pending.needed_index)
         if pending.generation != machine.generation:
             return  # another replica's state was taken over meanwhile
+        self._writing = True
         try:
-            await trio.to_thread.run_sync(pending.write)
+            # A stop does not wait for ten thousand files: what was not saved is replayed.
+            await trio.to_thread.run_sync(pending.write, abandon_on_cancel=True)
+            self._writing = False
         except OSError as error:
+            self._writing = False
             if pending.generation != machine.generation:
                 return  # the same, and these files are gone
             self._failed = True

@@ -8,7 +8,7 @@ parts; `broker.app` runs them beside the server and the ledger.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 
 import trio
@@ -53,6 +53,7 @@ from broker.state.indexing import EntryIndex
 from broker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.errors import AppendError, StorageError
 from dledger.net import Connection
+from dledger.net.turns import in_turns
 from dledger.observe import get_logger
 from dledger.pulse import beat
 
@@ -83,7 +84,8 @@ class Broker:
             core.levels,
             core.store_host,
         )
-        self._clients = ClientHandler(core, membership)
+        self._notices_due = trio.Event()
+        self._clients = ClientHandler(core, membership, self._wake_notices)
         self._transactions = TransactionHandler(core, self._clients)
         administration, topics = BrokerAdminHandler(core), TopicAdminHandler(core)
         self.handler = Dispatcher(
@@ -121,6 +123,7 @@ class Broker:
         async with trio.open_nursery() as nursery:
             for turn in (
                 self._run_pulls,
+                self._notice,
                 self._sweep,
                 self._commit,
                 self._deliver_due,
@@ -243,8 +246,23 @@ class Broker:
         """Run due pulls, once for all messages that were applied in the same turn."""
         await self._pulls_due.wait()
         self._pulls_due = trio.Event()
+        await in_turns(self._due_pulls())
+
+    def _due_pulls(self) -> Iterator[None]:
+        """Run them, one at each step."""
         for pull in self._held.take_due():
             pull.again()
+            yield
+
+    def _wake_notices(self) -> None:
+        self._notices_due.set()
+
+    async def _notice(self) -> None:
+        """Tell clients that their groups have changed; once for all that changes shortly after."""
+        await self._notices_due.wait()
+        self._notices_due = trio.Event()
+        await in_turns(self._clients.notices())
+        await trio.sleep(limits.NOTIFY_GATHER_S)
 
     async def _sweep(self) -> None:
         """Answer the pulls whose time is up, and those who waited for name servers in vain."""

@@ -68,6 +68,8 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     preferred_leader_id: str = ""
     repair_damaged_log: bool = True
     group_client_addrs: str = ""
+    client_memory_max: int = 0
+    connections_per_address_max: int = 0
     log_format: Literal["json", "console"] = "json"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     register_broker_heartbeat_millis: int = 1000
@@ -166,6 +168,8 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
             ("fileReservedTime", self.file_reserved_time, 0, 1_000_000),
             ("cleanResourceInterval", self.clean_resource_interval, 100, 86_400_000),
             ("commitLogSizeMax", self.commit_log_size_max, 0, 1 << 62),
+            ("clientMemoryMax", self.client_memory_max, 0, 1 << 40),
+            ("connectionsPerAddressMax", self.connections_per_address_max, 0, 1_000_000),
             ("listenPort", self.listen_port, 0, 65_535),
             ("transactionTimeOut", self.transaction_time_out, 100, 86_400_000),
             ("transactionCheckInterval", self.transaction_check_interval, 100, 86_400_000),

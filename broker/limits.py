@@ -31,6 +31,8 @@ QUEUE_PENDING_BYTES_MAX = 64 * KIB
 """Units of one queue kept in memory before they are written to its file."""
 QUEUES_PENDING_BYTES_MAX = 32 * MIB
 QUEUE_FILES_OPEN_MAX = 512
+SYNCED_ONE_BY_ONE_MAX = 64
+"""More files than that are made durable with all of their file system, at once."""
 
 # The key index.
 KEYS_PER_FILE = 1 << 18
@@ -38,8 +40,10 @@ KEYS_PENDING_MAX = 4096
 KEYS_PER_MESSAGE_MAX = 32
 """Words of KEYS that a message is found by, from the first."""
 QUERY_MESSAGES_MAX = 64
-QUERY_CANDIDATES_MAX = 8192
-"""Messages looked at for one query: those of the wanted time may lie behind newer ones."""
+QUERY_CANDIDATES_MAX = 2048
+QUERY_CANDIDATES_BYTES_MAX = 32 * MIB
+"""Messages looked at for one query, some 40 ms: those of the wanted time may lie behind newer ones.
+Their CRCs are computed, so their size counts, too."""
 QUERY_UNITS_MAX = 1024
 """Units of a consume queue shown to a tool at a time."""
 
@@ -84,20 +88,33 @@ PULL_MESSAGES_MAX = 16_384
 PULL_UNITS_SCANNED_MAX = 16_384
 PULL_PIECES_MAX = 64
 """More pieces of the log than this are joined: many small buffers cost more than one copy."""
+PULL_JOINED_BYTES_MAX = MIB
+"""Such a copy is no larger, or it would hold up others: the next pull goes on from there."""
 PULL_HOLD_S_MAX = 20.0
 """Clients give up after 30 s; a pull is never held that long."""
 PULLS_HELD_MAX = 100_000
 SUBSCRIPTION_TAGS_MAX = 1024
+SUBSCRIPTION_CHARACTERS_MAX = 32 * KIB
+"""Of tags: each character is hashed, with each pull."""
 
 # SQL92 filters.
 SQL_CHARACTERS_MAX = 8192
 SQL_DEPTH_MAX = 64
 SQL_NUMBER_CHARACTERS_MAX = 64
 """A longer property is no number."""
-SQL_EXPRESSIONS_KEPT = 1024
-"""Compiled expressions."""
+SQL_CHARACTERS_KEPT = 256 * KIB
+"""Of expressions that stay compiled: some 32 MiB."""
 SQL_MESSAGES_SCANNED_MAX = 512
-"""Messages read for one pull: some 10 ms, in which nobody else is answered."""
+"""Messages read for one pull."""
+SQL_STEPS_MAX = 8192
+"""Of work for one pull, at about 1 us each, in which nobody else is answered."""
+SQL_STEPS_PER_MESSAGE = 8
+SQL_PROPERTIES_BYTES_PER_STEP = 32
+"""Of a message's properties, decoded."""
+SQL_SEARCHED_BYTES_PER_STEP = 512
+"""Of a message's properties, for each CONTAINS."""
+SQL_NEEDLE_CHARACTERS_MAX = 8
+"""A longer text is searched for in linear time whatever it is, but takes longer to prepare."""
 
 # Consumer offsets: one-way commits are gathered this long into one entry.
 COMMIT_GATHER_S = 0.05
@@ -112,6 +129,8 @@ RESETS_PENDING_MAX = 65_536
 """Queues of groups that were reset and have not followed yet."""
 
 # Clients.
+DESCRIPTORS_RESERVED = QUEUE_FILES_OPEN_MAX + 192
+"""Kept from clients: for the log, its peers, the consume queues, and connections about to close."""
 RELAY_S = 10.0
 """A client has that long to answer what a tool asks it through the broker."""
 FORWARD_S = 3.0
@@ -119,14 +138,26 @@ FORWARDED_MAX = 64
 """Tools' requests that a follower has passed on to the leader."""
 CLIENT_EXPIRY_S = 120.0
 CLIENT_SCAN_S = 10.0
-GROUPS_PER_HEARTBEAT_MAX = 1024
+GROUPS_PER_CLIENT_MAX = 1024
+"""That one connection belongs to, whatever it said in which heartbeat."""
 SUBSCRIPTIONS_PER_GROUP_MAX = 1024
+GROUP_BYTES = 400
+SUBSCRIPTION_BYTES = 600
+TAG_BYTES = 96
+"""About what is kept for a group that a client belongs to, a subscription, and a tag in it, beside
+their texts."""
+NOTIFY_GATHER_S = 0.05
+"""A group that changes again so soon after its members were told is told of a little later: four
+hundred clients that come at once would make eighty thousand notices."""
 
 # Name servers.
 REGISTER_INTERVAL_S = 30.0
 HEARTBEAT_TIMEOUT_S = 3.0
 """A name server drops us when it heard nothing for this long."""
 REGISTER_TIMEOUT_S = 3.0
+REGISTER_REST = 4.0
+"""After a registration, times what it took to write down: of 20,000 topics that is 10 ms and more,
+and with each topic that is made there is another one due."""
 ANNOUNCE_S = 1.0
 """After a topic is made or changed, answers about it wait so long for name servers to hear of it; a
 stock producer's send may take 3 s."""

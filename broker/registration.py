@@ -56,7 +56,7 @@ class Registration:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._changed = trio.Event()
-        self._stopping = False
+        self._stop_wanted = trio.Event()
         self._stopped = trio.Event()
         self.address = core.role.addresses[core.role.node_id]
         core.announcements.watch(self._wake)
@@ -73,7 +73,7 @@ class Registration:
 
     def stop(self) -> None:
         """Say goodbye to every name server; `run` then ends."""
-        self._stopping = True
+        self._stop_wanted.set()
         self._wake()
 
     async def stopped(self) -> None:
@@ -86,7 +86,7 @@ class Registration:
 
     async def _serve(self, host: str, port: int) -> None:
         pause_s, reason = limits.RECONNECT_S_MIN, ""
-        while not self._stopping:
+        while not self._stop_wanted.is_set():
             try:
                 async with connect_peer(host, port, limits.REGISTER_TIMEOUT_S) as peer:
                     signing = await prove(peer, self._core.config, limits.REGISTER_TIMEOUT_S)
@@ -118,20 +118,23 @@ class Registration:
         """Register and send heartbeats until the broker stops."""
         interval_s = self._core.config.register_broker_heartbeat_millis / 1000
         registered_s, told_version = -limits.REGISTER_INTERVAL_S, announcements.version
-        while not self._stopping:
+        while not self._stop_wanted.is_set():
             now_s, version, changed = self._core.clock_s(), announcements.version, self._changed
             due = now_s - registered_s >= limits.REGISTER_INTERVAL_S
             if version != told_version or due:
-                await self._register(peer)
+                rest_s = limits.REGISTER_REST * await self._register(peer)
                 announcements.told(peer.address, version)
                 registered_s, told_version = now_s, version
+                with trio.move_on_after(rest_s):
+                    await self._stop_wanted.wait()
             elif not await self._heartbeat(peer):
                 registered_s = -limits.REGISTER_INTERVAL_S
                 continue
             with trio.move_on_at(next_beat(interval_s)):
                 await changed.wait()
 
-    async def _register(self, peer: _NameServer) -> None:
+    async def _register(self, peer: _NameServer) -> float:
+        """Register; how many seconds it took to write everything down."""
         core, role = self._core, self._core.role
         header = RegisterBrokerHeader(
             broker_name=core.config.broker_name,
@@ -143,7 +146,9 @@ class Registration:
             term=role.term,
             node_id=role.node_id,
         )
+        began_s = core.clock_s()
         body = encode_body(RegisterBrokerBody(core.topic_table()))
+        took_s = core.clock_s() - began_s
         response = await peer.request(RequestCode.REGISTER_BROKER, header, body)
         if response.code == ResponseCode.SUCCESS:
             _log.info(
@@ -157,6 +162,7 @@ class Registration:
                 term=header.term,
                 reason=response.remark,
             )
+        return took_s
 
     async def _heartbeat(self, peer: _NameServer) -> bool:
         """Whether the name server still knows this replica."""

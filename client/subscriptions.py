@@ -45,7 +45,7 @@ def parse_subscription(topic: str, expression: str | Sql, version_ms: int) -> Su
     return SubscriptionData(
         topic=topic,
         sub_string=expression,
-        tags_set=tags,
-        code_set=[tags_code(tag) for tag in tags],
+        tags_set=tuple(tags),
+        code_set=tuple(tags_code(tag) for tag in tags),
         sub_version=version_ms,
     )

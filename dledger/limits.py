@@ -17,16 +17,52 @@ TOPIC_BYTES_MAX = 127
 
 LOOSE_BODY_BYTES_MAX = 2 * MIB
 """Of a JSON body in the dialect that only our own reader reads, at some 0.6 s a MiB."""
+CLIENT_BODY_BYTES_MAX = MIB
+"""Of what any client may send as JSON: heartbeats, locks. Hundreds of groups with ten topics each
+are half of it, and it is read within 0.1 s."""
+CLIENT_LOOSE_BODY_BYTES_MAX = 64 * KIB
+"""Of the same where only our own reader reads it. No stock client writes it so."""
 
 # A connection that a server accepted.
 CONNECTIONS_MAX = 4096
+CONNECTIONS_MIN = 64
+"""A server that could take fewer does not start."""
 CONNECTIONS_PENDING_MAX = 1024
 """Made by clients, not yet accepted: the listening socket's backlog."""
 REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX = 1024
 SEND_BUFFER_BYTES_MAX = 64 * MIB
+MEMORY_BYTES_MAX = 512 * MIB
+"""Kept for all connections of a server, where its config names no other bound and the machine has
+four times as much."""
+CONNECTION_BYTES = 32 * KIB
+"""Charged for each connection: its tasks and buffers, and what was not told yet."""
+CHARGE_STEP_BYTES = 16 * KIB
+"""What is kept for a connection is told anew when it has changed by this much."""
+UNANSWERED_REQUEST_BYTES = 4 * KIB
+"""Charged for each request that waits for its answer: a task or a closure, and the header."""
 FRAME_COMPLETION_S = 30.0
 """A frame once begun must be complete within this time: the slow-loris bound."""
 CONNECTION_IDLE_S = 120.0
+
+# The event loop of a server.
+LOOP_STALL_S = 0.1
+"""A turn of the loop above this is a line in the log: bystanders wait no longer."""
+LOOP_TURN_S = 0.01
+"""What the requests of one turn may use; whoever is ready after that waits for another turn."""
+LOOP_SLICE_S = 0.004
+"""One connection's requests in a row; then others have their turn."""
+LOOP_TURN_MAX_S = 0.02
+"""Once a turn has lasted so long nobody begins who can wait."""
+LOOP_CHEAP_S = 0.001
+"""Whose requests cost less of late need not wait in a turn that is used up."""
+LOOP_COST_UNKNOWN_S = 0.02
+"""What a newcomer's first turn is taken to cost: whoever is known to ask less goes first."""
+LOOP_COST_WEIGHT = 0.25
+"""Of the last turn, in what a connection's turns are said to cost."""
+WATCHDOG_LOOK_S = 0.04
+WATCHDOG_IDLE_LOOK_S = 0.5
+WATCHDOG_BUSY_TURNS = 50
+"""Turns since the watchdog's last look that make a process a busy one."""
 
 # A connection that this process made.
 REQUESTS_IN_FLIGHT_PER_PEER_MAX = 65_536

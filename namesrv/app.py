@@ -10,6 +10,8 @@ from pathlib import Path
 import trio
 
 from dledger.net import Faults, serve_remoting
+from dledger.net.machine import room_on_machine
+from dledger.net.watchdog import watched_loop
 from dledger.observe import get_logger
 from dledger.proof import NONCE_BYTES
 from dledger.pulse import beat
@@ -30,11 +32,16 @@ async def serve(
     """
     kv = KvStore(Path(config.kv_config_path) if config.kv_config_path else None)
     door = config.door(partial(os.urandom, NONCE_BYTES))
+    room = room_on_machine(
+        config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
+    )
     dispatcher = Dispatcher(config, kv, trio.current_time, door)
     async with trio.open_nursery() as nursery:
         faults = Faults()
         address = config.bind_address, config.listen_port
-        port = await nursery.start(partial(serve_remoting, dispatcher, *address, faults=faults))
+        port = await nursery.start(
+            partial(serve_remoting, dispatcher, *address, faults=faults, room=room)
+        )
         _log.info("name server started", address=f"{config.bind_address}:{port}")
         task_status.started(port)
         while True:
@@ -47,7 +54,10 @@ async def serve(
 
 async def serve_until_signalled(config: NamesrvConfig) -> None:
     """Serve until SIGTERM or SIGINT; then close every connection and return."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with (
+        trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals,
+        watched_loop(),
+    ):
         async with trio.open_nursery() as nursery:
             await nursery.start(serve, config)
             async for number in signals:

@@ -37,6 +37,10 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel"):
     allow_unsigned_brokers: bool = False
     #: From where tools may change something: addresses, networks, `loopback`, `*`.
     admin_addresses: str = LOOPBACK
+    #: Bytes kept for all connections; 0: a quarter of the machine's memory, 512 MiB at most.
+    client_memory_max: int = 0
+    #: Connections from one address that is not loopback; 0: half of all that there may be.
+    connections_per_address_max: int = 0
     log_format: LogFormat = "json"
     log_level: LogLevel = "info"
 
@@ -44,6 +48,12 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel"):
         if not 0 <= self.listen_port <= PORT_MAX:
             raise ValueError(f"listenPort is {self.listen_port}; it must be 0 to {PORT_MAX}")
         AdminAddresses(self.admin_addresses)
+        for key, value in (
+            ("clientMemoryMax", self.client_memory_max),
+            ("connectionsPerAddressMax", self.connections_per_address_max),
+        ):
+            if value < 0:
+                raise ValueError(f"{key} is {value}; it must be 0 (the default) or above")
 
     def door(self, nonce: Callable[[], bytes]) -> Door:
         """Who may do what here; reads the secret. Raises ConfigError.

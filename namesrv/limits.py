@@ -27,3 +27,6 @@ KV_ENTRIES_MAX = 100_000
 
 assert BROKER_EXPIRY_MIN_S <= BROKER_EXPIRY_S <= BROKER_EXPIRY_MAX_S
 assert 2 * SCAN_INTERVAL_S <= TERM_MEMORY_S
+
+DESCRIPTORS_RESERVED = 128
+"""Kept from clients: for the key-value file, the log, and connections that are about to close."""

@@ -7,7 +7,7 @@ takes no more sends, so no message of it comes after the deletion in the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from broker import limits
 from broker.leader.assignments import Assignments
@@ -158,15 +158,27 @@ class Definitions:
         if group == TOOLS_GROUP or self._machine.groups.get(group) is not None:
             return
         check_group_name(group)
-        if group not in self._groups_coming:
-            self.put_groups([SubscriptionGroupConfig(group_name=group)], lambda _: None)
+        if not self._knows_group(group):
+            self.put_groups([SubscriptionGroupConfig(group_name=group)], _ignore)
 
-    def ensure_consumers(self, group: str) -> None:
-        """Make what the consumers of a group need: the group, and a topic for its retries."""
-        self.ensure_group(group)
-        topic = retry_topic(group)
-        if group != TOOLS_GROUP and self._known(topic) is None:
-            self.put_topic(read_write(topic, 1), lambda _: None)
+    def ensure_consumers(self, groups: Iterable[str]) -> None:
+        """Make what the consumers of groups need: the groups, and topics for their retries.
+
+        Two entries, however many groups; a thousand would each cost a turn of the loop.
+        """
+        wanted = [group for group in dict.fromkeys(groups) if group != TOOLS_GROUP]
+        new = [group for group in wanted if not self._knows_group(group)]
+        for group in new:
+            check_group_name(group)
+        if new:
+            self.put_groups([SubscriptionGroupConfig(group_name=name) for name in new], _ignore)
+        topics = [retry_topic(group) for group in wanted]
+        lacking = [read_write(topic, 1) for topic in topics if self._known(topic) is None]
+        if lacking:
+            self.put_topics(lacking, _ignore)
+
+    def _knows_group(self, group: str) -> bool:
+        return self._machine.groups.get(group) is not None or group in self._groups_coming
 
     def put_groups(
         self,
@@ -215,6 +227,10 @@ class Definitions:
         except AppendError as error:
             on_done(error)
             raise self._role.refusal_of(error) from error
+
+
+def _ignore(_: Appended | AppendError) -> None:
+    """Nobody waits for it."""
 
 
 def _check_count(what: str, count: int, count_max: int) -> None:

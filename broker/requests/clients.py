@@ -6,7 +6,7 @@ new leader that knows its consumers already spares them a rebalance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from broker.leader.outcome import changed
 from broker.refusal import Refused
@@ -41,8 +41,11 @@ from dledger.remoting.json_dialect import MessageQueue
 class ClientHandler:
     """Keeps the membership and tells members of changes."""
 
-    def __init__(self, core: Core, membership: Membership) -> None:
+    def __init__(self, core: Core, membership: Membership, wake: Callable[[], None]) -> None:
+        """`wake` is called when there are notices to `tell`."""
         self._core = core
+        self._wake = wake
+        self._changed: dict[str, None] = {}
         self._membership = membership
         self._connections: dict[int, Connection] = {}
 
@@ -57,10 +60,12 @@ class ClientHandler:
         now_s = self._core.clock_s()
         self._connections[connection.id] = connection
         groups = self._membership.heartbeat(connection.id, client, heartbeat, now_s)
-        if self._core.role.serving:
-            for consumer in heartbeat.consumer_data_set:
-                self._core.definitions.ensure_consumers(consumer.group_name)
+        self._count([connection.id])
         self._notify(groups)
+        if self._core.role.serving:
+            self._core.definitions.ensure_consumers(
+                [consumer.group_name for consumer in heartbeat.consumer_data_set]
+            )
         return request.reply()
 
     def unregister(self, request: Command, connection: Connection) -> Command:
@@ -120,7 +125,10 @@ class ClientHandler:
     def disconnected(self, connection: Connection) -> None:
         """A connection is gone: its groups must know at once."""
         self._connections.pop(connection.id, None)
-        self._notify(self._membership.disconnected(connection.id))
+        groups = self._membership.disconnected(connection.id)
+        found = [self._membership.consumers(group) for group in groups]
+        self._count({group.described_by for group in found if group is not None})
+        self._notify(groups)
 
     def expire(self) -> None:
         """Drop the clients that were silent for too long."""
@@ -128,8 +136,9 @@ class ClientHandler:
 
     def led(self) -> None:
         """This replica serves from now on: make the groups whose consumers it knows already."""
-        for group, _ in self._membership.consumer_groups():
-            self._core.definitions.ensure_consumers(group)
+        self._core.definitions.ensure_consumers(
+            [group for group, _ in self._membership.consumer_groups()]
+        )
 
     def members(self, group: str) -> list[tuple[Client, Connection]]:
         """The consumers of a group that are connected, and over which connections."""
@@ -155,13 +164,29 @@ class ClientHandler:
         connection_id = self._membership.connection_of(client_id)
         return None if connection_id is None else self._connections.get(connection_id)
 
-    def _notify(self, groups: Iterable[str]) -> None:
-        for name in groups:
+    def notices(self) -> Iterator[None]:
+        """Tell the members of groups that have changed, one at each step."""
+        changed, self._changed = self._changed, {}
+        for name in changed:
             ext = encode_header(NotifyConsumerIdsChangedHeader(name))
             for _, connection in self.members(name):
                 connection.send_oneway_request(
                     Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext)
                 )
+                yield
+
+    def _notify(self, groups: Iterable[str]) -> None:
+        self._changed.update(dict.fromkeys(groups))
+        if self._changed:
+            self._wake()
+
+    def _count(self, connection_ids: Iterable[int]) -> None:
+        """Have what the membership keeps for connections counted as theirs."""
+        for connection_id in connection_ids:
+            connection = self._connections.get(connection_id)
+            if connection is not None:
+                connection.kept_bytes = self._membership.kept_bytes(connection_id)
+                connection.tell_kept()
 
     def _own_queues(self, queues: Iterable[MessageQueue]) -> list[tuple[str, int]]:
         """The (topic, queue id) of those that exist on this broker."""

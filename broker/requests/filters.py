@@ -4,12 +4,15 @@ By tags: the queue's units hold a 32-bit hash of each message's tag, so nothing 
 messages too many get through and never one too few, and consumers compare the tags themselves. By
 SQL92 (`broker.sql`): the messages' properties are read, and what gets through is exact, for
 consumers don't look again. None stands for "all".
+
+A filter's work for one pull is bounded in steps of about a microsecond. A pull whose steps are used
+up ends where it is, like one that has looked at too many messages: with the offset to go on from.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,7 +20,7 @@ import numpy.typing as npt
 
 from broker import limits
 from broker.refusal import Refused
-from broker.sql import Condition, parse_condition
+from broker.sql import Filter, parse_condition
 from broker.state.consume_queue import Units
 from dledger.errors import BadInput
 from dledger.remoting.bodies import SubscriptionData
@@ -26,18 +29,19 @@ from dledger.remoting.message import properties_decode, tags_code
 from dledger.remoting.record import Record
 
 #: The tags codes that pass, a condition over properties, or None if all do.
-MessageFilter: TypeAlias = "frozenset[int] | Condition | None"
+MessageFilter: TypeAlias = "frozenset[int] | Filter | None"
 #: Bytes of the log: position and size -> view.
 View: TypeAlias = "Callable[[int, int], memoryview]"
 
 
 class Selection(NamedTuple):
-    """A filter at work: `wanted` gives the indices of units that pass, out of some of a queue.
+    """A filter at work, out of some units of a queue: `wanted` gives the indices of those that
+    pass, and how many were looked at, from the first.
 
     For one pull no more than `units_max` are looked at.
     """
 
-    wanted: Callable[[Units], npt.NDArray[np.intp]]
+    wanted: Callable[[Units], tuple[npt.NDArray[np.intp], int]]
     units_max: int
 
 
@@ -68,23 +72,44 @@ def selection(wanted: MessageFilter, view: View) -> Selection | None:
     if isinstance(wanted, frozenset):
         codes = list(wanted)
         return Selection(
-            lambda units: np.flatnonzero(np.isin(units["tags_code"], codes)),
+            lambda units: (np.flatnonzero(np.isin(units["tags_code"], codes)), len(units)),
             limits.PULL_UNITS_SCANNED_MAX,
         )
     condition = wanted
 
-    def passing(units: Units) -> npt.NDArray[np.intp]:
-        places = zip(units["position"].tolist(), units["size"].tolist(), strict=True)
-        records = (Record(view(position, size)) for position, size in places)
-        passes = [condition(_properties(record)) is True for record in records]
-        return np.flatnonzero(passes)
+    def passing(units: Units) -> tuple[npt.NDArray[np.intp], int]:
+        passes: list[bool] = []
+        steps = 0
+        for position, size in zip(units["position"].tolist(), units["size"].tolist(), strict=True):
+            if steps > limits.SQL_STEPS_MAX:
+                break
+            record = Record(view(position, size))
+            steps += _steps(condition, len(record.properties))
+            passes.append(condition(_properties(record)) is True)
+        return np.flatnonzero(passes), len(passes)
 
     return Selection(passing, limits.SQL_MESSAGES_SCANNED_MAX)
+
+
+def _steps(condition: Filter, properties_bytes: int) -> int:
+    """What it costs to ask about a message."""
+    return (
+        limits.SQL_STEPS_PER_MESSAGE
+        + condition.operations
+        + properties_bytes // limits.SQL_PROPERTIES_BYTES_PER_STEP
+        + condition.searches * properties_bytes // limits.SQL_SEARCHED_BYTES_PER_STEP
+    )
 
 
 def _by_tags(expression: str | None) -> MessageFilter:
     if expression is None or expression.strip() in ("", "*"):
         return None
+    if len(expression) > limits.SUBSCRIPTION_CHARACTERS_MAX:
+        raise Refused(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            f"a subscription of {len(expression)} characters; at most "
+            f"{limits.SUBSCRIPTION_CHARACTERS_MAX} are read",
+        )
     tags = [tag.strip() for tag in expression.split("||")]
     tags = [tag for tag in tags if tag]
     if not tags:
@@ -95,11 +120,33 @@ def _by_tags(expression: str | None) -> MessageFilter:
     return _of_codes(tags_code(tag) for tag in tags)
 
 
-@lru_cache(maxsize=limits.SQL_EXPRESSIONS_KEPT)
-def _by_sql(expression: str) -> Condition:
-    """Compiled once, for it comes with every pull."""
+class CompiledFilters:
+    """Expressions stay compiled, for they come with every pull; the least used go first."""
+
+    def __init__(self) -> None:
+        self._filters: OrderedDict[str, Filter] = OrderedDict()
+        self.characters = 0
+
+    def get(self, expression: str) -> Filter:
+        """The expression compiled. Raises BadInput."""
+        found = self._filters.get(expression)
+        if found is not None:
+            self._filters.move_to_end(expression)
+            return found
+        found = parse_condition(expression)
+        self._filters[expression] = found
+        self.characters += len(expression)
+        while self.characters > limits.SQL_CHARACTERS_KEPT:
+            self.characters -= len(self._filters.popitem(last=False)[0])
+        return found
+
+
+_compiled = CompiledFilters()
+
+
+def _by_sql(expression: str) -> Filter:
     try:
-        return parse_condition(expression)
+        return _compiled.get(expression)
     except BadInput as error:
         raise Refused(
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,

@@ -2,13 +2,14 @@
 
 A held pull is run again when a matching message arrives in its queue (any message, with a SQL92
 filter), when its time is up, or when the leadership ends. It is run by the caller a moment later,
-once for all messages that arrived until then.
+once for all messages that arrived until then. Each is found by its queue and by its connection, for
+a hundred thousand may be held, and all become due at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from broker import limits
@@ -35,8 +36,9 @@ class HeldPulls:
     def __init__(self, wake: Callable[[], None], expires: Callable[[float], None]) -> None:
         self._wake = wake
         self._expires = expires
-        self._held: dict[tuple[str, int], list[HeldPull]] = {}
-        self._due: list[HeldPull] = []
+        self._held: dict[tuple[str, int], dict[HeldPull, None]] = {}
+        self._due: dict[HeldPull, None] = {}
+        self._of_connection: dict[int, dict[HeldPull, None]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -46,7 +48,8 @@ class HeldPulls:
         """Keep a pull until it is due. False if too many are held: answer it at once instead."""
         if self._count >= limits.PULLS_HELD_MAX:
             return False
-        self._held.setdefault((pull.topic, pull.queue_id), []).append(pull)
+        self._held.setdefault((pull.topic, pull.queue_id), {})[pull] = None
+        self._of_connection.setdefault(pull.connection_id, {})[pull] = None
         self._count += 1
         self._expires(pull.until_s)
         return True
@@ -84,26 +87,42 @@ class HeldPulls:
 
     def disconnected(self, connection_id: int) -> None:
         """Forget the pulls of a connection that is gone."""
-        for held in list(self._held.values()):
-            for pull in [pull for pull in held if pull.connection_id == connection_id]:
+        for pull in list(self._of_connection.get(connection_id, ())):
+            if pull in self._due:
+                del self._due[pull]
+                self._forget(pull)
+            else:
                 self._remove(pull)
-        self._due = [pull for pull in self._due if pull.connection_id != connection_id]
 
-    def take_due(self) -> list[HeldPull]:
-        """The pulls to run again now."""
-        taken, self._due = self._due, []
-        return taken
+    def take_due(self) -> Iterator[HeldPull]:
+        """The pulls to run again now, one by one; those of connections that end meanwhile don't."""
+        while self._due:
+            pull = next(iter(self._due))
+            del self._due[pull]
+            self._forget(pull)
+            yield pull
 
     def _move(self, pulls: list[HeldPull]) -> None:
         for pull in pulls:
-            self._remove(pull)
-        self._due += pulls
+            self._take_out(pull)
+        self._due.update(dict.fromkeys(pulls))
         if pulls:
             self._wake()
 
     def _remove(self, pull: HeldPull) -> None:
+        self._take_out(pull)
+        self._forget(pull)
+
+    def _take_out(self, pull: HeldPull) -> None:
+        """It is not held any more: it is due, or gone."""
         key = (pull.topic, pull.queue_id)
-        self._held[key].remove(pull)
+        del self._held[key][pull]
         self._count -= 1
         if not self._held[key]:
             del self._held[key]
+
+    def _forget(self, pull: HeldPull) -> None:
+        its = self._of_connection[pull.connection_id]
+        del its[pull]
+        if not its:
+            del self._of_connection[pull.connection_id]

@@ -5,6 +5,9 @@ closes, or one silent for `CLIENT_EXPIRY_S`, leaves all its groups. Consumers sh
 topic out among the members by themselves, each by the same rule, so every change of a group must
 reach all its members at once: functions here return the groups that changed, and the caller sends
 NOTIFY_CONSUMER_IDS_CHANGED. Memory only: clients send heartbeats to every replica, so each knows.
+
+What is kept is counted (`kept_bytes`): a connection answers for its memberships, and for the
+subscriptions of the groups that it was the last to describe.
 """
 
 from __future__ import annotations
@@ -35,14 +38,28 @@ class ConsumerGroup:
     consume_type: str
     message_model: str
     consume_from_where: str
+    described_by: int
+    """The connection whose heartbeat came last."""
+    kept_bytes: int = 0
+    """About what its subscriptions take."""
     members: dict[int, Client] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Groups:
+    """What a connection belongs to, and as whom."""
+
+    client_id: str
+    producers: set[str] = field(default_factory=set)
+    consumers: set[str] = field(default_factory=set)
 
 
 class Membership:
     """Producer and consumer groups by connection id."""
 
     def __init__(self) -> None:
+        self._groups: dict[int, _Groups] = {}
         self._producers: dict[str, dict[int, Client]] = {}
         self._consumers: dict[str, ConsumerGroup] = {}
         self._last_seen_s: dict[int, float] = {}
@@ -55,11 +72,18 @@ class Membership:
 
         Raises Refused if it names more groups or topics than a client may.
         """
-        _check_bounds(heartbeat)
+        groups = self._groups.get(connection_id) or _Groups(client.client_id)
+        _check_bounds(groups, heartbeat)
+        self._groups[connection_id] = groups
         self._last_seen_s[connection_id] = now_s
+        if client.client_id != groups.client_id:
+            self._forget_client(groups.client_id, connection_id)
+            groups.client_id = client.client_id
         self._connections[client.client_id] = connection_id
         for producer in heartbeat.producer_data_set:
+            groups.producers.add(producer.group_name)
             self._producers.setdefault(producer.group_name, {})[connection_id] = client
+        groups.consumers.update(each.group_name for each in heartbeat.consumer_data_set)
         return {
             consumer.group_name
             for consumer in heartbeat.consumer_data_set
@@ -70,6 +94,10 @@ class Membership:
         self, connection_id: int, producer_group: str | None, consumer_group: str | None
     ) -> set[str]:
         """A client leaves groups. Returns the consumer groups that changed."""
+        groups = self._groups.get(connection_id)
+        if groups is not None:
+            groups.producers.discard(producer_group or "")
+            groups.consumers.discard(consumer_group or "")
         if producer_group is not None:
             self._leave_producers(producer_group, connection_id)
         changed = consumer_group is not None and self._leave(consumer_group, connection_id)
@@ -79,12 +107,11 @@ class Membership:
         """A connection is gone, and with it its memberships. Returns the changed groups."""
         if self._last_seen_s.pop(connection_id, None) is None:
             return set()
-        self._connections = {
-            client_id: its for client_id, its in self._connections.items() if its != connection_id
-        }
-        for group in list(self._producers):
+        groups = self._groups.pop(connection_id)
+        self._forget_client(groups.client_id, connection_id)
+        for group in groups.producers:
             self._leave_producers(group, connection_id)
-        return {group for group in list(self._consumers) if self._leave(group, connection_id)}
+        return {group for group in groups.consumers if self._leave(group, connection_id)}
 
     def expire(self, now_s: float) -> set[str]:
         """Drop the connections that were silent for too long. Returns the changed groups."""
@@ -124,19 +151,42 @@ class Membership:
         """The connection of a client's last heartbeat, if it is still there."""
         return self._connections.get(client_id)
 
+    def kept_bytes(self, connection_id: int) -> int:
+        """About how much memory is kept for what this connection's heartbeats said."""
+        groups = self._groups.get(connection_id)
+        if groups is None:
+            return 0
+        names = (*groups.producers, *groups.consumers)
+        kept = len(groups.client_id) + sum(limits.GROUP_BYTES + len(name) for name in names)
+        for name in groups.consumers:
+            group = self._consumers.get(name)
+            if group is not None and group.described_by == connection_id:
+                kept += group.kept_bytes
+        return kept
+
+    def _forget_client(self, client_id: str, connection_id: int) -> None:
+        if self._connections.get(client_id) == connection_id:
+            del self._connections[client_id]
+
     def _consumer(self, connection_id: int, client: Client, data: ConsumerData) -> bool:
         group = self._consumers.get(data.group_name)
         if group is None:
             group = ConsumerGroup(
-                str(data.consume_type), str(data.message_model), str(data.consume_from_where)
+                str(data.consume_type),
+                str(data.message_model),
+                str(data.consume_from_where),
+                connection_id,
             )
             self._consumers[data.group_name] = group
         group.consume_type = str(data.consume_type)
         group.message_model = str(data.message_model)
         group.consume_from_where = str(data.consume_from_where)
+        group.described_by = connection_id
         joined = group.members.get(connection_id) != client
         group.members[connection_id] = client
-        return self._subscribe(group, data.subscription_data_set) or joined
+        changed = self._subscribe(group, data.subscription_data_set)
+        group.kept_bytes = sum(map(_kept, group.subscriptions.values()))
+        return changed or joined
 
     @staticmethod
     def _subscribe(group: ConsumerGroup, subscriptions: list[SubscriptionData]) -> bool:
@@ -157,6 +207,8 @@ class Membership:
             return False
         if not group.members:
             del self._consumers[group_name]
+        elif group.described_by == connection_id:
+            group.described_by = next(iter(group.members))
         return True
 
     def _leave_producers(self, group_name: str, connection_id: int) -> None:
@@ -166,13 +218,23 @@ class Membership:
             self._producers.pop(group_name, None)
 
 
-def _check_bounds(heartbeat: HeartbeatData) -> None:
-    groups = len(heartbeat.producer_data_set) + len(heartbeat.consumer_data_set)
-    if groups > limits.GROUPS_PER_HEARTBEAT_MAX:
+def _kept(subscription: SubscriptionData) -> int:
+    """About how much memory a subscription takes."""
+    tags = len(subscription.tags_set) + len(subscription.code_set)
+    texts = (subscription.topic, subscription.sub_string, *subscription.tags_set)
+    return limits.SUBSCRIPTION_BYTES + limits.TAG_BYTES * tags + sum(map(len, texts))
+
+
+def _check_bounds(groups: _Groups, heartbeat: HeartbeatData) -> None:
+    named = [each.group_name for each in heartbeat.producer_data_set]
+    producers = len(groups.producers.union(named))
+    named = [each.group_name for each in heartbeat.consumer_data_set]
+    total = producers + len(groups.consumers.union(named))
+    if total > limits.GROUPS_PER_CLIENT_MAX:
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
-            f"a heartbeat names {groups} groups; at most {limits.GROUPS_PER_HEARTBEAT_MAX} are "
-            "taken from one client",
+            f"with this heartbeat the client names {total} groups; at most "
+            f"{limits.GROUPS_PER_CLIENT_MAX} are taken over one connection",
         )
     for consumer in heartbeat.consumer_data_set:
         if len(consumer.subscription_data_set) > limits.SUBSCRIPTIONS_PER_GROUP_MAX:

@@ -95,6 +95,7 @@ class PullHandler:
         hold_s: float,
     ) -> bool:
         core = self._core
+        request.body = b""  # of no use; as a view it would keep alive all that arrived with it
 
         def again() -> None:
             try:

@@ -54,14 +54,19 @@ class QueryHandler:
         """The newest first, as many as were asked for and fit into an answer."""
         messages_max = min(header.max_num, limits.QUERY_MESSAGES_MAX)
         found: list[Record] = []
-        size_bytes = 0
+        size_bytes = read_bytes = 0
         for number, position in enumerate(self._core.machine.keys.find(header.topic, header.key)):
-            if len(found) >= messages_max or number >= limits.QUERY_CANDIDATES_MAX:
+            if (
+                len(found) >= messages_max
+                or number >= limits.QUERY_CANDIDATES_MAX
+                or read_bytes > limits.QUERY_CANDIDATES_BYTES_MAX
+            ):
                 break
             try:
                 record = self._core.record_at(position)
             except StorageError:
                 break  # the log begins later by now
+            read_bytes += record.size
             if record.store_timestamp_ms < header.begin_timestamp:
                 break
             if self._is_wanted(record, header):

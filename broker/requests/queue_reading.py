@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from broker import limits
 from broker.requests.filters import Selection
 from broker.state.consume_queue import ConsumeQueue, Units
 from dledger.remoting.codes import ResponseCode
@@ -46,7 +48,8 @@ def read_queue(
     units = queue.read(offset, scan)
     last_scanned = offset + len(units)
     if selection is not None:
-        wanted = selection.wanted(units)
+        wanted, scanned = selection.wanted(units)
+        last_scanned = offset + scanned
         if not len(wanted):
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
             return Found(code, "NO_MATCHED_MESSAGE", last_scanned, low, high)
@@ -57,12 +60,20 @@ def read_queue(
     else:
         numbers = np.arange(len(units))
     sizes = units["size"].astype(np.int64)
-    count = max(1, int(np.searchsorted(np.cumsum(sizes), bytes_max, "right")))
+    ends = np.cumsum(sizes)
+    count = min(_fitting(ends, bytes_max), len(units))
+    pieces = _pieces(units[:count], sizes[:count].tolist())
+    if len(pieces) > limits.PULL_PIECES_MAX and ends[count - 1] > limits.PULL_JOINED_BYTES_MAX:
+        count = _fitting(ends, limits.PULL_JOINED_BYTES_MAX)
+        pieces = _pieces(units[:count], sizes[:count].tolist())
     if count < len(units):
         last_scanned = offset + int(numbers[count])
-    pieces = _pieces(units[:count], sizes[:count].tolist())
-    count = min(count, len(units))
     return Found(ResponseCode.SUCCESS, "FOUND", last_scanned, low, high, pieces, count)
+
+
+def _fitting(ends: npt.NDArray[np.int64], bytes_max: int) -> int:
+    """How many messages fit, from the first; one does. `ends` are running sums of their sizes."""
+    return max(1, int(np.searchsorted(ends, bytes_max, "right")))
 
 
 def _outside(offset: int, low: int, high: int) -> Found | None:

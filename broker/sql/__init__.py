@@ -19,7 +19,6 @@ the whole comparison, as in SQL.)
 
 from __future__ import annotations
 
-from broker.sql.logic import Condition
-from broker.sql.parser import parse_condition
+from broker.sql.parser import Filter, parse_condition
 
-__all__ = ["Condition", "parse_condition"]
+__all__ = ["Filter", "parse_condition"]

@@ -38,7 +38,24 @@ class _Term(NamedTuple):
     value: Value = None
 
 
-def parse_condition(text: str) -> Condition:
+class Filter:
+    """A compiled expression, and what it costs to ask it about a message."""
+
+    __slots__ = ("condition", "operations", "searches")
+
+    def __init__(self, condition: Condition, operations: int, searches: int) -> None:
+        self.condition = condition
+        #: Comparisons and the like, all of which one message may need.
+        self.operations = operations
+        #: Those among them that look through a whole text.
+        self.searches = searches
+
+    def __call__(self, properties: logic.Properties) -> bool | None:
+        """Whether a message with these properties meets it; None if that is unknown."""
+        return self.condition(properties)
+
+
+def parse_condition(text: str) -> Filter:
     """Compile an expression. Raises BadInput saying where it goes wrong."""
     if len(text) > limits.SQL_CHARACTERS_MAX:
         raise BadInput(
@@ -47,7 +64,7 @@ def parse_condition(text: str) -> Condition:
     parser = _Parser(text)
     condition = parser.condition(parser.any_of())
     parser.expect("end")
-    return condition
+    return Filter(condition, parser.operations, parser.searches)
 
 
 class _Parser:
@@ -55,6 +72,8 @@ class _Parser:
         self._tokens = list(tokens(text))
         self._next = 0
         self._depth = 0
+        self.operations = 0
+        self.searches = 0
 
     # -- tokens -----------------------------------------------------------------------------
 
@@ -135,6 +154,7 @@ class _Parser:
                 left = self._within(left, negative)
             elif search := self._take(*_SEARCHES):
                 text = self.expect("string").text
+                self.searches += search.kind == "CONTAINS"
                 found = logic.searched(search.kind, left.evaluate, text, wanted=not negative)
                 left = self._made(found, left)
             elif negative:
@@ -237,6 +257,7 @@ class _Parser:
             raise self._refuse("nothing equals NULL: write IS NULL or IS NOT NULL")
 
     def _made(self, condition: Condition, *parts: _Term) -> _Term:
+        self.operations += 1
         depth = 1 + max(part.depth for part in parts)
         if depth > limits.SQL_DEPTH_MAX:
             raise self._refuse(f"the expression is deeper than {limits.SQL_DEPTH_MAX}")

@@ -20,7 +20,9 @@ is cut back to what the snapshot claims, and the entries applied since are appli
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import shutil
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,6 +43,10 @@ UNIT_BYTES: Final = UNIT.itemsize
 Units: TypeAlias = npt.NDArray[np.void]
 
 assert UNIT_BYTES == 28
+
+
+#: What is added to the directory's name for files that will be removed.
+_OUTDATED: Final = ".outdated"
 
 
 class FilePool:
@@ -90,6 +96,8 @@ class ConsumeQueue:
         self._pending = bytearray()
         self._unsynced: set[Path] = set()
         self._made_directory = False
+        #: Whether its files may hold more than was restored: they are cut when it is written to.
+        self._untrimmed = False
 
     @property
     def end(self) -> int:
@@ -129,8 +137,15 @@ class ConsumeQueue:
                 high = middle
         return low
 
+    @property
+    def new_file(self) -> Path | None:
+        """The file that the next flush has to make, if it is this queue's first."""
+        return None if self._made_directory else self._file_of(self._written)[0]
+
     def flush(self) -> None:
         """Hand the units that only memory holds to the operating system."""
+        if self._untrimmed:
+            self.trim()
         data = memoryview(bytes(self._pending))
         while data:
             path, unit = self._file_of(self._written)
@@ -181,9 +196,11 @@ class ConsumeQueue:
             if not path.exists() or path.stat().st_size < needed:
                 raise StorageError(f"{path} is shorter than the {needed} bytes that were synced")
         self._written = end
+        self._untrimmed = True
 
     def trim(self) -> None:
         """Cut the files back to what was restored."""
+        self._untrimmed = False
         for path in self.directory.glob("*"):
             keep = min(max(self._written - int(path.name), 0), limits.UNITS_PER_FILE) * UNIT_BYTES
             if keep == 0 or int(path.name) + limits.UNITS_PER_FILE <= self.begin:
@@ -247,6 +264,9 @@ class ConsumeQueues:
         self._topics: dict[str, TopicQueues] = {}
         self._deleted: list[Path] = []
         self._pending_bytes = 0
+        #: Queues with units that only memory holds, and those with files that were written to.
+        self._dirty: dict[ConsumeQueue, None] = {}
+        self._written: dict[ConsumeQueue, None] = {}
 
     def topic(self, topic: str) -> TopicQueues | None:
         """The queues of a topic, if it has any messages."""
@@ -268,7 +288,9 @@ class ConsumeQueues:
         if queues is None:
             queues = TopicQueues(self._directory / f"{topic}.{index}", index, self._files)
             self._topics[topic] = queues
-        queues.queue(queue_id).append(units)
+        queue = queues.queue(queue_id)
+        queue.append(units)
+        self._dirty[queue] = self._written[queue] = None
         self._pending_bytes += len(units)
         if self._pending_bytes > limits.QUEUES_PENDING_BYTES_MAX:
             self.flush()
@@ -279,22 +301,37 @@ class ConsumeQueues:
         if queues is not None:
             self._files.forget(queues.directory)
             self._deleted.append(queues.directory)
+            for _, queue in queues:
+                self._dirty.pop(queue, None)
+                self._written.pop(queue, None)
+
+    @property
+    def dirty(self) -> int:
+        """How many queues have units that only memory holds."""
+        return len(self._dirty)
 
     def flush(self) -> None:
         """Hand all units that only memory holds to the operating system."""
-        for _, queues in self._topics.items():
-            for _, queue in queues:
-                if queue.pending_bytes:
-                    queue.flush()
+        for _ in self.flush_steps():
+            pass
+
+    def flush_steps(self) -> Iterator[None]:
+        """The same a queue at each step: there may be thousands, each with a file to make."""
+        while self._dirty:
+            queue = next(iter(self._dirty))
+            del self._dirty[queue]
+            queue.flush()
+            yield
         self._pending_bytes = 0
+
+    def new_files(self) -> list[Path]:
+        """The files that a flush has to make: `make_files` does that ahead, in a thread."""
+        return [path for queue in self._dirty if (path := queue.new_file) is not None]
 
     def take_unsynced(self) -> set[Path]:
         """The files to make durable before a snapshot may claim the present ends."""
-        taken: set[Path] = set()
-        for queues in self._topics.values():
-            for _, queue in queues:
-                taken |= queue.take_unsynced()
-        return taken
+        written, self._written = self._written, {}
+        return {path for queue in written for path in queue.take_unsynced()}
 
     def ends(self) -> dict[str, tuple[int, dict[int, int]]]:
         """What a snapshot keeps of the queues."""
@@ -341,33 +378,77 @@ class ConsumeQueues:
             self._topics[topic] = queues
 
     def trim(self) -> None:
-        """Cut the files back to what was restored, and remove all others."""
-        known = {queues.directory: queues for queues in self._topics.values()}
-        for path in self._directory.glob("*"):
-            queues = known.get(path)
-            if queues is None:
-                shutil.rmtree(path)
-                continue
-            for _, queue in queues:
-                queue.trim()
+        """Set all files aside that belong to no queue; `take_deleted` hands them out.
+
+        Those of a queue are cut back to what was restored when it is written to. After a crash
+        there may be thousands of either, and whoever waits for this replica to start waits for it.
+        """
+        known = {queues.directory.name for queues in self._topics.values()}
+        name = f"{self._directory.name}{_OUTDATED}"
+        left = sorted(self._directory.parent.glob(f"{name}*"))  # of starts that were cut short
+        outdated = self._directory.with_name(f"{name}{len(left) or ''}")
+        while outdated in left:
+            outdated = outdated.with_name(f"{outdated.name}.")
+        self._deleted += left
+        if not known and self._directory.exists():
+            self._directory.rename(outdated)
+        elif self._directory.exists():
+            outdated.mkdir()
+            for path in self._directory.iterdir():
+                if path.name not in known:
+                    path.rename(outdated / path.name)
+        if outdated.exists():
+            self._deleted.append(outdated)
 
     def forget(self) -> None:
         """Have no queues, as if nothing had been restored."""
         self._topics.clear()
+        self._dirty.clear()
+        self._written.clear()
 
     def close(self) -> None:
         """Close the files."""
         self._files.close()
 
 
+def make_files(paths: Iterable[Path]) -> None:
+    """Make empty files, with their directories. Blocks: a busy disk makes each wait."""
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
 def sync_files(paths: Iterable[Path]) -> None:
     """Make written files durable, with the directories that name them. Blocks; OSError if not."""
+    paths = list(paths)
+    if len(paths) > limits.SYNCED_ONE_BY_ONE_MAX and _sync_file_system(paths[0]):
+        return
     directories: set[Path] = set()
     for path in paths:
         sync_path(path)
         directories |= {path.parent, path.parent.parent, path.parent.parent.parent}
     for directory in directories:
         sync_path(directory)
+
+
+def _sync_file_system(path: Path) -> bool:
+    """Make all of a file's file system durable. Whether that was done; OSError if it failed.
+
+    Ten thousand new files take a minute one by one and a second together. Linux tells of a failed
+    write since 5.8; before that, and elsewhere, this is not done.
+    """
+    release = [int(digits) for digits in re.findall(r"\d+", os.uname().release)[:2]]
+    if os.uname().sysname != "Linux" or release < [5, 8]:
+        return False
+    syncfs = ctypes.CDLL(None, use_errno=True).syncfs
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(path))
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def remove_paths(paths: Iterable[Path]) -> None:

@@ -23,8 +23,11 @@ from dledger.errors import (
     FrameError,
     RequestTimeout,
 )
+from dledger.limits import CHARGE_STEP_BYTES, LOOP_SLICE_S, UNANSWERED_REQUEST_BYTES
 from dledger.net.faults import Faults
 from dledger.net.link import Link
+from dledger.net.room import Place, Room
+from dledger.net.turns import Share, Turns, turns_of_loop
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
@@ -70,6 +73,7 @@ class Connection:
         connection_id: int,
         peer: tuple[str, int],
         link: Link,
+        room: Room,
         requests_in_flight_max: int,
         faults: Faults | None = None,
     ) -> None:
@@ -81,14 +85,27 @@ class Connection:
         self.encoding = HeaderEncoding.JSON
         self.link = link
         self._faults = faults or Faults()
+        #: Memory that the handler keeps for this client until the connection ends.
+        self.kept_bytes = 0
+        self._room = room
+        self._told_bytes = 0
         self._opaques = itertools.count(1)
         self._close_reason: str | None = None
         self._scope = trio.CancelScope()
         self._asked: dict[int, tuple[trio.Event, list[Command]]] = {}
         self._unanswered = 0
+        #: Requests that wait for their answer and are large, by opaque.
+        self._large: dict[int, int] = {}
+        self._large_bytes = 0
         self._in_flight = 0
         self._in_flight_max = requests_in_flight_max
         self._answered = trio.Event()
+        self._place: Place | None = room.enter(peer[0], self.close)
+
+    @property
+    def admitted(self) -> bool:
+        """Whether there is room for it: otherwise it must not be served."""
+        return self._place is not None
 
     @property
     def closed(self) -> bool:
@@ -101,6 +118,8 @@ class Connection:
             return
         if command.is_response:
             self._unanswered -= 1
+            if self._large:
+                self._large_bytes -= self._large.pop(command.opaque, 0)
         try:
             # If nobody else waits on this connection there is nothing to gather with.
             self.link.send(command, at_once=self._unanswered == 0 and not self.link.gathering)
@@ -115,6 +134,8 @@ class Connection:
                 self.send(_failed(command, str(error)[:_REMARK_CHARACTERS_MAX]))
         except Exception as error:
             self.fail(command, error)
+        if self.link.outgoing_bytes - self._told_bytes > CHARGE_STEP_BYTES:
+            self.tell_kept()
 
     def answer_by(self, request: Command, answer: Callable[P, None]) -> Callable[P, None]:
         """`answer`, to be called when somebody else's turn has come: should it fail in a way that
@@ -139,6 +160,18 @@ class Connection:
             opaque=request.opaque,
         )
         self.close(f"request {request.code} met a fault of the server: {type(error).__name__}")
+
+    def tell_kept(self) -> None:
+        """Tell the room how much memory is kept for this connection, if that has changed."""
+        kept_bytes = (
+            self.link.held_bytes
+            + self.kept_bytes
+            + self._large_bytes
+            + self._unanswered * UNANSWERED_REQUEST_BYTES
+        )
+        if abs(kept_bytes - self._told_bytes) > CHARGE_STEP_BYTES and self._place is not None:
+            self._told_bytes = kept_bytes
+            self._room.charge(self._place, kept_bytes)
 
     def send_oneway_request(self, command: Command) -> None:
         """Tell the client something that needs no answer, in the encoding that it uses."""
@@ -190,6 +223,9 @@ class Connection:
         finally:
             if self._close_reason is None:
                 self._close_reason = "the server stops"
+            if self._place is not None:
+                self._room.leave(self._place)
+                self._place = None  # which refers to this connection: it should go at once
             with suppress(OSError):
                 self.link.flush()
             self.link.close()
@@ -198,35 +234,69 @@ class Connection:
             handler.disconnected(self)
 
     async def _write_forever(self) -> None:
+        """Write what was not written at once, in turns."""
+        turns, share = turns_of_loop(), Share()
         try:
-            await self.link.write_forever()
+            while True:
+                await self.link.wait_outgoing()
+                while True:
+                    if turns.crowded:
+                        await turns.wait(share)
+                    began_s = turns.clock_s()
+                    done = self.link.write()
+                    turns.used(share, turns.clock_s() - began_s)
+                    if done:
+                        break
+                    await self.link.wait_writable()
         except OSError as error:
             self.close(f"sending failed: {error}")
 
     async def _read_forever(self, handler: Handler, nursery: trio.Nursery) -> None:
+        turns, share = turns_of_loop(), Share()
         try:
             while True:
-                commands = await self.link.receive()
-                self.link.gathering = True
-                for command in commands:
-                    if self._in_flight >= self._in_flight_max:
-                        await self._wait_for_room()
-                    self._handle(command, handler, nursery)
-                self.link.gathering = False
-                self.link.flush()
+                await self.link.wait_readable()
+                if turns.crowded:
+                    await turns.wait(share)
+                await self._read(handler, nursery, turns, share)
         except EOFError as end:
             self._close_reason = str(end)
             self._scope.cancel()
         except (FrameError, OSError) as error:
             self.close(str(error))
 
+    async def _read(
+        self, handler: Handler, nursery: trio.Nursery, turns: Turns, share: Share
+    ) -> None:
+        """Handle the requests that have come. Many, or dear ones, take more than one turn."""
+        clock_s = turns.clock_s
+        began_s = clock_s()
+        self.link.gathering = True
+        for command in self.link.take():
+            if self._in_flight >= self._in_flight_max:
+                await self._wait_for_room()
+                began_s = clock_s()
+            self._handle(command, handler, nursery)
+            if clock_s() - began_s > LOOP_SLICE_S:
+                self._flush()
+                turns.used(share, clock_s() - began_s)
+                await turns.wait(share)
+                began_s = clock_s()
+                self.link.gathering = True
+        self._flush()
+        turns.used(share, clock_s() - began_s)
+        self.tell_kept()
+
     async def _wait_for_room(self) -> None:
         """Wait until a task has answered; meanwhile nothing is read, so the client has to wait."""
-        self.link.gathering = False
-        self.link.flush()
+        self._flush()
         self._answered = trio.Event()
         await self._answered.wait()
         self.link.gathering = True
+
+    def _flush(self) -> None:
+        self.link.gathering = False
+        self.link.flush()
 
     def _handle(self, request: Command, handler: Handler, nursery: trio.Nursery) -> None:
         if request.is_response:
@@ -235,8 +305,12 @@ class Connection:
         if self.closed:
             return
         self.encoding = request.encoding
+        if self._place is not None and not self._place.spoke:
+            self._room.spoke(self._place)
         if not request.is_oneway:
             self._unanswered += 1
+            if request.size_bytes > UNANSWERED_REQUEST_BYTES or self._large:
+                self._note_large(request)
         try:
             result = handler(request, self)
         except Exception as error:
@@ -247,7 +321,18 @@ class Connection:
                 self.send(result)
         elif result is not None:
             self._in_flight += 1
+            if isinstance(request.body, memoryview) and len(request.body) < CHARGE_STEP_BYTES:
+                # A view would keep alive all that arrived with it, while the task has not begun.
+                request.body = bytes(request.body)
             nursery.start_soon(self._finish, request, result)
+
+    def _note_large(self, request: Command) -> None:
+        """Count a large request as kept until it is answered."""
+        if request.opaque in self._large:
+            self.close(f"opaque {request.opaque} is that of a request that waits for its answer")
+        elif request.size_bytes > UNANSWERED_REQUEST_BYTES:
+            self._large[request.opaque] = request.size_bytes
+            self._large_bytes += request.size_bytes
 
     def _take_answer(self, response: Command) -> None:
         if response.opaque not in self._asked:

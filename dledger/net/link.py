@@ -28,6 +28,8 @@ RECEIVE_BYTES = 64 * 1024
 RECEIVE_LARGE_BYTES = 1024 * 1024
 #: Pieces in one system call; Linux refuses more than 1024.
 PIECES_PER_CALL_MAX = 512
+#: System calls in a row for one connection; one that is read as fast as it is written has no end.
+_CALLS_MAX = 8
 _BUSY_RETRY_S = 0.01
 _NO_LINGER = struct.pack("ii", 0, 0)
 
@@ -70,6 +72,11 @@ class Link:
         """Bytes of a frame that has begun and is not complete."""
         return self._decoder.partial_bytes
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory kept for this connection: frames that are not complete, answers not sent."""
+        return self._decoder.held_bytes + self.outgoing_bytes
+
     def send(self, command: Command, *, at_once: bool = False) -> None:
         """Put `command` into the send buffer; `at_once` also writes the buffer.
 
@@ -95,24 +102,40 @@ class Link:
 
     def flush(self) -> None:
         """Write what the socket takes at once; the writer task does the rest. Raises OSError."""
-        if self._outgoing and not self._write():
+        if self._outgoing and not self.write():
             self._wake.set()
 
     async def write_forever(self) -> None:
         """Write the send buffer whenever there is something in it. Raises OSError."""
         while True:
-            await self._wake.wait()
-            self._wake = anyio.Event()
-            while not self._write():
-                await anyio.wait_writable(self._socket)
+            await self.wait_outgoing()
+            while not self.write():
+                await self.wait_writable()
+
+    async def wait_outgoing(self) -> None:
+        """Wait until there is something to write that nobody else will write."""
+        await self._wake.wait()
+        self._wake = anyio.Event()
+
+    async def wait_writable(self) -> None:
+        """Wait until the socket takes more."""
+        await anyio.wait_writable(self._socket)
+
+    async def wait_readable(self) -> None:
+        """Wait until there are bytes, or an end, to `take`."""
+        await anyio.wait_readable(self._socket)
 
     async def receive(self) -> Iterator[Command]:
-        """Wait for bytes and return the commands that they complete: take them all.
+        """Wait for bytes and `take` the commands that they complete."""
+        await self.wait_readable()
+        return self.take()
+
+    def take(self) -> Iterator[Command]:
+        """The commands that are complete with the bytes that came: take them all.
 
         Raises EOFError, OSError, and FrameError while iterating.
         """
         large = self._decoder.partial_bytes >= RECEIVE_BYTES
-        await anyio.wait_readable(self._socket)
         try:
             data = self._socket.recv(RECEIVE_LARGE_BYTES if large else RECEIVE_BYTES)
         except BlockingIOError:
@@ -131,19 +154,25 @@ class Link:
     def close(self) -> None:
         """Close the socket. No task may be waiting for it any more. What was written arrives."""
         self._outgoing.clear()
+        self._decoder.forget()
         with suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self._socket.close()
 
-    def _write(self) -> bool:
-        """Write until the buffer is empty (true) or the socket takes no more (false)."""
-        while self._outgoing:
+    def write(self) -> bool:
+        """Write until the buffer is empty (true), or it is time for others (false).
+
+        Others come when the socket takes no more, and after some calls. Raises OSError.
+        """
+        for _ in range(_CALLS_MAX):
+            if not self._outgoing:
+                return True
             try:
                 sent = self._socket.sendmsg(islice(self._outgoing, PIECES_PER_CALL_MAX))
             except BlockingIOError:
                 return False
             self._drop(sent)
-        return True
+        return not self._outgoing
 
     def _drop(self, count: int) -> None:
         """Take `count` bytes that were sent out of the buffer."""

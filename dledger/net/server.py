@@ -20,6 +20,7 @@ from dledger import limits as bounds
 from dledger.net.connection import Connection, Handler
 from dledger.net.faults import Faults
 from dledger.net.link import Link
+from dledger.net.room import Room
 from dledger.observe import get_logger
 from dledger.pulse import beat
 
@@ -40,9 +41,8 @@ _connection_ids = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What connections may cost a server."""
+    """What one connection may cost a server; all of them together: `dledger.net.room`."""
 
-    connections_max: int = bounds.CONNECTIONS_MAX
     requests_in_flight_per_connection_max: int = bounds.REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX
     send_buffer_bytes_max: int = bounds.SEND_BUFFER_BYTES_MAX
     frame_bytes_max: int = bounds.FRAME_BYTES_MAX
@@ -57,12 +57,14 @@ async def serve_remoting(
     *,
     limits: ServerLimits | None = None,
     faults: Faults | None = None,
+    room: Room | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `handler` until cancelled; then every connection is closed.
 
-    What nobody foresaw is noted in `faults`. `task_status` is told the port, which matters for
-    port 0: any free one. Raises OSError if the address can't be listened on.
+    What nobody foresaw is noted in `faults`. Ports of one server share a `room`; without one a port
+    has room for `CONNECTIONS_MAX`. `task_status` is told the port, which matters for port 0: any
+    free one. Raises OSError if the address can't be listened on.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server(
@@ -71,7 +73,7 @@ async def serve_remoting(
         listener.setblocking(False)
         # Connections have it from their listener: also one that waits to be accepted.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_DEATH)
-        server = _Server(handler, limits or ServerLimits(), faults or Faults())
+        server = _Server(handler, limits or ServerLimits(), faults or Faults(), room or Room())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.sweep_forever)
             task_status.started(listener.getsockname()[1])
@@ -89,12 +91,13 @@ class _Progress:
 
 
 class _Server:
-    def __init__(self, handler: Handler, limits: ServerLimits, faults: Faults) -> None:
+    def __init__(self, handler: Handler, limits: ServerLimits, faults: Faults, room: Room) -> None:
         self._handler = handler
         self._faults = faults
         self._limits = limits
+        self._room = room
         self._progress: dict[Connection, _Progress] = {}
-        self._refused = 0
+        self._refusals_told = room.refused
 
     async def accept_forever(self, listener: socket.socket, nursery: trio.Nursery) -> None:
         while True:
@@ -110,11 +113,7 @@ class _Server:
                         await trio.sleep(_ACCEPT_PAUSE_S)
                     # Otherwise the connection was gone before it was accepted.
                     break
-                if len(self._progress) >= self._limits.connections_max:
-                    self._refused += 1
-                    accepted.close()
-                else:
-                    self._start(accepted, address[:2], nursery)
+                self._start(accepted, address[:2], nursery)
 
     def _start(self, accepted: socket.socket, peer: tuple[str, int], nursery: trio.Nursery) -> None:
         limits = self._limits
@@ -123,9 +122,13 @@ class _Server:
             next(_connection_ids),
             peer,
             link,
+            self._room,
             limits.requests_in_flight_per_connection_max,
             self._faults,
         )
+        if not connection.admitted:
+            link.close()
+            return
         now = trio.current_time()
         self._progress[connection] = _Progress(0, now, 0, now)
         nursery.start_soon(self._serve, connection)
@@ -147,13 +150,10 @@ class _Server:
             for connection, progress in self._progress.items():
                 if reason := self._overdue(connection, progress, now):
                     connection.close(reason)
-            if self._refused:
-                log.warning(
-                    "connections refused",
-                    count=self._refused,
-                    reason=f"{self._limits.connections_max} are open, the most allowed",
-                )
-                self._refused = 0
+                connection.tell_kept()
+            if refused := self._room.refused - self._refusals_told:
+                self._refusals_told += refused
+                log.warning("connections refused", count=refused, reason=self._room.refusal)
 
     def _overdue(self, connection: Connection, progress: _Progress, now: float) -> str | None:
         """Note what changed since the last sweep; the reason to close, if there is one."""

@@ -61,6 +61,8 @@ class Command:
     language: Language | None = Language.PYTHON
     version: int = 409
     encoding: HeaderEncoding = HeaderEncoding.MSGPACK
+    #: Of the frame that it was decoded from; 0 if it was not.
+    size_bytes: int = field(default=0, compare=False)
 
     @property
     def is_response(self) -> bool:

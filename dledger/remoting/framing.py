@@ -49,6 +49,18 @@ class FrameDecoder:
         """Bytes held of an incomplete frame; 0 between frames. Take `frames()` first."""
         return len(self._partial)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes held of frames that are not taken yet, and what growing may have allocated."""
+        partial = len(self._partial)
+        return partial + (partial >> 3) + len(self._chunk)
+
+    def forget(self) -> None:
+        """Let go of all that was fed: nobody will take it."""
+        self._chunk = _EMPTY
+        self._position = 0
+        self._partial = bytearray()
+
     def feed(self, data: Buffer) -> None:
         """Take the next chunk. `data` must not change afterwards: bodies are views into it."""
         left = self._chunk[self._position :]
@@ -58,7 +70,9 @@ class FrameDecoder:
     def frames(self) -> Iterator[Command]:
         """Yield the commands that are complete. Raises FrameError at the first bad frame."""
         while (frame := self._next_frame()) is not None:
-            yield decode_frame(frame)
+            command = decode_frame(frame)
+            command.size_bytes = len(frame)
+            yield command
 
     def _next_frame(self) -> memoryview | None:
         if self._partial:

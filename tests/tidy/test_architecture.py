@@ -46,6 +46,7 @@ PURE = [
     "dledger.log.recovery",
     "dledger.log.retention",
     "dledger.log.scan",
+    "dledger.net.room",
     "dledger.raft.configuration",
     "dledger.raft.messages",
     "dledger.raft.pacing",

@@ -84,7 +84,7 @@ def test_a_silent_client_expires() -> None:
 
 def test_a_heartbeat_can_name_a_bounded_number_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """One client can't fill the memory."""
-    monkeypatch.setattr("broker.limits.GROUPS_PER_HEARTBEAT_MAX", 2)
+    monkeypatch.setattr("broker.limits.GROUPS_PER_CLIENT_MAX", 2)
     monkeypatch.setattr("broker.limits.SUBSCRIPTIONS_PER_GROUP_MAX", 2)
     membership = Membership()
     with pytest.raises(Refused, match="names 3 groups"):

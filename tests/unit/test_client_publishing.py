@@ -64,14 +64,14 @@ def test_a_choice_outside_the_topic_is_refused() -> None:
 
 def test_subscriptions_follow_rocketmqs_syntax() -> None:
     """ "*" is everything; tags are separated by ||; an empty tag is a mistake."""
-    assert parse_subscription("T", "*", 1).tags_set == []
+    assert parse_subscription("T", "*", 1).tags_set == ()
     tags = parse_subscription("T", " A || B ", 1)
-    assert (tags.tags_set, tags.code_set) == (["A", "B"], [65, 66])
+    assert (tags.tags_set, tags.code_set) == (("A", "B"), (65, 66))
     for wrong in ("A || ", "A |", "A|B", "|", "||", "A ||| B"):
         with pytest.raises(BadInput, match="TagA"):
             parse_subscription("T", wrong, 1)
     sql = parse_subscription("T", Sql("a > 1"), 1)
-    assert (sql.sub_string, sql.expression_type, sql.tags_set) == ("a > 1", "SQL92", [])
+    assert (sql.sub_string, sql.expression_type, sql.tags_set) == ("a > 1", "SQL92", ())
 
 
 def test_addresses_and_groups_are_checked_before_use() -> None:

@@ -124,8 +124,8 @@ def test_a_stock_heartbeat_is_read() -> None:
     assert heartbeat.producer_data_set[0].group_name == "CLIENT_INNER_PRODUCER"
     (consumer,) = heartbeat.consumer_data_set
     assert consumer.group_name == "G"
-    assert consumer.subscription_data_set[0].tags_set == ["TagA"]
-    assert consumer.subscription_data_set[0].code_set == [2598919]
+    assert consumer.subscription_data_set[0].tags_set == ("TagA",)
+    assert consumer.subscription_data_set[0].code_set == (2598919,)
 
 
 def test_a_stock_registration_is_read() -> None:

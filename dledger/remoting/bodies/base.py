@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
 from dledger.errors import BadInput
-from dledger.limits import LOOSE_BODY_BYTES_MAX
+from dledger.limits import (
+    CLIENT_BODY_BYTES_MAX,
+    CLIENT_LOOSE_BODY_BYTES_MAX,
+    FRAME_BYTES_MAX,
+    LOOSE_BODY_BYTES_MAX,
+)
 from dledger.remoting.command import Buffer
 from dledger.remoting.json_dialect import parse, write_loose, write_standard
 
@@ -27,7 +32,17 @@ class Dialect(Enum):
 
 
 class Body(msgspec.Struct, rename="camel", omit_defaults=False):
-    """Base of the JSON bodies."""
+    """Base of the JSON bodies. What may be read of one is bounded, for it takes time."""
+
+    bytes_max: ClassVar[int] = FRAME_BYTES_MAX
+    loose_bytes_max: ClassVar[int] = LOOSE_BODY_BYTES_MAX
+
+
+class ClientBody(Body):
+    """Base of those that any client may send."""
+
+    bytes_max: ClassVar[int] = CLIENT_BODY_BYTES_MAX
+    loose_bytes_max: ClassVar[int] = CLIENT_LOOSE_BODY_BYTES_MAX
 
 
 def encode_body(body: msgspec.Struct, dialect: Dialect = Dialect.STANDARD) -> bytes:
@@ -48,21 +63,31 @@ def decode_body(body_type: type[BodyT], data: Buffer) -> BodyT:
 
     Raises BadInput naming the member that is missing or of the wrong kind.
     """
+    bytes_max, loose_bytes_max = _bounds(body_type)
+    if len(data) > bytes_max:
+        raise BadInput(f"a {body_type.__name__} of {len(data)} bytes is above {bytes_max}")
     decoder = _standard_decoder(body_type)
     if decoder is not None:
         # Should this fail, the slow reader tells the loose dialect and null members from nonsense.
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return decoder.decode(data)
-    if len(data) > LOOSE_BODY_BYTES_MAX:
+    if len(data) > loose_bytes_max:
         raise BadInput(
             f"a {body_type.__name__} of {len(data)} bytes that is no standard JSON "
-            f"is above {LOOSE_BODY_BYTES_MAX}"
+            f"is above {loose_bytes_max}"
         )
     document = parse(data)
     try:
         return msgspec.convert(document, body_type, strict=False, str_keys=True)
     except msgspec.ValidationError as error:
         raise BadInput(f"the body is no {body_type.__name__}: {error}") from error
+
+
+def _bounds(body_type: type) -> tuple[int, int]:
+    """The most bytes of a body, and of one in the loose dialect."""
+    if issubclass(body_type, Body):
+        return body_type.bytes_max, body_type.loose_bytes_max
+    return FRAME_BYTES_MAX, LOOSE_BODY_BYTES_MAX
 
 
 _standard_decoders: dict[type, msgspec.json.Decoder[Any] | None] = {}

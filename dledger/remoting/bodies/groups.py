@@ -6,19 +6,22 @@ from __future__ import annotations
 
 import msgspec
 
-from dledger.remoting.bodies.base import Body
+from dledger.remoting.bodies.base import Body, ClientBody
 from dledger.remoting.bodies.routes import DataVersion
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.numbers import Int32, Int64
 
 
-class SubscriptionData(Body):
-    """What a consumer wants of one topic. `code_set` holds `message.tags_code` of every tag."""
+class SubscriptionData(Body, gc=False):
+    """What a consumer wants of one topic. `code_set` holds `message.tags_code` of every tag.
+
+    A broker keeps many: they are no work for the garbage collector, which stops the loop.
+    """
 
     topic: str
     sub_string: str = "*"
-    tags_set: list[str] = []
-    code_set: list[Int64] = []
+    tags_set: tuple[str, ...] = ()
+    code_set: tuple[Int64, ...] = ()
     sub_version: Int64 = 0
     expression_type: str = "TAG"
     class_filter_mode: bool = False
@@ -71,7 +74,7 @@ def _name(value: str | int, names: tuple[str, ...]) -> str:
     return names[value]
 
 
-class HeartbeatData(Body):
+class HeartbeatData(ClientBody):
     """HEART_BEAT: every group of one client."""
 
     client_id: str = msgspec.field(name="clientID")
@@ -79,7 +82,7 @@ class HeartbeatData(Body):
     consumer_data_set: list[ConsumerData] = []
 
 
-class CheckClientConfigBody(Body):
+class CheckClientConfigBody(ClientBody):
     """CHECK_CLIENT_CONFIG: would this subscription be accepted?"""
 
     client_id: str
@@ -94,7 +97,7 @@ class ConsumerIdList(Body):
     consumer_id_list: list[str] = []
 
 
-class QueryAssignmentBody(Body):
+class QueryAssignmentBody(ClientBody):
     """QUERY_ASSIGNMENT: which queues of a topic are this member's?"""
 
     topic: str
@@ -120,7 +123,7 @@ class QueryAssignmentResponseBody(Body):
     message_queue_assignments: list[QueueAssignment] | None = None
 
 
-class LockBatchBody(Body):
+class LockBatchBody(ClientBody):
     """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: the queues that a client asks for or gives up."""
 
     consumer_group: str
@@ -134,7 +137,7 @@ class LockBatchResponseBody(Body):
     lock_ok_mq_set: list[MessageQueue] = msgspec.field(name="lockOKMQSet", default_factory=list)
 
 
-class SubscriptionGroupConfig(Body):
+class SubscriptionGroupConfig(Body, gc=False):
     """A consumer group as its broker knows it."""
 
     group_name: str

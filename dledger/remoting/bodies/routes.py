@@ -18,7 +18,7 @@ class DataVersion(Body):
     timestamp: Int64 = 0
 
 
-class TopicConfig(Body):
+class TopicConfig(Body, gc=False):
     """A topic as its broker knows it. `perm` is a sum of 4 read, 2 write, 1 inherit.
 
     `attributes` are 5.x's named settings; in a request that changes the topic, names have a sign.

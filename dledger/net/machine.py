@@ -1,0 +1,77 @@
+"""What the machine gives this process: memory, and descriptors for files and sockets."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+from dledger.errors import ConfigError
+from dledger.limits import CONNECTIONS_MIN
+from dledger.net.room import Room, memory_for_connections, places_for
+from dledger.observe import get_logger
+
+_log = get_logger(__name__)
+_CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
+_DESCRIPTORS_MAX = 1 << 20
+_COLLECTOR_THRESHOLDS = (10_000, 10, 20)
+
+
+def room_on_machine(memory_bytes_max: int, per_address_max: int, reserved_descriptors: int) -> Room:
+    """Room for connections as this machine allows; 0 stands for a default.
+
+    Raises this process's limit of descriptors as far as it may. `reserved_descriptors` are left for
+    the log and all else, since a server that can't open its next segment has lost its disk;
+    ConfigError if that leaves too few.
+    """
+    descriptors = raise_descriptor_limit()
+    places = places_for(descriptors, reserved_descriptors)
+    if places < CONNECTIONS_MIN:
+        raise ConfigError(
+            f"this process may have {descriptors} open files and sockets, and needs "
+            f"{reserved_descriptors} besides those of its clients: raise the hard limit to "
+            f"{reserved_descriptors + CONNECTIONS_MIN} or more (ulimit -Hn)"
+        )
+    bytes_max = memory_bytes_max or memory_for_connections(_memory_bytes())
+    _log.info(
+        "room for connections",
+        connections_max=places,
+        descriptors=descriptors,
+        reserved=reserved_descriptors,
+        memory_bytes_max=bytes_max,
+    )
+    return Room(places, bytes_max, per_address_max)
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the limit of open descriptors to the hard one; how many there may be now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS_MAX)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    # Some systems refuse a number that they name as their limit.
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return soft
+
+
+def calm_collector() -> None:
+    """Have the garbage collector walk over all objects less often: the loop waits meanwhile.
+
+    A broker of 20,000 topics has half a million objects that live long, and almost no garbage but
+    what reference counts find. What a start has loaded is not looked at again.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTOR_THRESHOLDS)
+
+
+def _memory_bytes() -> int:
+    """The machine's memory, or its container's if that is less."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(OSError, ValueError):
+        return min(machine, int(_CGROUP_MEMORY.read_text()))
+    return machine

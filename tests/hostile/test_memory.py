@@ -1,0 +1,398 @@
+"""What strangers make a server keep: half frames, waiting requests, groups, places, descriptors."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import socket
+import struct
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+import structlog
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.refusal import Refused
+from broker.requests.membership import Client, Membership
+from chaos.processes import free_ports
+from dledger.errors import ConfigError
+from dledger.limits import CONNECTION_BYTES, FRAME_BYTES_MAX, KIB, MIB
+from dledger.net import Connection, connect_peer, machine, serve_remoting, server
+from dledger.net.link import Link
+from dledger.net.room import Place, Room, memory_for_connections, origin_of, places_for
+from dledger.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData
+from dledger.remoting.codec import encode_frame
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command
+
+ECHO, NEVER, LATER = 1, 2, 3
+
+
+class Handler:
+    """Answers at once, never, or in a task that waits for ever."""
+
+    def __call__(
+        self, request: Command, connection: Connection
+    ) -> Command | Awaitable[Command | None] | None:
+        if request.code == LATER:
+            return self.for_ever()
+        return request.reply(0) if request.code == ECHO else None
+
+    async def for_ever(self) -> None:
+        await trio.sleep_forever()
+
+    def connected(self, connection: Connection) -> None: ...
+
+    def disconnected(self, connection: Connection) -> None: ...
+
+
+@asynccontextmanager
+async def serving(room: Room) -> AsyncIterator[int]:
+    async with trio.open_nursery() as nursery:
+        yield await nursery.start(partial(serve_remoting, Handler(), "127.0.0.1", 0, room=room))
+        nursery.cancel_scope.cancel()
+
+
+async def until_closed(stream: trio.SocketStream) -> None:
+    with trio.fail_after(30):
+        try:
+            while await stream.receive_some():
+                pass
+        except trio.BrokenResourceError:
+            pass
+
+
+async def asked(port: int) -> int:
+    """A bystander's request is answered."""
+    async with connect_peer("127.0.0.1", port) as peer:
+        return (await peer.request(Command(ECHO), 30)).code
+
+
+# -- the room, as values ---------------------------------------------------------------------
+
+
+def test_whoever_keeps_most_is_closed_when_all_keep_too_much() -> None:
+    """With a reason that names the sums; the others stay."""
+    room, closed = Room(bytes_max=MIB), dict[str, str]()
+    places = {}
+    for name in ("small", "large", "middle"):
+        places[name] = room.enter("127.0.0.1", partial(closed.__setitem__, name))
+    for name, kept in (("small", 100 * KIB), ("large", 500 * KIB), ("middle", 400 * KIB)):
+        place = places[name]
+        assert place is not None
+        room.charge(place, kept)
+    assert list(closed) == ["large"]
+    assert "the most of all" in closed["large"]
+    assert str(MIB) in closed["large"]
+    assert room.charged_bytes <= MIB
+    assert (room.offenders, room.places_taken) == (1, 2)
+
+
+actions = st.lists(
+    st.tuples(
+        st.sampled_from(["enter", "leave", "speak", "charge"]),
+        st.integers(0, 20),
+        st.integers(0, 2 * MIB),
+    ),
+    max_size=200,
+)
+
+
+@given(actions)
+def test_the_bounds_hold_together_whatever_clients_do(steps: list[tuple[str, int, int]]) -> None:
+    """Places, bytes and origins, after each step; and all is given back in the end."""
+    room = Room(places_max=8, bytes_max=MIB, per_address_max=3)
+    inside: list[Place] = []
+    for action, number, kept in steps:
+        if action == "enter":
+            place = room.enter(f"10.0.0.{number % 4}", lambda _: None)
+            inside += [place] if place is not None else []
+        elif inside:
+            place = inside[number % len(inside)]
+            if action == "leave":
+                room.leave(place)
+            elif action == "speak":
+                room.spoke(place)
+            else:
+                room.charge(place, kept)
+        inside = [place for place in inside if place.taken]
+        assert room.places_taken == len(inside) <= 8
+        assert room.charged_bytes == sum(place.charged_bytes for place in inside) <= MIB
+        origins = [place.origin for place in inside]
+        assert all(origins.count(origin) <= 3 for origin in origins)
+    for place in inside:
+        room.leave(place)
+    assert room.charged_bytes == room.places_taken == 0
+
+
+def test_a_silent_connection_makes_room_and_one_that_spoke_does_not() -> None:
+    """The one that has been silent longest goes first."""
+    room, closed = Room(places_max=3), list[int]()
+
+    def enter(number: int) -> Place | None:
+        return room.enter("127.0.0.1", lambda _: closed.append(number))
+
+    places = [enter(number) for number in range(3)]
+    assert places[0] is not None
+    room.spoke(places[0])
+    places.append(enter(3))
+    assert closed == [1]
+    for place in places:
+        assert place is not None
+        room.spoke(place)
+    assert enter(4) is None
+    assert "3 are open" in room.refusal
+
+
+@pytest.mark.parametrize(
+    ("address", "origin"),
+    [
+        ("127.0.0.1", None),
+        ("127.8.9.1", None),
+        ("::1", None),
+        ("::ffff:127.0.0.1", None),
+        ("10.1.2.3", "10.1.2.3"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("not an address", "not an address"),
+    ],
+)
+def test_what_counts_as_one_origin(address: str, origin: str | None) -> None:
+    """Loopback is none; who has one address of IPv6 has 2^64."""
+    assert origin_of(address) == origin
+
+
+def test_the_default_bounds_follow_the_machine() -> None:
+    """A quarter of the memory and 512 MiB at most; the descriptors that the log does not need."""
+    assert memory_for_connections(64 * 1024 * MIB) == 512 * MIB
+    assert memory_for_connections(1024 * MIB) == 256 * MIB
+    assert (places_for(1024, 704), places_for(1 << 20, 704)) == (320, 4096)
+
+
+def test_a_limit_of_descriptors_that_leaves_no_room_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before anything starts, with the remedy."""
+    monkeypatch.setattr(machine, "raise_descriptor_limit", lambda: 256)
+    with pytest.raises(ConfigError, match="raise the hard limit to 764"):
+        machine.room_on_machine(0, 0, 700)
+
+
+# -- connections -------------------------------------------------------------------------------
+
+
+async def test_half_sent_frames_are_paid_for_by_whoever_sent_most() -> None:
+    """Not by those who stand by, and not by the machine."""
+    room = Room(bytes_max=4 * MIB)
+    async with serving(room) as port:
+        streams = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(8)]
+        with structlog.testing.capture_logs() as logs:
+            for number, stream in enumerate(streams, 1):
+                frame = struct.pack(">I", FRAME_BYTES_MAX) + bytes(number * 200 * KIB)
+                try:
+                    await stream.send_all(frame)
+                except trio.BrokenResourceError:
+                    continue
+            await until_closed(streams[-1])
+            assert await asked(port) == 0
+        assert room.charged_bytes <= 4 * MIB
+        assert any("the bound is 4194304" in log.get("reason", "") for log in logs)
+        for stream in streams:
+            await stream.aclose()
+
+
+async def send_for_ever(stream: trio.SocketStream, request: Command) -> None:
+    for request.opaque in range(10_000):
+        await stream.send_all(b"".join(encode_frame(request)))
+
+
+@pytest.mark.parametrize("code", [NEVER, LATER])
+async def test_requests_that_wait_for_their_answer_count(code: int) -> None:
+    """A large one with its size, each with what a task or a closure takes."""
+    room = Room(bytes_max=MIB)
+    async with serving(room) as port:
+        request = Command(code, body=bytes(20 * KIB))
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            with pytest.raises(trio.BrokenResourceError):
+                await send_for_ever(stream, request)
+        assert room.offenders == 1
+        assert await asked(port) == 0
+
+
+async def test_what_was_kept_is_given_back() -> None:
+    """After requests of all sizes, answered, nothing is charged but the connection."""
+    room = Room()
+    async with serving(room) as port, connect_peer("127.0.0.1", port) as peer:
+        for size in (0, 10, 5 * KIB, MIB, 0):
+            await peer.request(Command(ECHO, body=bytes(size)), 30)
+        assert room.charged_bytes <= CONNECTION_BYTES + 20 * KIB
+    assert room.places_taken == 0
+
+
+async def test_the_memory_of_a_closed_connection_is_free_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It does not wait for the garbage collector, whoever closed it and in whatever state."""
+    links: list[weakref.ref[Link]] = []
+
+    def made(*arguments: object) -> Link:
+        link = Link(*arguments)  # type: ignore[arg-type]
+        links.append(weakref.ref(link))
+        return link
+
+    monkeypatch.setattr(server, "Link", made)
+    gc.collect()
+    gc.disable()
+    try:
+        async with serving(Room(bytes_max=MIB)) as port:
+            for size in (100 * KIB, 2 * MIB):
+                async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+                    with suppress(trio.BrokenResourceError):
+                        await stream.send_all(struct.pack(">I", FRAME_BYTES_MAX) + bytes(size))
+                assert await asked(port) == 0
+            with trio.fail_after(10):
+                while any(link() is not None for link in links):  # noqa: ASYNC110 -- nobody tells
+                    await trio.sleep(0.01)
+        assert len(links) == 4
+    finally:
+        gc.enable()
+
+
+async def test_an_opaque_used_twice_can_not_hide_a_large_request() -> None:
+    """Answers are matched by it: the second one would pay for the first."""
+    async with (
+        serving(Room()) as port,
+        await trio.open_tcp_stream("127.0.0.1", port) as stream,
+    ):
+        with structlog.testing.capture_logs() as logs:
+            for code, size in ((NEVER, 20 * KIB), (ECHO, 0)):
+                request = Command(code, body=bytes(size), opaque=7)
+                await stream.send_all(b"".join(encode_frame(request)))
+            await until_closed(stream)
+        assert any("opaque 7" in log.get("reason", "") for log in logs)
+
+
+async def test_newcomers_are_served_though_all_places_are_taken_by_silent_ones() -> None:
+    """Each of many, one after the other."""
+    async with serving(Room(places_max=4)) as port:
+        silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(20)]
+        for _ in range(6):
+            assert await asked(port) == 0
+        for stream in silent:
+            await stream.aclose()
+
+
+# -- what heartbeats make a broker keep --------------------------------------------------------
+
+
+def beat(
+    membership: Membership, connection_id: int, *groups: str, topics: int = 1, tag: str = ""
+) -> set[str]:
+    client = Client(f"c{connection_id}", "10.0.0.1:1", "JAVA", 1)
+    subscriptions = [SubscriptionData(f"T{n}", tags_set=(tag,)) for n in range(topics)]
+    data = [ConsumerData(group, subscription_data_set=subscriptions) for group in groups]
+    return membership.heartbeat(
+        connection_id, client, HeartbeatData(client.client_id, [], data), 0.0
+    )
+
+
+def test_groups_add_up_over_heartbeats_and_are_bounded() -> None:
+    """New names with each heartbeat once filled the memory, for as long as the connection stood."""
+    membership = Membership()
+    for number in range(1024):
+        beat(membership, 1, f"G{number}")
+    with pytest.raises(Refused, match="over one connection"):
+        beat(membership, 1, "one more")
+    assert len(list(membership.consumer_groups())) == 1024
+
+
+def test_what_a_heartbeat_says_is_counted() -> None:
+    """Every text of it, within a factor; and nothing once the connection is gone."""
+    membership = Membership()
+    beat(membership, 1, "G", topics=100, tag="x" * 10_000)
+    assert 1_000_000 < membership.kept_bytes(1) < 1_200_000
+    membership.disconnected(1)
+    assert membership.kept_bytes(1) == 0
+
+
+def test_subscriptions_are_counted_for_whoever_keeps_their_group() -> None:
+    """One that leaves a group to another leaves it what it said, too."""
+    membership = Membership()
+    beat(membership, 2, "G")
+    beat(membership, 1, "G", topics=100, tag="x" * 10_000)
+    small = membership.kept_bytes(2)
+    membership.disconnected(1)
+    assert small < 2000
+    assert membership.kept_bytes(2) > 1_000_000
+
+
+def test_one_connection_is_one_client() -> None:
+    """A new client id with each heartbeat replaces the one before."""
+    membership = Membership()
+    for number in range(10):
+        client = Client(f"c{number}", "10.0.0.1:1", "JAVA", 1)
+        membership.heartbeat(1, client, HeartbeatData(client.client_id), 0.0)
+    assert membership.connection_of("c8") is None
+    assert membership.connection_of("c9") == 1
+
+
+# -- descriptors -------------------------------------------------------------------------------
+
+
+@contextmanager
+def broker_process(folder: Path, descriptors: int) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A broker of its own, which may have so many descriptors and no more."""
+    port, peer_port = free_ports(2)
+    config = folder / "broker.toml"
+    config.write_text(
+        f'listenPort = {port}\nstorePathRootDir = "{folder / "store"}"\n'
+        f'dLegerPeers = "n0-127.0.0.1:{peer_port}"\ngroupClientAddrs = "n0-127.0.0.1:{port}"\n'
+    )
+    command = f"ulimit -n {descriptors}; exec {sys.executable} -m broker -c {config}"
+    process = subprocess.Popen(["sh", "-c", command], stderr=subprocess.DEVNULL)
+    with process:
+        try:
+            yield process, port
+        finally:
+            process.kill()
+
+
+def serves(port: int) -> bool:
+    """Whether a newcomer is answered."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as stranger:
+            stranger.sendall(b"".join(encode_frame(Command(RequestCode.GROUP_INFO))))
+            return bool(stranger.recv(1))
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+def test_idle_connections_leave_a_broker_its_descriptors(tmp_path: Path) -> None:
+    """1,200 at a broker that may have 1,024: it once lost its log ("repair the disk")."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    try:
+        with broker_process(tmp_path, 1024) as (process, port), ExitStack() as held:
+            deadline = time.monotonic() + 30
+            while not serves(port):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            for _ in range(1200):
+                held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            assert serves(port)
+            assert process.poll() is None
+            assert len(list(Path(f"/proc/{process.pid}/fd").iterdir())) < 1024 - 512
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
