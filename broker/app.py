@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import trio
@@ -17,6 +18,7 @@ import trio
 from broker import limits
 from broker.broker import Broker
 from broker.config import BrokerConfig
+from broker.mending import Mending
 from broker.registration import Registration
 from broker.requests.core import Core
 from broker.retention import Retention
@@ -32,8 +34,18 @@ _STOP_S = 2.0
 """How long name servers may take to hear that the broker stops."""
 
 
-async def run_broker(config: BrokerConfig) -> None:
-    """Run a broker until SIGTERM or SIGINT.
+async def _stop_signal() -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            return
+
+
+Stop = Callable[[], Awaitable[None]]
+"""Returns when the broker shall stop."""
+
+
+async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
+    """Run a broker until it is told to stop: by SIGTERM or SIGINT.
 
     Raises ConfigError, StorageError or OSError if it can't start, and Fenced if its disk fails.
     """
@@ -41,23 +53,23 @@ async def run_broker(config: BrokerConfig) -> None:
     machine = Machine(Path(config.store_path_root_dir))
     unusable = machine.restore()
     if unusable is not None:
-        _log.warning("snapshot not used", reason=unusable, remedy="the log is replayed")
+        _log.warning("saved state not used", reason=unusable, remedy="the log is replayed")
     async with open_ledger(config.ledger(), machine) as ledger:
         # Nothing was applied yet: this task did not wait since the ledger was opened.
-        if machine.applied_index > ledger.status.last_index:
+        if machine.state_index > ledger.status.last_index:
             _log.warning(
                 "snapshot not used",
-                reason=f"it holds entry {machine.applied_index}, the log ends at "
+                reason=f"it holds entry {machine.state_index}, the log ends at "
                 f"{ledger.status.last_index}",
             )
             machine.forget()
         try:
-            await _serve(config, machine, ledger)
+            await _serve(config, machine, ledger, stop)
         finally:
             machine.close()
 
 
-async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger) -> None:
+async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger, stop: Stop) -> None:
     core = Core.build(config, machine, ledger, clock_ms=_clock_ms, clock_s=time.monotonic)
     registration = Registration(core)
     broker = Broker(core)
@@ -69,10 +81,11 @@ async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger) -> None
             await nursery.start(serve_remoting, broker.handler, host, config.vip_port)
         _log.info("broker started", node=config.node_id, address=f"{host}:{port}")
         retention = Retention(config, machine, ledger, core.role, time.time)
-        for task in (broker.run, registration.run, snapshots.run, retention.run):
+        mending = Mending(machine, ledger)
+        for task in (broker.run, registration.run, snapshots.run, retention.run, mending.run):
             nursery.start_soon(task)
         nursery.start_soon(_watch_fence, ledger)
-        await _stop_signal()
+        await stop()
         _log.info("broker stopping", node=config.node_id)
         await ledger.step_aside()
         registration.stop()
@@ -149,12 +162,6 @@ async def _watch_fence(ledger: Ledger) -> None:
         await trio.sleep(_POLL_S)
         if ledger.status.fenced is not None:
             raise Fenced(ledger.status.fenced)
-
-
-async def _stop_signal() -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for _ in signals:
-            return
 
 
 def _clock_ms() -> int:

@@ -46,7 +46,7 @@ from broker.requests.send_back import SendBackHandler
 from broker.requests.transactions import TransactionHandler
 from broker.state.indexing import EntryIndex
 from broker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
-from dledger.errors import AppendError
+from dledger.errors import AppendError, StorageError
 from dledger.net import Connection
 from dledger.observe import get_logger
 
@@ -233,10 +233,13 @@ class Broker:
         while True:
             wait_s = limits.DELIVERY_SLEEP_S_MAX
             if self.core.role.serving:
-                if await self._deliver():
-                    continue
-                wait_ms = self._deliveries.wait_ms()
-                wait_s = wait_s if wait_ms is None else min(wait_s, wait_ms / 1000)
+                try:
+                    if await self._deliver():
+                        continue
+                    wait_ms = self._deliveries.wait_ms()
+                    wait_s = wait_s if wait_ms is None else min(wait_s, wait_ms / 1000)
+                except StorageError as error:
+                    _log.error("delayed messages wait", reason=str(error))
             await trio.sleep(limits.DELIVERY_PAUSE_S)
             with trio.move_on_after(max(0.0, wait_s - limits.DELIVERY_PAUSE_S)):
                 await self._deliveries_due.wait()
@@ -264,7 +267,10 @@ class Broker:
             await trio.sleep(1.0)
             now_s = self.core.clock_s()
             if self.core.role.serving:
-                self._transactions.check()
+                try:
+                    self._transactions.check()
+                except StorageError as error:
+                    _log.error("transactions not checked", reason=str(error))
             self.core.rates.sample(now_s, _local_day(self.core.clock_ms()))
             if now_s >= next_scan_s:
                 next_scan_s += limits.CLIENT_SCAN_S

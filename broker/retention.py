@@ -21,6 +21,7 @@ from broker.leader.role import Role
 from broker.state import control
 from broker.state.machine import Machine
 from broker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from broker.state.units import DamagedFiles
 from dledger.errors import AppendError
 from dledger.ledger import Ledger
 from dledger.log.entry import Kind
@@ -80,7 +81,8 @@ class Retention:
         while True:
             await trio.sleep(self._config.clean_resource_interval / 1000)
             if self._role.serving:
-                self.look()
+                with suppress(DamagedFiles):  # made again soon
+                    self.look()
 
     def look(self) -> None:
         """Append where the log begins from now on, if some of it is too old."""

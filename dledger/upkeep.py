@@ -43,6 +43,24 @@ class Upkeep:
         self._scrubs = scrubs
         self._step_aside = step_aside
         self._kept_from = 1
+        self._rot: Rot | None = None
+        self._rotten = trio.Event()
+
+    def found(self, rot: Rot) -> None:
+        """A reader came upon damage. If there are peers that can repair it, this node stops for
+        that; else it serves what is not damaged."""
+        if self._rot is None or str(rot) != str(self._rot):
+            log.error("log damaged", node=self._node_id, reason=str(rot))
+            self._rot = rot
+        if self._scrubs():
+            self._rotten.set()
+
+    async def rot_loop(self) -> None:
+        """Wait for damage that a reader came upon, and stop for it. Raises Rot."""
+        await self._rotten.wait()
+        assert self._rot is not None
+        await self._step_aside()
+        raise self._rot
 
     def keep_from(self, index: int) -> None:
         """Remove, soon, the segments that lie before the entry `index` as a whole."""

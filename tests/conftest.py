@@ -19,7 +19,7 @@ settings.register_profile("dledger", deadline=None, print_blob=True)
 settings.register_profile("long", settings.get_profile("dledger"), max_examples=20_000)
 settings.load_profile("dledger")
 
-SUITES = ("tidy", "unit", "contracts", "fuzz", "integration", "conformance")
+SUITES = ("tidy", "unit", "contracts", "hostile", "fuzz", "integration", "conformance")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

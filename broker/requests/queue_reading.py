@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from broker.requests.filters import Selection
-from broker.state.consume_queue import ConsumeQueue, Units
+from broker.state.consume_queue import ConsumeQueue
+from broker.state.units import Units
 from dledger.remoting.codes import ResponseCode
 
 

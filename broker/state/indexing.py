@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from broker import limits
-from broker.state.consume_queue import UNIT, Units
 from broker.state.dedup import dedup_key
 from broker.state.key_index import Hashes, Key, Keys, key_hashes, key_units
 from broker.state.moves import OP_TOPIC, Move, decode_move
+from broker.state.units import UNIT, Units
 from dledger.errors import StorageError
 from dledger.remoting.message import KEYS, TAGS, TIMER_OUT_MS, UNIQ_KEY, tags_code
 from dledger.remoting.record import (

@@ -159,6 +159,19 @@ class LogReader:
             raise StorageError(f"positions {position} + {size_bytes} reach beyond a segment's end")
         return segment.part(start, size_bytes)
 
+    def checked_view(self, position: int, size_bytes: int) -> memoryview:
+        """The same, of entries that fit their CRCs now, or did a few seconds ago. Raises Rot.
+
+        For bytes that leave this node: nobody else may be misled by a disk that rots. The bound on
+        the time is the caller's of `release_idle`.
+        """
+        view = self.view(position, size_bytes)
+        at = position // self.segment_bytes - self.first_position // self.segment_bytes
+        segment = self._segments[at]
+        start = position - segment.base_position
+        segment.check(start, start + size_bytes)
+        return view
+
     def run_of(self, first_index: int, last_index: int) -> memoryview:
         """The raw bytes, headers and all, of consecutive entries of one segment."""
         first, last = self.header(first_index), self.header(last_index)

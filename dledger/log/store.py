@@ -172,8 +172,7 @@ class SegmentedLog(LogReader):
         self._staged += (raw_header, body, bytes(padding)) if padding else (raw_header, body)
         self._recent[header.index] = header
         self._recent.pop(header.index - RECENT_HEADERS, None)
-        segment.offsets.append(offset >> 3)
-        segment.end = offset + room
+        segment.add(offset, offset + room)
         self._last = header
 
     def write_out(self) -> None:
@@ -268,8 +267,11 @@ class SegmentedLog(LogReader):
         """Close sealed segments that nobody has read since the last call.
 
         So open files, mappings, and what the process has in memory, do not grow with the log.
+        Nor does trust in what was read or written for long: see `checked_view`.
         """
         busy = {*self._dirty, *self._syncing}
+        for segment in self._segments:
+            segment.doubt()
         for segment in self._segments[:-1]:
             if segment not in busy:
                 segment.release_if_idle()

@@ -14,7 +14,7 @@ from broker.leader.deliveries import Deliveries, due_units
 from broker.leader.drafts import NewRecord
 from broker.leader.role import Role
 from broker.refusal import Refused
-from broker.state.consume_queue import UNIT, ConsumeQueues
+from broker.state.consume_queue import ConsumeQueues
 from broker.state.machine import Machine
 from broker.state.moves import (
     OP_TOPIC,
@@ -26,6 +26,7 @@ from broker.state.moves import (
     ranges_of,
 )
 from broker.state.topics import read_write
+from broker.state.units import UNIT
 from broker.state.waiting import Waiting
 from broker.testing.leading import HOST, LeadingMachine, save
 from dledger.errors import ConfigError, StorageError

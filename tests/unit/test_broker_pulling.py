@@ -11,8 +11,9 @@ from broker.refusal import Refused
 from broker.requests.filters import filter_of, parse_subscription, selection
 from broker.requests.held_pulls import HeldPull, HeldPulls
 from broker.requests.queue_reading import read_queue
-from broker.state.consume_queue import UNIT, ConsumeQueue, FilePool
+from broker.state.consume_queue import ConsumeQueue, FilePool
 from broker.state.indexing import EntryIndex, Run
+from broker.state.units import UNIT
 from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import tags_code
