@@ -33,7 +33,7 @@ from typing import TypeAlias
 import numpy as np
 
 from broker import limits
-from broker.state.units import FILED_BYTES, UNIT, UNIT_BYTES, Damage, Units, filed, unfiled
+from broker.state.units import UNIT, UNIT_BYTES, Damage, Units, filed, unfiled
 from dledger.checksum import crc32
 from dledger.errors import StorageError
 
@@ -116,13 +116,12 @@ class ConsumeQueue:
         last = min(first + count, self.end)
         if not self.begin <= first < last:
             return np.empty(0, UNIT)
-        units = np.empty(last - first, UNIT)
-        self._read_files(first, units[: max(min(last, self._written) - first, 0)])
+        parts = list(self._read_files(first, min(last, self._written)))
         if last > self._written:
-            start = max(first - self._written, 0)
-            pending = bytes(self._pending[start * UNIT_BYTES : (last - self._written) * UNIT_BYTES])
-            units[self._written + start - first :] = np.frombuffer(pending, UNIT)
-        return units
+            start = max(first - self._written, 0) * UNIT_BYTES
+            pending = bytes(self._pending[start : (last - self._written) * UNIT_BYTES])
+            parts.append(np.frombuffer(pending, UNIT))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def first_at(self, timestamp_ms: int) -> int:
         """The smallest offset stored at `timestamp_ms` or later; `end` if there is none."""
@@ -146,10 +145,10 @@ class ConsumeQueue:
             if not self._made_directory:
                 self.directory.mkdir(parents=True, exist_ok=True)
                 self._made_directory = True
-            room = (limits.UNITS_PER_FILE - unit) * FILED_BYTES
-            _write_all(self._files.get(path), data[:room], unit * FILED_BYTES)
+            room = (limits.UNITS_PER_FILE - unit) * UNIT_BYTES
+            _write_all(self._files.get(path), data[:room], unit * UNIT_BYTES)
             self._unsynced.add(path)
-            written = len(data[:room]) // FILED_BYTES
+            written = len(data[:room]) // UNIT_BYTES
             self._written += written
             del self._pending[: written * UNIT_BYTES]
             data = data[room:]
@@ -190,7 +189,7 @@ class ConsumeQueue:
         self.begin = begin
         if end > begin:
             path, unit = self._file_of(end - 1)
-            needed = (unit + 1) * FILED_BYTES
+            needed = (unit + 1) * UNIT_BYTES
             if not path.exists() or path.stat().st_size < needed:
                 raise StorageError(f"{path} is shorter than the {needed} bytes that were synced")
         self._written = end
@@ -198,7 +197,7 @@ class ConsumeQueue:
     def trim(self) -> None:
         """Cut the files back to what was restored."""
         for path in self.directory.glob("*"):
-            keep = min(max(self._written - int(path.name), 0), limits.UNITS_PER_FILE) * FILED_BYTES
+            keep = min(max(self._written - int(path.name), 0), limits.UNITS_PER_FILE) * UNIT_BYTES
             if keep == 0 or int(path.name) + limits.UNITS_PER_FILE <= self.begin:
                 path.unlink()
             elif path.stat().st_size > keep:
@@ -209,19 +208,18 @@ class ConsumeQueue:
         unit = offset % limits.UNITS_PER_FILE
         return self.directory / f"{offset - unit:020}", unit
 
-    def _read_files(self, first: int, units: Units) -> None:
-        """Fill `units` from the files."""
-        done = 0
-        while done < len(units):
-            path, unit = self._file_of(first + done)
-            count = min(len(units) - done, limits.UNITS_PER_FILE - unit)
-            raw = os.pread(self._files.get(path), count * FILED_BYTES, unit * FILED_BYTES)
-            if len(raw) != count * FILED_BYTES:
+    def _read_files(self, first: int, last: int) -> Iterator[Units]:
+        while first < last:
+            path, unit = self._file_of(first)
+            count = min(last - first, limits.UNITS_PER_FILE - unit)
+            raw = os.pread(self._files.get(path), count * UNIT_BYTES, unit * UNIT_BYTES)
+            if len(raw) != count * UNIT_BYTES:
                 self._files.damage.found(f"{path} ends before unit {unit + count}")
-            bad = unfiled(raw, first + done, self._seed, units[done : done + count])
+            units, bad = unfiled(raw, first, self._seed)
             if bad is not None:
                 self._files.damage.found(f"{path}: the unit of offset {bad} does not check")
-            done += count
+            yield units
+            first += count
 
 
 class TopicQueues:

@@ -53,7 +53,7 @@ _HEAD: Final = np.dtype(
     }
 )
 _U32: Final = np.dtype(">u4")
-_UNIT: Final = struct.Struct(">QIqq")
+_UNIT: Final = struct.Struct(">QI4xqq")
 _TAGS: Final = TAGS.encode() + b"\x01"
 _UNIQ_KEY: Final = UNIQ_KEY.encode() + b"\x01"
 _TIMER_OUT_MS: Final = TIMER_OUT_MS.encode() + b"\x01"
@@ -169,7 +169,7 @@ def _many(body: memoryview, position: int, first: Record) -> tuple[list[Run], Ke
         raise StorageError(f"the entry at {position} holds records of another position")
     topic = first.topic.encode()
     tags_codes, keys = _tags_and_keys(body, starts, heads, topic, position)
-    units = np.empty(len(starts), UNIT)
+    units = np.zeros(len(starts), UNIT)
     units["position"] = positions
     units["size"] = heads["size"]
     units["tags_code"] = tags_codes

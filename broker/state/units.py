@@ -7,8 +7,8 @@ is `DamagedFiles`: nothing of it is used, and the files are made again from the 
 (`broker.mending`).
 
 A check is no CRC but some steps of multiplying and shifting, which numpy does for all units of a
-read at once. It begins with the unit's number and the file's seed: zeros, another queue's units,
-and units that slipped to another offset don't check.
+read at once. The unit's number and the file's seed are in it: zeros, another queue's units, and
+units that slipped to another offset don't check.
 """
 
 from __future__ import annotations
@@ -21,10 +21,6 @@ import numpy.typing as npt
 from dledger.errors import StorageError
 
 UNIT: Final = np.dtype(
-    [("position", ">u8"), ("size", ">u4"), ("tags_code", ">i8"), ("store_timestamp_ms", ">i8")]
-)
-"""A unit of a consume queue in memory."""
-FILED: Final = np.dtype(
     [
         ("position", ">u8"),
         ("size", ">u4"),
@@ -33,20 +29,25 @@ FILED: Final = np.dtype(
         ("store_timestamp_ms", ">i8"),
     ]
 )
-"""The same in a file."""
+"""A unit of a consume queue. Its check counts in a file; in memory it may be anything."""
 UNIT_BYTES: Final = UNIT.itemsize
-FILED_BYTES: Final = FILED.itemsize
 #: An array of units; fields by name, e.g. ``units["position"]``.
 Units: TypeAlias = npt.NDArray[np.void]
 Words: TypeAlias = npt.NDArray[np.uint64]
 
 _WORDS: Final = np.dtype(">u8")
-_WITHOUT_CHECK: Final = np.uint64(0xFFFF_FFFF_0000_0000)
+_ALL: Final = (1 << 64) - 1
+#: The second word holds the check itself.
+_COUNTING: Final = np.array([_ALL, _ALL ^ 0xFFFF_FFFF, _ALL, _ALL], np.uint64)
 _PRIME: Final = 0x9E37_79B9_7F4A_7C15
 _SHIFT: Final = 29
 _CHECK_SHIFT: Final = 32
+_PRIMES: Final = np.array(
+    [_PRIME, 0xC2B2_AE3D_27D4_EB4F, 0x1656_67B1_9E37_79F9, 0xD6E8_FEB8_6659_FD93], np.uint64
+)
+_SALTS: Final = _PRIMES >> np.uint64(1)
 
-assert (UNIT_BYTES, FILED_BYTES) == (28, 32)
+assert UNIT_BYTES == 32
 
 
 class DamagedFiles(StorageError):
@@ -79,29 +80,27 @@ def mixed(value: Words, word: Words) -> Words:
 
 def filed(units: bytes, first: int, seed: int) -> bytes:
     """Units as a file holds them; the first one has the number `first`."""
-    source = np.frombuffer(units, UNIT)
-    target = np.zeros(len(source), FILED)
-    for name in UNIT.names or ():
-        target[name] = source[name]
+    target = np.frombuffer(bytearray(units), UNIT)
     target["check"] = _checks(target, first, seed)
     return target.tobytes()
 
 
-def unfiled(raw: bytes, first: int, seed: int, target: Units) -> int | None:
-    """Put a file's units into `target`; the number of the first that does not check, if any."""
-    source = np.frombuffer(raw, FILED)
-    good = source["check"] == _checks(source, first, seed)
-    if not good.all():
-        return first + int(np.argmin(good))
-    for name in UNIT.names or ():
-        target[name] = source[name]
-    return None
+def unfiled(raw: bytes, first: int, seed: int) -> tuple[Units, int | None]:
+    """A file's units, and the number of the first that does not check, if any."""
+    units = np.frombuffer(raw, UNIT)
+    good = units["check"] == _checks(units, first, seed)
+    return units, None if good.all() else first + int(np.argmin(good))
 
 
 def _checks(units: Units, first: int, seed: int) -> Words:
-    words = units.view(_WORDS).reshape(len(units), FILED_BYTES // 8).astype(np.uint64)
-    words[:, 1] &= _WITHOUT_CHECK
-    value = np.arange(first, first + len(units), dtype=np.uint64) ^ np.uint64(seed << 32 | 1)
-    for column in words.T:
-        value = mixed(value, column)
-    return value >> np.uint64(_CHECK_SHIFT)
+    words = units.view(_WORDS).reshape(-1, len(_PRIMES)).astype(np.uint64)
+    words &= _COUNTING
+    words ^= _SALTS
+    words *= _PRIMES
+    words ^= words >> np.uint64(_SHIFT)
+    value = np.bitwise_xor.reduce(words, axis=1)
+    value ^= np.arange(first, first + len(units), dtype=np.uint64)
+    value ^= np.uint64(seed << 32)
+    value *= np.uint64(_PRIME)
+    value >>= np.uint64(_CHECK_SHIFT)
+    return value

@@ -149,6 +149,11 @@ class LogReader:
 
     def view(self, position: int, size_bytes: int) -> memoryview:
         """Bytes of the log by position, not copied; they must lie within one segment."""
+        segment, start = self._place_of(position, size_bytes)
+        return segment.part(start, size_bytes)
+
+    def _place_of(self, position: int, size_bytes: int) -> tuple[Segment, int]:
+        """Where in which file those bytes are."""
         self.write_out()
         at = position // self.segment_bytes - self.first_position // self.segment_bytes
         if not 0 <= at < len(self._segments):
@@ -157,7 +162,7 @@ class LogReader:
         start = position - segment.base_position
         if start + size_bytes > segment.end:
             raise StorageError(f"positions {position} + {size_bytes} reach beyond a segment's end")
-        return segment.part(start, size_bytes)
+        return segment, start
 
     def checked_view(self, position: int, size_bytes: int) -> memoryview:
         """The same, of entries that fit their CRCs now, or did a few seconds ago. Raises Rot.
@@ -165,12 +170,9 @@ class LogReader:
         For bytes that leave this node: nobody else may be misled by a disk that rots. The bound on
         the time is the caller's of `release_idle`.
         """
-        view = self.view(position, size_bytes)
-        at = position // self.segment_bytes - self.first_position // self.segment_bytes
-        segment = self._segments[at]
-        start = position - segment.base_position
+        segment, start = self._place_of(position, size_bytes)
         segment.check(start, start + size_bytes)
-        return view
+        return segment.part(start, size_bytes)
 
     def run_of(self, first_index: int, last_index: int) -> memoryview:
         """The raw bytes, headers and all, of consecutive entries of one segment."""

@@ -126,9 +126,11 @@ class Segment:
 
         What was good is not looked at again until `doubt`. Raises Rot.
         """
-        offsets = self.offsets
+        offsets = self._offsets or self.offsets
         first = max(bisect_right(offsets, start >> 3) - 1, 0)
-        last = bisect_left(offsets, -(-end // 8), first)
+        last = first + 1  # most reads are of one entry
+        if last < len(offsets) and offsets[last] << 3 < end:
+            last = bisect_left(offsets, -(-end // 8), last)
         while (at := self._good.find(0, first, last)) >= 0:
             offset = offsets[at] << 3
             header = decode_header(self.raw, offset)
