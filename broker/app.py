@@ -18,13 +18,16 @@ import trio
 from broker import limits
 from broker.broker import Broker
 from broker.config import BrokerConfig
+from broker.disk_space import DiskSpace
 from broker.mending import Mending
 from broker.registration import Registration
 from broker.requests.core import Core
 from broker.retention import Retention
 from broker.state.machine import Machine
+from broker.state.units import DamagedFiles
 from dledger.errors import Fenced
 from dledger.ledger import Ledger, open_ledger
+from dledger.log.space import FULL
 from dledger.net import serve_remoting
 from dledger.observe import get_logger
 
@@ -80,9 +83,12 @@ async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger, stop: S
         if config.vip_channel_enable:
             await nursery.start(serve_remoting, broker.handler, host, config.vip_port)
         _log.info("broker started", node=config.node_id, address=f"{host}:{port}")
-        retention = Retention(config, machine, ledger, core.role, time.time)
+        space = DiskSpace(config)
+        core.appender.refusal = lambda: space.refusal
+        retention = Retention(config, machine, ledger, core.role, time.time, space)
         mending = Mending(machine, ledger)
-        for task in (broker.run, registration.run, snapshots.run, retention.run, mending.run):
+        watches = broker.run, registration.run, snapshots.run, retention.run, mending.run, space.run
+        for task in watches:
             nursery.start_soon(task)
         nursery.start_soon(_watch_fence, ledger)
         await stop()
@@ -134,7 +140,11 @@ class Snapshots:
         if self._failed or machine.applied_index == machine.saved_index:
             return
         position, first_index = ledger.status.end_position, machine.first_index
-        pending = machine.begin_snapshot()
+        try:
+            pending = machine.begin_snapshot()
+        except OSError as error:
+            self._not_saved(error)
+            return
         await ledger.wait_durable(pending.needed_index)
         if pending.generation != machine.generation:
             return  # another replica's state was taken over meanwhile
@@ -143,12 +153,18 @@ class Snapshots:
         except OSError as error:
             if pending.generation != machine.generation:
                 return  # the same, and these files are gone
-            self._failed = True
-            _log.error("snapshot failed", reason=str(error), remedy="a restart replays more")
+            self._not_saved(error)
             return
+        except DamagedFiles:
+            return  # seen to by `broker.mending`
         machine.saved(pending)
         self._saved_position = position
         self._keep_from(first_index, machine.saved_index)
+
+    def _not_saved(self, error: OSError) -> None:
+        """A full disk is tried again. What a failed sync has lost shows when it is read."""
+        self._failed = error.errno not in FULL
+        _log.error("snapshot failed", reason=str(error), remedy="a restart replays more")
 
     def _keep_from(self, first_index: int, saved_index: int) -> None:
         """Old segments may go that neither messages are read from nor a restart needs."""

@@ -54,6 +54,10 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     file_reserved_time: float = 72.0
     commit_log_size_max: int = 0
     clean_resource_interval: int = 10_000
+    disk_max_used_space_ratio: int = 75
+    disk_space_clean_forcibly_ratio: int = 85
+    disk_space_warning_level_ratio: int = 90
+    clean_file_forcibly_enable: bool = False
     transaction_time_out: int = 6_000
     transaction_check_interval: int = 60_000
     transaction_check_max: int = 15
@@ -152,6 +156,9 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
             ("registerBrokerHeartbeatMillis", self.register_broker_heartbeat_millis, 100, 30_000),
             ("fileReservedTime", self.file_reserved_time, 0, 1_000_000),
             ("cleanResourceInterval", self.clean_resource_interval, 100, 86_400_000),
+            ("diskMaxUsedSpaceRatio", self.disk_max_used_space_ratio, 10, 100),
+            ("diskSpaceCleanForciblyRatio", self.disk_space_clean_forcibly_ratio, 10, 100),
+            ("diskSpaceWarningLevelRatio", self.disk_space_warning_level_ratio, 10, 100),
             ("commitLogSizeMax", self.commit_log_size_max, 0, 1 << 62),
             ("listenPort", self.listen_port, 0, 65_535),
             ("transactionTimeOut", self.transaction_time_out, 100, 86_400_000),

@@ -122,6 +122,9 @@ ANNOUNCED_WAITING_MAX = 65_536
 RECONNECT_S_MIN = 0.1
 RECONNECT_S_MAX = 2.0
 
+DISK_LOOK_S = 1.0
+"""Between two looks at how full the disk is."""
+
 # Log lines about refused requests: one a second for each kind.
 REFUSAL_LOG_INTERVAL_S = 1.0
 REFUSAL_KINDS_MAX = 256

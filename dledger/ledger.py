@@ -96,15 +96,18 @@ class Ledger:
 
     # -- appending and reading -------------------------------------------------------------
 
-    def append_nowait(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
+    def append_nowait(
+        self, body: Buffer | Draft, kind: int, on_done: OnDone, *, urgent: bool = False
+    ) -> None:
         """Append an entry; `on_done` gets its place or an AppendError, once, after it is applied.
+        An urgent one takes the last room that a full disk has left.
 
         Raises NotLeader, Busy or TooLarge at once if it was definitely not taken.
         """
         if self._closing:
             raise OutcomeUnknown("the ledger is closing")
         try:
-            self._engine.append(body, kind, on_done)
+            self._engine.append(body, kind, on_done, urgent=urgent)
         except (StorageError, OSError) as error:
             self._stepper.fail(error)
             raise OutcomeUnknown(f"the log can't be written: {error}") from error

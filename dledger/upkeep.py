@@ -20,6 +20,8 @@ from dledger.observe import get_logger
 
 PERIOD_S = 0.05
 CHECKPOINT_PERIOD_S = 5.0
+NO_SPACE_RETRY_S = 1.0
+"""Between two attempts to make a segment on a full disk."""
 
 log = get_logger("dledger.upkeep")
 
@@ -43,6 +45,7 @@ class Upkeep:
         self._scrubs = scrubs
         self._step_aside = step_aside
         self._kept_from = 1
+        self._prepare_at = 0.0
         self._rot: Rot | None = None
         self._rotten = trio.Event()
 
@@ -71,14 +74,29 @@ class Upkeep:
         checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
         while True:
             await trio.sleep(PERIOD_S)
-            if self._log.wants_segment:
-                prepared = await trio.to_thread.run_sync(self._log.prepare_segment)
-                self._log.adopt_segment(prepared)
+            if self._log.wants_segment and trio.current_time() >= self._prepare_at:
+                await self._prepare_segment()
             await self._remove_old()
             if trio.current_time() >= checkpoint_at:
                 await trio.to_thread.run_sync(self._log.save_checkpoint, self._log.checkpoint())
                 self._log.release_idle()
                 checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
+
+    async def _prepare_segment(self) -> None:
+        space = self._log.space
+        lacked = space.lacking
+        try:
+            prepared = await trio.to_thread.run_sync(self._log.prepare_segment)
+        except OSError as error:
+            if not space.lacks(error):
+                raise
+            self._prepare_at = trio.current_time() + NO_SPACE_RETRY_S
+            if lacked is None:
+                log.error("disk full", node=self._node_id, reason=space.lacking)
+            return
+        self._log.adopt_segment(prepared)
+        if lacked is not None:
+            log.info("disk has room again", node=self._node_id)
 
     async def _remove_old(self) -> None:
         job = self._log.trim(self._kept_from)

@@ -47,6 +47,8 @@ class Appender:
         self._machine = machine
         self._log = log
         self._role = role
+        #: Why no messages are taken now, if they aren't.
+        self.refusal: Callable[[], str | None] = lambda: None
         self._on_their_way: dict[bytes, list[tuple[list[int], Done]]] = {}
 
     def knows(self, key: bytes) -> bool:
@@ -77,6 +79,10 @@ class Appender:
             raise
 
     def _submit(self, draft: MessagesDraft, on_done: Done) -> None:
+        reason = self.refusal()
+        if reason is not None:
+            raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
+
         def done(outcome: Appended | AppendError) -> None:
             if isinstance(outcome, AppendError):
                 on_done(self._role.refusal_of(outcome))

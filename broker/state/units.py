@@ -98,7 +98,7 @@ def _checks(units: Units, first: int, seed: int) -> Words:
     words ^= _SALTS
     words *= _PRIMES
     words ^= words >> np.uint64(_SHIFT)
-    value = np.bitwise_xor.reduce(words, axis=1)
+    value: Words = np.bitwise_xor.reduce(words, axis=1)
     value ^= np.arange(first, first + len(units), dtype=np.uint64)
     value ^= np.uint64(seed << 32)
     value *= np.uint64(_PRIME)

@@ -87,6 +87,18 @@ class LogReader:
             return end
         return (end // self.segment_bytes + 1) * self.segment_bytes
 
+    @property
+    def room_bytes(self) -> int | None:
+        """Of the last segment, for another entry; None if there is no segment."""
+        return (
+            self._segments[-1].capacity_bytes - self._segments[-1].end if self._segments else None
+        )
+
+    def is_next_segment(self, position: int) -> bool:
+        """Whether a position is in the segment behind the last one."""
+        ahead = position - self._segments[-1].base_position if self._segments else 0
+        return self.segment_bytes <= ahead < 2 * self.segment_bytes
+
     def _segment_of(self, index: int) -> Segment:
         if not self.first_index <= index <= self.last_index:
             raise StorageError(

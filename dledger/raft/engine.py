@@ -33,6 +33,7 @@ from dledger.errors import (
     ChangePending,
     DledgerError,
     FrameError,
+    NoSpace,
     NotLeader,
     OutcomeUnknown,
 )
@@ -64,6 +65,7 @@ APPLY_S_PER_STEP = 0.05
 """A node that replays for longer says meanwhile that it is there, and hears what others say: a
 leader that stands still for an election timeout is deposed in the middle of it, again and again."""
 BUSY_RETRY_AFTER_S = 0.02
+NO_SPACE_RETRY_AFTER_S = 1.0
 
 
 class StateMachine(Protocol):
@@ -166,8 +168,11 @@ class RaftEngine:
 
     # -- what the shell calls --------------------------------------------------------------
 
-    def append(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
-        """Append an entry; `on_done` is called once, from a later step.
+    def append(
+        self, body: Buffer | Draft, kind: int, on_done: OnDone, *, urgent: bool = False
+    ) -> None:
+        """Append an entry; `on_done` is called once, from a later step. An urgent one takes the
+        last room that a full disk has left.
 
         Raises NotLeader, Busy or TooLarge if the entry was definitely not taken, StorageError if
         the log can't take any more.
@@ -178,6 +183,10 @@ class RaftEngine:
             raise Busy(f"{count} appends are pending", BUSY_RETRY_AFTER_S)
         if self._pending_bytes + size > limits.APPENDS_PENDING_BYTES_MAX:
             raise Busy(f"{self._pending_bytes} bytes of appends are pending", BUSY_RETRY_AFTER_S)
+        try:
+            self.log.space.check(size, kind, urgent=urgent)
+        except NoSpace as error:
+            raise Busy(str(error), NO_SPACE_RETRY_AFTER_S) from error
         header = self.log.append(self.log.last_index + 1, self.core.term, kind, body)
         self._pending[header.index] = _Append(size, on_done)
         self._pending_bytes += size

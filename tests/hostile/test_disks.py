@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 from structlog.testing import capture_logs
 
-from broker import limits
+from broker import disk_space, limits
 from broker.config import BrokerConfig
-from broker.testing.replicas import everything, free_ports, group_info, leader_of, replicas, running
+from broker.state import consume_queue
+from broker.testing.replicas import (
+    SEGMENT_BYTES,
+    everything,
+    free_ports,
+    group_info,
+    leader_of,
+    replicas,
+    running,
+)
 from broker.testing.requests import (
     GROUP,
     TIMEOUT_S,
@@ -24,9 +36,11 @@ from broker.testing.requests import (
     records,
 )
 from dledger import Entry, LedgerConfig, NotLeader, open_ledger, upkeep
+from dledger.log.disk import Disk
 from dledger.log.entry import HEADER_BYTES, Kind, decode_header
 from dledger.net import Peer, connect_peer
 from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
 from dledger.remoting.record import Record
 
 MESSAGES = 2144
@@ -274,3 +288,170 @@ async def test_who_makes_again_what_it_derives_serves_nobody_meanwhile(tmp_path:
         again_applied = [str(index) for index in range(3, last_index + 1)]
         assert machine.told == ["follows", *again_applied, "leads"]
         await ledger.append(b"x")
+
+
+class FullDisk:
+    """What a real disk says while it is full: no blocks for a new file, nor for a longer one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full_below: set[Path] = set()
+        create, write_all, write_snapshot = Disk.create, consume_queue._write_all, Disk.replace
+
+        def refuse(path: Path) -> None:
+            if any(folder in path.parents for folder in self.full_below):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+        def creating(disk: Disk, path: Path, size_bytes: int) -> int:
+            refuse(path)
+            return create(disk, path, size_bytes)
+
+        def replacing(disk: Disk, path: Path, content: bytes) -> None:
+            refuse(path)
+            write_snapshot(disk, path, content)
+
+        def writing(descriptor: int, data: memoryview, at: int) -> None:
+            refuse(Path(f"/proc/self/fd/{descriptor}").readlink())
+            write_all(descriptor, data, at)
+
+        monkeypatch.setattr(Disk, "create", creating)
+        monkeypatch.setattr(Disk, "replace", replacing)
+        monkeypatch.setattr(consume_queue, "_write_all", writing)
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
+    return FullDisk(monkeypatch)
+
+
+async def fill_up(peer: Peer, key: str, batches_max: int = 500) -> tuple[int, Command]:
+    """Send until it is refused: how many messages were taken, and the refusal."""
+    for batch in range(batches_max):
+        request = produce_request(f"{key}{batch}", runs=((0, 16),), content=b"x" * 600)
+        answer = await peer.request(request, TIMEOUT_S)
+        if answer.code != ResponseCode.SUCCESS:
+            return batch * 16, answer
+    raise AssertionError("it took all")
+
+
+async def test_on_a_full_disk_a_broker_takes_what_fits_and_serves_on(
+    tmp_path: Path, full_disk: FullDisk
+) -> None:
+    """The next segment can't be made. What fits into this one is taken, then it says why not and
+    where. It serves reads and commits, over a restart too; retention makes room, and it goes on."""
+    group = replicas(tmp_path, 1)
+    async with running(group):
+        leader = await leader_of(group)
+        async with connect_peer("127.0.0.1", leader.listen_port) as peer:
+            before = len(await fill(peer, 272, size_bytes=600))
+            full_disk.full_below.add(tmp_path)
+            taken, refusal = await fill_up(peer, "more")
+            assert taken >= 16
+            assert refusal.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert str(tmp_path) in refusal.remark
+            assert "no space left" in refusal.remark
+            await commit(peer, 100)
+    async with running(group):
+        assert len(await everything(group, before + taken)) == before + taken
+        assert await committed(group) == 100
+        async with connect_peer("127.0.0.1", group[0].listen_port) as peer:
+            assert (await fill_up(peer, "again"))[0] == 0
+    small = [
+        msgspec.structs.replace(
+            config, commit_log_size_max=2 * SEGMENT_BYTES, clean_resource_interval=100
+        )
+        for config in group
+    ]
+    with capture_logs() as lines:
+        async with running(small):
+            await leader_of(small)
+            held = len(segments(small[0]))
+            with trio.fail_after(30):
+                # By an entry for which room was kept.
+                await head_dropped(small[0])
+                full_disk.full_below.clear()
+                while len(segments(small[0])) >= held:  # noqa: ASYNC110 -- as an operator would
+                    await trio.sleep(0.05)
+                async with connect_peer("127.0.0.1", group[0].listen_port) as peer:
+                    while (await fill_some(peer)).code:  # noqa: ASYNC110 -- as a producer would
+                        await trio.sleep(0.05)
+    events = [line["event"] for line in lines]
+    assert "old segments removed" in events
+
+
+def segments(config: BrokerConfig) -> list[Path]:
+    """The files of a replica's log."""
+    return list(Path(config.store_path_root_dir, "log").glob("*.seg"))
+
+
+async def head_dropped(config: BrokerConfig) -> None:
+    """Return when the oldest messages are gone."""
+    async with connect_peer("127.0.0.1", config.listen_port) as peer:
+        while True:
+            answer = await ask(peer, RequestCode.GET_MIN_OFFSET, topic=TOPIC, queueId=0)
+            if int(str(answer.ext.get("offset", 0))) > 0:
+                return
+            await trio.sleep(0.05)
+
+
+async def fill_some(peer: Peer) -> Command:
+    """The answer to one more batch."""
+    return await peer.request(produce_request("last", runs=((0, 16),)), TIMEOUT_S)
+
+
+async def test_a_group_goes_on_without_the_follower_whose_disk_is_full(
+    tmp_path: Path, full_disk: FullDisk
+) -> None:
+    """It says that it is alive, takes no part in what does not fit, and has it all when there is
+    room again: no process ends, and nobody restarts one."""
+    group = replicas(tmp_path, 3)
+    async with running(group):
+        leader = await leader_of(group)
+        victim = next(config for config in group if config != leader)
+        full_disk.full_below.add(Path(victim.store_path_root_dir))
+        async with connect_peer("127.0.0.1", leader.listen_port) as peer:
+            bodies = await fill(peer, 960, size_bytes=600)
+        assert await leader_of(group) == leader
+        end, own = (await group_info(leader), await group_info(victim))
+        assert end is not None
+        assert own is not None
+        assert (own.fenced, own.end_position < end.end_position) == (None, True)
+        full_disk.full_below.clear()
+        with trio.fail_after(30):
+            await level_with(victim, end.end_position)
+            await lead(victim, group)
+        found = await everything([victim], len(bodies))
+        assert [bytes(record.body) for record in found] == bodies
+
+
+async def level_with(config: BrokerConfig, end_position: int) -> None:
+    """Return when a replica's log is that long."""
+    while (  # noqa: ASYNC110 -- it is asked as an operator would
+        (info := await group_info(config)) is None or info.end_position < end_position
+    ):
+        await trio.sleep(0.05)
+
+
+async def test_above_a_watermark_no_messages_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocketMQ's diskSpaceWarningLevelRatio: refused with the path, and taken again by itself;
+    reads and commits go on. With cleanFileForciblyEnable the oldest segments go meanwhile."""
+    used = [50.0]
+    monkeypatch.setattr(disk_space, "used_percent", lambda path: used[0])
+    monkeypatch.setattr(limits, "DISK_LOOK_S", 0.05)
+    group = replicas(tmp_path, 1, clean_file_forcibly_enable=True, clean_resource_interval=100)
+    async with running(group):
+        leader = await leader_of(group)
+        async with connect_peer("127.0.0.1", leader.listen_port) as peer:
+            await fill(peer, 480, size_bytes=600)
+            used[0] = 90.5
+            await trio.sleep(0.2)
+            answer = await fill_some(peer)
+            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert str(tmp_path) in answer.remark
+            await commit(peer, 7)
+            with trio.fail_after(30):
+                await head_dropped(leader)
+            used[0] = 90.0
+            await trio.sleep(0.2)
+            assert (await fill_some(peer)).code == ResponseCode.SUCCESS
