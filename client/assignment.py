@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 
 from client import limits
 from client.allocation import allocate_averagely
+from client.answers import consumers_in
 from client.errors import ClientError, NoRoute, Refused
 from client.fetching import QueueFetcher
 from client.models import Rebalance
@@ -26,7 +27,7 @@ from client.session import Session
 from client.signals import Wakeup
 from dledger.errors import BadInput, RemotingError
 from dledger.observe import get_logger
-from dledger.remoting.bodies import ConsumerIdList, SubscriptionData, decode_body
+from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -203,7 +204,7 @@ class Assignment:
         )
         if answer.code != ResponseCode.SUCCESS:
             return ()
-        return tuple(sorted(decode_body(ConsumerIdList, answer.payload).consumer_id_list))
+        return consumers_in(answer)
 
     def _fetcher(self, queue: MessageQueue) -> QueueFetcher:
         return QueueFetcher(

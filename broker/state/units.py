@@ -29,7 +29,7 @@ UNIT: Final = np.dtype(
         ("store_timestamp_ms", ">i8"),
     ]
 )
-"""A unit of a consume queue. Its check counts in a file; in memory it may be anything."""
+"""A unit of a consume queue. Its check counts in a file; in memory it is 0."""
 UNIT_BYTES: Final = UNIT.itemsize
 #: An array of units; fields by name, e.g. ``units["position"]``.
 Units: TypeAlias = npt.NDArray[np.void]
@@ -87,8 +87,9 @@ def filed(units: bytes, first: int, seed: int) -> bytes:
 
 def unfiled(raw: bytes, first: int, seed: int) -> tuple[Units, int | None]:
     """A file's units, and the number of the first that does not check, if any."""
-    units = np.frombuffer(raw, UNIT)
+    units = np.frombuffer(bytearray(raw), UNIT)
     good = units["check"] == _checks(units, first, seed)
+    units["check"] = 0
     return units, None if good.all() else first + int(np.argmin(good))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
 from collections.abc import Callable
@@ -36,12 +37,15 @@ from broker.testing.requests import (
     records,
 )
 from dledger import Entry, LedgerConfig, NotLeader, open_ledger, upkeep
+from dledger.errors import ConfigError, StorageError
 from dledger.log.disk import Disk
 from dledger.log.entry import HEADER_BYTES, Kind, decode_header
 from dledger.net import Peer, connect_peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.record import Record
+from dledger.replica import hold_replica, is_held
+from namesrv.kv_file import KvStore
 
 MESSAGES = 2144
 TRUSTED_S = 0.1
@@ -455,3 +459,60 @@ async def test_above_a_watermark_no_messages_are_taken(
             used[0] = 90.0
             await trio.sleep(0.2)
             assert (await fill_some(peer)).code == ResponseCode.SUCCESS
+
+
+async def test_a_change_of_the_key_value_config_costs_its_own_length(tmp_path: Path) -> None:
+    """Not the table's: 20,000 entries are not written again for each. A crash leaves what was
+    acknowledged, wherever it tears the journal, and the journal does not grow for ever."""
+    path = tmp_path / "kvConfig.json"
+    table = {"configTable": {"n": {f"key{number}": "v" * 50 for number in range(20_000)}}}
+    path.write_text(json.dumps(table))
+    store = KvStore(path)
+    await store.put("n", "first", "1")
+    written, journal = path.stat(), path.with_name("kvConfig.json.journal")
+    for number in range(100):
+        await store.put("n", f"new{number}", "w" * number)
+        await store.delete("n", f"key{number}")
+    assert path.stat().st_ino == written.st_ino
+    assert journal.stat().st_size < 20_000
+    assert KvStore(path).table == store.table
+    raw = journal.read_bytes()
+    for cut in range(len(raw) - 40, len(raw)):
+        journal.write_bytes(raw[:cut])
+        assert KvStore(path).table.count >= store.table.count
+    journal.write_bytes(raw[:100] + b"?" + raw[101:])
+    with pytest.raises(ConfigError, match=r"line \d of its journal"):
+        KvStore(path)
+
+
+async def test_the_journal_of_the_key_value_config_is_bounded(tmp_path: Path) -> None:
+    """When it is longer than the table, the table is written."""
+    path = tmp_path / "kvConfig.json"
+    store = KvStore(path)
+    for number in range(200):
+        await store.put("n", "same", f"{number}" * 300)
+        journal = path.with_name("kvConfig.json.journal")
+        assert not journal.exists() or journal.stat().st_size <= 1 << 16
+    assert KvStore(path).table == store.table
+
+
+def test_a_store_is_held_by_its_directories(tmp_path: Path) -> None:
+    """Not by a file in it: whatever is removed there, or put in its place, a second process does
+    not come in, nor by another name of the same folder."""
+    store = tmp_path / "store"
+    with hold_replica(store, "g", "n0", 4096):
+        for path in store.iterdir():
+            if path.is_file():
+                path.unlink()
+        (tmp_path / "other").symlink_to(store)
+        for folder in (store, tmp_path / "other"):
+            with pytest.raises(StorageError, match="in use"), hold_replica(folder, "g", "n0", 4096):
+                raise AssertionError("it was let in")
+        store.rename(tmp_path / "moved")
+        store.mkdir()
+        (tmp_path / "moved" / "log").rename(store / "log")
+        with pytest.raises(StorageError, match="in use"), hold_replica(store, "g", "n0", 4096):
+            raise AssertionError("it was let in")
+    with hold_replica(store, "g", "n0", 4096):
+        assert is_held(store)
+    assert not is_held(store)
