@@ -21,6 +21,9 @@ from dledger.settings import changed, check_keys
 
 #: RocketMQ's convention: clients compute the VIP port, it is told to nobody.
 VIP_PORT_BELOW: Final = 2
+PEER_PORT_ABOVE: Final = 30_000
+"""A group of one that names no peers listens there, above its port for clients."""
+PORT_MAX: Final = 65_535
 RUNTIME_KEYS: Final = frozenset(
     {
         "autoCreateTopicEnable",
@@ -85,7 +88,13 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     def peers(self) -> dict[str, tuple[str, int]]:
         """node id -> (host, port for other members), of all members."""
         if not self.d_leger_peers:
-            return {self.node_id: (self.broker_ip1, self.listen_port + 30_000)}
+            port = self.listen_port + PEER_PORT_ABOVE
+            if not 0 < port <= PORT_MAX:
+                raise ConfigError(
+                    f"dLegerPeers is not set, and listenPort {self.listen_port} + "
+                    f"{PEER_PORT_ABOVE} is no port: set dLegerPeers to {self.node_id}-host:port"
+                )
+            return {self.node_id: (self.broker_ip1, port)}
         return _members("dLegerPeers", self.d_leger_peers)
 
     def client_addresses(self) -> dict[str, str]:
@@ -131,6 +140,8 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
 
     def check(self) -> None:
         """Raise ConfigError for values that don't go together, naming the key and the remedy."""
+        if "\0" in self.store_path_root_dir:
+            raise ConfigError("storePathRootDir has a NUL in it")
         peers, addresses = self.peers(), self.client_addresses()
         for key, members in (("dLegerPeers", peers), ("groupClientAddrs", addresses)):
             _check_member(key, self.node_id, members)

@@ -79,7 +79,9 @@ def describe_replica(folder: Path) -> ReplicaDescription:
         segment_bytes = int(fields["segment_bytes"])
     except (FileNotFoundError, NotADirectoryError):
         raise ConfigError(f"{folder} is no replica's directory: it has no replica.json") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except (KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
         raise ConfigError(f"{path}: not the description of a replica: {error!r}") from error
     if segment_bytes <= 0:
         raise ConfigError(f"{path}: segment_bytes is {segment_bytes}")
@@ -117,7 +119,7 @@ def _check_identity(path: Path, identity: dict[str, object]) -> None:
         return
     try:
         held = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StorageError(f"{path}: not readable as JSON ({error})") from error
     if not isinstance(held, dict):
         raise StorageError(f"{path}: {held!r} says nothing of a replica")
