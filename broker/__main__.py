@@ -14,6 +14,7 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 
 from dledger.console import let_reader_leave
+from dledger.ending import BY_INPUT, sentence
 from dledger.observe import LogFormat
 
 app = App(name="mqbroker", help="One replica of a broker group.")
@@ -49,7 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(arguments, print_error=False, exit_on_error=False)
     except CycloptsError as error:
-        sys.stderr.write(f"mqbroker: {error} (--help shows the options)\n")
+        sys.stderr.write(f"mqbroker: {sentence(error)} (--help shows the options)\n")
+        sys.exit(2)
+    except (*BY_INPUT, ValueError) as error:
+        sys.stderr.write(f"mqbroker: {sentence(error)}\n")
         sys.exit(2)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import signal
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -20,13 +21,17 @@ import trio
 from broker import limits
 from broker.broker import Broker
 from broker.config import BrokerConfig
+from broker.disk_space import DiskSpace
+from broker.mending import Mending
 from broker.registration import Registration
 from broker.requests.core import Core
 from broker.retention import Retention
 from broker.state.consume_queue import make_files
 from broker.state.machine import Machine
+from broker.state.units import DamagedFiles
 from dledger.errors import Fenced
 from dledger.ledger import Ledger, open_ledger
+from dledger.log.space import FULL
 from dledger.net import serve_remoting
 from dledger.net.machine import calm_collector, room_on_machine
 from dledger.net.room import Room
@@ -44,8 +49,18 @@ _SAVE_S = 4.0
 """How long a stop waits for the state to be saved; what is not saved is replayed."""
 
 
-async def run_broker(config: BrokerConfig) -> None:
-    """Run a broker until SIGTERM or SIGINT.
+async def _stop_signal() -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            return
+
+
+Stop = Callable[[], Awaitable[None]]
+"""Returns when the broker shall stop."""
+
+
+async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
+    """Run a broker until it is told to stop: by SIGTERM or SIGINT.
 
     Raises ConfigError, StorageError or OSError if it can't start, and Fenced if its disk fails.
     """
@@ -57,25 +72,27 @@ async def run_broker(config: BrokerConfig) -> None:
     machine = Machine(Path(config.store_path_root_dir))
     unusable = machine.restore()
     if unusable is not None:
-        _log.warning("snapshot not used", reason=unusable, remedy="the log is replayed")
+        _log.warning("saved state not used", reason=unusable, remedy="the log is replayed")
     async with open_ledger(config.ledger(), machine) as ledger:
         # Nothing was applied yet: this task did not wait since the ledger was opened.
-        if machine.applied_index > ledger.status.last_index:
+        if machine.state_index > ledger.status.last_index:
             _log.warning(
                 "snapshot not used",
-                reason=f"it holds entry {machine.applied_index}, the log ends at "
+                reason=f"it holds entry {machine.state_index}, the log ends at "
                 f"{ledger.status.last_index}",
             )
             machine.forget()
         calm_collector()
         try:
             with watched_loop():
-                await _serve(config, machine, ledger, room)
+                await _serve(config, machine, ledger, room, stop)
         finally:
             machine.close()
 
 
-async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger, room: Room) -> None:
+async def _serve(
+    config: BrokerConfig, machine: Machine, ledger: Ledger, room: Room, stop: Stop
+) -> None:
     core = Core.build(config, machine, ledger, clock_ms=_clock_ms, clock_s=time.monotonic)
     registration = Registration(core)
     broker = Broker(core)
@@ -87,11 +104,15 @@ async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger, room: R
         if config.vip_channel_enable:
             await nursery.start(serve, config.vip_port)
         _log.info("broker started", node=config.node_id, address=f"{host}:{port}")
-        retention = Retention(config, machine, ledger, core.role, time.time)
-        for task in (broker.run, registration.run, snapshots.run, retention.run):
+        space = DiskSpace(config)
+        core.appender.refusal = lambda: space.refusal
+        retention = Retention(config, machine, ledger, core.role, time.time, space)
+        mending = Mending(machine, ledger)
+        watches = broker.run, registration.run, snapshots.run, retention.run, mending.run, space.run
+        for task in watches:
             nursery.start_soon(task)
         nursery.start_soon(_watch_fence, ledger)
-        await _stop_signal()
+        await stop()
         _log.info("broker stopping", node=config.node_id)
         await ledger.step_aside()
         registration.stop()
@@ -111,7 +132,7 @@ class Snapshots:
         self._ledger = ledger
         self._saved_position = ledger.status.end_position
         self._looked_at = float("-inf")
-        self._failed = False
+        self._failed = self._lacks_space = False
         self._writing = False
         self._keep_from(machine.first_index, machine.saved_index)
 
@@ -121,7 +142,7 @@ class Snapshots:
             waited_for = self._ledger.state_unsaved
             if not waited_for and not self._is_worth_it:
                 await self._ledger.changed()
-            elif waited_for or self._is_due:
+            elif (waited_for and not self._lacks_space) or self._is_due:
                 await self.save()
                 self._looked_at = trio.current_time()
             await trio.sleep(_PAUSE_S)
@@ -148,15 +169,13 @@ class Snapshots:
         machine, ledger = self._machine, self._ledger
         if self._failed or self._writing or machine.applied_index == machine.saved_index:
             return
-        for _ in range(_FLUSHES_MAX):
-            # Others are written to meanwhile, fewer each time; the last few go with the picture.
-            if machine.queues.dirty <= limits.SYNCED_ONE_BY_ONE_MAX:
-                break
-            new_files = machine.queues.new_files()
-            await trio.to_thread.run_sync(make_files, new_files, abandon_on_cancel=True)
-            await in_turns(itertools.islice(machine.queues.flush_steps(), machine.queues.dirty))
-        position, first_index = ledger.status.end_position, machine.first_index
-        pending = machine.begin_snapshot()
+        try:
+            await self._flush()
+            position, first_index = ledger.status.end_position, machine.first_index
+            pending = machine.begin_snapshot()
+        except OSError as error:
+            self._not_saved(error)
+            return
         await ledger.wait_durable(pending.needed_index)
         if pending.generation != machine.generation:
             return  # another replica's state was taken over meanwhile
@@ -164,17 +183,35 @@ class Snapshots:
         try:
             # A stop does not wait for ten thousand files: what was not saved is replayed.
             await trio.to_thread.run_sync(pending.write, abandon_on_cancel=True)
-            self._writing = False
         except OSError as error:
             self._writing = False
             if pending.generation != machine.generation:
                 return  # the same, and these files are gone
-            self._failed = True
-            _log.error("snapshot failed", reason=str(error), remedy="a restart replays more")
+            self._not_saved(error)
             return
+        except DamagedFiles:
+            self._writing = False
+            return  # seen to by `broker.mending`
+        self._writing = self._lacks_space = False
         machine.saved(pending)
         self._saved_position = position
         self._keep_from(first_index, machine.saved_index)
+
+    async def _flush(self) -> None:
+        """Hand what many queues hold to the operating system, a few at a time. OSError."""
+        queues = self._machine.queues
+        for _ in range(_FLUSHES_MAX):
+            # Others are written to meanwhile, fewer each time; the last few go with the picture.
+            if queues.dirty <= limits.SYNCED_ONE_BY_ONE_MAX:
+                break
+            await trio.to_thread.run_sync(make_files, queues.new_files(), abandon_on_cancel=True)
+            await in_turns(itertools.islice(queues.flush_steps(), queues.dirty))
+
+    def _not_saved(self, error: OSError) -> None:
+        """A full disk is tried again, later. What a failed sync has lost shows when it is read."""
+        self._lacks_space = error.errno in FULL
+        self._failed = not self._lacks_space
+        _log.error("snapshot failed", reason=str(error), remedy="a restart replays more")
 
     def _keep_from(self, first_index: int, saved_index: int) -> None:
         """Old segments may go that neither messages are read from nor a restart needs."""
@@ -185,12 +222,6 @@ class Snapshots:
 async def _watch_fence(ledger: Ledger) -> None:
     """End the process when the ledger has given up: a restart re-reads what is on disk."""
     raise Fenced(await ledger.wait_fenced())
-
-
-async def _stop_signal() -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for _ in signals:
-            return
 
 
 def _clock_ms() -> int:

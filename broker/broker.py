@@ -288,11 +288,16 @@ class Broker:
         """Deliver what has waited for its delay, one entry after the other."""
         wait_s = math.inf
         if self.core.role.serving:
-            if await self._deliver():
-                return
-            wait_ms = self._deliveries.wait_ms()
-            if wait_ms is not None:
-                wait_s = min(limits.DELIVERY_SLEEP_S_MAX, wait_ms / 1000)
+            try:
+                if await self._deliver():
+                    return
+                wait_ms = self._deliveries.wait_ms()
+                if wait_ms is not None:
+                    wait_s = min(limits.DELIVERY_SLEEP_S_MAX, wait_ms / 1000)
+            except StorageError as error:
+                # A queue that is made again, or an entry that is repaired: what is due waits.
+                _log.error("delayed messages wait", reason=str(error))
+                wait_s = limits.AFTER_FAULT_S
         await trio.sleep(limits.DELIVERY_PAUSE_S)
         with trio.move_on_after(max(0.0, wait_s - limits.DELIVERY_PAUSE_S)):
             await self._deliveries_due.wait()
@@ -329,7 +334,10 @@ class Broker:
             self._next_scan_s += limits.CLIENT_SCAN_S
             self._clients.expire()
         if self.core.role.serving:
-            self._transactions.check()
+            try:
+                self._transactions.check()
+            except StorageError as error:
+                _log.error("transactions not checked", reason=str(error))
 
 
 def _local_day(clock_ms: int) -> int:

@@ -22,6 +22,9 @@ from dledger.settings import changed, check_keys
 
 #: RocketMQ's convention: clients compute the VIP port, it is told to nobody.
 VIP_PORT_BELOW: Final = 2
+PEER_PORT_ABOVE: Final = 30_000
+"""A group of one that names no peers listens there, above its port for clients."""
+PORT_MAX: Final = 65_535
 RUNTIME_KEYS: Final = frozenset(
     {
         "autoCreateTopicEnable",
@@ -57,6 +60,10 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     file_reserved_time: float = 72.0
     commit_log_size_max: int = 0
     clean_resource_interval: int = 10_000
+    disk_max_used_space_ratio: int = 75
+    disk_space_clean_forcibly_ratio: int = 85
+    disk_space_warning_level_ratio: int = 90
+    clean_file_forcibly_enable: bool = False
     transaction_time_out: int = 6_000
     transaction_check_interval: int = 60_000
     transaction_check_max: int = 15
@@ -87,7 +94,13 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
     def peers(self) -> dict[str, tuple[str, int]]:
         """node id -> (host, port for other members), of all members."""
         if not self.d_leger_peers:
-            return {self.node_id: (self.broker_ip1, self.listen_port + 30_000)}
+            port = self.listen_port + PEER_PORT_ABOVE
+            if not 0 < port <= PORT_MAX:
+                raise ConfigError(
+                    f"dLegerPeers is not set, and listenPort {self.listen_port} + "
+                    f"{PEER_PORT_ABOVE} is no port: set dLegerPeers to {self.node_id}-host:port"
+                )
+            return {self.node_id: (self.broker_ip1, port)}
         return _members("dLegerPeers", self.d_leger_peers)
 
     def client_addresses(self) -> dict[str, str]:
@@ -142,6 +155,8 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
 
     def check(self) -> None:
         """Raise ConfigError for values that don't go together, naming the key and the remedy."""
+        if "\0" in self.store_path_root_dir:
+            raise ConfigError("storePathRootDir has a NUL in it")
         peers, addresses = self.peers(), self.client_addresses()
         for key, members in (("dLegerPeers", peers), ("groupClientAddrs", addresses)):
             _check_member(key, self.node_id, members)
@@ -167,6 +182,9 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
             ("registerBrokerHeartbeatMillis", self.register_broker_heartbeat_millis, 100, 30_000),
             ("fileReservedTime", self.file_reserved_time, 0, 1_000_000),
             ("cleanResourceInterval", self.clean_resource_interval, 100, 86_400_000),
+            ("diskMaxUsedSpaceRatio", self.disk_max_used_space_ratio, 10, 100),
+            ("diskSpaceCleanForciblyRatio", self.disk_space_clean_forcibly_ratio, 10, 100),
+            ("diskSpaceWarningLevelRatio", self.disk_space_warning_level_ratio, 10, 100),
             ("commitLogSizeMax", self.commit_log_size_max, 0, 1 << 62),
             ("clientMemoryMax", self.client_memory_max, 0, 1 << 40),
             ("connectionsPerAddressMax", self.connections_per_address_max, 0, 1_000_000),

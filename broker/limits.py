@@ -174,6 +174,9 @@ ROUTE_KEPT_S = 2.0
 ROUTES_KEPT_MAX = 4096
 ROUTES_ASKED_MAX = 16
 
+DISK_LOOK_S = 1.0
+"""Between two looks at how full the disk is."""
+
 # Log lines about refused requests: one a second for each kind.
 REFUSAL_LOG_INTERVAL_S = 1.0
 REFUSAL_KINDS_MAX = 256

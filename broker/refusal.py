@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dledger.errors import BadInput
+from dledger.errors import BadInput, StorageError
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import ExtValue
 from dledger.remoting.unavailable import RETRY_AFTER_MILLIS
@@ -26,3 +26,12 @@ def busy(reason: str) -> Refused:
     """The refusal at a bound. Not SYSTEM_BUSY: older stock producers do not retry that."""
     ext = {RETRY_AFTER_MILLIS: str(_RETRY_AFTER_MS)}
     return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"{reason}; try again later", ext)
+
+
+def unreadable(error: StorageError) -> Refused:
+    """The refusal where this replica's disk holds something else than was written.
+
+    That is being mended, or another replica leads soon; nothing that is wrong is handed out.
+    """
+    ext = {RETRY_AFTER_MILLIS: str(_RETRY_AFTER_MS)}
+    return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error), ext)

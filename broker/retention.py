@@ -17,10 +17,12 @@ from contextlib import suppress
 import trio
 
 from broker.config import BrokerConfig
+from broker.disk_space import DiskSpace
 from broker.leader.role import Role
 from broker.state import control
 from broker.state.machine import Machine
 from broker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from broker.state.units import DamagedFiles
 from dledger.errors import AppendError
 from dledger.ledger import Ledger
 from dledger.log.entry import Kind
@@ -68,28 +70,40 @@ class Retention:
         ledger: Ledger,
         role: Role,
         clock_s: Callable[[], float],
+        space: DiskSpace,
     ) -> None:
         self._config = config
         self._machine = machine
         self._ledger = ledger
         self._role = role
         self._clock_s = clock_s
+        self._space = space
 
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
             await trio.sleep(self._config.clean_resource_interval / 1000)
             if self._role.serving:
-                self.look()
+                with suppress(DamagedFiles):  # made again soon
+                    self.look()
+
+    def _policy(self, segments: Sequence[SegmentInfo]) -> RetentionPolicy:
+        """What the config says; on a disk that is nearly full, one segment less than there is."""
+        policy = policy_of(self._config)
+        if self._space.cleans_forcibly and segments:
+            held = sum(segment.size_bytes for segment in segments)
+            return RetentionPolicy(policy.age_max_s, held - 1)
+        return policy
 
     def look(self) -> None:
         """Append where the log begins from now on, if some of it is too old."""
         segments = self._ledger.segments()
         needed = needed_index(segments, self._machine, self._ledger.sent_to_all_index)
-        kept = first_kept(segments, policy_of(self._config), self._clock_s(), needed)
+        kept = first_kept(segments, self._policy(segments), self._clock_s(), needed)
         if kept is None or kept.base_position <= self._machine.first_position:
             return
         change = control.DropHead(kept.base_position, kept.first_index)
         # If leadership is lost on the way, the next leader looks for itself.
         with suppress(AppendError):
-            self._ledger.append_nowait(control.encode_control(change), Kind.CONTROL, lambda _: None)
+            body = control.encode_control(change)
+            self._ledger.append_nowait(body, Kind.CONTROL, lambda _: None, urgent=True)

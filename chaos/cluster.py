@@ -110,12 +110,14 @@ class Cluster:
     @classmethod
     def load(cls, directory: Path) -> Cluster:
         """The cluster of a directory that `create` made."""
-        directory = directory.resolve()
         try:
+            directory = Path(os.path.realpath(directory))
             state = msgspec.json.decode((directory / STATE_FILE).read_bytes(), type=_State)
         except FileNotFoundError:
             raise ConfigError(f"{directory} holds no cluster: `mqcluster up` makes one") from None
-        except msgspec.DecodeError as error:
+        except OSError as error:
+            raise ConfigError(f"{directory / STATE_FILE}: {error.strerror}") from error
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise ConfigError(f"{directory / STATE_FILE} is damaged: {error}") from error
         return cls(directory, state)
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
+import cyclopts
 import trio
 
-from dledger.errors import DledgerError, leaves
+from dledger.ending import BY_INPUT, sentence
+from dledger.errors import leaves
 from dledger.observe import configure_logging
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -26,10 +28,23 @@ def run_command(work: Callable[[], Awaitable[int]]) -> int:
     configure_logging("console", "warning")
     try:
         return trio.run(_until_interrupted, work)
-    except* (DledgerError, OSError) as group:
-        for error in dict.fromkeys(str(error) for error in leaves(group)):
+    except* BY_INPUT as group:
+        for error in dict.fromkeys(sentence(error) for error in leaves(group)):
             print(error, file=sys.stderr)
     return FAILED
+
+
+def run_app(app: cyclopts.App, arguments: Sequence[str] | None) -> int:
+    """Run a command by its arguments; its exit status."""
+    try:
+        status: int | None = app(arguments, print_error=False, exit_on_error=False)
+    except cyclopts.CycloptsError as error:
+        sys.stderr.write(f"{app.name[0]}: {sentence(error)} (--help shows the options)\n")
+        return FAILED
+    except (*BY_INPUT, ValueError) as error:
+        sys.stderr.write(f"{app.name[0]}: {sentence(error)}\n")
+        return FAILED
+    return status or 0
 
 
 async def _until_interrupted(work: Callable[[], Awaitable[int]]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -11,7 +12,7 @@ import cyclopts
 from rich.console import Console
 from rich.table import Table
 
-from chaos.command_line import run_command
+from chaos.command_line import run_app, run_command
 from chaos.limits import KILLS_MAX
 from chaos.perform import Order, perform
 from chaos.scenarios import SCENARIOS
@@ -82,10 +83,10 @@ def _order(scenario: str, directory: Path, seed: int, kills: int) -> Order:
     )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The console command."""
     let_reader_leave()
-    sys.exit(app())
+    sys.exit(run_app(app, arguments))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -21,7 +22,7 @@ from rich.table import Table
 
 from chaos import layout, resizing
 from chaos.cluster import STATE_FILE, Cluster
-from chaos.command_line import run_command
+from chaos.command_line import run_app, run_command
 from chaos.probe import Probe
 from chaos.processes import free_ports, port_is_free
 from client.peers import PeerPool
@@ -297,10 +298,10 @@ def _pid_of(cluster: Cluster, name: str) -> int | None:
     return cluster.pid(name)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The console command."""
     let_reader_leave()
-    sys.exit(app())
+    sys.exit(run_app(app, arguments))
 
 
 if __name__ == "__main__":

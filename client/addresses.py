@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Final
+
 from dledger.errors import BadInput
+
+_CHARACTERS_MAX: Final = 300
+"""A name has 253 at most."""
+_PORT_DIGITS_MAX: Final = 5
+_PORT_MAX: Final = 65_535
 
 
 def parse_address(address: str) -> tuple[str, int]:
     """Split "host:port" (or "[v6]:port")."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise BadInput(f"{address!r} is no address: expected host:port")
+    digits = port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS_MAX
+    if not host or len(address) > _CHARACTERS_MAX or not digits or not 0 < int(port) <= _PORT_MAX:
+        raise BadInput(f"{address[:_CHARACTERS_MAX]!r} is no address: expected host:port")
     return host.strip("[]"), int(port)
+
+
+def are_addresses(addresses: Iterable[str]) -> Iterator[str]:
+    """Those of some texts, told by a server, that are addresses."""
+    for address in addresses:
+        with suppress(BadInput):
+            parse_address(address)
+            yield address
 
 
 def join_address(host: str, port: int) -> str:

@@ -18,6 +18,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from client import limits
+from client.answers import consumers_in
 from client.errors import ClientError, NoRoute, Refused
 from client.fetching import QueueFetcher
 from client.lifetime import together
@@ -29,7 +30,7 @@ from client.signals import Wakeup
 from dledger.errors import BadInput, RemotingError
 from dledger.observe import get_logger
 from dledger.remoting.allocation import allocate_averagely
-from dledger.remoting.bodies import ConsumerIdList, SubscriptionData, decode_body
+from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -222,7 +223,7 @@ class Assignment:
         answer = await self.session.finder.ask(broker_name, command, timeout_s, topic)
         if answer.code != ResponseCode.SUCCESS:
             return ()
-        return tuple(sorted(decode_body(ConsumerIdList, answer.payload).consumer_id_list))
+        return consumers_in(answer)
 
     def _fetcher(self, queue: MessageQueue) -> QueueFetcher:
         return QueueFetcher(

@@ -37,6 +37,8 @@ from dledger.remoting.headers.consume import PULL_LITE, PULL_SUBSCRIPTION, PULL_
 log = get_logger(__name__)
 
 _SYS_FLAG = PULL_SUSPEND | PULL_SUBSCRIPTION | PULL_LITE
+#: There may be more at once.
+_MORE = frozenset({ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY})
 _ANSWERS = frozenset(
     {
         ResponseCode.SUCCESS,
@@ -117,7 +119,11 @@ class QueueFetcher:
                 progress.queue.topic,
                 held_s=limits.PULL_SUSPEND_S,
             )
+            before = progress.fetch_offset
             self._take(answer, epoch)
+            moved = progress.fetch_offset != before
+            if answer.code not in _MORE or not moved:
+                await anyio.sleep(limits.EMPTY_PULL_PAUSE_S)
         self._pulling = None
         await checkpoint()
 

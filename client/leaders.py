@@ -17,13 +17,14 @@ import anyio
 from anyio.abc import TaskGroup
 
 from client import limits
+from client.answers import route_in
 from client.errors import NoLeader, Refused
 from client.lifetime import together
 from client.peers import PeerPool
 from client.retry import RETRIED_CODES, Next, backoff_s, judge
 from client.routing import RouteTable
 from dledger.errors import BadInput, RemotingError
-from dledger.remoting.bodies import TopicRouteData, decode_body
+from dledger.remoting.bodies import TopicRouteData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -183,4 +184,4 @@ class LeaderFinder:
             return None
         if answer.code != ResponseCode.SUCCESS:
             raise Refused("a route", f"name server {name_server}", answer.code, answer.remark)
-        return decode_body(TopicRouteData, answer.payload)
+        return route_in(answer)

@@ -14,6 +14,15 @@ ROUTE_REFRESH_S = 5.0
 TOPICS_MAX = 4096
 NAME_SERVERS_MAX = 16
 
+# What servers may say.
+GROUPS_MAX = 1024
+"""Broker groups, in one answer and of all routes together."""
+MEMBERS_MAX = 64
+"""Addresses of one broker group."""
+QUEUES_PER_TOPIC_MAX = 65_536
+"""On all broker groups together."""
+CONSUMERS_PER_GROUP_MAX = 65_536
+
 # Heartbeats go to every replica of every broker group in use, so that membership outlives a leader.
 HEARTBEAT_S = 1.0
 HEARTBEAT_TIMEOUT_S = 1.0
@@ -53,11 +62,13 @@ PULL_BYTES_MAX = 1 * foundation.MIB
 PULL_SUSPEND_S = 5.0
 PREFETCH_RECORDS_PER_QUEUE_MAX = 16_384
 PREFETCH_BYTES_PER_QUEUE_MAX = 4 * foundation.MIB
-INFLATED_BODY_BYTES_MAX = 64 * foundation.MIB
+INFLATED_BODY_BYTES_MAX = foundation.MESSAGE_BODY_BYTES_MAX
 AUTO_COMMIT_S = 1.0
 REBALANCE_POLL_S = 2.0
 REBALANCE_RETRY_S = 0.5
 REFUSED_RETRY_S = 1.0
+EMPTY_PULL_PAUSE_S = 0.01
+"""After a pull that brought nothing: a broker that does not hold pulls is asked that often."""
 
 assert BATCH_BYTES_MAX <= SEND_BATCH_BYTES_MAX <= foundation.ENTRY_BYTES_MAX
 assert FIND_BACKOFF_MIN_S <= FIND_BACKOFF_MAX_S

@@ -219,6 +219,8 @@ def messages_in(records: Buffer, broker_name: str) -> list[ReceivedMessage]:
     """The messages of raw records that a broker answered with. Raises RecordError."""
     view = memoryview(records)
     starts = walk(view)
+    if not starts:
+        return []
     return [
         ReceivedMessage(view[start:end], broker_name)
         for start, end in zip(starts, [*starts[1:], len(view)], strict=True)

@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from client import limits
+from client.answers import checked_offset
 from client.models import ReceivedMessage
 from dledger.remoting.json_dialect import MessageQueue
 
@@ -48,7 +49,8 @@ class QueueProgress:
     _start: int = 0
 
     def start(self, offset: int) -> None:
-        """Begin reading at `offset`."""
+        """Begin reading at `offset`. BadInput if a broker told what is none."""
+        checked_offset(offset, f"where to begin with {self.queue}")
         self.started = True
         self.fetch_offset = self._start = self.committed = offset
 
@@ -71,10 +73,11 @@ class QueueProgress:
         return self._chunks[0].messages[0].queue_offset if self._chunks else None
 
     def accept(self, epoch: int, chunk: Chunk, next_offset: int) -> bool:
-        """Take in the answer to a pull made under `epoch`; whether it still counted."""
+        """Take in the answer to a pull made under `epoch`; whether it still counted. BadInput if
+        the next offset is none."""
         if epoch != self.epoch:
             return False
-        self.fetch_offset = next_offset
+        self.fetch_offset = checked_offset(next_offset, f"the next offset of {self.queue}")
         if chunk.messages:
             self._chunks.append(chunk)
             self.buffered += len(chunk.messages)

@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from client import limits
+from client.addresses import are_addresses
+from dledger.errors import BadInput
 from dledger.remoting.allocation import PERM_READ, PERM_WRITE, queues_of
 from dledger.remoting.bodies import TopicRouteData
 from dledger.remoting.json_dialect import MessageQueue
@@ -70,12 +73,24 @@ class RouteTable:
     def learn_members(self, data: TopicRouteData) -> None:
         """Take in the addresses of a route. Its leader counts until a member claims to lead."""
         for broker in data.broker_datas:
-            group = self._groups.setdefault(broker.broker_name, Group())
+            group = self._group(broker.broker_name)
             group.cluster = broker.cluster
-            named = tuple(address for _, address in sorted(broker.broker_addrs.items()))
+            told = (address for _, address in sorted(broker.broker_addrs.items()))
+            named = tuple(are_addresses(told))
             group.members = named + tuple(a for a in group.members if a not in named)
-            if group.term == 0 and group.leader is None:
-                group.leader = broker.broker_addrs.get(LEADER_ID)
+            group.members = group.members[: limits.MEMBERS_MAX]
+            leader = broker.broker_addrs.get(LEADER_ID)
+            if group.term == 0 and group.leader is None and leader in named:
+                group.leader = leader
+
+    def _group(self, broker_name: str) -> Group:
+        """A broker group, known or new. Raises BadInput beyond the bound."""
+        group = self._groups.get(broker_name)
+        if group is None:
+            if len(self._groups) >= limits.GROUPS_MAX:
+                raise BadInput(f"routes tell of more than {limits.GROUPS_MAX} broker groups")
+            group = self._groups[broker_name] = Group()
+        return group
 
     def forget(self, topic: str) -> bool:
         """Drop a topic that the name servers no longer know; whether it was there."""
@@ -115,15 +130,16 @@ class RouteTable:
 
     def add_members(self, broker_name: str, addresses: Iterable[str]) -> None:
         """Members that one of them named (GROUP_INFO)."""
-        group = self._groups.setdefault(broker_name, Group())
-        group.members += tuple(a for a in addresses if a not in group.members)
+        group = self._group(broker_name)
+        new = (a for a in are_addresses(addresses) if a not in group.members)
+        group.members = (*group.members, *dict.fromkeys(new))[: limits.MEMBERS_MAX]
 
     def learn_leader(self, broker_name: str, address: str, term: int) -> bool:
         """A member says that it leads in `term`; whether that is now what this table holds.
 
         A claim of a lower term than the one known is refused.
         """
-        group = self._groups.setdefault(broker_name, Group())
+        group = self._group(broker_name)
         if term < group.term:
             return False
         group.leader, group.term = address, term
@@ -135,11 +151,11 @@ class RouteTable:
 
         The name is only a hint: it is followed unless it is the refusing member itself.
         """
-        group = self._groups.setdefault(broker_name, Group())
-        if group.leader == refused_by:
-            group.leader = None if leader == refused_by else leader
+        group = self._group(broker_name)
         if leader is not None:
             self.add_members(broker_name, (leader,))
+        if group.leader == refused_by:
+            group.leader = leader if leader != refused_by and leader in group.members else None
 
     def suspect(self, broker_name: str, address: str) -> None:
         """`address` broke the connection or fell silent: it leads no longer as far as is known."""

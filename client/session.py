@@ -92,12 +92,11 @@ class Session(Living):
                 nonlocal changed
                 try:
                     data = await self.finder.topic_route(name_server, asked_topic)
+                    if data is not None:
+                        changed = self.routes.update(topic, data)
+                        tasks.cancel_scope.cancel()
                 except (RemotingError, BadInput, Refused) as error:
                     problems[name_server] = str(error)
-                    return
-                if data is not None:
-                    changed = self.routes.update(topic, data)
-                    tasks.cancel_scope.cancel()
 
             for name_server in self.name_servers:
                 tasks.start_soon(ask, name_server)

@@ -12,6 +12,7 @@
     |   +-- CorruptLog           what was durable can't be read: never cut silently
     |   |   +-- DamagedLog       a leader has it (log/repair.py)
     |   |   +-- Rot              found in a segment that no start reads: the next one must
+    |   +-- NoSpace              the disk is full: nothing was taken, and nothing is wrong
     |   +-- Fenced               an earlier write or fsync failed: this node takes no more
     +-- AppendError              an append to the replicated log did not succeed
     |   +-- NotLeader            definitely not appended: ask `leader`
@@ -77,6 +78,10 @@ class Rot(CorruptLog):
     def __init__(self, what: str, base_position: int) -> None:
         super().__init__(what)
         self.base_position = base_position
+
+
+class NoSpace(StorageError):
+    """There is no room for another entry. Nothing was written; it goes on when there is room."""
 
 
 class Fenced(StorageError):

@@ -98,15 +98,18 @@ class Ledger:
 
     # -- appending and reading -------------------------------------------------------------
 
-    def append_nowait(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
+    def append_nowait(
+        self, body: Buffer | Draft, kind: int, on_done: OnDone, *, urgent: bool = False
+    ) -> None:
         """Append an entry; `on_done` gets its place or an AppendError, once, after it is applied.
+        An urgent one takes the last room that a full disk has left.
 
         Raises NotLeader, Busy or TooLarge at once if it was definitely not taken.
         """
         if self._closing:
             raise OutcomeUnknown("the ledger is closing")
         try:
-            self._engine.append(body, kind, on_done)
+            self._engine.append(body, kind, on_done, urgent=urgent)
         except (StorageError, OSError) as error:
             self._stepper.fail(error)
             raise OutcomeUnknown(f"the log can't be written: {error}") from error
@@ -175,8 +178,26 @@ class Ledger:
             yield entry
 
     def view(self, position: int, size: int) -> memoryview:
-        """`size` bytes of the log from `position`, not copied. Raises StorageError."""
-        return self._log.view(position, size)
+        """`size` bytes of the log from `position`, not copied. Raises StorageError.
+
+        Damaged ones are not handed out, but Rot is raised. If peers can repair them, that begins.
+        """
+        try:
+            return self._log.checked_view(position, size)
+        except Rot as rot:
+            self._upkeep.found(rot)
+            raise
+
+    def derive_again(self, make_again: Callable[[], None]) -> None:
+        """Have the state machine make again what it derives from the log. `make_again` takes its
+        `applied_index` back, and the entries behind that are applied once more.
+
+        Until they are, this node serves nobody; a caller who can wait should `step_aside` first.
+        """
+        index = self._machine.applied_index
+        make_again()
+        self._engine.went_back(index)
+        self._stepper.wake()
 
     async def wait_applied(self, index: int) -> None:
         """Return when everything up to `index` is applied on this node."""
@@ -313,7 +334,7 @@ class Ledger:
         loops = stepper.step_loop, stepper.sync_loop, upkeep.housekeeping_loop
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stepper.network_loop, listener)
-            for loop in (*loops, upkeep.scrub_loop):
+            for loop in (*loops, upkeep.scrub_loop, upkeep.rot_loop):
                 nursery.start_soon(self._fence_after, loop, nursery.cancel_scope)
 
     async def _fence_after(

@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,16 +23,10 @@ def hold_replica(folder: Path, group: str, node_id: str, segment_bytes: int) -> 
     Raises StorageError if it belongs to another node or group, was made with another segment size,
     or is in use; OSError if it can't be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StorageError(
-                f"{folder} is in use by another process. Two on one log would destroy it: "
-                "stop the other one, or point this node at its own folder."
-            ) from error
+    (folder / "log").mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        for held in (folder, folder / "log"):
+            stack.enter_context(_locked(held, folder))
         _check_identity(
             folder / "replica.json",
             {
@@ -42,6 +36,22 @@ def hold_replica(folder: Path, group: str, node_id: str, segment_bytes: int) -> 
                 "segment_bytes": segment_bytes,
             },
         )
+        yield
+
+
+@contextmanager
+def _locked(held: Path, folder: Path) -> Iterator[None]:
+    """Hold a directory: its lock goes with the directory itself, and not with a file in it that
+    somebody may remove or put another in the place of."""
+    descriptor = os.open(held, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StorageError(
+                f"{folder} is in use by another process. Two on one log would destroy it: "
+                "stop the other one, or point this node at its own folder."
+            ) from error
         yield
     finally:
         os.close(descriptor)
@@ -69,7 +79,9 @@ def describe_replica(folder: Path) -> ReplicaDescription:
         segment_bytes = int(fields["segment_bytes"])
     except (FileNotFoundError, NotADirectoryError):
         raise ConfigError(f"{folder} is no replica's directory: it has no replica.json") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except (KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
         raise ConfigError(f"{path}: not the description of a replica: {error!r}") from error
     if segment_bytes <= 0:
         raise ConfigError(f"{path}: segment_bytes is {segment_bytes}")
@@ -87,8 +99,8 @@ def describe_replica(folder: Path) -> ReplicaDescription:
 def is_held(folder: Path) -> bool:
     """Whether a process uses the folder at this moment, so that its files still change."""
     try:
-        descriptor = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -107,7 +119,7 @@ def _check_identity(path: Path, identity: dict[str, object]) -> None:
         return
     try:
         held = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StorageError(f"{path}: not readable as JSON ({error})") from error
     if not isinstance(held, dict):
         raise StorageError(f"{path}: {held!r} says nothing of a replica")

@@ -17,6 +17,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from dledger.config import load_config
 from dledger.console import let_reader_leave
+from dledger.ending import BY_INPUT, sentence
 from dledger.errors import ConfigError, leaves
 from dledger.observe import configure_logging
 from namesrv.app import serve_until_signalled
@@ -51,6 +52,8 @@ def run(
             settings = msgspec.structs.replace(settings, listen_port=port)
         if host is not None:
             settings = msgspec.structs.replace(settings, bind_address=host)
+        if "\0" in settings.bind_address:
+            raise ConfigError("bindAddress has a NUL in it")
         configure_logging(settings.log_format, settings.log_level)
         return _serve(settings)
     except (ConfigError, ValueError) as error:
@@ -85,7 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(arguments, print_error=False, exit_on_error=False)
     except CycloptsError as error:
-        sys.exit(_fail(f"{error} (--help shows the options)"))
+        sys.exit(_fail(f"{sentence(error)} (--help shows the options)"))
+    except (*BY_INPUT, ValueError) as error:
+        sys.exit(_fail(sentence(error)))
 
 
 if __name__ == "__main__":

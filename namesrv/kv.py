@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from dledger.checksum import crc32
 from dledger.errors import BadInput, ConfigError
 from namesrv import limits
 
@@ -26,6 +27,15 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 class _File(msgspec.Struct, rename="camel"):
     config_table: dict[str, dict[str, str]]
+
+
+_Change = tuple[str, str, str | None]
+
+
+def encode_change(namespace: str, key: str, value: str | None) -> bytes:
+    """A journal's line: a value that was set, or (None) removed."""
+    content = msgspec.json.encode((namespace, key, value))
+    return b"%08x %s\n" % (crc32(content), content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,27 @@ class KvTable:
             return cls(msgspec.json.decode(data, type=_File).config_table)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigError(f"no key-value config: {error}") from error
+
+    def with_changes(self, journal: bytes) -> KvTable:
+        """The table after the changes of a journal. ConfigError if it is none.
+
+        What follows the last line's end was never acknowledged.
+        """
+        table = {name: dict(kept) for name, kept in self.namespaces.items()}
+        for number, line in enumerate(journal.split(b"\n")[:-1], 1):
+            crc, _, content = line.partition(b" ")
+            try:
+                namespace, key, value = msgspec.json.decode(content, type=_Change)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise ConfigError(f"line {number} of its journal: {error}") from error
+            if crc != b"%08x" % crc32(content):
+                raise ConfigError(f"line {number} of its journal does not match its checksum")
+            entries = table.setdefault(namespace, {})
+            if value is None:
+                entries.pop(key, None)
+            else:
+                entries[key] = value
+        return KvTable({name: entries for name, entries in table.items() if entries})
 
     def _with(self, namespace: str, entries: Mapping[str, str]) -> KvTable:
         others = {name: kept for name, kept in self.namespaces.items() if name != namespace}

@@ -80,7 +80,7 @@ def _meta_of(file: Path) -> dict[str, object]:
     with file.open("rb") as lines:
         try:
             event = json.loads(lines.readline(META_BYTES_MAX))
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
     return event if isinstance(event, dict) and event.get("kind") == "meta" else {}
 

@@ -14,13 +14,15 @@ from __future__ import annotations
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
 from dledger.console import let_reader_leave
+from dledger.ending import BY_INPUT, sentence
 from dledger.errors import ConfigError
 from dledger.extras import require_spark
 
@@ -79,9 +81,10 @@ def audit(
 
     try:
         verdict = run_audit(history, store, say, cores=cores)
-    except (ConfigError, PySparkException, OSError) as error:
+    except (PySparkException, *BY_INPUT) as error:
         # Spark's messages go on with its query plan: the first line says what is wrong.
-        reason = str(error).strip().splitlines()[0]
+        spark_says = isinstance(error, PySparkException)
+        reason = str(error).strip().splitlines()[0] if spark_says else sentence(error)
         progress.print(
             f"mqaudit: {reason}", style="red", highlight=False, markup=False, soft_wrap=True
         )
@@ -94,11 +97,14 @@ def audit(
     return 0 if verdict.holds else EXIT_VIOLATED
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The console command. Python's own status for a bug is 1, which would say `violated`."""
     let_reader_leave()
     try:
-        app()
+        sys.exit(app(arguments, print_error=False, exit_on_error=False))
+    except CycloptsError as error:
+        sys.stderr.write(f"mqaudit: {sentence(error)} (--help shows the options)\n")
+        sys.exit(EXIT_UNUSABLE)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except Exception:

@@ -66,6 +66,8 @@ class Appender:
         self._machine = machine
         self._log = log
         self._role = role
+        #: Why no messages are taken now, if they aren't.
+        self.refusal: Callable[[], str | None] = lambda: None
         self._on_their_way: dict[bytes, list[tuple[list[int], Done]]] = {}
         self._unheard = Unheard()
         self._retries: dict[Copy, list[tuple[Asker, SentDone]]] = {}
@@ -171,6 +173,10 @@ class Appender:
         self._unheard.answered(copy, asker, reached=reached)
 
     def _submit(self, draft: MessagesDraft, on_done: Done) -> None:
+        reason = self.refusal()
+        if reason is not None:
+            raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
+
         def done(outcome: Appended | AppendError) -> None:
             if isinstance(outcome, AppendError):
                 on_done(self._role.refusal_of(outcome))

@@ -23,7 +23,7 @@ from broker.leader.definitions import Definitions
 from broker.leader.delays import DelayLevels
 from broker.leader.drafts import NewRecord
 from broker.leader.log import Log
-from broker.state.consume_queue import ConsumeQueue, Units
+from broker.state.consume_queue import ConsumeQueue
 from broker.state.machine import Machine
 from broker.state.moves import (
     OP_TOPIC,
@@ -33,6 +33,7 @@ from broker.state.moves import (
     encode_move,
     ranges_of,
 )
+from broker.state.units import Units
 from dledger.errors import AppendError, BadInput
 from dledger.log.entry import Kind
 from dledger.raft.engine import Appended

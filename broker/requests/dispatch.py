@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from broker.refusal import Refused
+from broker.refusal import Refused, unreadable
 from broker.requests.admin_broker import BrokerAdminHandler
 from broker.requests.admin_groups import GroupAdminHandler
 from broker.requests.admin_topics import TopicAdminHandler
@@ -38,7 +38,7 @@ from broker.requests.send import SendHandler
 from broker.requests.send_back import SendBackHandler
 from broker.requests.transactions import TransactionHandler
 from broker.requests.unsupported import not_supported
-from dledger.errors import AppendError, NotConfirmed
+from dledger.errors import AppendError, NotConfirmed, StorageError
 from dledger.net import Connection
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
@@ -82,6 +82,8 @@ class Dispatcher:
             answer = handler(request, connection)
         except Refused as refused:
             return self._core.replies.refusal(request, connection, refused)
+        except StorageError as error:
+            return self._core.replies.refusal(request, connection, unreadable(error))
         if inspect.isawaitable(answer):
             return self._later(request, connection, answer)
         return answer
@@ -120,6 +122,8 @@ class Dispatcher:
             return await answer
         except Refused as refused:
             return self._core.replies.refusal(request, connection, refused)
+        except StorageError as error:
+            return self._core.replies.refusal(request, connection, unreadable(error))
         except (AppendError, NotConfirmed) as error:
             not_done = self._core.role.refusal_of(error)
             return self._core.replies.refusal(request, connection, not_done)

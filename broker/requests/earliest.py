@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.leader.log import Log
-from dledger.errors import StorageError
+from dledger.errors import Rot, StorageError
 from dledger.log.entry import HEADER_BYTES, Kind, decode_header, padded
 from dledger.remoting.record import Record
 
@@ -46,6 +46,8 @@ class EarliestMessage:
                 if not header.size:
                     break
                 position += padded(header.size)
+        except Rot:
+            raise
         except StorageError:
             # Not committed as yet, or just removed.
             return NO_MESSAGE

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from broker import limits
 from broker.refusal import Refused
 from broker.sql import Filter, parse_condition
-from broker.state.consume_queue import Units
+from broker.state.units import Units
 from dledger.errors import BadInput
 from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.codes import ResponseCode

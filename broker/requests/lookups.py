@@ -10,7 +10,7 @@ from broker.requests.readers import Readers
 from broker.state.consume_queue import ConsumeQueue
 from broker.state.locks import QueueKey
 from broker.state.topics import check_group_name
-from dledger.errors import AppendError, StorageError
+from dledger.errors import AppendError, Rot, StorageError
 from dledger.net import Connection
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command
@@ -83,6 +83,8 @@ class LookupHandler:
         header = decode_header(ViewMessageByIdHeader, request)
         try:
             record = self._core.record_at(header.offset)
+        except Rot:
+            raise
         except StorageError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         return request.reply(body=self._core.log.view(header.offset, record.size))

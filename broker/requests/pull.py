@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from broker import limits
 from broker.leader.offset_commits import OffsetCommits
-from broker.refusal import Refused
+from broker.refusal import Refused, unreadable
 from broker.requests.core import Core
 from broker.requests.filters import (
     MessageFilter,
@@ -22,6 +22,7 @@ from broker.requests.queue_reading import Found, read_queue
 from broker.requests.readers import Readers
 from broker.state.locks import QueueKey
 from broker.state.topics import PERM_READ, check_group_name
+from dledger.errors import StorageError
 from dledger.net import Connection
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Buffer, Command
@@ -104,6 +105,8 @@ class PullHandler:
                 response = self._answer(request, header, self._find(header, wanted))
             except Refused as refused:
                 response = core.replies.refusal(request, connection, refused)
+            except StorageError as error:
+                response = core.replies.refusal(request, connection, unreadable(error))
             core.replies.send(request, connection, response)
 
         return self._held.hold(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from broker import limits
 from broker.refusal import Refused
 from broker.requests.core import Core
-from dledger.errors import StorageError
+from dledger.errors import Rot, StorageError
 from dledger.net import Connection
 from dledger.remoting import message as names
 from dledger.remoting.codes import ResponseCode
@@ -64,6 +64,8 @@ class QueryHandler:
                 break
             try:
                 record = self._core.record_at(position)
+            except Rot:
+                raise
             except StorageError:
                 break  # the log begins later by now
             read_bytes += record.size

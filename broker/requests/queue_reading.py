@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from broker import limits
 from broker.requests.filters import Selection
-from broker.state.consume_queue import ConsumeQueue, Units
+from broker.state.consume_queue import ConsumeQueue
+from broker.state.units import Units
 from dledger.remoting.codes import ResponseCode
 
 

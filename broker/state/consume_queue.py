@@ -1,18 +1,20 @@
 """Consume queues: for each queue of a topic, where in the log its messages are.
 
-A queue is an array of fixed 28-byte units, big-endian; a unit's number is the queue offset::
+A queue is an array of fixed 32-byte units, big-endian; a unit's number is the queue offset::
 
     0  position u64         of the message record in the log's address space
     8  size u32             of the record, in bytes
-    12 tags code i64        Java string hash of the TAGS property, 0 without one
-    20 store timestamp i64  ms; never goes back within a log, so it can be searched
+    12 check u32            of the unit, its number and its queue (`broker.state.units`)
+    16 tags code i64        Java string hash of the TAGS property, 0 without one
+    24 store timestamp i64  ms; never goes back within a log, so it can be searched
 
-(RocketMQ's unit without the last field; with it a search by time needs no look into the log.)
+(RocketMQ's unit, a check, and a time: a search by time needs no look into the log.)
 Units lie in files of `UNITS_PER_FILE`, named by their first queue offset, in a directory for each
 queue: ``queues/<topic>.<index of the entry that made the topic>/<queue id>/``. A topic that is
 deleted and made again so gets new directories, and the old ones can stay until the next snapshot.
 
-Everything here is derived from committed entries of the log and can be rebuilt from them. New
+Everything here is derived from committed entries of the log and can be rebuilt from them. What
+is read from a file is checked, and is DamagedFiles if it is not what was written. New
 units wait in memory until there are enough to write; `flush` hands them to the operating system,
 and `sync_files` makes them durable. Only then may a snapshot claim them. After a restart a queue
 is cut back to what the snapshot claims, and the entries applied since are applied again.
@@ -26,24 +28,16 @@ import re
 import shutil
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from broker import limits
+from broker.state.units import UNIT, UNIT_BYTES, Damage, Units, filed, unfiled
+from dledger.checksum import crc32
 from dledger.errors import StorageError
-
-UNIT: Final = np.dtype(
-    [("position", ">u8"), ("size", ">u4"), ("tags_code", ">i8"), ("store_timestamp_ms", ">i8")]
-)
-UNIT_BYTES: Final = UNIT.itemsize
-#: An array of units; fields by name, e.g. ``units["position"]``.
-Units: TypeAlias = npt.NDArray[np.void]
-
-assert UNIT_BYTES == 28
-
 
 #: What is added to the directory's name for files that will be removed.
 _OUTDATED: Final = ".outdated"
@@ -52,7 +46,11 @@ _OUTDATED: Final = ".outdated"
 class FilePool:
     """Open file descriptors by path, the least recently used closed beyond `open_max`."""
 
-    def __init__(self, open_max: int = limits.QUEUE_FILES_OPEN_MAX) -> None:
+    def __init__(
+        self, open_max: int = limits.QUEUE_FILES_OPEN_MAX, damage: Damage | None = None
+    ) -> None:
+        #: What readers of these files find.
+        self.damage = damage or Damage()
         self._open_max = open_max
         self._open: OrderedDict[Path, int] = OrderedDict()
 
@@ -92,6 +90,7 @@ class ConsumeQueue:
         self.directory = directory
         self.begin = 0
         self._files = files
+        self._seed = crc32("/".join(directory.parts[-2:]).encode())
         self._written = 0  # units handed to files; those after it are in _pending
         self._pending = bytearray()
         self._unsynced: set[Path] = set()
@@ -113,18 +112,23 @@ class ConsumeQueue:
         """Add whole units after the last."""
         self._pending += units
         if len(self._pending) > limits.QUEUE_PENDING_BYTES_MAX:
-            self.flush()
+            with suppress(OSError):
+                self.flush()
 
     def read(self, first: int, count: int) -> Units:
-        """Up to `count` units from offset `first`; fewer at the end of the queue."""
+        """Up to `count` units from offset `first`; fewer at the end of the queue.
+
+        Raises DamagedFiles where a file holds something else than was written.
+        """
         last = min(first + count, self.end)
         if not self.begin <= first < last:
             return np.empty(0, UNIT)
-        parts: list[bytes | memoryview] = list(self._read_files(first, min(last, self._written)))
+        parts = list(self._read_files(first, min(last, self._written)))
         if last > self._written:
             start = max(first - self._written, 0) * UNIT_BYTES
-            parts.append(bytes(self._pending[start : (last - self._written) * UNIT_BYTES]))
-        return np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), UNIT)
+            pending = bytes(self._pending[start : (last - self._written) * UNIT_BYTES])
+            parts.append(np.frombuffer(pending, UNIT))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def first_at(self, timestamp_ms: int) -> int:
         """The smallest offset stored at `timestamp_ms` or later; `end` if there is none."""
@@ -143,10 +147,13 @@ class ConsumeQueue:
         return None if self._made_directory else self._file_of(self._written)[0]
 
     def flush(self) -> None:
-        """Hand the units that only memory holds to the operating system."""
+        """Hand the units that only memory holds to the operating system.
+
+        OSError leaves in memory what was not written, for the next time: a disk may be full.
+        """
         if self._untrimmed:
             self.trim()
-        data = memoryview(bytes(self._pending))
+        data = memoryview(filed(bytes(self._pending), self._written, self._seed))
         while data:
             path, unit = self._file_of(self._written)
             if not self._made_directory:
@@ -155,22 +162,18 @@ class ConsumeQueue:
             room = (limits.UNITS_PER_FILE - unit) * UNIT_BYTES
             _write_all(self._files.get(path), data[:room], unit * UNIT_BYTES)
             self._unsynced.add(path)
-            self._written += len(data[:room]) // UNIT_BYTES
+            written = len(data[:room]) // UNIT_BYTES
+            self._written += written
+            del self._pending[: written * UNIT_BYTES]
             data = data[room:]
-        self._pending.clear()
 
     def take_unsynced(self) -> set[Path]:
         """The files written to since the last call: the caller makes them durable."""
         taken, self._unsynced = self._unsynced, set()
         return taken
 
-    def forget_before(self, position: int) -> list[Path]:
-        """Begin with the first message at `position` of the log or behind it.
-
-        Returns the files that hold nothing else: a snapshot that does not claim them must be
-        durable before they go.
-        """
-        old = self._file_of(self.begin)[0]
+    def first_behind(self, position: int) -> int:
+        """The offset of the first message at `position` of the log or behind it."""
         low, high = self.begin, self.end
         while low < high:
             middle = (low + high) // 2
@@ -178,8 +181,16 @@ class ConsumeQueue:
                 low = middle + 1
             else:
                 high = middle
-        self.begin = low
-        first, kept = int(old.name), int(self._file_of(low)[0].name)
+        return low
+
+    def begin_at(self, offset: int) -> list[Path]:
+        """Have no units before `offset`.
+
+        Returns the files that hold nothing else: a snapshot that does not claim them must be
+        durable before they go.
+        """
+        first, kept = int(self._file_of(self.begin)[0].name), int(self._file_of(offset)[0].name)
+        self.begin = offset
         names = range(first, kept, limits.UNITS_PER_FILE)
         return [self.directory / f"{name:020}" for name in names]
 
@@ -200,27 +211,30 @@ class ConsumeQueue:
 
     def trim(self) -> None:
         """Cut the files back to what was restored."""
-        self._untrimmed = False
         for path in self.directory.glob("*"):
             keep = min(max(self._written - int(path.name), 0), limits.UNITS_PER_FILE) * UNIT_BYTES
             if keep == 0 or int(path.name) + limits.UNITS_PER_FILE <= self.begin:
                 path.unlink()
             elif path.stat().st_size > keep:
                 os.truncate(path, keep)
+        self._untrimmed = False
 
     def _file_of(self, offset: int) -> tuple[Path, int]:
         """The file that holds a unit, and the unit's number in it."""
         unit = offset % limits.UNITS_PER_FILE
         return self.directory / f"{offset - unit:020}", unit
 
-    def _read_files(self, first: int, last: int) -> Iterator[bytes]:
+    def _read_files(self, first: int, last: int) -> Iterator[Units]:
         while first < last:
             path, unit = self._file_of(first)
             count = min(last - first, limits.UNITS_PER_FILE - unit)
-            data = os.pread(self._files.get(path), count * UNIT_BYTES, unit * UNIT_BYTES)
-            if len(data) != count * UNIT_BYTES:
-                raise StorageError(f"{path} ends before unit {unit + count}: was it truncated?")
-            yield data
+            raw = os.pread(self._files.get(path), count * UNIT_BYTES, unit * UNIT_BYTES)
+            if len(raw) != count * UNIT_BYTES:
+                self._files.damage.found(f"{path} ends before unit {unit + count}")
+            units, bad = unfiled(raw, first, self._seed)
+            if bad is not None:
+                self._files.damage.found(f"{path}: the unit of offset {bad} does not check")
+            yield units
             first += count
 
 
@@ -258,9 +272,9 @@ QueueBegins: TypeAlias = Mapping[str, Mapping[int, int]]
 class ConsumeQueues:
     """All consume queues of a broker, below one directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, damage: Damage | None = None) -> None:
         self._directory = directory
-        self._files = FilePool()
+        self._files = FilePool(damage=damage)
         self._topics: dict[str, TopicQueues] = {}
         self._deleted: list[Path] = []
         self._pending_bytes = 0
@@ -293,7 +307,8 @@ class ConsumeQueues:
         self._dirty[queue] = self._written[queue] = None
         self._pending_bytes += len(units)
         if self._pending_bytes > limits.QUEUES_PENDING_BYTES_MAX:
-            self.flush()
+            with suppress(OSError):
+                self.flush()
 
     def delete(self, topic: str) -> None:
         """Forget a topic's queues. Their files stay until `take_deleted` hands them out."""
@@ -316,11 +331,14 @@ class ConsumeQueues:
             pass
 
     def flush_steps(self) -> Iterator[None]:
-        """The same a queue at each step: there may be thousands, each with a file to make."""
+        """The same a queue at each step: there may be thousands, each with a file to make.
+
+        OSError leaves the rest, that queue too, for the next time.
+        """
         while self._dirty:
             queue = next(iter(self._dirty))
-            del self._dirty[queue]
             queue.flush()
+            del self._dirty[queue]
             yield
         self._pending_bytes = 0
 
@@ -349,13 +367,17 @@ class ConsumeQueues:
         return {topic: queues for topic, queues in begins.items() if queues}
 
     def forget_before(self, position: int) -> None:
-        """Keep no message that lies before `position` of the log."""
-        for _, queues in self._topics.items():
-            for _, queue in queues:
-                outdated = queue.forget_before(position)
-                for path in outdated:
-                    self._files.drop(path)
-                self._deleted += outdated
+        """Keep no message that lies before `position` of the log.
+
+        Raises DamagedFiles before anything was changed.
+        """
+        every = [queue for _, queues in self._topics.items() for _, queue in queues]
+        begins = [queue.first_behind(position) for queue in every]
+        for queue, begin in zip(every, begins, strict=True):
+            outdated = queue.begin_at(begin)
+            for path in outdated:
+                self._files.drop(path)
+            self._deleted += outdated
 
     def take_deleted(self) -> list[Path]:
         """Directories of deleted topics and files of old units.
@@ -405,6 +427,7 @@ class ConsumeQueues:
         self._topics.clear()
         self._dirty.clear()
         self._written.clear()
+        self._files.close()
 
     def close(self) -> None:
         """Close the files."""

@@ -25,11 +25,11 @@ import numpy.typing as npt
 
 from broker import limits
 from broker.state.aside import Unusable
-from broker.state.consume_queue import UNIT, Units
 from broker.state.control import TIME_MS_MAX
 from broker.state.dedup import dedup_key
 from broker.state.key_index import Hashes, Key, Keys, key_hashes, key_units
 from broker.state.moves import OP_TOPIC, Move, decode_move
+from broker.state.units import UNIT, Units
 from dledger.errors import RecordError
 from dledger.limits import TOPIC_BYTES_MAX
 from dledger.remoting.message import KEYS, TAGS, TIMER_OUT_MS, UNIQ_KEY, tags_code
@@ -60,7 +60,7 @@ _HEAD: Final = np.dtype(
     }
 )
 _U32: Final = np.dtype(">u4")
-_UNIT: Final = struct.Struct(">QIqq")
+_UNIT: Final = struct.Struct(">QI4xqq")
 _SIZE: Final = struct.Struct(">I")
 _TIME_DIGITS_MAX: Final = 18
 _TAGS: Final = TAGS.encode() + b"\x01"
@@ -222,7 +222,7 @@ def _many(body: memoryview, position: int, first: Record) -> tuple[list[Run], Ke
         raise Unusable(f"the entry at {position} holds records of another position")
     topic = first.topic.encode()
     tags_codes, keys = _tags_and_keys(body, starts, heads, topic, position)
-    units = np.empty(len(starts), UNIT)
+    units = np.zeros(len(starts), UNIT)
     units["position"] = positions
     units["size"] = heads["size"]
     units["tags_code"] = tags_codes

@@ -2,14 +2,16 @@
 
 A message is found by its unique key (UNIQ_KEY) and by each word of its KEYS. A key is known here by
 a 64-bit hash of topic and key; who looks it up compares the messages themselves. A unit is 16
-bytes, little-endian: hash u64, position of the record u64. Files hold `KEYS_PER_FILE` units and are
-named by the number of their first one::
+bytes, little-endian: hash u64, position of the record u48, check u16 of both. Files hold
+`KEYS_PER_FILE` units and are named by the number of their first one::
 
     index/<first unit>          units in the order of the log, while they come in
     index/<first unit>.sorted   a full file, sorted by hash: all hashes, then all positions
 
 A look-up compares the hashes of the last file one by one, and searches in the sorted ones by
-halving, without reading them. Memory holds what was not yet handed to the operating system.
+halving, without reading them. Memory holds what was not yet handed to the operating system. All
+units that are looked at are checked: to end where it does, a search must have compared the units
+on both sides, so one whose hash has rotten is noticed by who looks for what it was.
 
 Like consume queues, all is derived from committed entries: a snapshot claims the units up to a
 number, of files made durable before; after a restart the rest is cut off and applied again.
@@ -20,6 +22,8 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,14 +34,19 @@ import numpy.typing as npt
 
 from broker import limits
 from broker.state.consume_queue import sync_path
+from broker.state.units import Damage, DamagedFiles, Words, mixed
 from dledger.checksum import crc32
 from dledger.errors import StorageError
 
 UNIT: Final = np.dtype([("hash", "<u8"), ("position", "<u8")])
 _U64: Final = np.dtype("<u8")
 _MASK: Final = (1 << 64) - 1
+_POSITION_BITS: Final = 48
+_POSITION_MASK: Final = np.uint64((1 << _POSITION_BITS) - 1)
+_CHECK_SEED: Final = np.uint64(0x6B65_7973)
 _PRIME: Final = 0x9E37_79B9_7F4A_7C15
 _SHIFT: Final = 29
+_U64_STRUCT: Final = struct.Struct("<Q")
 _SORTED: Final = ".sorted"
 _NAME: Final = re.compile(rf"(\d{{20}})(?:{re.escape(_SORTED)})?")
 
@@ -67,15 +76,29 @@ def key_hashes(topic: bytes, keys: npt.NDArray[np.uint8]) -> Hashes:
 def _mixed(values: Hashes, padded: npt.NDArray[np.uint8]) -> Hashes:
     """Seeds, one for each row, with the rows mixed in, eight bytes at a time."""
     for words in padded.view(_U64).T:
-        values = (values ^ words) * np.uint64(_PRIME)
-        values ^= values >> np.uint64(_SHIFT)
+        values = mixed(values, words)
     return values
+
+
+def _checked_words(hashes: Hashes, positions: Words) -> Words:
+    """Positions, each with the check of its unit."""
+    return positions | (_checks(hashes, positions) << np.uint64(_POSITION_BITS))
+
+
+def _checks(hashes: Hashes, positions: Words) -> Words:
+    return mixed(hashes ^ _CHECK_SEED, positions) >> np.uint64(_POSITION_BITS)
+
+
+def _all_check(hashes: Hashes, words: Words) -> bool:
+    return bool(
+        (words >> np.uint64(_POSITION_BITS) == _checks(hashes, words & _POSITION_MASK)).all()
+    )
 
 
 def key_units(hashes: Hashes, positions: npt.NDArray[np.int64]) -> bytes:
     """Units of many messages."""
     units = np.empty(len(hashes), UNIT)
-    units["hash"], units["position"] = hashes, positions
+    units["hash"], units["position"] = hashes, _checked_words(hashes, positions.astype(np.uint64))
     return units.tobytes()
 
 
@@ -98,12 +121,13 @@ def _units_of(keys: Sequence[Key]) -> bytes:
     for number, key in enumerate(keys):
         alike.setdefault(-(-len(key.key) // 8) * 8, []).append(number)
     units = np.empty(len(keys), UNIT)
-    units["position"] = [key.position for key in keys]
     for width, numbers in alike.items():
         some = [keys[number] for number in numbers]
         rows = np.frombuffer(b"".join(key.key.ljust(width, b"\0") for key in some), np.uint8)
         seeds = np.array([_seed(key.topic, len(key.key)) for key in some], np.uint64)
         units["hash"][numbers] = _mixed(seeds, rows.reshape(len(numbers), width))
+    positions = np.array([key.position for key in keys], np.uint64)
+    units["position"] = _checked_words(units["hash"], positions)
     return units.tobytes()
 
 
@@ -114,9 +138,15 @@ def _seed(topic: bytes, key_length: int) -> int:
 class KeyIndex:
     """All keys, in files below one directory. Units `first` to, without, `end` are there."""
 
-    def __init__(self, directory: Path, keys_per_file: int = limits.KEYS_PER_FILE) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        keys_per_file: int | None = None,
+        damage: Damage | None = None,
+    ) -> None:
         self._directory = directory
-        self._per_file = keys_per_file
+        self._damage = damage or Damage()
+        self._per_file = keys_per_file or limits.KEYS_PER_FILE
         self.first = 0
         self._written = 0
         self._pending: list[Key | bytes] = []
@@ -134,19 +164,27 @@ class KeyIndex:
         for key in keys:
             self._pending_count += 1 if isinstance(key, Key) else len(key) // UNIT.itemsize
         if self._pending_count >= limits.KEYS_PENDING_MAX:
-            self.flush()
+            with suppress(OSError):
+                self.flush()
 
     def find(self, topic: str, key: str) -> Iterator[int]:
-        """The positions of the records that may have a key, the newest first."""
+        """The positions of the records that may have a key, the newest first.
+
+        Raises DamagedFiles where a file holds something else than was written.
+        """
         name = np.frombuffer(key.encode(), np.uint8)
         wanted = int(key_hashes(topic.encode(), name.reshape(1, len(name)))[0])
-        yield from _matching(np.frombuffer(encode_keys(self._pending), UNIT), wanted)
+        yield from self._matching(np.frombuffer(encode_keys(self._pending), UNIT), wanted)
         for number in reversed(self._file_numbers()):
             yield from self._find_in_file(number, wanted)
 
     def flush(self) -> None:
-        """Hand the units that only memory holds to the operating system."""
+        """Hand the units that only memory holds to the operating system.
+
+        OSError leaves in memory what was not written, for the next time: a disk may be full.
+        """
         data = memoryview(encode_keys(self._pending))
+        self._pending = [bytes(data)]
         while data:
             within = self._written % self._per_file
             path = self._path(self._written - within)
@@ -156,10 +194,12 @@ class KeyIndex:
                 file.seek(within * UNIT.itemsize)
                 file.write(data[:room])
             self._unsynced.add(path)
-            self._written += len(data[:room]) // UNIT.itemsize
+            written = len(data[:room]) // UNIT.itemsize
             data = data[room:]
-        self._pending.clear()
-        self._pending_count = 0
+            self._written += written
+            self._pending_count -= written
+            self._pending = [bytes(data)]
+        self._pending = []
 
     def take_unsynced(self) -> set[Path]:
         """The files written to since the last call: the caller makes them durable."""
@@ -169,12 +209,16 @@ class KeyIndex:
     def seal(self, end: int) -> None:
         """Sort the full files among the first `end` units, which are durable. May run in a thread.
 
-        A crash leaves a file sorted or as it was. OSError leaves it as it was.
+        A crash leaves a file sorted or as it was. OSError leaves it as it was, and so does
+        DamagedFiles.
         """
         for number in range(self.first, end - self._per_file + 1, self._per_file):
             path = self._path(number)
             if path.exists():
-                _write_sorted(path, np.frombuffer(path.read_bytes(), UNIT))
+                units = np.frombuffer(path.read_bytes(), UNIT)
+                if not _all_check(units["hash"], units["position"]):
+                    self._damage.found(f"{path}: a unit does not check")
+                _write_sorted(path, units)
                 sync_path(self._directory)
                 path.unlink()
 
@@ -211,36 +255,60 @@ class KeyIndex:
         self._pending.clear()
         self._unsynced.clear()
 
-    def forget_before(self, position: int) -> list[Path]:
-        """Forget the files whose records all lie before `position`, where the log begins now.
+    def files_before(self, position: int) -> int:
+        """How many of the first files have only records that lie before `position`. Raises
+        DamagedFiles."""
+        numbers = self._file_numbers()[:-1]
+        for count, number in enumerate(numbers):
+            if self._newest_position(number) >= position:
+                return count
+        return len(numbers)
+
+    def forget_files(self, count: int) -> list[Path]:
+        """Forget the first files: the log begins behind all that they name.
 
         Returns them: a snapshot that no longer claims them must be durable before they go.
         """
-        gone: list[Path] = []
-        for number in self._file_numbers()[:-1]:
-            if self._newest_position(number) >= position:
-                break
-            gone += self._paths(number)
-            self.first = number + self._per_file
-        return gone
+        numbers = self._file_numbers()[:count]
+        self.first += count * self._per_file
+        return [path for number in numbers for path in self._paths(number)]
 
     def _find_in_file(self, number: int, wanted: int) -> list[int]:
         """The newest first. Another thread may be sorting the file: then it is there in the end."""
         plain, ordered = self._paths(number)
         if not ordered.exists():
             with suppress(FileNotFoundError):
-                return _matching(np.frombuffer(plain.read_bytes(), UNIT), wanted)
+                return self._matching(np.frombuffer(plain.read_bytes(), UNIT), wanted, plain)
         with (
             ordered.open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
         ):
-            return _search(mapped, wanted)
+            try:
+                return _search(mapped, wanted)
+            except DamagedFiles:
+                self._damage.found(f"{ordered}: a unit does not check")
+
+    def _matching(
+        self, units: npt.NDArray[np.void], wanted: int, path: Path | None = None
+    ) -> list[int]:
+        """The positions of units with a hash, the newest first."""
+        if path is not None and not _all_check(units["hash"], units["position"]):
+            self._damage.found(f"{path}: a unit does not check")
+        words = units["position"][units["hash"] == np.uint64(wanted)]
+        found: list[int] = (words & _POSITION_MASK)[::-1].tolist()
+        return found
 
     def _newest_position(self, number: int) -> int:
         plain, ordered = self._paths(number)
         if ordered.exists():
-            return int(np.frombuffer(ordered.read_bytes(), _U64)[self._per_file :].max())
-        return int(np.frombuffer(plain.read_bytes(), UNIT)["position"][-1])
+            both = np.frombuffer(ordered.read_bytes(), _U64)
+            hashes, words = both[: self._per_file], both[self._per_file :]
+        else:
+            units = np.frombuffer(plain.read_bytes(), UNIT)
+            hashes, words = units["hash"], units["position"]
+        if not _all_check(hashes, words):
+            self._damage.found(f"{plain}: a unit does not check")
+        return int((words & _POSITION_MASK).max())
 
     def _file_numbers(self) -> list[int]:
         return list(range(self.first, self._written, self._per_file))
@@ -254,21 +322,27 @@ class KeyIndex:
         return plain, plain.with_name(plain.name + _SORTED)
 
 
-def _matching(units: npt.NDArray[np.void], wanted: int) -> list[int]:
-    """The positions of units with a hash, the newest first."""
-    found: list[int] = units["position"][units["hash"] == np.uint64(wanted)][::-1].tolist()
-    return found
-
-
 def _search(mapped: mmap.mmap, wanted: int) -> list[int]:
-    """The same, in a sorted file."""
-    hashes = np.frombuffer(mapped, _U64, len(mapped) // UNIT.itemsize)
-    value = np.uint64(wanted)
-    begin, end = (int(np.searchsorted(hashes, value, side)) for side in ("left", "right"))
-    del hashes
-    at = len(mapped) // 2
-    raw = mapped[at + begin * _U64.itemsize : at + end * _U64.itemsize]
-    return sorted(np.frombuffer(raw, _U64).tolist(), reverse=True)
+    """The positions of units with a hash in a sorted file, the newest first. DamagedFiles."""
+    count = len(mapped) // UNIT.itemsize
+    begin = bisect_left(range(count), wanted, key=lambda number: _unit(mapped, count, number))
+    end = bisect_right(range(count), wanted, begin, key=lambda number: _unit(mapped, count, number))
+    hashes = np.frombuffer(mapped[begin * 8 : end * 8], _U64)
+    words = np.frombuffer(mapped[(count + begin) * 8 : (count + end) * 8], _U64)
+    if not _all_check(hashes, words):
+        raise DamagedFiles("a unit does not check")
+    return sorted((words & _POSITION_MASK).tolist(), reverse=True)
+
+
+def _unit(mapped: mmap.mmap, count: int, number: int) -> int:
+    """The hash of a unit in a sorted file. Raises DamagedFiles."""
+    (value,) = _U64_STRUCT.unpack_from(mapped, number * 8)
+    (word,) = _U64_STRUCT.unpack_from(mapped, (count + number) * 8)
+    position = word & int(_POSITION_MASK)
+    mixed_once = ((value ^ int(_CHECK_SEED) ^ position) * _PRIME) & _MASK
+    if (mixed_once ^ mixed_once >> _SHIFT) >> _POSITION_BITS != word >> _POSITION_BITS:
+        raise DamagedFiles(f"unit {number} does not check")
+    return int(value)
 
 
 def _write_sorted(path: Path, units: npt.NDArray[np.void]) -> None:

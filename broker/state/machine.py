@@ -40,6 +40,7 @@ from broker.state.locks import QueueKey, QueueLocks
 from broker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Delays, Move
 from broker.state.offsets import ConsumerOffsets
 from broker.state.snapshot import (
+    UNITS_FORMAT,
     PendingSnapshot,
     State,
     decode_state,
@@ -48,6 +49,7 @@ from broker.state.snapshot import (
 )
 from broker.state.subscriptions import SubscriptionGroups
 from broker.state.topics import Topics
+from broker.state.units import Damage, DamagedFiles
 from broker.state.waiting import Waiting
 from dledger.errors import CorruptLog, StorageError
 from dledger.log.entry import Entry, Kind
@@ -115,17 +117,20 @@ class Machine:
         self.timers = Waiting()
         #: Half messages of transactions that have not ended, and when they were stored.
         self.halves = Waiting()
-        self.queues = ConsumeQueues(directory / "queues")
-        self.keys = KeyIndex(directory / "index")
+        #: What readers of the queues and the index have found: see `derive_again`.
+        self.damage = Damage()
+        self.queues = ConsumeQueues(directory / "queues", self.damage)
+        self.keys = KeyIndex(directory / "index", damage=self.damage)
         self._trimmed = False
         self._watcher: Watcher | None = None
         self._tell_role: Callable[[Watcher], None] | None = None
         self._snapshot_path = directory / "snapshot.msgpack"
 
     def restore(self) -> str | None:
-        """Take over the last snapshot. If there is one that can't be used, start empty: say why.
+        """Take over the last snapshot. If not all of it can be used, say why.
 
-        Starting empty means that the ledger replays the whole log, which loses nothing. No file is
+        If the snapshot can't, start empty: the ledger replays the whole log, which loses nothing.
+        If it can, and the files of queues and keys can't, only those are derived again. No file is
         changed before the first `apply`: until then the store may turn out to be another broker's.
         """
         try:
@@ -133,15 +138,34 @@ class Machine:
             if payload is None:
                 return None
             state = decode_state(payload)
-            self.queues.restore(state.queues, state.begins)
-            self.keys.restore(*state.keys)
         except StorageError as error:
-            self.queues.forget()
-            self.keys.forget()
             return str(error)
         self._take(state)
         self.saved_index = state.applied_index
+        try:
+            if state.units_format != UNITS_FORMAT:
+                raise StorageError("queues and keys were written by another version")
+            self.queues.restore(state.queues, state.begins)
+            self.keys.restore(*state.keys)
+        except StorageError as error:
+            self._begin_again(state, self.first_index)
+            return f"{error}; queues and keys are derived again"
         return None
+
+    @property
+    def state_index(self) -> int:
+        """The state holds the entries up to here, if not their places in queues and index."""
+        return max(self.applied_index, self._ahead_index)
+
+    def derive_again(self) -> None:
+        """Queues or index turned out to be damaged: make them again from the log's entries, which
+        come again from where the log begins. All else stays as it is."""
+        state = self._state()
+        self.generation += 1
+        self._unsynced.clear()
+        self._outdated.clear()
+        self._begin_again(state, self.first_index)
+        self._trim()
 
     def forget(self) -> None:
         """Start empty after all, with nothing that a snapshot could claim."""
@@ -153,9 +177,7 @@ class Machine:
     def apply(self, entry: Entry) -> object:
         """Apply a committed entry of any content; what it returns goes to who appended it."""
         if not self._trimmed:
-            self.queues.trim()
-            self.keys.trim()
-            self._trimmed = True
+            self._trim()
         if entry.index != self.applied_index + 1:
             raise CorruptLog(f"entry {entry.index} was given after entry {self.applied_index}")
         result: object = None
@@ -167,7 +189,13 @@ class Machine:
             except Unusable as unusable:
                 result = self._set_aside(entry, str(unusable))
             else:
-                result = change()
+                try:
+                    result = change()
+                except DamagedFiles:
+                    # No fault of the entry's, and nothing of it is done yet: it comes again when
+                    # all that it moves can be read.
+                    self.derive_again()
+                    return None
         self.applied_index = entry.index
         return result
 
@@ -228,9 +256,8 @@ class Machine:
             remove_paths(deleted)
             keys.seal(keys_end)
 
-        needed_index = max(self.applied_index, self._ahead_index)
         return PendingSnapshot(
-            self.applied_index, needed_index, self.generation, unsynced, deleted, write
+            self.applied_index, self.state_index, self.generation, unsynced, deleted, write
         )
 
     def saved(self, snapshot: PendingSnapshot) -> None:
@@ -253,21 +280,33 @@ class Machine:
         Raises StorageError, and changes nothing, if this version can't read the state.
         """
         state = decode_state(payload)
-        begins = {
-            topic: (made, {queue: state.begins.get(topic, {}).get(queue, 0) for queue in ends})
-            for topic, (made, ends) in state.queues.items()
-        }
         self.forget()
         self.generation += 1
         self._unsynced.clear()
         self._outdated.clear()
+        self._take(state)
+        self._ahead_index = max(index, state.ahead_index)
+        self._begin_again(state, first_index)
+        self._trim()
+
+    def _begin_again(self, state: State, first_index: int) -> None:
+        """Have the queues of a state as they began, no keys, and the entries from `first_index` on
+        come again."""
+        begins = {
+            topic: (made, {queue: state.begins.get(topic, {}).get(queue, 0) for queue in ends})
+            for topic, (made, ends) in state.queues.items()
+        }
+        self.queues.forget()
+        self.keys.forget()
         self.queues.restore(begins, state.begins)
+        self._ahead_index = self.state_index
+        self.applied_index = first_index - 1
+
+    def _trim(self) -> None:
+        """Cut the files back to what the queues and the index have."""
         self.queues.trim()
         self.keys.trim()
         self._trimmed = True
-        self._take(state)
-        self._ahead_index = max(index, state.ahead_index)
-        self.applied_index = first_index - 1
 
     def close(self) -> None:
         """Close the files. What is not in a snapshot will be replayed."""
@@ -317,6 +356,7 @@ class Machine:
             first_index=self.first_index,
             ahead_index=self._ahead_index,
             aside=self.aside.dump(),
+            units_format=UNITS_FORMAT,
         )
 
     def _derive_again(self, entry: Entry) -> None:
@@ -434,11 +474,12 @@ class Machine:
     def _drop_head(self, position: int, index: int) -> None:
         if position <= self.first_position:
             return
+        gone = self.keys.files_before(position)
+        self.queues.forget_before(position)
+        self._outdated.update(self.keys.forget_files(gone))
         self.first_position = self.dedup.first_position = position
         self.first_index = index
         self.aside.forget_before(index)
-        self.queues.forget_before(position)
-        self._outdated.update(self.keys.forget_before(position))
 
     def _put_settings(self, settings: Mapping[str, str], now_ms: int) -> None:
         merged = {**self.settings, **settings}

@@ -26,6 +26,8 @@ from dledger.log.disk import Disk
 from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 
 FORMAT: Final = 3
+UNITS_FORMAT: Final = 2
+"""Of the files of queues and keys. Those of another format are derived again."""
 
 _HEADER: Final = struct.Struct(">8sQI")
 _MAGIC: Final = b"DLGSNAP1"
@@ -55,6 +57,7 @@ class State(msgspec.Struct):
     first_index: int = 1
     ahead_index: int = 0
     aside: tuple[int, list[AsideRow], list[int]] = (0, [], [])
+    units_format: int = 1
 
 
 def decode_state(payload: bytes) -> State:

@@ -16,10 +16,11 @@ from client.admin.topics import TopicAdmin
 from client.errors import NoLeader
 from client.lookup import END_OF_TIME_MS, unique_key_query
 from client.models import ReceivedMessage, messages_in
-from dledger.errors import RemotingError
+from dledger.errors import RecordError, RemotingError
 from dledger.observe import get_logger
 from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
 from dledger.remoting.headers import QueryMessageHeader, ViewMessageByIdHeader
 from dledger.remoting.message import offset_message_id_decode
 
@@ -41,9 +42,9 @@ class QueryAdmin(TopicAdmin, MessageAdmin):
         known = [group for group in await self.groups() if address in group.broker_addrs.values()]
         if known:
             answer = await self.requests.ask_leader(known[0], code, header)
-            return messages_in(answer.payload, known[0].broker_name)[0]
+            return _only_message(answer, known[0].broker_name)
         answer = expect_success(await self.requests.ask(address, code, header), code.name, address)
-        return messages_in(answer.payload, "")[0]
+        return _only_message(answer, "")
 
     async def messages_by_key(
         self,
@@ -101,3 +102,11 @@ class QueryAdmin(TopicAdmin, MessageAdmin):
                 "the time asked for"
             )
         return sorted(messages, key=lambda message: message.store_timestamp_ms)
+
+
+def _only_message(answer: Command, broker_name: str) -> ReceivedMessage:
+    """The message that was asked for. Raises RecordError if there is none in the answer."""
+    messages = messages_in(answer.payload, broker_name)
+    if len(messages) != 1:
+        raise RecordError(f"{len(messages)} messages came for one")
+    return messages[0]

@@ -7,13 +7,14 @@ not lead is followed by another try, until the deadline.
 from __future__ import annotations
 
 from client.addresses import parse_addresses
+from client.answers import cluster_in
 from client.errors import Refused
 from client.leaders import LeaderFinder
 from client.lifetime import Living
 from client.peers import PeerPool
 from client.routing import RouteTable
 from dledger.errors import ConnectFailed, RemotingError
-from dledger.remoting.bodies import BrokerData, ClusterInfo, TopicRouteData, decode_body
+from dledger.remoting.bodies import BrokerData, ClusterInfo, TopicRouteData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import Header, encode_header
@@ -100,7 +101,7 @@ class AdminRequests(Living):
     async def cluster_info(self) -> ClusterInfo:
         """Every broker group that the name server knows."""
         answer = await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return decode_body(ClusterInfo, answer.payload)
+        return cluster_in(answer)
 
 
 def expect_success(answer: Command, what: str, address: str) -> Command:

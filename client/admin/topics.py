@@ -11,6 +11,7 @@ from client.admin.requests import expect_success
 from client.admin.results import GroupRoute, QueueStatus, TopicInfo, TopicRoute, TopicStatus
 from client.admin.session import TOOLS_GROUP, UnknownTarget, run_for_each
 from client.admin.settings import SettingsAdmin
+from client.answers import route_in
 from client.errors import NoRoute
 from dledger.remoting.bodies import (
     BrokerData,
@@ -204,7 +205,7 @@ class TopicAdmin(SettingsAdmin):
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             raise NoRoute(topic, "look at", "no broker has registered it")
         expect_success(answer, f"the route of {topic!r}", "the name server")
-        return decode_body(TopicRouteData, answer.payload)
+        return route_in(answer)
 
     async def _wait_for_route(self, topic: str, broker_names: set[str]) -> None:
         """Return when every name server shows the topic on these groups."""
@@ -216,7 +217,7 @@ class TopicAdmin(SettingsAdmin):
                 answer = await self.requests.ask(name_server, code, header)
                 shown: Iterable[str] = ()
                 if answer.code == ResponseCode.SUCCESS:
-                    queues = decode_body(TopicRouteData, answer.payload).queue_datas
+                    queues = route_in(answer).queue_datas
                     shown = {queue.broker_name for queue in queues}
                 if broker_names.issubset(shown):
                     break

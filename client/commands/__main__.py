@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, MissingArgumentError
 
 from dledger.console import let_reader_leave
-from dledger.errors import ConfigError, DledgerError
+from dledger.ending import BY_INPUT, sentence
+from dledger.errors import ConfigError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -79,8 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(f"{_explain(error)} (--help shows the options)", EXIT_USAGE)
     except ConfigError as error:
         _fail(str(error), EXIT_USAGE)
-    except DledgerError as error:
-        _fail(str(error), EXIT_FAILED)
+    except (*BY_INPUT, ValueError) as error:
+        _fail(sentence(error), EXIT_FAILED)
     except KeyboardInterrupt:
         _fail("interrupted", EXIT_FAILED)
 

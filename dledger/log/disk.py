@@ -64,8 +64,12 @@ class Disk:
             os.fsync(descriptor)
             temporary.rename(path)
             self.sync_folder(path.parent)
-        except BaseException:
+        except BaseException as error:
             os.close(descriptor)
+            if isinstance(error, OSError):
+                # On a full disk its blocks are what others wait for.
+                self.remove(temporary)
+                raise OSError(error.errno, error.strerror, str(path)) from error
             raise
         return descriptor
 

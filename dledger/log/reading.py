@@ -87,6 +87,18 @@ class LogReader:
             return end
         return (end // self.segment_bytes + 1) * self.segment_bytes
 
+    @property
+    def room_bytes(self) -> int | None:
+        """Of the last segment, for another entry; None if there is no segment."""
+        return (
+            self._segments[-1].capacity_bytes - self._segments[-1].end if self._segments else None
+        )
+
+    def is_next_segment(self, position: int) -> bool:
+        """Whether a position is in the segment behind the last one."""
+        ahead = position - self._segments[-1].base_position if self._segments else 0
+        return self.segment_bytes <= ahead < 2 * self.segment_bytes
+
     def _segment_of(self, index: int) -> Segment:
         if not self.first_index <= index <= self.last_index:
             raise StorageError(
@@ -149,6 +161,11 @@ class LogReader:
 
     def view(self, position: int, size_bytes: int) -> memoryview:
         """Bytes of the log by position, not copied; they must lie within one segment."""
+        segment, start = self._place_of(position, size_bytes)
+        return segment.part(start, size_bytes)
+
+    def _place_of(self, position: int, size_bytes: int) -> tuple[Segment, int]:
+        """Where in which file those bytes are."""
         self.write_out()
         at = position // self.segment_bytes - self.first_position // self.segment_bytes
         if not 0 <= at < len(self._segments):
@@ -157,6 +174,16 @@ class LogReader:
         start = position - segment.base_position
         if start + size_bytes > segment.end:
             raise StorageError(f"positions {position} + {size_bytes} reach beyond a segment's end")
+        return segment, start
+
+    def checked_view(self, position: int, size_bytes: int) -> memoryview:
+        """The same, of entries that fit their CRCs now, or did a few seconds ago. Raises Rot.
+
+        For bytes that leave this node: nobody else may be misled by a disk that rots. The bound on
+        the time is the caller's of `release_idle`.
+        """
+        segment, start = self._place_of(position, size_bytes)
+        segment.check(start, start + size_bytes)
         return segment.part(start, size_bytes)
 
     def run_of(self, first_index: int, last_index: int) -> memoryview:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 
 from dledger.errors import Rot
 from dledger.log.checkpoint import SealedSegment
 from dledger.log.disk import Disk
-from dledger.log.entry import HEADER_BYTES, MAGIC, Header, decode_header, padded
+from dledger.log.entry import HEADER_BYTES, MAGIC, Header, decode_header, fault_of, padded
 from dledger.log.recovery import PART_BYTES, WATERMARK_BYTES, Scan, encode_watermark, entry_offsets
 from dledger.remoting.command import Buffer
 
@@ -48,6 +48,8 @@ class Segment:
         self._used = True
         self._read_bytes = 0
         self._offsets: array[int] | None = array("I")
+        #: For each entry, whether its bytes were good a short while ago.
+        self._good = bytearray()
         self._summary: SealedSegment | None = None
 
     @property
@@ -72,6 +74,7 @@ class Segment:
         self._descriptor = self._raw = None
         if self._summary is not None:
             self._offsets = None
+            self._good = bytearray()
 
     def forget_pages(self) -> None:
         """Let what was read count for the kernel's memory, no longer for this process's."""
@@ -104,11 +107,46 @@ class Segment:
                     self.base_position,
                 )
             self._offsets = offsets
+            self._good = bytearray(len(offsets))
         return self._offsets
 
     def adopt_scan(self, scan: Scan) -> None:
         """Take what a scan of the whole file found."""
         self._offsets, self.end = scan.offsets, scan.end
+        self._good = bytearray(len(scan.offsets))
+
+    def add(self, offset: int, end: int) -> None:
+        """Know of another entry, whose bytes come from memory and so are good."""
+        self.offsets.append(offset >> 3)
+        self._good.append(1)
+        self.end = end
+
+    def check(self, start: int, end: int) -> None:
+        """Compare entries with their CRCs, those that have a byte from offset `start` to `end`.
+
+        What was good is not looked at again until `doubt`. Raises Rot.
+        """
+        offsets = self._offsets or self.offsets
+        first = max(bisect_right(offsets, start >> 3) - 1, 0)
+        last = first + 1  # most reads are of one entry
+        if last < len(offsets) and offsets[last] << 3 < end:
+            last = bisect_left(offsets, -(-end // 8), last)
+        while (at := self._good.find(0, first, last)) >= 0:
+            offset = offsets[at] << 3
+            header = decode_header(self.raw, offset)
+            fault = fault_of(header, self.raw, offset, None, self.base_position + offset)
+            if fault is not None:
+                raise Rot(
+                    f"{self.path}: the entry at offset {offset} is damaged ({fault}); a start has "
+                    "it repaired by the leader",
+                    self.base_position,
+                )
+            self._good[at] = 1
+
+    def doubt(self) -> None:
+        """Compare entries with their CRCs again when they are read: their bytes may have left the
+        memory, and come from the disk."""
+        self._good = bytearray(len(self._good))
 
     def adopt_summary(self, summary: SealedSegment) -> None:
         """Take what a checkpoint says; the entries' offsets are found when somebody reads."""
@@ -198,6 +236,7 @@ class Segment:
         for offset in range(start, self.end, step):
             self.write(offset, [bytes(min(step, self.end - offset))])
         del self.offsets[count:]
+        del self._good[count:]
         self.end, self._summary = start, None
 
     def close(self) -> None:

@@ -44,6 +44,7 @@ from dledger.log.entry import (
 from dledger.log.head import LogHead, encode_head, first_entry_of
 from dledger.log.reading import LogReader
 from dledger.log.segment import Segment, segment_path
+from dledger.log.space import Space
 from dledger.remoting.command import Buffer
 
 RECENT_HEADERS = 8192
@@ -118,6 +119,8 @@ class SegmentedLog(LogReader):
         self.replacements = 0
         self._distrusted: set[int] = set()
         self._replacing = Lock()
+        #: Whether the disk has room for more.
+        self.space = Space(self)
 
     # -- appending -------------------------------------------------------------------------
 
@@ -172,8 +175,7 @@ class SegmentedLog(LogReader):
         self._staged += (raw_header, body, bytes(padding)) if padding else (raw_header, body)
         self._recent[header.index] = header
         self._recent.pop(header.index - RECENT_HEADERS, None)
-        segment.offsets.append(offset >> 3)
-        segment.end = offset + room
+        segment.add(offset, offset + room)
         self._last = header
 
     def write_out(self) -> None:
@@ -238,14 +240,22 @@ class SegmentedLog(LogReader):
                 else self._disk.create(path, self.segment_bytes)
             )
 
+    def begin_segment(self) -> None:
+        """Have the next segment's file now. OSError."""
+        if self._spare is None:
+            self.adopt_segment(self.prepare_segment())
+
     def adopt_segment(self, prepared: PreparedSegment) -> None:
         """Keep a prepared segment for when it is needed.
 
         Not if the log was cut meanwhile: it may have used the file before, and the cut removed it.
         What is written to a file without a name is gone after a restart.
         """
-        next_base = self._segments[-1].base_position + self.segment_bytes
-        if prepared.base_position == next_base and prepared.generation == self._generation:
+        self.space.lacking = None
+        fits = self.is_next_segment(prepared.base_position)
+        if fits and self._spare is not None:
+            self._disk.close(prepared.descriptor)  # the log could not wait for it
+        elif fits and prepared.generation == self._generation:
             self._spare = prepared
         else:
             self._discard(prepared)
@@ -268,8 +278,11 @@ class SegmentedLog(LogReader):
         """Close sealed segments that nobody has read since the last call.
 
         So open files, mappings, and what the process has in memory, do not grow with the log.
+        Nor does trust in what was read or written for long: see `checked_view`.
         """
         busy = {*self._dirty, *self._syncing}
+        for segment in self._segments:
+            segment.doubt()
         for segment in self._segments[:-1]:
             if segment not in busy:
                 segment.release_if_idle()

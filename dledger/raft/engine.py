@@ -35,6 +35,7 @@ from dledger.errors import (
     ChangePending,
     DledgerError,
     FrameError,
+    NoSpace,
     NotLeader,
     OutcomeUnknown,
 )
@@ -69,13 +70,17 @@ leader that stands still for an election timeout is deposed in the middle of it,
 BUSY_RETRY_AFTER_S = 0.02
 LATE_S = 0.02
 """An acknowledgement that waited longer for its step is no sign of life of now."""
+NO_SPACE_RETRY_AFTER_S = 1.0
 
 
 class StateMachine(Protocol):
     """What the log's entries mean. All calls come from one thread, in log order."""
 
     applied_index: int
-    """Everything up to here is in the machine already, from its own snapshot. 0: nothing."""
+    """Everything up to here is in the machine already, from its own snapshot. 0: nothing.
+
+    `apply` may take it back: then the entries come again from there on (`RaftEngine.went_back`).
+    """
 
     def apply(self, entry: Entry) -> object:
         """Take a committed entry, no-ops too. `entry.body` is valid during the call only."""
@@ -149,6 +154,7 @@ class RaftEngine:
         self._pending: dict[int, _Append] = {}
         self._pending_bytes = 0
         self._standing: Standing | None = None
+        self._whole_index = 0
         self.footing = Footing(log, machine)
         self.transport = PeerTransport(node_id, members, log, self.footing, sync=sync)
         journal = LogJournal(log, hard_state, members)
@@ -169,8 +175,11 @@ class RaftEngine:
 
     # -- what the shell calls --------------------------------------------------------------
 
-    def append(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
-        """Append an entry; `on_done` is called once, from a later step.
+    def append(
+        self, body: Buffer | Draft, kind: int, on_done: OnDone, *, urgent: bool = False
+    ) -> None:
+        """Append an entry; `on_done` is called once, from a later step. An urgent one takes the
+        last room that a full disk has left.
 
         Raises NotLeader, Busy or TooLarge if the entry was definitely not taken, StorageError if
         the log can't take any more.
@@ -181,6 +190,10 @@ class RaftEngine:
             raise Busy(f"{count} appends are pending", BUSY_RETRY_AFTER_S)
         if self._pending_bytes + size > limits.APPENDS_PENDING_BYTES_MAX:
             raise Busy(f"{self._pending_bytes} bytes of appends are pending", BUSY_RETRY_AFTER_S)
+        try:
+            self.log.space.check(size, kind, urgent=urgent)
+        except NoSpace as error:
+            raise Busy(str(error), NO_SPACE_RETRY_AFTER_S) from error
         header = self.log.append(self.log.last_index + 1, self.core.term, kind, body)
         self._pending[header.index] = _Append(size, on_done)
         self._pending_bytes += size
@@ -427,6 +440,9 @@ class RaftEngine:
             entry = self.log.checked_entry(machine.applied_index + 1)
             budget -= HEADER_BYTES + len(entry.body)
             result = machine.apply(entry)
+            if machine.applied_index < entry.index - 1:
+                self.went_back(entry.index - 1)
+                return True
             machine.applied_index = entry.index
             append = self._pending.pop(entry.index, None)
             if append is not None:
@@ -436,12 +452,23 @@ class RaftEngine:
                     self.sending.send_new()
         return machine.applied_index < commit_index
 
+    def went_back(self, index: int) -> None:
+        """The state machine had applied everything up to `index`, and makes some of it again.
+
+        Until it is there again it can't be asked, and this node serves nobody.
+        """
+        self._whole_index = max(self._whole_index, index)
+        self._announce()
+
     def _announce(self) -> None:
         """Tell the state machine when leadership, as others may rely on it, has changed."""
         core = self.core
         leads = core.role is Role.LEADER
         noop_index = core.noop_index
-        serving = leads and noop_index is not None and self.machine.applied_index >= noop_index
+        serving = leads and noop_index is not None
+        if noop_index is not None:
+            whole_index = max(noop_index, self._whole_index)
+            serving = serving and self.machine.applied_index >= whole_index
         leader = None if leads and not serving else core.leader_id
         standing = Standing(serving, leader, core.term)
         if standing == self._standing:

@@ -36,6 +36,8 @@ from dledger.raft.messages import PeerKind, PeerMessage, encode_message, split_r
 from dledger.raft.peer import Held, Link, Peer
 from dledger.remoting.command import Buffer
 
+NO_SPACE_ASK_S = 1.0
+"""A follower whose disk is full asks for what it lacks that often."""
 SIGN_OF_LIFE_S = 0.2
 """A follower whose disk is busy for longer than this says meanwhile that it is there."""
 ACK_AGAIN_S = 0.3
@@ -63,6 +65,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self._footing = footing
         self._members = members
         self._sync = sync
+        self._asked_without_space_at = float("-inf")
         self._votes: set[tuple[str, int]] = set()
         self._core: Core | None = None
 
@@ -199,6 +202,12 @@ class PeerTransport(Transport):  # type: ignore[misc]
         next_index, reset = message["next_node_idx"], message["reset"]
         if reset:
             next_index = min(next_index, self.core.commit_index + 1)
+            if self._log.space.lacking is not None:
+                # What would come again finds no room again: ask now and then.
+                if self.core.now - self._asked_without_space_at < NO_SPACE_ASK_S:
+                    self._show_life(peer, term)
+                    return
+                self._asked_without_space_at = self.core.now
         elif not message["success"] or self._was_told(peer, term, next_index):
             return
         needs = next_index - 1 if message["success"] else 0
@@ -208,9 +217,14 @@ class PeerTransport(Transport):  # type: ignore[misc]
         )
         waits_already = bool(peer.held)
         peer.held.append(Held(kind, term, needs, bool(message["success"]), frame))
-        if waits_already and needs > self.vouched_index and self._is_quiet(peer):
+        if waits_already and needs > self.vouched_index:
             # Not what the leader waits for, but all that is true by now: a disk that takes a second
             # for a sync must not look like a node that is gone.
+            self._show_life(peer, term)
+
+    def _show_life(self, peer: Peer, term: int) -> None:
+        if self._is_quiet(peer):
+            kind = PeerKind.ACK if self.is_counted else PeerKind.LEARNED
             held = kind, term, self.vouched_index + 1, False, True, peer.received_sequence
             self._acknowledge(peer, encode_message(*held))
 
@@ -271,6 +285,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
             return False
         commit_index, previous_index, previous_term, sequence, count = message.fields
         copies = split_run(message.run, previous_index + 1, count, message.term)
+        if not self._log.space.takes(copy.header for copy in copies):
+            copies, count = [], 0
         entries = [(copy, copy.header.index, copy.header.term) for copy in copies]
         peer.received_sequence = sequence
         verified = previous_index + count

@@ -15,7 +15,7 @@ from broker.leader.drafts import NewRecord
 from broker.leader.role import Role
 from broker.refusal import Refused
 from broker.state.aside import Unusable
-from broker.state.consume_queue import UNIT, ConsumeQueues
+from broker.state.consume_queue import ConsumeQueues
 from broker.state.machine import Machine
 from broker.state.moves import (
     OP_TOPIC,
@@ -27,6 +27,7 @@ from broker.state.moves import (
     ranges_of,
 )
 from broker.state.topics import read_write
+from broker.state.units import UNIT
 from broker.state.waiting import Waiting
 from broker.testing.leading import HOST, LeadingMachine, save
 from dledger.errors import ConfigError
@@ -112,7 +113,7 @@ def test_a_level_that_is_no_number_is_refused() -> None:
 def test_the_due_messages_are_the_first_of_their_queue(tmp_path: Path) -> None:
     """Those whose store time is the delay ago, to the millisecond."""
     queues = ConsumeQueues(tmp_path)
-    units = np.array([(number, 100, 0, 1000 + number) for number in range(10)], UNIT)
+    units = np.array([(number, 100, 0, 0, 1000 + number) for number in range(10)], UNIT)
     queues.append(SCHEDULE_TOPIC, 0, units.tobytes(), 1)
     queue = queues.get(SCHEDULE_TOPIC, 0)
     assert queue is not None

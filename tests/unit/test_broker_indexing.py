@@ -85,7 +85,7 @@ def test_every_record_gets_its_unit(batch: list[tuple[int, list[Message]]]) -> N
         record = Record(body[start:])
         code = tags_code(tag) if tag else 0
         place = (record.queue_id, record.queue_offset, record.physical_offset)
-        expected.append((*place, record.size, code, 77))
+        expected.append((*place, record.size, 0, code, 77))
     index = index_records(body, POSITION)
     assert rows(index) == expected
     key = batch[0][1][0].key

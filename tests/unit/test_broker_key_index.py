@@ -93,7 +93,7 @@ def test_files_of_a_log_that_begins_later_are_forgotten(tmp_path: Path) -> None:
     """Only whole files; the look-ups go on with the rest."""
     index = filled(tmp_path, ["k"] * (PER_FILE * 3))
     index.flush()
-    gone = index.forget_before((PER_FILE + 1) * 100)
+    gone = index.forget_files(index.files_before((PER_FILE + 1) * 100))
     assert {path.name[:20] for path in gone} == {f"{0:020}"}
     assert index.first == PER_FILE
     assert len(list(index.find("T", "k"))) == PER_FILE * 2
@@ -103,7 +103,7 @@ def test_who_still_saves_an_index_of_before_does_no_harm_to_the_new_one(tmp_path
     """A state is taken over while a thread writes an older one: it sorts and removes old files."""
     index = filled(tmp_path, [f"k{number}" for number in range(PER_FILE * 3 + 5)], seal=False)
     index.flush()
-    outdated, end = index.forget_before(PER_FILE * 100), index.end
+    outdated, end = index.forget_files(index.files_before(PER_FILE * 100)), index.end
     index.forget()
     index.trim()
     keys = [f"new{number}" for number in range(PER_FILE + 5)]

@@ -11,8 +11,9 @@ from broker.refusal import Refused
 from broker.requests.filters import filter_of, parse_subscription, selection
 from broker.requests.held_pulls import HeldPull, HeldPulls
 from broker.requests.queue_reading import read_queue
-from broker.state.consume_queue import UNIT, ConsumeQueue, FilePool
+from broker.state.consume_queue import ConsumeQueue, FilePool
 from broker.state.indexing import EntryIndex, Run
+from broker.state.units import UNIT
 from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import tags_code
@@ -27,7 +28,7 @@ def no_log(position: int, size: int) -> memoryview:
 
 def queue_of(directory: Path, rows: list[tuple[int, int, int]]) -> ConsumeQueue:
     """A queue of (position, size, tags code)."""
-    units = np.array([(*row, 0) for row in rows], UNIT)
+    units = np.array([(*row[:2], 0, row[2], 0) for row in rows], UNIT)
     queue = ConsumeQueue(directory, FilePool())
     queue.append(units.tobytes())
     return queue
@@ -150,7 +151,7 @@ class Held:
 
 
 def arrival(queue_id: int, code: int) -> EntryIndex:
-    units = np.array([(0, 1, code, 0)], UNIT).tobytes()
+    units = np.array([(0, 1, 0, code, 0)], UNIT).tobytes()
     return EntryIndex("T", 0, None, [Run(queue_id, 0, units)])
 
 

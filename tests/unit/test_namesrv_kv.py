@@ -63,7 +63,7 @@ async def test_a_store_finds_its_values_again(tmp_path: Path) -> None:
     await store.put("n", "gone", "v")
     await store.delete("n", "gone")
     assert KvStore(path).table.namespaces == {"n": {"k": "v"}}
-    assert [p.name for p in path.parent.iterdir()] == ["kvConfig.json"]
+    assert {p.name for p in path.parent.iterdir()} == {"kvConfig.json", "kvConfig.json.journal"}
 
 
 async def test_a_failed_write_changes_nothing(tmp_path: Path) -> None:
@@ -72,9 +72,11 @@ async def test_a_failed_write_changes_nothing(tmp_path: Path) -> None:
     store = KvStore(path)
     await store.put("n", "k", "old")
     (tmp_path / "kvConfig.json.new").mkdir()
+    (tmp_path / "kvConfig.json.journal").mkdir()
     with pytest.raises(StorageError, match="kvConfigPath"):
         await store.put("n", "k", "new")
     assert store.table.get("n", "k") == "old"
+    (tmp_path / "kvConfig.json.journal").rmdir()
     assert KvStore(path).table.get("n", "k") == "old"
 
 

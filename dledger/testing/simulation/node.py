@@ -240,7 +240,11 @@ class SimulatedNode:
         elif self._prepared is None and self.log.wants_segment:
             rng = streams["prepare"]
             wait_s = rng.uniform(0, rng.choice((0.05, 2.0)))
-            self._prepared = now + wait_s, self.log.prepare_segment()
+            try:
+                self._prepared = now + wait_s, self.log.prepare_segment()
+            except OSError as error:
+                if not self.log.space.lacks(error):
+                    raise
         if self._checkpoint is not None and self._checkpoint[0] <= now:
             self.log.save_checkpoint(self._checkpoint[1])
             self.log.release_idle()

@@ -1,0 +1,518 @@
+"""Disks that rot, fill up, or are used twice: noticed, said, and mended without anybody's help."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+from structlog.testing import capture_logs
+
+from broker import disk_space, limits
+from broker.config import BrokerConfig
+from broker.state import consume_queue
+from broker.testing.replicas import (
+    SEGMENT_BYTES,
+    everything,
+    free_ports,
+    group_info,
+    leader_of,
+    replicas,
+    running,
+)
+from broker.testing.requests import (
+    GROUP,
+    TIMEOUT_S,
+    TOPIC,
+    ask,
+    make_topic,
+    produce_request,
+    pull_request,
+    records,
+)
+from dledger import Entry, LedgerConfig, NotLeader, open_ledger, upkeep
+from dledger.errors import ConfigError, StorageError
+from dledger.log.disk import Disk
+from dledger.log.entry import HEADER_BYTES, Kind, decode_header
+from dledger.net import Peer, connect_peer
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.record import Record
+from dledger.replica import hold_replica, is_held
+from namesrv.kv_file import KvStore
+
+MESSAGES = 2144
+TRUSTED_S = 0.1
+"""How long a replica trusts its memory before it looks at the disk again."""
+
+
+@pytest.fixture(autouse=True)
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that there are several of each kind."""
+    monkeypatch.setattr(limits, "KEYS_PER_FILE", 1 << 10)
+    monkeypatch.setattr(limits, "SNAPSHOT_INTERVAL_S", 0.2)
+    monkeypatch.setattr(upkeep, "CHECKPOINT_PERIOD_S", TRUSTED_S)
+
+
+async def fill(peer: Peer, count: int, size_bytes: int = 40, key: str = "k") -> list[bytes]:
+    """Make the topic and put messages into its queue 0; their bodies."""
+    await make_topic(peer)
+    bodies = []
+    for start in range(0, count, 16):
+        content = f"{start:06}".encode() * (size_bytes // 6)
+        batch = min(16, count - start)
+        answer = await peer.request(
+            produce_request(f"{key}{start}", runs=((0, batch),), content=content), TIMEOUT_S
+        )
+        assert answer.code == ResponseCode.SUCCESS, answer
+        bodies += [content] * batch
+    return bodies
+
+
+async def commit(peer: Peer, offset: int) -> None:
+    """Commit a consumer's offset of queue 0."""
+    fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0, "commitOffset": offset}
+    answer = await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
+    assert answer.code == ResponseCode.SUCCESS
+
+
+async def committed(group: list[BrokerConfig]) -> int:
+    """What the group has committed of queue 0."""
+    leader = await leader_of(group)
+    async with connect_peer("127.0.0.1", leader.listen_port) as peer:
+        fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0}
+        answer = await ask(peer, RequestCode.QUERY_CONSUMER_OFFSET, **fields)
+    return int(str(answer.ext["offset"]))
+
+
+async def unknown_keys(group: list[BrokerConfig], keys: list[str]) -> list[str]:
+    """Those of some keys that no message is found by, as a tool is told that asks again when it is
+    refused."""
+    unknown = []
+    leader = await leader_of(group)
+    async with connect_peer("127.0.0.1", leader.listen_port) as peer:
+        for key in keys:
+            fields = {"topic": TOPIC, "key": key, "maxNum": 32}
+            times = {"beginTimestamp": 0, "endTimestamp": 1 << 62}
+            while True:
+                answer = await ask(peer, RequestCode.QUERY_MESSAGE, **fields, **times)
+                if answer.code != ResponseCode.SERVICE_NOT_AVAILABLE:
+                    break
+                await trio.sleep(0.05)
+            if answer.code != ResponseCode.SUCCESS:
+                unknown.append(key)
+    return unknown
+
+
+def overwrite(path: Path, at: int, data: bytes) -> None:
+    """What a disk does that rots."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def queue_file(store: Path) -> Path:
+    """The file of the topic's queue 0."""
+    (path,) = store.glob(f"queues/{TOPIC}.*/0/*")
+    return path
+
+
+def sorted_keys(store: Path) -> Path:
+    """The key index's first sorted file."""
+    return min(store.glob("index/*.sorted"))
+
+
+def newest_keys(store: Path) -> Path:
+    """The key index's last file, which grows."""
+    return max(store.glob("index/*"))
+
+
+def snapshot(store: Path) -> Path:
+    """The snapshot."""
+    return store / "snapshot.msgpack"
+
+
+@pytest.mark.parametrize("victim", [queue_file, sorted_keys, newest_keys, snapshot])
+async def test_a_rotten_file_that_is_derived_from_the_log_is_made_again(
+    victim: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    """500 random bytes in the middle: every message is read, found by its key, and once; what was
+    committed by consumers is still there."""
+    rng = random.Random(7)
+    group = replicas(tmp_path, 1)
+    async with running(group):
+        leader = await leader_of(group)
+        async with connect_peer("127.0.0.1", leader.listen_port) as peer:
+            bodies = await fill(peer, MESSAGES)
+            await commit(peer, 1234)
+    path = victim(tmp_path / "n0")
+    size = path.stat().st_size
+    overwrite(path, max(size // 2 - 250, 0), rng.randbytes(min(500, size)))
+
+    with capture_logs() as lines:
+        await read_all_and_send_on(group, bodies)
+    expected = "saved state not used" if victim is snapshot else "files damaged"
+    assert expected in {line["event"] for line in lines}
+
+
+async def read_all_and_send_on(group: list[BrokerConfig], bodies: list[bytes]) -> None:
+    """Run a replica whose disk has rotted."""
+    async with running(group):
+        found = await everything(group, MESSAGES)
+        assert [bytes(record.body) for record in found] == bodies
+        keys = [f"k{start}-0-{number}" for start in range(0, MESSAGES, 16) for number in range(16)]
+        assert await unknown_keys(group, keys[::5]) == []
+        assert await committed(group) == 1234
+        async with connect_peer("127.0.0.1", group[0].listen_port) as peer:
+            await fill(peer, 16, key="again")
+        assert len(await everything(group, MESSAGES + 16)) == MESSAGES + 16
+
+
+def rot_in_a_body(store: Path, segment: int) -> int:
+    """Flip a byte of a message's body in a segment, one that is on the disk for a while; the queue
+    offset of that message."""
+    path = sorted(store.glob("log/*.seg"))[segment]
+    raw = path.read_bytes()
+    header = decode_header(raw)
+    while header.kind != Kind.MESSAGES:
+        header = decode_header(raw, header.end - int(path.stem))
+    at = header.position - int(path.stem) + HEADER_BYTES
+    record = Record(memoryview(raw)[at : at + header.body_length])
+    body_at = raw.index(bytes(record.body), at)
+    overwrite(path, body_at, bytes([raw[body_at] ^ 1]))
+    return record.queue_offset
+
+
+async def test_a_leader_never_serves_rotten_bytes_and_is_repaired(tmp_path: Path) -> None:
+    """An old segment of the leader rots while it runs: the pull is refused, another leads, and
+    every message is read as it was sent, from the one that is repaired, too."""
+    group = replicas(tmp_path, 3)
+    async with running(group):
+        leader = await leader_of(group)
+        async with connect_peer("127.0.0.1", leader.listen_port) as peer:
+            bodies = await fill(peer, 480, size_bytes=600)
+            await trio.sleep(3 * TRUSTED_S)
+            offset = rot_in_a_body(Path(leader.store_path_root_dir), 1)
+            await peer.request(pull_request(0, 0), TIMEOUT_S)
+            answer = await peer.request(pull_request(0, offset), TIMEOUT_S)
+            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert "damaged" in answer.remark
+        found = await everything(group, len(bodies))
+        assert [bytes(record.body) for record in found] == bodies
+        with trio.fail_after(30):
+            await repaired(leader)
+            await lead(leader, group)
+        found = await everything([leader], len(bodies))
+        assert [bytes(record.body) for record in found] == bodies
+
+
+async def repaired(config: BrokerConfig) -> None:
+    """Return when a replica takes part again."""
+    while (  # noqa: ASYNC110 -- it is asked as an operator would
+        (info := await group_info(config)) is None or info.fenced or info.role != "follower"
+    ):
+        await trio.sleep(0.05)
+
+
+async def lead(config: BrokerConfig, group: list[BrokerConfig]) -> None:
+    """Have a replica lead."""
+    while (leader := await leader_of(group)) != config:
+        async with connect_peer("127.0.0.1", leader.listen_port) as peer:
+            await ask(peer, RequestCode.TRANSFER_LEADER, nodeId=config.node_id)
+        await trio.sleep(0.05)
+
+
+async def test_a_replica_by_itself_refuses_what_has_rotted_and_serves_the_rest(
+    tmp_path: Path,
+) -> None:
+    """Nobody can repair it. It goes on: one rotten entry must not end all others."""
+    group = replicas(tmp_path, 1)
+    async with running(group):
+        leader = await leader_of(group)
+        async with connect_peer("127.0.0.1", leader.listen_port) as peer:
+            await fill(peer, 480, size_bytes=600)
+            store = Path(leader.store_path_root_dir)
+            for segment in (0, 1, 2):
+                await trio.sleep(3 * TRUSTED_S)
+                offset = rot_in_a_body(store, segment)
+                answer = await peer.request(pull_request(0, offset), TIMEOUT_S)
+                assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+                assert ".seg" in answer.remark
+                answer = await peer.request(pull_request(0, offset + 16), TIMEOUT_S)
+                assert records(answer)[0].queue_offset == offset + 16
+            await fill(peer, 16, key="again")
+
+
+class Counting:
+    """A state machine that can be told to begin again."""
+
+    def __init__(self) -> None:
+        self.applied_index = 0
+        self.told: list[str] = []
+
+    def apply(self, entry: Entry) -> None:
+        self.told.append(f"{entry.index}")
+
+    def leading(self, term: int) -> None:
+        self.told.append("leads")
+
+    def following(self, leader: str | None, term: int) -> None:
+        self.told.append("follows")
+
+
+async def test_who_makes_again_what_it_derives_serves_nobody_meanwhile(tmp_path: Path) -> None:
+    """Else a leader would give queue offsets away a second time: its queues end too early. That
+    holds from the moment on in which it begins again, and until all is applied once more."""
+    machine = Counting()
+    (port,) = free_ports(1)
+    config = LedgerConfig("g", "n0", {"n0": ("127.0.0.1", port)}, tmp_path)
+    async with open_ledger(config, machine) as ledger:
+        while ledger.status.role != "leader":  # noqa: ASYNC110 -- nothing to be woken by
+            await trio.sleep(0.01)
+        for _ in range(3):
+            await ledger.append(b"x")
+        machine.told.clear()
+
+        def again() -> None:
+            machine.applied_index = 2
+
+        ledger.derive_again(again)
+        assert machine.told == ["follows"]
+        with pytest.raises(NotLeader):
+            ledger.append_nowait(b"x", Kind.MESSAGES, lambda _: None)
+        last_index = ledger.status.last_index
+        await ledger.wait_applied(last_index)
+        await trio.sleep(0.05)
+        again_applied = [str(index) for index in range(3, last_index + 1)]
+        assert machine.told == ["follows", *again_applied, "leads"]
+        await ledger.append(b"x")
+
+
+class FullDisk:
+    """What a real disk says while it is full: no blocks for a new file, nor for a longer one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full_below: set[Path] = set()
+        create, write_all, write_snapshot = Disk.create, consume_queue._write_all, Disk.replace
+
+        def refuse(path: Path) -> None:
+            if any(folder in path.parents for folder in self.full_below):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+        def creating(disk: Disk, path: Path, size_bytes: int) -> int:
+            refuse(path)
+            return create(disk, path, size_bytes)
+
+        def replacing(disk: Disk, path: Path, content: bytes) -> None:
+            refuse(path)
+            write_snapshot(disk, path, content)
+
+        def writing(descriptor: int, data: memoryview, at: int) -> None:
+            refuse(Path(f"/proc/self/fd/{descriptor}").readlink())
+            write_all(descriptor, data, at)
+
+        monkeypatch.setattr(Disk, "create", creating)
+        monkeypatch.setattr(Disk, "replace", replacing)
+        monkeypatch.setattr(consume_queue, "_write_all", writing)
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
+    return FullDisk(monkeypatch)
+
+
+async def fill_up(peer: Peer, key: str, batches_max: int = 500) -> tuple[int, Command]:
+    """Send until it is refused: how many messages were taken, and the refusal."""
+    for batch in range(batches_max):
+        request = produce_request(f"{key}{batch}", runs=((0, 16),), content=b"x" * 600)
+        answer = await peer.request(request, TIMEOUT_S)
+        if answer.code != ResponseCode.SUCCESS:
+            return batch * 16, answer
+    raise AssertionError("it took all")
+
+
+async def test_on_a_full_disk_a_broker_takes_what_fits_and_serves_on(
+    tmp_path: Path, full_disk: FullDisk
+) -> None:
+    """The next segment can't be made. What fits into this one is taken, then it says why not and
+    where. It serves reads and commits, over a restart too; retention makes room, and it goes on."""
+    group = replicas(tmp_path, 1)
+    async with running(group):
+        leader = await leader_of(group)
+        async with connect_peer("127.0.0.1", leader.listen_port) as peer:
+            before = len(await fill(peer, 272, size_bytes=600))
+            full_disk.full_below.add(tmp_path)
+            taken, refusal = await fill_up(peer, "more")
+            assert taken >= 16
+            assert refusal.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert str(tmp_path) in refusal.remark
+            assert "no space left" in refusal.remark
+            await commit(peer, 100)
+    async with running(group):
+        assert len(await everything(group, before + taken)) == before + taken
+        assert await committed(group) == 100
+        async with connect_peer("127.0.0.1", group[0].listen_port) as peer:
+            assert (await fill_up(peer, "again"))[0] == 0
+    small = [
+        msgspec.structs.replace(
+            config, commit_log_size_max=2 * SEGMENT_BYTES, clean_resource_interval=100
+        )
+        for config in group
+    ]
+    with capture_logs() as lines:
+        async with running(small):
+            await leader_of(small)
+            held = len(segments(small[0]))
+            with trio.fail_after(30):
+                # By an entry for which room was kept.
+                await head_dropped(small[0])
+                full_disk.full_below.clear()
+                while len(segments(small[0])) >= held:  # noqa: ASYNC110 -- as an operator would
+                    await trio.sleep(0.05)
+                async with connect_peer("127.0.0.1", group[0].listen_port) as peer:
+                    while (await fill_some(peer)).code:  # noqa: ASYNC110 -- as a producer would
+                        await trio.sleep(0.05)
+    events = [line["event"] for line in lines]
+    assert "old segments removed" in events
+
+
+def segments(config: BrokerConfig) -> list[Path]:
+    """The files of a replica's log."""
+    return list(Path(config.store_path_root_dir, "log").glob("*.seg"))
+
+
+async def head_dropped(config: BrokerConfig) -> None:
+    """Return when the oldest messages are gone."""
+    async with connect_peer("127.0.0.1", config.listen_port) as peer:
+        while True:
+            answer = await ask(peer, RequestCode.GET_MIN_OFFSET, topic=TOPIC, queueId=0)
+            if int(str(answer.ext.get("offset", 0))) > 0:
+                return
+            await trio.sleep(0.05)
+
+
+async def fill_some(peer: Peer) -> Command:
+    """The answer to one more batch."""
+    return await peer.request(produce_request("last", runs=((0, 16),)), TIMEOUT_S)
+
+
+async def test_a_group_goes_on_without_the_follower_whose_disk_is_full(
+    tmp_path: Path, full_disk: FullDisk
+) -> None:
+    """It says that it is alive, takes no part in what does not fit, and has it all when there is
+    room again: no process ends, and nobody restarts one."""
+    group = replicas(tmp_path, 3)
+    async with running(group):
+        leader = await leader_of(group)
+        victim = next(config for config in group if config != leader)
+        full_disk.full_below.add(Path(victim.store_path_root_dir))
+        async with connect_peer("127.0.0.1", leader.listen_port) as peer:
+            bodies = await fill(peer, 960, size_bytes=600)
+        assert await leader_of(group) == leader
+        end, own = (await group_info(leader), await group_info(victim))
+        assert end is not None
+        assert own is not None
+        assert (own.fenced, own.end_position < end.end_position) == (None, True)
+        full_disk.full_below.clear()
+        with trio.fail_after(30):
+            await level_with(victim, end.end_position)
+            await lead(victim, group)
+        found = await everything([victim], len(bodies))
+        assert [bytes(record.body) for record in found] == bodies
+
+
+async def level_with(config: BrokerConfig, end_position: int) -> None:
+    """Return when a replica's log is that long."""
+    while (  # noqa: ASYNC110 -- it is asked as an operator would
+        (info := await group_info(config)) is None or info.end_position < end_position
+    ):
+        await trio.sleep(0.05)
+
+
+async def test_above_a_watermark_no_messages_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocketMQ's diskSpaceWarningLevelRatio: refused with the path, and taken again by itself;
+    reads and commits go on. With cleanFileForciblyEnable the oldest segments go meanwhile."""
+    used = [50.0]
+    monkeypatch.setattr(disk_space, "used_percent", lambda path: used[0])
+    monkeypatch.setattr(limits, "DISK_LOOK_S", 0.05)
+    group = replicas(tmp_path, 1, clean_file_forcibly_enable=True, clean_resource_interval=100)
+    async with running(group):
+        leader = await leader_of(group)
+        async with connect_peer("127.0.0.1", leader.listen_port) as peer:
+            await fill(peer, 480, size_bytes=600)
+            used[0] = 90.5
+            await trio.sleep(0.2)
+            answer = await fill_some(peer)
+            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert str(tmp_path) in answer.remark
+            await commit(peer, 7)
+            with trio.fail_after(30):
+                await head_dropped(leader)
+            used[0] = 90.0
+            await trio.sleep(0.2)
+            assert (await fill_some(peer)).code == ResponseCode.SUCCESS
+
+
+async def test_a_change_of_the_key_value_config_costs_its_own_length(tmp_path: Path) -> None:
+    """Not the table's: 20,000 entries are not written again for each. A crash leaves what was
+    acknowledged, wherever it tears the journal, and the journal does not grow for ever."""
+    path = tmp_path / "kvConfig.json"
+    table = {"configTable": {"n": {f"key{number}": "v" * 50 for number in range(20_000)}}}
+    path.write_text(json.dumps(table))
+    store = KvStore(path)
+    await store.put("n", "first", "1")
+    written, journal = path.stat(), path.with_name("kvConfig.json.journal")
+    for number in range(100):
+        await store.put("n", f"new{number}", "w" * number)
+        await store.delete("n", f"key{number}")
+    assert path.stat().st_ino == written.st_ino
+    assert journal.stat().st_size < 20_000
+    assert KvStore(path).table == store.table
+    raw = journal.read_bytes()
+    for cut in range(len(raw) - 40, len(raw)):
+        journal.write_bytes(raw[:cut])
+        assert KvStore(path).table.count >= store.table.count
+    journal.write_bytes(raw[:100] + b"?" + raw[101:])
+    with pytest.raises(ConfigError, match=r"line \d of its journal"):
+        KvStore(path)
+
+
+async def test_the_journal_of_the_key_value_config_is_bounded(tmp_path: Path) -> None:
+    """When it is longer than the table, the table is written."""
+    path = tmp_path / "kvConfig.json"
+    store = KvStore(path)
+    for number in range(200):
+        await store.put("n", "same", f"{number}" * 300)
+        journal = path.with_name("kvConfig.json.journal")
+        assert not journal.exists() or journal.stat().st_size <= 1 << 16
+    assert KvStore(path).table == store.table
+
+
+def test_a_store_is_held_by_its_directories(tmp_path: Path) -> None:
+    """Not by a file in it: whatever is removed there, or put in its place, a second process does
+    not come in, nor by another name of the same folder."""
+    store = tmp_path / "store"
+    with hold_replica(store, "g", "n0", 4096):
+        for path in store.iterdir():
+            if path.is_file():
+                path.unlink()
+        (tmp_path / "other").symlink_to(store)
+        for folder in (store, tmp_path / "other"):
+            with pytest.raises(StorageError, match="in use"), hold_replica(folder, "g", "n0", 4096):
+                raise AssertionError("it was let in")
+        store.rename(tmp_path / "moved")
+        store.mkdir()
+        (tmp_path / "moved" / "log").rename(store / "log")
+        with pytest.raises(StorageError, match="in use"), hold_replica(store, "g", "n0", 4096):
+            raise AssertionError("it was let in")
+    with hold_replica(store, "g", "n0", 4096):
+        assert is_held(store)
+    assert not is_held(store)
