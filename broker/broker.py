@@ -71,7 +71,7 @@ class Broker:
         self._commits_due = Alarm(core.clock_s)
         self._sweep_due = Alarm(core.clock_s)
         self._next_scan_s = core.clock_s() + limits.CLIENT_SCAN_S
-        self._deliveries_due = trio.Event()
+        self._deliveries_due, self._notices_due = trio.Event(), trio.Event()
         membership = Membership()
         self._readers = Readers()
         self._held = HeldPulls(self._wake_pulls, self._sweep_due.set)
@@ -84,7 +84,6 @@ class Broker:
             core.levels,
             core.store_host,
         )
-        self._notices_due = trio.Event()
         self._clients = ClientHandler(core, membership, self._wake_notices)
         self._transactions = TransactionHandler(core, self._clients)
         administration, topics = BrokerAdminHandler(core), TopicAdminHandler(core)

@@ -192,8 +192,7 @@ class Machine:
                 try:
                     result = change()
                 except DamagedFiles:
-                    # No fault of the entry's, and nothing of it is done yet: it comes again when
-                    # all that it moves can be read.
+                    # No fault of the entry's. Nothing of it is done yet: it comes again.
                     self.derive_again()
                     return None
         self.applied_index = entry.index

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from dledger.errors import Rot
@@ -20,6 +21,15 @@ POSITION_DIGITS = 20
 def segment_path(folder: Path, base_position: int) -> Path:
     """The file whose first byte has `base_position`."""
     return folder / f"{base_position:0{POSITION_DIGITS}d}.seg"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSegment:
+    """A segment file made beforehand; `generation` counts the cuts before it was made."""
+
+    base_position: int
+    descriptor: int
+    generation: int
 
 
 class Segment:

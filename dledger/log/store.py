@@ -43,7 +43,7 @@ from dledger.log.entry import (
 )
 from dledger.log.head import LogHead, encode_head, first_entry_of
 from dledger.log.reading import LogReader
-from dledger.log.segment import Segment, segment_path
+from dledger.log.segment import PreparedSegment, Segment, segment_path
 from dledger.log.space import Space
 from dledger.remoting.command import Buffer
 
@@ -63,15 +63,6 @@ class SyncJob:
         """Sync the files. May run in a thread; raises OSError."""
         for segment in self.segments:
             segment.sync()
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedSegment:
-    """A segment file made beforehand; `generation` counts the cuts before it was made."""
-
-    base_position: int
-    descriptor: int
-    generation: int
 
 
 @dataclass(frozen=True, slots=True)

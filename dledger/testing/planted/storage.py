@@ -9,8 +9,8 @@ from unittest.mock import patch
 from dledger.log import entry, recovery, startup
 from dledger.log.checkpoint import SealedSegment
 from dledger.log.entry import Header, decode_header
-from dledger.log.segment import Segment
-from dledger.log.store import PreparedSegment, SegmentedLog, SyncJob
+from dledger.log.segment import PreparedSegment, Segment
+from dledger.log.store import SegmentedLog, SyncJob
 from dledger.testing.disk import SimulatedDisk
 
 Planted = AbstractContextManager[object]

@@ -18,8 +18,9 @@ from dledger.errors import DledgerError, FrameError, OutcomeUnknown, Rot, Storag
 from dledger.log.entry import Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.scrub import Scrub
+from dledger.log.segment import PreparedSegment
 from dledger.log.startup import open_log
-from dledger.log.store import PreparedSegment, SegmentedLog, SyncJob, TrimJob
+from dledger.log.store import SegmentedLog, SyncJob, TrimJob
 from dledger.raft.configuration import Member
 from dledger.raft.engine import OnDone, RaftEngine
 from dledger.raft.library import Timing, use_clock
