@@ -87,7 +87,7 @@ PLANTED = (
     PlantedBug("count a learner", (), joining.count_a_learner, seed=3),
     PlantedBug("seat a learner at once", (), joining.seat_a_learner_at_once),
     PlantedBug(
-        "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=8
+        "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=126
     ),
     PlantedBug(
         "begin anew without the first entry",
@@ -101,10 +101,10 @@ PLANTED = (
     PlantedBug("count without the state", (), joining.count_without_the_state, seed=0),
     PlantedBug("take memory for a saved state", (), joining.take_memory_for_a_saved_state, seed=0),
     PlantedBug("take a seat without the state", (), joining.take_a_seat_without_the_state, seed=11),
-    PlantedBug("give what is not committed", (), repair.give_what_is_not_committed, seed=7),
-    PlantedBug("give without a round", (), repair.give_without_a_round, seed=7),
+    PlantedBug("give what is not committed", (), repair.give_what_is_not_committed, seed=20),
+    PlantedBug("give without a round", (), repair.give_without_a_round, seed=20),
     PlantedBug(
-        "write entries before their term", (), repair.write_entries_before_their_term, seed=63
+        "write entries before their term", (), repair.write_entries_before_their_term, seed=2
     ),
     PlantedBug(
         "replay what no start has checked", (), repair.replay_what_no_start_has_checked, seed=26
@@ -126,18 +126,18 @@ PLANTED = (
         members.change_before_the_own_term_is_committed,
         seed=19,
     ),
-    PlantedBug("remove two at once", (), members.remove_two_at_once, seed=20),
+    PlantedBug("remove two at once", (), members.remove_two_at_once, seed=7),
     PlantedBug(
         "act only by what is committed", (15,), members.act_only_by_what_is_committed, seed=3
     ),
     PlantedBug("keep what was cut", (15,), members.keep_what_was_cut, seed=19),
     PlantedBug("forget the members", (15,), members.forget_the_members, seed=3),
-    PlantedBug("save the members too late", (), members.save_the_members_too_late, seed=4),
+    PlantedBug("save the members too late", (), members.save_the_members_too_late, seed=7),
     PlantedBug("believe the file alone", (), members.believe_the_file_alone, seed=78),
     PlantedBug(
         "begin anew without the members", (), members.begin_anew_without_the_members, seed=3
     ),
-    PlantedBug("count learners too", (), members.count_learners_too, seed=17),
+    PlantedBug("count learners too", (), members.count_learners_too, seed=22),
     PlantedBug("leave one copy", (), members.leave_one_copy, seed=62),
     PlantedBug("sign no role", (), proof.sign_no_role),
     PlantedBug("sign no ids", (), proof.sign_no_ids),
