@@ -42,7 +42,7 @@ PLANTED = (
     PlantedBug("count stale acknowledgements", (2,), raft.count_stale_acks, nodes=5, seed=186),
     PlantedBug("act on what was garbled", (), raft.act_on_what_was_garbled, seed=11),
     PlantedBug("trust the library's reset hints", (3,), raft.trust_reset_hints, seed=34),
-    PlantedBug("take the commit index unclamped", (1, 4), raft.take_commit_unclamped, seed=24),
+    PlantedBug("take the commit index unclamped", (1, 4), raft.take_commit_unclamped, seed=39),
     PlantedBug("acknowledge before the sync", (7,), raft.acknowledge_before_sync, seed=0),
     PlantedBug("count the leader's copy before its sync", (7,), raft.count_own_copy_early, seed=0),
     PlantedBug("forget term and vote", (7,), raft.forget_term_and_vote, seed=1),
@@ -61,7 +61,7 @@ PLANTED = (
         "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=1
     ),
     PlantedBug("count less than a majority", (), raft.count_less_than_a_majority, nodes=5, seed=0),
-    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=0),
+    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=44),
     PlantedBug("keep conflicting entries", (), raft.keep_conflicting_entries, seed=0),
     PlantedBug("serve before the no-op is applied", (), raft.serve_early, seed=0),
     PlantedBug("answer before the commit", (), raft.answer_early, seed=0),
