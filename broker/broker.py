@@ -87,11 +87,10 @@ class Broker:
         self._clients = ClientHandler(core, membership, self._wake_notices)
         self._transactions = TransactionHandler(core, self._clients)
         administration, topics = BrokerAdminHandler(core), TopicAdminHandler(core)
+        assignment = AssignmentHandler(core, membership)
         self.handler = Dispatcher(
             core,
-            answered_everywhere(
-                self._clients, AssignmentHandler(core, membership), administration, topics
-            ),
+            answered_everywhere(self._clients, assignment, administration, topics),
             answered_by_leader(
                 ProduceHandler(core),
                 SendHandler(core),

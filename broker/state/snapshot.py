@@ -64,7 +64,7 @@ def decode_state(payload: bytes) -> State:
     """A snapshot's payload, this replica's or another's. StorageError if it can't be used here."""
     try:
         state = kept.decode(payload, State)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StorageError(f"the state can't be decoded: {error}") from error
     if state.format != FORMAT:
         raise StorageError(f"the state has format {state.format}, this version's is {FORMAT}")

@@ -23,7 +23,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 
 import test_packets  # noqa: E402 -- a file beside this one
 
-EXAMPLES_PER_ROUND = 2_000
+EXAMPLES_PER_ROUND = 500
 PROPERTIES: tuple[tuple[Any, Any], ...] = (
     (test_packets.test_no_packet_ends_a_group, test_packets.PACKETS),
     (test_packets.test_no_entry_ends_a_group, st.data()),
@@ -37,8 +37,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    wanted = options.cases // (len(PROPERTIES) * test_packets.PACKETS_PER_EXAMPLE)
+    examples = max(1, min(EXAMPLES_PER_ROUND, wanted))
     profile = settings(
-        max_examples=EXAMPLES_PER_ROUND,
+        max_examples=examples,
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),
@@ -49,7 +51,7 @@ def main() -> None:
             sys.stdout.write(f"seed {number}: {test.__name__}\n")
             sys.stdout.flush()
             seed(number)(profile(given(cases)(test.hypothesis.inner_test)))()
-            tried += EXAMPLES_PER_ROUND * test_packets.PACKETS_PER_EXAMPLE
+            tried += examples * test_packets.PACKETS_PER_EXAMPLE
         number += 1
         sys.stdout.write(f"{tried} cases in {time.monotonic() - began_s:.0f} s\n")
 

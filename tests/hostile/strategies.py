@@ -223,6 +223,13 @@ HEARTBEAT = {
 }
 QUEUE = {"topic": "Orders", "brokerName": "broker-a", "queueId": 1}
 LOCK = {"consumerGroup": "C", "clientId": "c1", "mqSet": [QUEUE]}
+ASSIGNMENT = {
+    "topic": "Orders",
+    "consumerGroup": "C",
+    "clientId": "c1",
+    "strategyName": "AVG",
+    "messageModel": "CLUSTERING",
+}
 TOPIC = {"topicName": "Orders", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
 GROUP = {"groupName": "C", "retryMaxTimes": 3, "brokerId": 0}
 CHECK = {"clientId": "c", "group": "C", "subscriptionData": SUBSCRIPTION}
@@ -304,6 +311,7 @@ REQUESTS: dict[int, tuple[type[Header] | None, st.SearchStrategy[bytes] | None]]
     Code.UPDATE_BROKER_CONFIG: (None, settings),
     Code.LOCK_BATCH_MQ: (None, documents(LOCK)),
     Code.UNLOCK_BATCH_MQ: (None, documents(LOCK)),
+    Code.QUERY_ASSIGNMENT: (None, documents(ASSIGNMENT)),
     Code.UPDATE_AND_CREATE_TOPIC: (H.UpdateAndCreateTopicHeader, None),
     Code.UPDATE_AND_CREATE_TOPIC_LIST: (None, documents({"topicConfigList": [TOPIC]})),
     Code.DELETE_TOPIC_IN_BROKER: (H.DeleteTopicInBrokerHeader, None),

@@ -17,6 +17,8 @@ from trio.testing import MockClock
 
 from dledger.net import Connection, Faults
 from dledger.net.link import Link
+from dledger.net.room import Room
+from dledger.proof import NONCE_BYTES
 from dledger.remoting import headers as H  # noqa: N812 -- a table of them follows
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, HeaderEncoding
@@ -26,6 +28,7 @@ from namesrv.dispatch import Dispatcher
 from namesrv.kv_file import KvStore
 
 Code = RequestCode
+CONFIG = NamesrvConfig()
 TOPIC_TABLE = {
     "Orders": {"topicName": "Orders", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
 }
@@ -57,6 +60,7 @@ REQUESTS: dict[int, tuple[type[Header] | None, st.SearchStrategy[bytes]]] = {
     Code.ADD_WRITE_PERM_OF_BROKER: (H.AddWritePermOfBrokerHeader, st.just(b"")),
     Code.UPDATE_NAMESRV_CONFIG: (None, st.sampled_from([b"x=1", b"listenPort=1", b"\xff", b"x"])),
     Code.GET_NAMESRV_CONFIG: (None, st.just(b"")),
+    Code.PROVE: (H.ProveHeader, st.just(b"")),
 }
 
 
@@ -82,13 +86,15 @@ def frames(draw: st.DrawFn) -> bytes:
 
 async def try_packets(packets: list[bytes], nursery: trio.Nursery) -> None:
     """Send each; an honest client asks for all that a name server tells of everybody."""
-    faults, ids = Faults(), itertools.count(1)
-    dispatcher = Dispatcher(NamesrvConfig(), KvStore(None), trio.current_time)
+    faults, room, ids = Faults(), Room(), itertools.count(1)
+    dispatcher = Dispatcher(
+        CONFIG, KvStore(None), trio.current_time, CONFIG.door(lambda: bytes(NONCE_BYTES))
+    )
 
     def connect() -> Stranger:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        connection = Connection(next(ids), ("127.0.0.1", 1), Link(theirs), 64, faults)
+        connection = Connection(next(ids), ("127.0.0.1", 1), Link(theirs), room, 64, faults)
         nursery.start_soon(connection.serve, dispatcher)
         strangers.append(Stranger(ours, connection))
         return strangers[-1]
@@ -133,5 +139,7 @@ def test_no_packet_ends_a_name_server(packets: list[bytes]) -> None:
 
 async def test_every_code_that_a_name_server_serves_is_tried(tmp_path: Path) -> None:
     """A code that is added must be added to the generator."""
-    dispatcher = Dispatcher(NamesrvConfig(), KvStore(None), trio.current_time)
+    dispatcher = Dispatcher(
+        CONFIG, KvStore(None), trio.current_time, CONFIG.door(lambda: bytes(NONCE_BYTES))
+    )
     assert set(dispatcher._methods) == set(REQUESTS)

@@ -420,7 +420,7 @@ async def test_clients_that_come_at_once_are_told_of_each_other_a_few_times(
 
 def test_held_pulls_of_one_connection_are_forgotten_whether_due_or_not() -> None:
     """A hundred thousand may be held; each is found by itself."""
-    held, ran = HeldPulls(lambda: None), list[int]()
+    held, ran = HeldPulls(lambda: None, lambda _: None), list[int]()
 
     def hold(connection_id: int, number: int) -> None:
         pull = HeldPull(connection_id, "T", number % 2, 1.0, None, partial(ran.append, number))

@@ -42,7 +42,7 @@ PLANTED = (
     PlantedBug("count stale acknowledgements", (2,), raft.count_stale_acks, nodes=5, seed=186),
     PlantedBug("act on what was garbled", (), raft.act_on_what_was_garbled, seed=11),
     PlantedBug("trust the library's reset hints", (3,), raft.trust_reset_hints, seed=34),
-    PlantedBug("take the commit index unclamped", (1, 4), raft.take_commit_unclamped, seed=24),
+    PlantedBug("take the commit index unclamped", (1, 4), raft.take_commit_unclamped, seed=39),
     PlantedBug("acknowledge before the sync", (7,), raft.acknowledge_before_sync, seed=0),
     PlantedBug("count the leader's copy before its sync", (7,), raft.count_own_copy_early, seed=0),
     PlantedBug("forget term and vote", (7,), raft.forget_term_and_vote, seed=1),
@@ -61,7 +61,7 @@ PLANTED = (
         "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=1
     ),
     PlantedBug("count less than a majority", (), raft.count_less_than_a_majority, nodes=5, seed=0),
-    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=0),
+    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=44),
     PlantedBug("keep conflicting entries", (), raft.keep_conflicting_entries, seed=0),
     PlantedBug("serve before the no-op is applied", (), raft.serve_early, seed=0),
     PlantedBug("answer before the commit", (), raft.answer_early, seed=0),
@@ -87,7 +87,7 @@ PLANTED = (
     PlantedBug("count a learner", (), joining.count_a_learner, seed=3),
     PlantedBug("seat a learner at once", (), joining.seat_a_learner_at_once),
     PlantedBug(
-        "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=8
+        "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=126
     ),
     PlantedBug(
         "begin anew without the first entry",
@@ -101,10 +101,10 @@ PLANTED = (
     PlantedBug("count without the state", (), joining.count_without_the_state, seed=0),
     PlantedBug("take memory for a saved state", (), joining.take_memory_for_a_saved_state, seed=0),
     PlantedBug("take a seat without the state", (), joining.take_a_seat_without_the_state, seed=11),
-    PlantedBug("give what is not committed", (), repair.give_what_is_not_committed, seed=7),
-    PlantedBug("give without a round", (), repair.give_without_a_round, seed=7),
+    PlantedBug("give what is not committed", (), repair.give_what_is_not_committed, seed=20),
+    PlantedBug("give without a round", (), repair.give_without_a_round, seed=20),
     PlantedBug(
-        "write entries before their term", (), repair.write_entries_before_their_term, seed=63
+        "write entries before their term", (), repair.write_entries_before_their_term, seed=2
     ),
     PlantedBug(
         "replay what no start has checked", (), repair.replay_what_no_start_has_checked, seed=26
@@ -126,18 +126,18 @@ PLANTED = (
         members.change_before_the_own_term_is_committed,
         seed=19,
     ),
-    PlantedBug("remove two at once", (), members.remove_two_at_once, seed=20),
+    PlantedBug("remove two at once", (), members.remove_two_at_once, seed=7),
     PlantedBug(
         "act only by what is committed", (15,), members.act_only_by_what_is_committed, seed=3
     ),
     PlantedBug("keep what was cut", (15,), members.keep_what_was_cut, seed=19),
     PlantedBug("forget the members", (15,), members.forget_the_members, seed=3),
-    PlantedBug("save the members too late", (), members.save_the_members_too_late, seed=4),
+    PlantedBug("save the members too late", (), members.save_the_members_too_late, seed=7),
     PlantedBug("believe the file alone", (), members.believe_the_file_alone, seed=78),
     PlantedBug(
         "begin anew without the members", (), members.begin_anew_without_the_members, seed=3
     ),
-    PlantedBug("count learners too", (), members.count_learners_too, seed=17),
+    PlantedBug("count learners too", (), members.count_learners_too, seed=22),
     PlantedBug("leave one copy", (), members.leave_one_copy, seed=62),
     PlantedBug("sign no role", (), proof.sign_no_role),
     PlantedBug("sign no ids", (), proof.sign_no_ids),
