@@ -51,7 +51,7 @@ from broker.requests.transactions import TransactionHandler
 from broker.state.aside import SetAside
 from broker.state.indexing import EntryIndex
 from broker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
-from dledger.errors import AppendError, StorageError
+from dledger.errors import AppendError, Busy, StorageError
 from dledger.net import Connection
 from dledger.net.turns import in_turns
 from dledger.observe import get_logger
@@ -315,6 +315,8 @@ class Broker:
             return False
         except AppendError as error:
             _log.info("delayed messages wait", reason=str(error))
+            if isinstance(error, Busy):  # the disk may be full
+                await trio.sleep(error.retry_after_s)
             return False
         if self._deliveries.dropped > dropped:
             count = self._deliveries.dropped - dropped

@@ -17,7 +17,7 @@ from broker.leader.outcome import Outcome
 from broker.refusal import Refused
 from broker.requests.core import Core
 from broker.state.moves import TIMER_TOPIC
-from dledger.errors import StorageError
+from dledger.errors import Rot, StorageError
 from dledger.net import Connection
 from dledger.remoting import message as names
 from dledger.remoting.codes import ResponseCode
@@ -89,6 +89,8 @@ class RecallHandler:
         for position in self._core.machine.keys.find(TIMER_TOPIC, handle.unique_key):
             try:
                 record = self._core.record_at(position)
+            except Rot:
+                raise
             except StorageError:
                 break  # the log begins later by now
             properties = names.properties_decode(record.properties)

@@ -26,7 +26,8 @@ from broker.requests.held_pulls import HeldPull, HeldPulls
 from broker.requests.queue_reading import Found, read_queue
 from broker.sql import parse_condition
 from broker.state import consume_queue
-from broker.state.consume_queue import UNIT, ConsumeQueue, ConsumeQueues, FilePool
+from broker.state.consume_queue import ConsumeQueue, ConsumeQueues, FilePool
+from broker.state.units import UNIT
 from broker.testing.memory import served
 from broker.testing.requests import TOPIC, ask, make_topic, records, send_request
 from dledger.errors import BadInput

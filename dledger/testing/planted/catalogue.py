@@ -40,7 +40,7 @@ PLANTED = (
         "send again and truncate matching entries", (1,), raft.send_again_and_truncate, seed=0
     ),
     PlantedBug("count stale acknowledgements", (2,), raft.count_stale_acks, nodes=5, seed=186),
-    PlantedBug("act on what was garbled", (), raft.act_on_what_was_garbled, seed=11),
+    PlantedBug("act on what was garbled", (), raft.act_on_what_was_garbled, seed=78),
     PlantedBug("trust the library's reset hints", (3,), raft.trust_reset_hints, seed=34),
     PlantedBug("take the commit index unclamped", (1, 4), raft.take_commit_unclamped, seed=39),
     PlantedBug("acknowledge before the sync", (7,), raft.acknowledge_before_sync, seed=0),
@@ -93,7 +93,7 @@ PLANTED = (
         "begin anew without the first entry",
         (),
         joining.begin_anew_without_the_first_entry,
-        seed=285,
+        seed=122,
     ),
     PlantedBug(
         "apply before the state is there", (), joining.apply_before_the_state_is_there, seed=0
