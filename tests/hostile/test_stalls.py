@@ -27,7 +27,7 @@ from broker.requests.queue_reading import Found, read_queue
 from broker.sql import parse_condition
 from broker.state import consume_queue
 from broker.state.consume_queue import ConsumeQueue, ConsumeQueues, FilePool
-from broker.state.units import UNIT
+from broker.state.units import UNIT, UNIT_BYTES
 from broker.testing.memory import served
 from broker.testing.requests import TOPIC, ask, make_topic, records, send_request
 from dledger.errors import BadInput
@@ -44,6 +44,7 @@ from dledger.remoting.framing import FrameDecoder
 from dledger.remoting.record.encode import encode_record
 
 CHEAP, DEAR, SLOW = 1, 2, 3
+A_UNIT = np.array([(1, 1, 0, 1, 1)], UNIT).tobytes()
 DEAR_S, CHEAP_S = 0.002, 0.0001
 
 
@@ -448,7 +449,7 @@ def test_files_of_no_use_are_set_aside_at_a_start_and_removed_later(tmp_path: Pa
     """Ten thousand directories took half a minute, in which no leader could be elected."""
     queues = ConsumeQueues(tmp_path / "queues")
     for number in range(10):
-        queues.append(f"T{number}", 0, bytes(28), number)
+        queues.append(f"T{number}", 0, bytes(UNIT_BYTES), number)
     queues.flush()
     ends = dict(list(queues.ends().items())[:3])
     queues.close()
@@ -469,25 +470,28 @@ def test_files_of_no_use_are_set_aside_at_a_start_and_removed_later(tmp_path: Pa
 def test_a_queue_is_cut_back_before_it_is_written_to(tmp_path: Path) -> None:
     """What a crash left behind its end must not be read as its messages."""
     queues = ConsumeQueues(tmp_path / "queues")
-    queues.append("T", 0, bytes(28 * 10), 1)
+    queues.append("T", 0, bytes(UNIT_BYTES * 10), 1)
     queues.flush()
     again = ConsumeQueues(tmp_path / "queues")
     again.restore({"T": (1, {0: 4})}, {})
     again.trim()
-    again.append("T", 0, b"\1" * 28, 1)
+    again.append("T", 0, A_UNIT, 1)
     again.flush()
     (path,) = again.take_unsynced()
-    assert path.read_bytes() == bytes(28 * 4) + b"\1" * 28
+    assert path.stat().st_size == 5 * UNIT_BYTES
+    queue = again.get("T", 0)
+    assert queue is not None
+    assert queue.read(0, 10).tobytes() == bytes(UNIT_BYTES * 4) + A_UNIT
 
 
 def test_queues_are_flushed_step_by_step(tmp_path: Path) -> None:
     """One file is made at each; what is written to meanwhile comes after."""
     queues = ConsumeQueues(tmp_path / "queues")
     for number in range(5):
-        queues.append(f"T{number}", 0, bytes(28), number)
+        queues.append(f"T{number}", 0, bytes(UNIT_BYTES), number)
     steps = queues.flush_steps()
     next(steps)
-    queues.append("T0", 0, bytes(28), 9)
+    queues.append("T0", 0, bytes(UNIT_BYTES), 9)
     assert queues.dirty == 5
     assert len(list(steps)) == 5
     assert len(queues.take_unsynced()) == 5
@@ -499,14 +503,14 @@ def test_files_can_be_made_before_queues_are_flushed(tmp_path: Path) -> None:
     """By a thread: a busy disk once kept the loop waiting a second for one directory."""
     queues = ConsumeQueues(tmp_path / "queues")
     for number in range(3):
-        queues.append(f"T{number}", 0, b"\1" * 28, number)
+        queues.append(f"T{number}", 0, A_UNIT, number)
     consume_queue.make_files(queues.new_files())
     made = {path: path.stat().st_ino for path in queues.new_files()}
     queues.flush()
     assert queues.take_unsynced() == set(made)
     assert {path: path.stat().st_ino for path in made} == made
-    assert all(path.read_bytes() == b"\1" * 28 for path in made)
-    queues.append("T0", 0, bytes(28), 0)
+    assert all(path.stat().st_size == UNIT_BYTES for path in made)
+    queues.append("T0", 0, bytes(UNIT_BYTES), 0)
     assert queues.new_files() == []
     queues.close()
 
