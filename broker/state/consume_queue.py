@@ -128,7 +128,7 @@ class ConsumeQueue:
             start = max(first - self._written, 0) * UNIT_BYTES
             pending = bytes(self._pending[start : (last - self._written) * UNIT_BYTES])
             parts.append(np.frombuffer(pending, UNIT))
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, dtype=UNIT)
 
     def first_at(self, timestamp_ms: int) -> int:
         """The smallest offset stored at `timestamp_ms` or later; `end` if there is none."""

@@ -76,7 +76,7 @@ PLANTED = (
     PlantedBug("use a removed segment", (), storage.use_a_removed_segment),
     PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=27),
     PlantedBug(
-        "believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, nodes=5, seed=116
+        "believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, nodes=5, seed=240
     ),
     PlantedBug("cut what was durable", (), storage.cut_what_was_durable, seed=2),
     PlantedBug("leave what lies behind the log", (), storage.leave_what_lies_behind),
