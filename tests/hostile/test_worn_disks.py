@@ -1,0 +1,46 @@
+"""A replica whose own files can't be read for a while: what it has to do by itself waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import structlog.testing
+from replicas import group
+from trio.testing import MockClock
+
+from broker.testing.requests import TOPIC
+from dledger.errors import StorageError
+
+
+def unreadable(*_: object) -> object:
+    raise StorageError("planted")
+
+
+@pytest.mark.parametrize(
+    ("part", "event"),
+    [
+        ("broker.leader.deliveries.Deliveries.deliver", "delayed messages wait"),
+        ("broker.requests.transactions.TransactionHandler.check", "transactions not checked"),
+    ],
+)
+async def test_what_a_leader_does_by_itself_waits_until_it_can_read(
+    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch, part: str, event: str
+) -> None:
+    """Queues are made again, or an entry is repaired. Meanwhile it serves, says what waits once in
+    a while, and no process ends; afterwards delayed messages come."""
+    async with group(tmp_path) as found:
+        await found.begin()
+        begun = found.machine.queues.end(TOPIC, 0)
+        with monkeypatch.context() as worn, structlog.testing.capture_logs() as logs:
+            worn.setattr(part, unreadable)
+            for _ in range(300):
+                await found.pass_time(0.1)
+            await found.serves()
+        assert 2 < sum(log["event"] == event for log in logs) <= 31
+        for _ in range(30):
+            await found.pass_time(1.0)
+        await found.serves()
+        found.agree()
+        served = delayed = 2
+        assert found.machine.queues.end(TOPIC, 0) == begun + served + delayed
