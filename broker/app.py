@@ -86,7 +86,13 @@ async def _serve(config: BrokerConfig, machine: Machine, ledger: Ledger, room: R
         port = await nursery.start(serve, config.listen_port)
         if config.vip_channel_enable:
             await nursery.start(serve, config.vip_port)
-        _log.info("broker started", node=config.node_id, address=f"{host}:{port}")
+        _log.info(
+            "broker started",
+            node=config.node_id,
+            address=f"{host}:{port}",
+            connections_max=room.places_max,
+            client_memory_max=room.bytes_max,
+        )
         retention = Retention(config, machine, ledger, core.role, time.time)
         for task in (broker.run, registration.run, snapshots.run, retention.run):
             nursery.start_soon(task)
