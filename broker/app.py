@@ -103,7 +103,13 @@ async def _serve(
         port = await nursery.start(serve, config.listen_port)
         if config.vip_channel_enable:
             await nursery.start(serve, config.vip_port)
-        _log.info("broker started", node=config.node_id, address=f"{host}:{port}")
+        _log.info(
+            "broker started",
+            node=config.node_id,
+            address=f"{host}:{port}",
+            connections_max=room.places_max,
+            client_memory_max=room.bytes_max,
+        )
         space = DiskSpace(config)
         core.appender.refusal = lambda: space.refusal
         retention = Retention(config, machine, ledger, core.role, time.time, space)

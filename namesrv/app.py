@@ -42,7 +42,12 @@ async def serve(
         port = await nursery.start(
             partial(serve_remoting, dispatcher, *address, faults=faults, room=room)
         )
-        _log.info("name server started", address=f"{config.bind_address}:{port}")
+        _log.info(
+            "name server started",
+            address=f"{config.bind_address}:{port}",
+            connections_max=room.places_max,
+            client_memory_max=room.bytes_max,
+        )
         task_status.started(port)
         while True:
             await beat(limits.SCAN_INTERVAL_S)

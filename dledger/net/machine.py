@@ -11,9 +11,7 @@ from pathlib import Path
 from dledger.errors import ConfigError
 from dledger.limits import CONNECTIONS_MIN
 from dledger.net.room import Room, memory_for_connections, places_for
-from dledger.observe import get_logger
 
-_log = get_logger(__name__)
 _CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
 _DESCRIPTORS_MAX = 1 << 20
 _COLLECTOR_THRESHOLDS = (10_000, 10, 20)
@@ -35,13 +33,6 @@ def room_on_machine(memory_bytes_max: int, per_address_max: int, reserved_descri
             f"{reserved_descriptors + CONNECTIONS_MIN} or more (ulimit -Hn)"
         )
     bytes_max = memory_bytes_max or memory_for_connections(_memory_bytes())
-    _log.info(
-        "room for connections",
-        connections_max=places,
-        descriptors=descriptors,
-        reserved=reserved_descriptors,
-        memory_bytes_max=bytes_max,
-    )
     return Room(places, bytes_max, per_address_max)
 
 

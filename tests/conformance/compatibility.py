@@ -1,9 +1,9 @@
 """Makes docs/compatibility.md out of what the suite found: client by feature, and request codes.
 
-The suite leaves its results in `.cache/conformance/results.json` when it ends. Nothing on the page
-is written by hand, so it can't promise what was not seen:
+The suite, when all of it has run, leaves its results in `.cache/conformance/results.json`. Nothing
+on the page is written by hand, so it can't promise what was not seen:
 
-    ./dev test tests/conformance && python tests/conformance/compatibility.py
+    ./dev test --all tests/conformance && python tests/conformance/compatibility.py
 """
 
 from __future__ import annotations

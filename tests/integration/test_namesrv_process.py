@@ -48,9 +48,10 @@ def port_of(events: int) -> int:
     """The port in the event "name server started", once it is written."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        line, newline, _ = os.pread(events, 4096, 0).partition(b"\n")
-        if newline:
-            return int(json.loads(line)["address"].rpartition(":")[2])
+        *lines, _ = os.pread(events, 65_536, 0).split(b"\n")
+        for event in map(json.loads, lines):
+            if event["event"] == "name server started":
+                return int(event["address"].rpartition(":")[2])
         time.sleep(0.01)
     raise TimeoutError("the name server did not start")
 
@@ -172,9 +173,11 @@ def test_key_value_config_outlives_a_killed_name_server(tmp_path: Path) -> None:
 
     command = [sys.executable, "-m", "namesrv", "-p", "0", "-c", str(path)]
     with TemporaryFile() as events, subprocess.Popen(command, stderr=events) as process:
-        port = port_of(events.fileno())
-        code = trio.run(lambda: ask(port, RequestCode.PUT_KV_CONFIG, value="v")).code
-        process.kill()
+        try:
+            port = port_of(events.fileno())
+            code = trio.run(lambda: ask(port, RequestCode.PUT_KV_CONFIG, value="v")).code
+        finally:
+            process.kill()
     assert code == ResponseCode.SUCCESS
     with name_server("-c", str(path)) as (_, port):
         answer = trio.run(lambda: ask(port, RequestCode.GET_KV_CONFIG))
