@@ -163,11 +163,22 @@ class Changes:
 
     def _check_in_touch(self, members: Mapping[str, Member]) -> None:
         missing = self._missing(members)
-        if missing is not None:
-            raise WouldLoseMajority(
-                f"of the members that would be left, {', '.join(missing)} do not answer: the rest "
-                "is no majority, and the group would stop. Start them first, or add another member"
+        if missing is None:
+            return
+        silent = f"of the members that would be left, {', '.join(missing)}"
+        if any(self._may_answer_yet(node_id) for node_id in missing):
+            raise ChangePending(
+                f"{silent} have not answered this leader yet: try again in a moment"
             )
+        raise WouldLoseMajority(
+            f"{silent} do not answer: the rest is no majority, and the group would stop. "
+            "Start them first, or add another member"
+        )
+
+    def _may_answer_yet(self, node_id: str) -> bool:
+        """Whether a member is connected to this leader, and has not acknowledged anything yet."""
+        peer = self._transport.peers.get(node_id)
+        return peer is not None and peer.link is not None and not self._core.match_index(peer.node)
 
     def _missing(self, members: Mapping[str, Member]) -> list[str] | None:
         """Who is not there, if the others are no majority of these members' voters."""

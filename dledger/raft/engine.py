@@ -240,17 +240,21 @@ class RaftEngine:
     def receive(self, node_id: str, link: Link, message: PeerMessage) -> None:
         """A peer's message arrived on a link; the next step deals with it."""
         received_at = math.inf
-        if message.kind is PeerKind.ACK and not self.handing_over_to and self._is_late(message):
+        is_ack = message.kind is PeerKind.ACK
+        if is_ack and not self.handing_over_to and self._is_late(node_id, message):
             received_at = self._clock()
         else:
             self.urgent = True
         self._inbox.append((node_id, link, message, received_at))
 
-    def _is_late(self, message: PeerMessage) -> bool:
-        """Whether an acknowledgement comes for what others have committed already."""
+    def _is_late(self, node_id: str, message: PeerMessage) -> bool:
+        """Whether an acknowledgement comes for what others have committed already. A peer's first
+        one of a term is never late: it tells that the peer is there."""
         next_index, reset, _, _ = message.fields
-        late = not reset and next_index - 1 <= self.core.commit_index
-        return late and message.term == self.core.term
+        if reset or next_index - 1 > self.core.commit_index or message.term != self.core.term:
+            return False
+        peer = self.transport.peers.get(node_id)
+        return peer is not None and self.core.match_index(peer.node) > 0
 
     def link_up(self, node_id: str, link: Link) -> None:
         """A connection to a peer stands."""

@@ -88,8 +88,9 @@ def runs(
 ) -> tuple[Mapping[str, dict[str, Scenario]], Mapping[str, str]]:
     """The scenarios of each client that a selected test judges, and why clients are missing."""
     wanted = defaultdict(list)
+    here = Path(__file__).parent
     for item in request.session.items:
-        if "runs" in getattr(item, "fixturenames", ()):
+        if item.path.parent == here and "runs" in getattr(item, "fixturenames", ()):
             parameters = item.callspec.params  # type: ignore[attr-defined]
             wanted[parameters["client"].name].append(parameters["feature"])
     clients = [

@@ -80,6 +80,7 @@ def test_every_column_arrives_in_spark(session: SparkSession, run: tuple[Path, l
     assert entries.where("error is null").count() == 21
 
 
+@pytest.mark.long
 def test_spark_submit_runs_the_audit(run: tuple[Path, list[Path]], tmp_path: Path) -> None:
     """The file is all that spark-submit needs, beside the packages on the path."""
     submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]

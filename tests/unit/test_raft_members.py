@@ -254,6 +254,17 @@ def test_a_removed_voter_is_counted_no_more_at_once() -> None:
         remove(node, "h")
 
 
+def test_a_leader_that_has_not_heard_of_a_member_yet_does_not_call_it_gone() -> None:
+    """Right after its election, one that is connected may only not have answered: ask again."""
+    node = ScriptedNode()
+    node.elect("f")
+    node.acknowledge("f", node.log.last_index)
+    with pytest.raises(ChangePending, match="g have not answered"):
+        remove(node, "f")
+    node.acknowledge("g", node.log.last_index)
+    assert not remove(node, "f")
+
+
 def test_a_removal_that_would_stop_the_group_is_refused() -> None:
     """Of the two that would be left, one does not answer; or only one would be left at all."""
     node = ScriptedNode()

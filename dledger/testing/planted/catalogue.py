@@ -104,7 +104,7 @@ PLANTED = (
     PlantedBug("give what is not committed", (), repair.give_what_is_not_committed, seed=20),
     PlantedBug("give without a round", (), repair.give_without_a_round, seed=20),
     PlantedBug(
-        "write entries before their term", (), repair.write_entries_before_their_term, seed=2
+        "write entries before their term", (), repair.write_entries_before_their_term, seed=111
     ),
     PlantedBug(
         "replay what no start has checked", (), repair.replay_what_no_start_has_checked, seed=26
