@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from spark.history import find_history, read_history, read_meta
 from spark.judge.evidence import Evidence
 from spark.judge.members import Members
+from spark.limits import BRIEF_HISTORY_BYTES_MAX
 from spark.planning import Replica, find_replicas
 from spark.report import html_report
 from spark.session import open_session
@@ -26,9 +27,9 @@ def run_audit(
 ) -> Verdict:
     """The verdict. Starts Spark, and stops it again. Raises ConfigError for unusable input."""
     replicas = find_replicas([str(store) for store in stores])
-    find_history(history)
+    events_bytes = sum(file.stat().st_size for file in find_history(history))
     say("starting Spark")
-    session = open_session("mqaudit", cores=cores)
+    session = open_session("mqaudit", cores=cores, brief=events_bytes <= BRIEF_HISTORY_BYTES_MAX)
     try:
         return judge_run(session, history, replicas, say)
     finally:

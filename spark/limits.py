@@ -20,6 +20,10 @@ IDS_NAMED_MAX = 20
 META_BYTES_MAX = 1024 * 1024
 """The first line of a history file is read up to here, to see if it describes the run."""
 
+BRIEF_HISTORY_BYTES_MAX = 32 * MIB
+"""Of a history up to this size, some 200,000 events, an audit ends before a JVM's optimising
+compiler has earned what it takes: a third of all processor time."""
+
 SHUFFLE_PARTITIONS = 4
 DRIVER_MEMORY_SHARE_MAX = 0.4
 """Of the machine's memory, for the one JVM that does all of the work."""

@@ -69,10 +69,11 @@ logger.gateway.level = error
 """
 
 
-def open_session(name: str, *, cores: int | None = None) -> SparkSession:
+def open_session(name: str, *, cores: int | None = None, brief: bool = False) -> SparkSession:
     """A local Spark session with our data source, or the one that spark-submit has started.
 
-    `cores` is the number of tasks at a time, by default that of the machine's processors.
+    `cores` is the number of tasks at a time, by default that of the machine's processors. `brief`:
+    the work is so little that the JVM shall compile quickly rather than well.
     Raises ConfigError if there is no Java that Spark can use.
     """
     home = _home()
@@ -88,7 +89,8 @@ def open_session(name: str, *, cores: int | None = None) -> SparkSession:
         "spark.driver.memory": f"{_driver_memory_bytes() // MIB}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config.as_uri()} "
         f'"-Djava.io.tmpdir={tempfile.gettempdir()}" '
-        "-XX:+UseParallelGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true",
+        "-XX:+UseParallelGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true"
+        + (" -XX:TieredStopAtLevel=1" if brief else ""),
         # Driver and executor are one process: a late heartbeat only says that the machine slept.
         "spark.network.timeout": "24h",
         "spark.ui.enabled": "false",

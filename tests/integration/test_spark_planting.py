@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 from pyspark.sql import SparkSession
 
 from dledger.log.entry import Kind
@@ -31,12 +32,18 @@ FLIPPED, REMOVED, REPLACED = (RUN.message_id(number) for number in (123, 247, 30
 SWAPPED, SWAPPED_TOO = RUN.message_id(181), RUN.message_id(183)
 GHOST = "F" * 32
 NODES = ["n0", "n1", "n2"]
-ONE_OR_ALL = pytest.mark.parametrize("nodes", [["n1"], NODES], ids=", ".join)
+ONE = pytest.param(["n1"], id="n1")
+ALL = pytest.param(NODES, id="all")
+
+
+def also(nodes: ParameterSet) -> ParameterSet:
+    """The other choice of replicas, for the long form."""
+    return pytest.param(*nodes.values, id=nodes.id, marks=pytest.mark.long)
 
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[SparkSession]:
-    session = open_session("test", cores=2)
+    session = open_session("test", cores=2, brief=True)
     yield session
     session.stop()
 
@@ -116,7 +123,7 @@ def test_a_clean_run_has_no_violation(copy: Copy, session: SparkSession) -> None
     }
 
 
-@ONE_OR_ALL
+@pytest.mark.parametrize("nodes", [ONE, also(ALL)])
 def test_a_lying_disk_is_found(nodes: list[str], copy: Copy, session: SparkSession) -> None:
     """Bytes flipped, zeroed, replaced and swapped under stale CRCs, on one disk and on all."""
     copy.lie(nodes, recompute=False)
@@ -144,7 +151,7 @@ def test_a_lying_disk_is_found(nodes: list[str], copy: Copy, session: SparkSessi
     assert {replica for _, _, replica in violations[13]} == {where}
 
 
-@ONE_OR_ALL
+@pytest.mark.parametrize("nodes", [ALL, also(ONE)])
 def test_a_lying_broker_is_found(nodes: list[str], copy: Copy, session: SparkSession) -> None:
     """Messages changed, replaced and swapped in a log whose every CRC is right."""
     copy.lie(nodes, recompute=True)
@@ -167,7 +174,7 @@ def test_a_lying_broker_is_found(nodes: list[str], copy: Copy, session: SparkSes
         assert violations[13] == {("different", FLIPPED, where)}
 
 
-@ONE_OR_ALL
+@pytest.mark.parametrize("nodes", [ONE, also(ALL)])
 def test_a_message_cut_out_of_a_log_is_found(
     nodes: list[str], copy: Copy, session: SparkSession
 ) -> None:
@@ -181,7 +188,7 @@ def test_a_message_cut_out_of_a_log_is_found(
     assert verdict.counts["lost"] == 1
 
 
-@ONE_OR_ALL
+@pytest.mark.parametrize("nodes", [ALL, also(ONE)])
 def test_a_duplicate_and_a_phantom_at_the_end_of_a_log_are_found(
     nodes: list[str], copy: Copy, session: SparkSession
 ) -> None:

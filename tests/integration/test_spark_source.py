@@ -27,7 +27,7 @@ AUDIT_S = 300
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[SparkSession]:
-    session = open_session("test", cores=2)
+    session = open_session("test", cores=2, brief=True)
     yield session
     session.stop()
 
