@@ -14,6 +14,7 @@ it, and sends again when it asks for it.
 from __future__ import annotations
 
 import errno
+import weakref
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -47,11 +48,21 @@ class Roomy(Protocol):
 
 
 class Space:
-    """Whether a log can take more. `lacking`: why it can't begin another segment, if it can't."""
+    """Whether a log can take more. `lacking`: why it can't begin another segment, if it can't.
+
+    It is a part of its log, and must not keep it: a log that is dropped goes at once, and the
+    mappings of its files with it, or its file system could not be unmounted.
+    """
 
     def __init__(self, log: Roomy) -> None:
-        self._log = log
+        self._of = weakref.ref(log)
         self.lacking: str | None = None
+
+    @property
+    def _log(self) -> Roomy:
+        log = self._of()
+        assert log is not None, "a log outlives its parts"
+        return log
 
     def lacks(self, error: OSError) -> bool:
         """The next segment could not be made; whether that was for want of space."""
