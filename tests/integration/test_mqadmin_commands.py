@@ -11,7 +11,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -25,6 +25,7 @@ from chaos.layout import plan, ports_needed
 from chaos.probe import Probe
 from chaos.processes import free_ports
 from client import Admin, Consumer, Message, Producer, SendResult
+from client.admin import UnknownTarget
 from client.commands.__main__ import COMMANDS, main
 from client.peers import PeerPool
 
@@ -61,8 +62,20 @@ async def prepare(
         while not await consumer.poll(1, 1.0):
             pass
         await consumer.commit()
+        await known_to_the_brokers(namesrv)
         task_status.started(Scene(cluster, sent, leader.address))
         await trio.sleep_forever()
+
+
+async def known_to_the_brokers(namesrv: str) -> None:
+    """A producer tells a new leader of itself with its next heartbeat, within a second."""
+    async with Admin(namesrv) as admin:
+        with trio.fail_after(10):
+            while True:
+                with suppress(UnknownTarget):
+                    await admin.producer_connection("PG", "Orders")
+                    return
+                await trio.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
