@@ -48,16 +48,7 @@ _INSTEAD: Mapping[str, str] = {
     TAGS: "set the message's tags",
     UNIQ_KEY: "set the message's unique_key, or leave it to the producer",
     **dict.fromkeys(
-        (
-            REAL_TOPIC,
-            REAL_QID,
-            RETRY_TOPIC,
-            ORIGIN_MESSAGE_ID,
-            RECONSUME_TIME,
-            PGROUP,
-            POP_CK,
-            WAIT,
-        ),
+        _BROKERS_OWN,
         "brokers act upon it; choose another name for your own",
     ),
 }
