@@ -24,6 +24,10 @@ BRIEF_HISTORY_BYTES_MAX = 32 * MIB
 """Of a history up to this size, some 200,000 events, an audit ends before a JVM's optimising
 compiler has earned what it takes: a third of all processor time."""
 
+FEW_ROWS_MAX = 20_000
+"""Tables of up to so many rows, some megabytes, are held by the driver: what is built on them is
+planned in a tenth of the time."""
+
 SHUFFLE_PARTITIONS = 4
 DRIVER_MEMORY_SHARE_MAX = 0.4
 """Of the machine's memory, for the one JVM that does all of the work."""

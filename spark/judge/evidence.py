@@ -13,11 +13,11 @@ from functools import cached_property
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark.history import Meta
 from spark.judge.members import Members
 from spark.judge.testimony import ACK, DELIVER, RECORD_COLUMNS, STORED, digest, queue_hash, testify
+from spark.limits import FEW_ROWS_MAX
 from spark.planning import PATH_SEPARATOR
 from spark.schema import ENTRIES, MESSAGES
 from spark.source import FORMAT
@@ -42,7 +42,7 @@ class Evidence:
     @cached_property
     def entries(self) -> DataFrame:
         """Log entries of all replicas, CRCs checked."""
-        return self._keep(self._source(ENTRIES).load())
+        return self.kept(self._source(ENTRIES).load())
 
     @cached_property
     def testimony(self) -> DataFrame:
@@ -52,7 +52,7 @@ class Evidence:
     @cached_property
     def digest(self) -> DataFrame:
         """One row a message."""
-        return self._keep(digest(self.testimony, self.members))
+        return self.kept(digest(self.testimony, self.members))
 
     @cached_property
     def suspects(self) -> DataFrame:
@@ -68,7 +68,7 @@ class Evidence:
         """
         stored = self.suspects.where(F.col("source") == STORED)
         names = ("id", "topic", "queue_id", "queue_offset", "position", "crc", "error")
-        return (
+        return self.kept(
             stored.join(F.broadcast(self.members_table), "broker")
             .where(F.expr("getbit(holders, bit) = 1"))
             .select("broker", "replica", *names)
@@ -135,7 +135,7 @@ class Evidence:
         members = self.members_table.select(
             "broker", F.bit_count("everyone").alias("members")
         ).distinct()
-        return (
+        return self.kept(
             held.unionByName(
                 acked.drop("t", "source", "group", "holders", "definite"), allowMissingColumns=True
             )
@@ -189,7 +189,7 @@ class Evidence:
                 F.max(F.col("position") + F.col("size")).alias("end"),
             )
         )
-        return self._keep(rows)
+        return self.kept(rows)
 
     @cached_property
     def settled_end(self) -> dict[str, int]:
@@ -223,12 +223,16 @@ class Evidence:
     def kept(self, rows: DataFrame) -> DataFrame:
         """`rows`, computed now and kept.
 
-        If there are none it is a relation that Spark knows to be empty: then whatever is built
-        on it is known to be empty too, and costs nothing. In a good run most things are.
+        A few rows become a table of their own: Spark plans what is built on it without how they
+        came about, and knows at once if there are none. In a good run most tables have none.
         """
-        if self._keep(rows).isEmpty():
-            return self.session.createDataFrame(to_arrow_schema(rows.schema).empty_table())
-        return rows
+        computed = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        few = computed.limit(FEW_ROWS_MAX + 1).toArrow()
+        if few.num_rows > FEW_ROWS_MAX:
+            self._persisted.append(computed)
+            return computed
+        computed.unpersist()
+        return self.session.createDataFrame(few)
 
     def close(self) -> None:
         """Give the kept rows' memory back."""
@@ -246,7 +250,3 @@ class Evidence:
     def _source(self, level: str) -> DataFrameReader:
         paths = PATH_SEPARATOR.join(replica.directory for replica in self.members.replicas)
         return self.session.read.format(FORMAT).option("path", paths).option("level", level)
-
-    def _keep(self, rows: DataFrame) -> DataFrame:
-        self._persisted.append(rows)
-        return rows.persist(StorageLevel.MEMORY_AND_DISK)

@@ -100,7 +100,7 @@ def _deviations(evidence: Evidence) -> DataFrame:
         F.collect_set(F.when(F.col("votes") == best, F.col("chain_crc"))).over(everyone)
     )
     disagree = F.size(F.collect_set("chain_crc").over(everyone)) > 1
-    return rows.select(
+    deviations = rows.select(
         "broker",
         "replica",
         "index",
@@ -113,6 +113,7 @@ def _deviations(evidence: Evidence) -> DataFrame:
         (present & disagree & ((F.col("votes") < best) | (rivals > 1))).alias("deviates"),
         (present & (F.size(F.collect_set("chain_crc").over(one_term)) > 1)).alias("same_term"),
     )
+    return evidence.kept(deviations)
 
 
 def _first_of_each(rows: DataFrame) -> DataFrame:
