@@ -21,11 +21,11 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from chaos.cluster import Cluster
-from chaos.layout import Flush, plan, ports_needed
-from chaos.probe import Probe
-from chaos.processes import free_ports
-from client.peers import PeerPool
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import Flush, plan, ports_needed
+from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.processes import free_ports
+from mqclient.connection.peers import PeerPool
 
 RESULTS = Path(__file__).resolve().parent / "results"
 WARM_STEP_BYTES = 4 << 20

@@ -1,16 +1,21 @@
 """The foundation: a replicated log that can be trusted, and the wire that RocketMQ speaks.
 
-General layout
---------------
-``remoting/``  the RocketMQ Remoting protocol: commands, headers, bodies, message records (sans-I/O)
-``net/``       its connections: a trio server, and a client side for trio and asyncio
-``log/``       the log on disk: segments, checksums, recovery
-``raft/``      PySyncObj behind our journal and transport
-``ledger``     :func:`open_ledger`: one node of a replicated log, ready to use;
-               ``opening`` its log, ``stepping`` its engine, ``upkeep`` for its files
-``testing/``   a log in memory, simulated networks and clocks
-``proof``      two servers prove to each other that they know one ``secret``; ``signing`` requests
-``limits``     every bound, ``errors`` every error, ``config`` TOML, ``observe`` structlog
+Layout
+------
+``ledger``    one node of a replicated log, ready to use: :func:`open_ledger`
+``raft``      PySyncObj behind our journal and transport
+``log``       the log on disk: segments, checksums, recovery
+``net``       connections: a trio server, and a client side for trio and asyncio
+``remoting``  the RocketMQ Remoting protocol: commands, headers, bodies, records; no I/O
+``trust``     two servers prove to each other that they know one secret; signed requests
+``program``   what every program has: config, console, a clear end
+``testing``   a log in memory, simulated networks and clocks, contracts, planted bugs
+``errors``    every error that is raised here (pure)
+``limits``    every bound (pure)
+``version``   of all packages
+``checksum``  CRC-32 (pure)
+``buffers``   what counts as bytes
+``observe``   structlog, for people or for programs
 
 Nothing in here imports the broker, the name server, the client or anything above them.
 """
@@ -19,6 +24,8 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from dledger.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from dledger.errors import (
@@ -32,10 +39,11 @@ if TYPE_CHECKING:
         StorageError,
         TooLarge,
     )
-    from dledger.ledger import Ledger, LedgerConfig, LedgerStatus, open_ledger
+    from dledger.ledger.config import LedgerConfig, LedgerStatus
+    from dledger.ledger.ledger import Ledger, open_ledger
     from dledger.log.entry import Draft, Entry, Kind
     from dledger.raft.engine import Appended, StateMachine
-    from dledger.raft.library import Timing
+    from dledger.raft.roles import Timing
 
 __all__ = [
     "AppendError",
@@ -62,10 +70,11 @@ __all__ = [
 _HOMES = {
     "errors": "AppendError Busy CorruptLog DledgerError Fenced NotLeader OutcomeUnknown "
     "StorageError TooLarge",
-    "ledger": "Ledger LedgerConfig LedgerStatus open_ledger",
+    "ledger.config": "LedgerConfig LedgerStatus",
+    "ledger.ledger": "Ledger open_ledger",
     "log.entry": "Draft Entry Kind",
     "raft.engine": "Appended StateMachine",
-    "raft.library": "Timing",
+    "raft.roles": "Timing",
 }
 
 

@@ -1,4 +1,4 @@
-"""CRC-32 (zlib's polynomial), by the fastest implementation that is installed.
+"""CRC-32 (zlib's polynomial), by the fastest implementation that is installed. Pure.
 
 isal gives the same values as zlib, several times faster; it has no wheel for every platform.
 """

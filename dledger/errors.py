@@ -1,4 +1,4 @@
-"""Every error that the foundation raises, as one tree.
+"""Every error that the foundation raises, as one tree. Pure.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Every bound of the foundation, in one place. Units are in the names.
+"""Every bound of the foundation, in one place. Units are in the names. Pure.
 
 A bound that a user may set is a default here and a field of a config elsewhere.
 """

@@ -12,8 +12,8 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 
-from client import Message
-from client.blocking import Consumer, Producer
+from mqclient import Message
+from mqclient.blocking import Consumer, Producer
 
 
 def main() -> None:

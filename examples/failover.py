@@ -15,12 +15,12 @@ from pathlib import Path
 
 import trio
 
-from client import Message, Producer
+from mqclient import Message, Producer
 
 
 def mqcluster(*arguments: str) -> str:
     """What you would type in a terminal."""
-    argv = [sys.executable, "-m", "chaos.mqcluster", *arguments]
+    argv = [sys.executable, "-m", "mqchaos.mqcluster", *arguments]
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 

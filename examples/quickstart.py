@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import sys
 
-from client import Message
-from client.blocking import Consumer, Producer
+from mqclient import Message
+from mqclient.blocking import Consumer, Producer
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from client import Decision, Message, ReceivedMessage
-from client.blocking import Consumer, Producer
+from mqclient import Decision, Message, ReceivedMessage
+from mqclient.blocking import Consumer, Producer
 
 
 class Shop:

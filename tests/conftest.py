@@ -19,7 +19,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from dledger.raft.library import monotonic, use_clock
+from dledger.raft.library.adapter import monotonic, use_clock
 
 # A shared machine may stop a process for half a second: that says nothing about an example.
 settings.register_profile("dledger", deadline=None, print_blob=True)

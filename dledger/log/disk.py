@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dledger.remoting.command import Buffer
+from dledger.buffers import Buffer
 
 IOV_MAX = 1024
 """Buffers in one gathered write (Linux's UIO_MAXIOV)."""

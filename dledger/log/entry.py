@@ -1,4 +1,4 @@
-"""An entry of the log: a 48-byte header and a body.
+"""An entry of the log: a 48-byte header and a body. Pure.
 
 Header, big-endian, DLedger's own layout::
 
@@ -23,8 +23,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from dledger.buffers import Buffer
 from dledger.checksum import crc32
-from dledger.remoting.command import Buffer
 
 MAGIC: Final = 0x444C4731
 HEADER: Final = struct.Struct(">IIQQQIIII")

@@ -11,7 +11,7 @@ from dledger.errors import Rot, StorageError
 from dledger.log.disk import Disk
 from dledger.log.entry import Entry, Header, decode_header, fault_of
 from dledger.log.head import LogHead
-from dledger.log.recovery import WATERMARK_BYTES
+from dledger.log.recovery.tail import WATERMARK_BYTES
 from dledger.log.retention import SegmentInfo
 from dledger.log.segment import Segment, segment_path
 

@@ -8,12 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dledger.buffers import Buffer
 from dledger.errors import Rot
-from dledger.log.checkpoint import SealedSegment
 from dledger.log.disk import Disk
 from dledger.log.entry import HEADER_BYTES, MAGIC, Header, decode_header, fault_of, padded
-from dledger.log.recovery import PART_BYTES, WATERMARK_BYTES, Scan, encode_watermark, entry_offsets
-from dledger.remoting.command import Buffer
+from dledger.log.recovery.checkpoint import SealedSegment
+from dledger.log.recovery.tail import (
+    PART_BYTES,
+    WATERMARK_BYTES,
+    Scan,
+    encode_watermark,
+    entry_offsets,
+)
 
 POSITION_DIGITS = 20
 

@@ -28,8 +28,8 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 
+from dledger.buffers import Buffer
 from dledger.errors import CorruptLog, Fenced, StorageError, TooLarge
-from dledger.log.checkpoint import Checkpoint, encode_checkpoint
 from dledger.log.disk import Disk
 from dledger.log.entry import (
     HEADER_BYTES,
@@ -43,9 +43,9 @@ from dledger.log.entry import (
 )
 from dledger.log.head import LogHead, encode_head, first_entry_of
 from dledger.log.reading import LogReader
+from dledger.log.recovery.checkpoint import Checkpoint, encode_checkpoint
 from dledger.log.segment import PreparedSegment, Segment, segment_path
 from dledger.log.space import Space
-from dledger.remoting.command import Buffer
 
 RECENT_HEADERS = 8192
 """Headers of the log's end that are kept decoded: each is looked at several times on its way."""

@@ -1,8 +1,16 @@
 """Sockets for the Remoting protocol: servers under trio, peers under trio and asyncio.
 
-Both ends of a connection are a `Link`: a non-blocking socket, a frame decoder and a bounded send
-buffer that is written once per turn of the event loop, however many commands were put into it. On
-top, `server` accepts connections and runs a handler, and `peer` matches responses to requests.
+``link``        what both ends have: a non-blocking socket, a frame decoder, a bounded send buffer
+``server``      accepts connections, and bounds what each may cost
+``connection``  one accepted connection: its requests, its answers, its end
+``peer``        the asking end: matches responses to requests
+``room``        how many connections, from where, and how much memory is kept for them (pure)
+``turns``       nobody waits long for what others' requests cost
+``watchdog``    a turn that takes too long is told, with what ran
+``faults``      faults that nobody foresaw: told with what led to them, and counted
+``machine``     what the machine gives: memory, and descriptors
+
+The send buffer is written once per turn of the event loop, however many commands were put into it.
 """
 
 from __future__ import annotations

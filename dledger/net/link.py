@@ -17,10 +17,11 @@ from itertools import islice
 
 import anyio
 
+from dledger.buffers import Buffer
 from dledger.errors import Busy
 from dledger.limits import FRAME_BYTES_MAX, SEND_BUFFER_BYTES_MAX
 from dledger.remoting.codec import encode_frame
-from dledger.remoting.command import Buffer, Command
+from dledger.remoting.command import Command
 from dledger.remoting.framing import FrameDecoder
 
 #: Bytes asked of the socket at once: between frames, and while a large frame is on its way.

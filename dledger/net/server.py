@@ -22,7 +22,7 @@ from dledger.net.faults import Faults
 from dledger.net.link import Link
 from dledger.net.room import Room
 from dledger.observe import get_logger
-from dledger.pulse import beat
+from dledger.program.pulse import beat
 
 log = get_logger(__name__)
 

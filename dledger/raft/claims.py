@@ -22,10 +22,15 @@ cut or drop anything. That also holds if it is this node that leads.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dledger.errors import FrameError
 from dledger.limits import TERM_JUMP_MAX
-from dledger.raft.library import Core, Role
-from dledger.raft.messages import PeerKind, PeerMessage
+from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.roles import Role
+
+if TYPE_CHECKING:
+    from dledger.raft.library.adapter import Core
 
 _SAID_BY_LEADERS = frozenset({PeerKind.APPEND, PeerKind.HEAD})
 

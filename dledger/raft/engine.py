@@ -29,6 +29,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from dledger import limits
+from dledger.buffers import Buffer
 from dledger.errors import (
     AppendError,
     Busy,
@@ -42,25 +43,25 @@ from dledger.errors import (
 from dledger.log.entry import HEADER_BYTES, Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog, SyncJob
-from dledger.raft.changes import Changes
 from dledger.raft.claims import Claims
-from dledger.raft.configuration import Member, encode_members
-from dledger.raft.election import ElectionGate
-from dledger.raft.elections import Elections
-from dledger.raft.footing import Footing
-from dledger.raft.handover import HandOver
-from dledger.raft.joining import Joining
-from dledger.raft.journal import LogJournal
-from dledger.raft.library import Core, Role, Timing
-from dledger.raft.members import Members
-from dledger.raft.messages import PeerKind, PeerMessage
-from dledger.raft.peer import Link
-from dledger.raft.reads import OnRead, Reads
-from dledger.raft.repair import Giving
-from dledger.raft.sending import Sending
-from dledger.raft.transfer import Preference
-from dledger.raft.transport import PeerTransport
-from dledger.remoting.command import Buffer
+from dledger.raft.election.handover import HandOver
+from dledger.raft.election.part import Elections
+from dledger.raft.election.rules import ElectionGate
+from dledger.raft.election.transfer import Preference
+from dledger.raft.library.adapter import Core
+from dledger.raft.library.journal import LogJournal
+from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.peer import Link
+from dledger.raft.library.transport import PeerTransport
+from dledger.raft.membership.changes import Changes
+from dledger.raft.membership.configuration import Member, encode_members
+from dledger.raft.membership.joining import Joining
+from dledger.raft.membership.members import Members
+from dledger.raft.replication.footing import Footing
+from dledger.raft.replication.reads import OnRead, Reads
+from dledger.raft.replication.repair import Giving
+from dledger.raft.replication.sending import Sending
+from dledger.raft.roles import Role, Timing
 
 MESSAGES_PER_STEP_MAX = 256
 APPLY_BYTES_PER_STEP = 8 << 20

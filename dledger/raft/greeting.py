@@ -1,7 +1,7 @@
 """The first four messages on a connection between two nodes: who is there, and the proofs.
 
-`dledger/proof.py` has the protocol and why a stranger gets nothing by it; here are its bytes. Each
-message is a u32 length and a msgpack array::
+`dledger/trust/proof.py` has the protocol and why a stranger gets nothing by it; here are its bytes.
+Each message is a u32 length and a msgpack array::
 
     dialler   version, group, segment bytes, its id, its nonce
     acceptor  version, group, segment bytes, its id, its nonce
@@ -23,7 +23,7 @@ import msgpack
 import trio
 
 from dledger.errors import FrameError
-from dledger.proof import NONCE_BYTES, Acceptor, Dialler, Door, Hello, Session, check_hello
+from dledger.trust.proof import NONCE_BYTES, Acceptor, Dialler, Door, Hello, Session, check_hello
 
 PROTOCOL_VERSION = 4
 HELLO_BYTES_MAX = 1024

@@ -22,14 +22,14 @@ from typing import Protocol
 import trio
 
 from dledger import limits
+from dledger.buffers import Buffer
 from dledger.errors import FrameError
 from dledger.observe import get_logger
-from dledger.proof import TAG_BYTES, Session
-from dledger.raft.configuration import Configuration, Member
 from dledger.raft.greeting import Greeter
-from dledger.raft.messages import PREFIX, PeerMessage, decode_message, frame_length
+from dledger.raft.library.messages import PREFIX, PeerMessage, decode_message, frame_length
+from dledger.raft.membership.configuration import Configuration, Member
 from dledger.raft.sealing import RunHash, Sealing
-from dledger.remoting.command import Buffer
+from dledger.trust.proof import TAG_BYTES, Session
 
 CONNECT_TIMEOUT_S = 1.0
 REDIAL_WAIT_S = 0.1

@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import weakref
 
-from dledger.proof import TAG_BYTES, Session, Tags
-from dledger.raft.messages import head_end
-from dledger.remoting.command import Buffer
+from dledger.buffers import Buffer
+from dledger.raft.library.messages import head_end
+from dledger.trust.proof import TAG_BYTES, Session, Tags
 
 
 class RunHash:

@@ -1,8 +1,21 @@
-"""RocketMQ's Remoting protocol without I/O: bytes in, commands out, and back.
+"""RocketMQ's Remoting protocol without I/O: bytes in, commands out, and back. Pure.
 
-Layer by layer: `framing` cuts a byte stream into frames; `codec` makes a `Command` of each,
-whatever encoding its header has; `headers` are the typed headers that `Command.ext` flattens,
-`bodies` the JSON bodies, `record` the stored messages that bodies of sends and pulls consist of,
-`message` their properties and ids; `codes` are the numbers, `allocation` the rules by which queues
-are shared out. Sockets, clocks and tasks are `dledger.net`'s business.
+Layout, from the bytes upwards
+------------------------------
+``framing``          cuts a byte stream into frames
+``codec``            makes a `Command` of each, whatever encoding its header has
+``rocketmq_header``  the binary encoding
+``command``          one request, one-way request or response
+``headers``          the typed headers that `Command.ext` flattens
+``bodies``           the JSON bodies
+``json_dialect``     their two dialects
+``record``           stored messages, of which the bodies of sends and pulls consist
+``message``          their properties and ids
+``codes``            the numbers of requests and answers
+``numbers``          how wide a number may be
+``names``            what topics and groups may be called
+``allocation``       how queues are shared out
+``unavailable``      what an answer of code 14 says
+
+Sockets, clocks and tasks are `dledger.net`'s business.
 """

@@ -19,10 +19,11 @@ from typing import Any
 
 import msgspec
 
+from dledger.buffers import Buffer
 from dledger.errors import FrameError
 from dledger.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 from dledger.remoting import rocketmq_header
-from dledger.remoting.command import Buffer, Command, ExtValue, HeaderEncoding, Language
+from dledger.remoting.command import Command, ExtValue, HeaderEncoding, Language
 from dledger.remoting.headers.base import text
 from dledger.remoting.numbers import Int32
 

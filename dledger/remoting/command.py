@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
 
+from dledger.buffers import Buffer
+
 ExtValue: TypeAlias = "str | int | float | bool | bytes | list[ExtValue] | None"
-Buffer: TypeAlias = bytes | bytearray | memoryview
 #: A tuple is sent piece by piece, without joining: raw log bytes travel uncopied.
 Body: TypeAlias = Buffer | tuple[Buffer, ...]
 

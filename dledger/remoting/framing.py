@@ -14,10 +14,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from dledger.buffers import Buffer
 from dledger.errors import FrameError
 from dledger.limits import FRAME_BYTES_MAX
 from dledger.remoting.codec import decode_frame
-from dledger.remoting.command import Buffer, Command
+from dledger.remoting.command import Command
 
 _LENGTH = struct.Struct(">I")
 _LENGTH_BYTES = 4

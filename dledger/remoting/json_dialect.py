@@ -18,8 +18,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from dledger.buffers import Buffer
 from dledger.errors import BadInput
-from dledger.remoting.command import Buffer
 from dledger.remoting.numbers import Int32
 
 _DEPTH_MAX = 32

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dledger.buffers import Buffer
 from dledger.errors import BadInput
 from dledger.limits import PROPERTIES_BYTES_MAX
-from dledger.remoting.command import Buffer
 
 # Names of properties that brokers and clients act upon.
 KEYS = "KEYS"

@@ -15,8 +15,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
+from dledger.buffers import Buffer
 from dledger.errors import FrameError
-from dledger.remoting.command import Buffer, Command, ExtValue, HeaderEncoding, Language
+from dledger.remoting.command import Command, ExtValue, HeaderEncoding, Language
 
 _FIXED = struct.Struct(">hBHii")
 _U16 = struct.Struct(">H")

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dledger.buffers import Buffer
 from dledger.log.disk import Disk
-from dledger.remoting.command import Buffer
 
 SECTOR_BYTES = 512
 """A sector is written whole or not at all; anything longer may be torn between sectors."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from dledger import limits
+from dledger.buffers import Buffer
 from dledger.errors import (
     AppendError,
     NotLeader,
@@ -19,7 +20,7 @@ from dledger.errors import (
     TransferFailed,
     WouldLoseMajority,
 )
-from dledger.ledger import LedgerStatus
+from dledger.ledger.config import LedgerStatus
 from dledger.log.entry import (
     HEADER_BYTES,
     Draft,
@@ -31,7 +32,6 @@ from dledger.log.entry import (
     place_body,
 )
 from dledger.raft.engine import Appended, StateMachine
-from dledger.remoting.command import Buffer
 
 _Waiting = tuple[Entry, Callable[[Appended | AppendError], None]]
 

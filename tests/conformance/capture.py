@@ -20,13 +20,13 @@ from clients import CLIENTS, Client, java
 from conftest import make_topics
 from drivers import Run
 
-from chaos.cluster import Cluster
-from chaos.layout import plan, ports_needed
-from chaos.processes import free_ports
 from dledger.errors import FrameError
 from dledger.remoting.codec import decode_frame
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import HeaderEncoding
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import plan, ports_needed
+from mqchaos.cluster.processes import free_ports
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 FEATURES = (

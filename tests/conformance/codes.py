@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaos.cluster import Cluster
-from chaos.probe import Probe
-from client.peers import PeerPool
 from dledger.errors import DledgerError
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.probe import Probe
+from mqclient.connection.peers import PeerPool
 
 TIMEOUT_S = 3.0
 SENT_BY_SERVERS = {

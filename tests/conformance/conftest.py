@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.cluster import Cluster
-from chaos.layout import plan
-from chaos.probe import Probe
-from chaos.processes import free_ports
-from client import Admin
-from client.peers import PeerPool
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import plan
+from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.processes import free_ports
+from mqclient import Admin
+from mqclient.connection.peers import PeerPool
 
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("judges")

@@ -33,12 +33,12 @@ from typing import Any, TextIO
 import trio
 from clients import CLIENTS, Client, java
 
-from chaos.cluster import Cluster
-from chaos.layout import plan, ports_needed
-from chaos.probe import Probe
-from chaos.processes import free_ports
-from client import Admin
-from client.peers import PeerPool
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import plan, ports_needed
+from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.processes import free_ports
+from mqclient import Admin
+from mqclient.connection.peers import PeerPool
 
 SPREAD, SINGLE, AGAIN = "Spread", "Single", "Again"
 QUEUES = 4
@@ -293,7 +293,7 @@ def audit(cluster: Cluster, folder: Path, output: Path) -> int:
     """`mqaudit` over the clients' records and every replica's files; its exit status."""
     stores = [str(cluster.store(node)) for node in cluster.layout.nodes]
     arguments = [part for store in stores for part in ("--store", store)]
-    command = [sys.executable, "-m", "spark.mqaudit", "--history", str(folder), *arguments]
+    command = [sys.executable, "-m", "mqspark.mqaudit", "--history", str(folder), *arguments]
     return subprocess.run([*command, "--report", str(output)], check=False).returncode
 
 

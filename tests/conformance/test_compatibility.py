@@ -9,8 +9,8 @@ import trio
 from codes import probe
 from compatibility import render
 
-from chaos.cluster import Cluster
 from dledger.remoting.codes import RequestCode
+from mqchaos.cluster.cluster import Cluster
 
 RESULTS: dict[str, Any] = {
     "made": "2026-11-21",

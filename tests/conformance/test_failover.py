@@ -11,7 +11,7 @@ import pytest
 import trio
 from clients import CLIENTS, Missing
 
-from chaos.cluster import Cluster
+from mqchaos.cluster.cluster import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 

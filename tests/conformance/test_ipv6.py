@@ -13,11 +13,11 @@ from clients import CLIENTS, Client, Missing, each_of
 from drivers import Run
 from judges import judge
 
-from chaos.cluster import Cluster
-from chaos.layout import plan, ports_needed
-from chaos.processes import free_ports
-from client import Admin
 from dledger.errors import DledgerError
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import plan, ports_needed
+from mqchaos.cluster.processes import free_ports
+from mqclient import Admin
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 

@@ -11,8 +11,8 @@ from anyio.from_thread import start_blocking_portal
 from clients import CACHE, CLIENTS, Client, Missing
 from mqadmin import LINES, Line, Stock
 
-from chaos.cluster import Cluster
-from client import Admin, Consumer, Message, Producer
+from mqchaos.cluster.cluster import Cluster
+from mqclient import Admin, Consumer, Message, Producer
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 

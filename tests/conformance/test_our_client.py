@@ -11,8 +11,8 @@ from clients import Client, Missing, each_of
 from drivers import Run
 from judges import Scenario
 
-from chaos.cluster import Cluster
-from client import Admin, Consumer, Decision, Message, Producer
+from mqchaos.cluster.cluster import Cluster
+from mqclient import Admin, Consumer, Decision, Message, Producer
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from clients import EXAMPLES, Client, Missing, each_of, java
 
-from chaos.cluster import Cluster
+from mqchaos.cluster.cluster import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 

@@ -13,8 +13,8 @@ from drivers import Run
 from judges import judge
 from mqadmin import Line, Stock
 
-from chaos.cluster import Cluster
-from client import Admin
+from mqchaos.cluster.cluster import Cluster
+from mqclient import Admin
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 import trio
 
-from chaos.processes import free_ports
 from dledger import AppendError, DledgerError, Entry, Ledger, LedgerConfig, open_ledger
 from dledger.log.entry import Kind
-from dledger.raft.library import Timing
+from dledger.raft.roles import Timing
 from dledger.testing.contracts.ledger import GroupContract, LedgerContract, Outcome
 from dledger.testing.contracts.ledger_groups import OnVirtualTime
 from dledger.testing.local import LocalLedger
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import Recorder
+from mqchaos.cluster.processes import free_ports
 
 PATIENCE_S = 20.0
 LOOK_AGAIN_S = 0.005

@@ -19,13 +19,6 @@ import msgspec
 import trio
 import trio.testing
 
-from broker.broker import Broker
-from broker.config import BrokerConfig
-from broker.requests.core import Core
-from broker.state.machine import Machine
-from broker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from broker.testing.leading import save
-from broker.testing.requests import TOPIC, pull_request, records, send_request, topic_request
 from dledger.log.entry import Entry
 from dledger.net import Connection
 from dledger.net.link import Link
@@ -35,6 +28,13 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
 from dledger.remoting.framing import FrameDecoder
 from dledger.testing.local import LocalLedger
+from mqbroker.broker import Broker
+from mqbroker.config import BrokerConfig
+from mqbroker.requests.core import Core
+from mqbroker.state.machine import Machine
+from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from mqbroker.testing.leading import save
+from mqbroker.testing.requests import TOPIC, pull_request, records, send_request, topic_request
 
 NOW_MS = 1_790_000_000_000
 CANARY = "Canary"

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from broker.state import control
 from dledger.errors import FrameError
 from dledger.remoting import headers
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
@@ -25,6 +24,7 @@ from dledger.remoting.command import Command, ExtValue, HeaderEncoding, Language
 from dledger.remoting.headers import Header
 from dledger.remoting.message import BatchItem, batch_encode, host_bytes, offset_message_id
 from dledger.remoting.record import encode_record
+from mqbroker.state import control
 
 Code = RequestCode
 EDGES = [

@@ -21,11 +21,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from client import Admin, Consumer, Message, Producer, limits, session
-from client.answers import checked_offset, consumers_in, route_in
-from client.fetching import QueueFetcher
-from client.models import inflate
-from client.routing import RouteTable
 from dledger.errors import BadInput, ConnectionLost, DledgerError, RemotingError, RequestTimeout
 from dledger.net import Peer
 from dledger.net.peer import OnResponse
@@ -35,6 +30,12 @@ from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import GroupInfoResponseHeader, encode_header
 from dledger.remoting.message import host_bytes, properties_encode
 from dledger.remoting.record import encode_record
+from mqclient import Admin, Consumer, Message, Producer, limits
+from mqclient.connection import session
+from mqclient.connection.answers import checked_offset, consumers_in, route_in
+from mqclient.connection.routing import RouteTable
+from mqclient.consuming.fetching import QueueFetcher
+from mqclient.models import inflate
 
 TIMEOUT_S = 1.0
 SLACK_S = 10.0

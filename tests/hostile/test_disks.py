@@ -14,10 +14,20 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from broker import disk_space, limits
-from broker.config import BrokerConfig
-from broker.state import consume_queue
-from broker.testing.replicas import (
+from dledger import Entry, LedgerConfig, NotLeader, open_ledger
+from dledger.errors import ConfigError, StorageError
+from dledger.ledger import upkeep
+from dledger.log.disk import Disk
+from dledger.log.entry import HEADER_BYTES, Kind, decode_header
+from dledger.log.replica import hold_replica, is_held
+from dledger.net import Peer, connect_peer
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.record import Record
+from mqbroker import limits
+from mqbroker.config import BrokerConfig
+from mqbroker.state.derived import consume_queue
+from mqbroker.testing.replicas import (
     SEGMENT_BYTES,
     everything,
     free_ports,
@@ -26,7 +36,7 @@ from broker.testing.replicas import (
     replicas,
     running,
 )
-from broker.testing.requests import (
+from mqbroker.testing.requests import (
     GROUP,
     TIMEOUT_S,
     TOPIC,
@@ -36,16 +46,8 @@ from broker.testing.requests import (
     pull_request,
     records,
 )
-from dledger import Entry, LedgerConfig, NotLeader, open_ledger, upkeep
-from dledger.errors import ConfigError, StorageError
-from dledger.log.disk import Disk
-from dledger.log.entry import HEADER_BYTES, Kind, decode_header
-from dledger.net import Peer, connect_peer
-from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import Command
-from dledger.remoting.record import Record
-from dledger.replica import hold_replica, is_held
-from namesrv.kv_file import KvStore
+from mqbroker.upkeep import disk_space
+from mqnamesrv.kv_file import KvStore
 
 MESSAGES = 2144
 TRUSTED_S = 0.1

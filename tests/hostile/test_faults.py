@@ -10,15 +10,15 @@ import structlog.testing
 from replicas import Group, group
 from trio.testing import MockClock
 
-from broker.leader.definitions import Definitions
-from broker.requests import pull
-from broker.requests.held_pulls import HeldPulls
-from broker.requests.rates import Rates
-from broker.testing.requests import TOPIC, pull_request, send_request, topic_request
 from dledger.errors import StorageError
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue
 from dledger.remoting.headers import encode_header
+from mqbroker.leader.definitions import Definitions
+from mqbroker.requests.admin.rates import Rates
+from mqbroker.requests.reading import pull
+from mqbroker.requests.reading.held_pulls import HeldPulls
+from mqbroker.testing.requests import TOPIC, pull_request, send_request, topic_request
 
 
 def broken(*_: object, **__: object) -> object:
@@ -65,7 +65,7 @@ async def test_an_answer_that_fails_after_the_append_costs_its_connection(
         stranger = found.connect()
         await stranger.ask(topic_request())
         with structlog.testing.capture_logs() as logs, monkeypatch.context() as patched:
-            patched.setattr("broker.requests.send.encode_header", broken)
+            patched.setattr("mqbroker.requests.sending.send.encode_header", broken)
             answer = await stranger.ask(send_request(b"x"))
         assert answer is not None
         assert (answer.code, answer.remark) == (1, "RuntimeError: planted")
@@ -142,7 +142,7 @@ async def test_a_disk_that_fails_still_ends_the_process(
         async with group(tmp_path) as found:
             stranger = found.connect()
             await stranger.ask(topic_request())
-            monkeypatch.setattr("broker.leader.offset_commits.OffsetCommits.flush", flush)
+            monkeypatch.setattr("mqbroker.leader.offset_commits.OffsetCommits.flush", flush)
             ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
             code = RequestCode.UPDATE_CONSUMER_OFFSET
             await stranger.ask(Command(code, ext | {"commitOffset": 3}, flag=FLAG_ONEWAY))

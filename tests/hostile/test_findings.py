@@ -9,13 +9,13 @@ import pytest
 from replicas import Group, group
 from trio.testing import MockClock
 
-from broker.testing.requests import BORN_HOST, TOPIC, pull_request, send_request, topic_request
 from dledger.errors import RecordError
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue, HeaderEncoding
 from dledger.remoting.headers import ProduceHeader, encode_header
 from dledger.remoting.record import encode_record
 from dledger.remoting.record.lone import parse_records
+from mqbroker.testing.requests import BORN_HOST, TOPIC, pull_request, send_request, topic_request
 
 BEYOND = [2**31, 2**31 - 1, -(2**31), -(2**31) - 1, 2**40, 2**63 - 1, 2**63, 2**64, 2**70, -(2**70)]
 

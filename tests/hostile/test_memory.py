@@ -22,9 +22,6 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.refusal import Refused
-from broker.requests.membership import Client, Membership
-from chaos.processes import free_ports
 from dledger.errors import ConfigError
 from dledger.limits import CONNECTION_BYTES, FRAME_BYTES_MAX, KIB, MIB
 from dledger.net import Connection, connect_peer, machine, serve_remoting, server
@@ -34,6 +31,9 @@ from dledger.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionDat
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
+from mqbroker.refusal import Refused
+from mqbroker.requests.groups.membership import Client, Membership
+from mqchaos.cluster.processes import free_ports
 
 ECHO, NEVER, LATER = 1, 2, 3
 
@@ -359,7 +359,7 @@ def broker_process(folder: Path, descriptors: int) -> Iterator[tuple[subprocess.
         f'listenPort = {port}\nstorePathRootDir = "{folder / "store"}"\n'
         f'dLegerPeers = "n0-127.0.0.1:{peer_port}"\ngroupClientAddrs = "n0-127.0.0.1:{port}"\n'
     )
-    command = f"ulimit -n {descriptors}; exec {sys.executable} -m broker -c {config}"
+    command = f"ulimit -n {descriptors}; exec {sys.executable} -m mqbroker -c {config}"
     process = subprocess.Popen(["sh", "-c", command], stderr=subprocess.DEVNULL)
     with process:
         try:

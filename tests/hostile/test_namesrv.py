@@ -18,14 +18,14 @@ from trio.testing import MockClock
 from dledger.net import Connection, Faults
 from dledger.net.link import Link
 from dledger.net.room import Room
-from dledger.proof import NONCE_BYTES
 from dledger.remoting import headers as H  # noqa: N812 -- a table of them follows
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, HeaderEncoding
 from dledger.remoting.headers import Header
-from namesrv.config import NamesrvConfig
-from namesrv.dispatch import Dispatcher
-from namesrv.kv_file import KvStore
+from dledger.trust.proof import NONCE_BYTES
+from mqnamesrv.config import NamesrvConfig
+from mqnamesrv.dispatch import Dispatcher
+from mqnamesrv.kv_file import KvStore
 
 Code = RequestCode
 CONFIG = NamesrvConfig()

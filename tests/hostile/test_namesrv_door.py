@@ -14,12 +14,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker.config import BrokerConfig
-from broker.proving import prove
 from dledger.errors import ConfigError, ConnectFailed, ConnectionLost, DledgerError, RemotingError
 from dledger.limits import NUMBER_MAX, TERM_JUMP_MAX
 from dledger.net import Peer, connect_peer
-from dledger.proof import NONCE_BYTES
 from dledger.remoting.bodies import (
     DataVersion,
     RegisterBrokerBody,
@@ -31,11 +28,14 @@ from dledger.remoting.bodies import (
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
-from dledger.signing import TAG_FIELD, Signing
 from dledger.testing.planted.catalogue import plant
-from namesrv.app import serve
-from namesrv.config import NamesrvConfig
-from namesrv.door import AdminAddresses
+from dledger.trust.proof import NONCE_BYTES
+from dledger.trust.signing import TAG_FIELD, Signing
+from mqbroker.config import BrokerConfig
+from mqbroker.registering.proving import prove
+from mqnamesrv.app import serve
+from mqnamesrv.config import NamesrvConfig
+from mqnamesrv.door import AdminAddresses
 
 WORD = "-".join(("the", "word", "of", "this", "cluster"))
 OTHER = "-".join(("the", "word", "of", "another", "one"))
@@ -188,7 +188,7 @@ async def test_a_server_that_does_not_know_the_secret_is_no_name_server_of_ours(
     """One that takes any proof can't make its own."""
     async with name_server(tmp_path, OTHER) as port:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("dledger.proof._check_proof", _only_the_brokers)
+            patched.setattr("dledger.trust.proof._check_proof", _only_the_brokers)
             with pytest.raises(ConnectFailed, match="does not know the cluster's secret"):
                 async with member(port):
                     pass

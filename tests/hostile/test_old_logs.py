@@ -16,20 +16,21 @@ import structlog.testing
 from replicas import CANARY, Group, group, state_of
 from trio.testing import MockClock
 
-from broker.leader.drafts import NewRecord
-from broker.state import control
-from broker.state.machine import Machine
-from broker.testing import until
-from broker.testing.leading import HOST, LeadingMachine, save
-from broker.testing.requests import TOPIC, send_request, topic_request
 from dledger.errors import StorageError
-from dledger.ledger import Ledger, LedgerConfig, open_ledger
+from dledger.ledger.config import LedgerConfig
+from dledger.ledger.ledger import Ledger, open_ledger
 from dledger.log.entry import HEADER_BYTES, Entry, Kind
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import GroupInfoResponseHeader, decode_header
 from dledger.remoting.record import encode_record
 from dledger.remoting.record.layout import SYS_FLAG_AT
+from mqbroker.leader.drafts import NewRecord
+from mqbroker.state import control
+from mqbroker.state.machine import Machine
+from mqbroker.testing import until
+from mqbroker.testing.leading import HOST, LeadingMachine, save
+from mqbroker.testing.requests import TOPIC, send_request, topic_request
 
 
 def record(position: int, queue_offset: int, *, flags: int = 0, properties: bytes = b"") -> bytes:

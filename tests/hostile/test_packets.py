@@ -19,8 +19,8 @@ from replicas import Group, group
 from strategies import HANDLES, POSITIONS, REQUESTS, control_bodies, frames, placed_records
 from trio.testing import MockClock
 
-from broker.requests.unsupported import not_supported
 from dledger.log.entry import HEADER_BYTES, Kind
+from mqbroker.requests.unsupported import not_supported
 
 PACKETS_PER_EXAMPLE = 5
 #: A thousand stores come and go: not on a disk, where there is something better.

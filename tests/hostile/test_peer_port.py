@@ -19,12 +19,9 @@ import trio
 from dledger import limits
 from dledger.checksum import crc32
 from dledger.errors import FrameError
-from dledger.proof import NONCE_BYTES, TAG_BYTES
 from dledger.raft import greeting
-from dledger.raft.configuration import Configuration, initial
 from dledger.raft.greeting import PROTOCOL_VERSION
-from dledger.raft.links import PeerNetwork, SocketLink, listen
-from dledger.raft.messages import (
+from dledger.raft.library.messages import (
     _FIELD_TYPES,
     PREFIX,
     PeerKind,
@@ -33,8 +30,11 @@ from dledger.raft.messages import (
     encode_message,
     frame_length,
 )
+from dledger.raft.links import PeerNetwork, SocketLink, listen
+from dledger.raft.membership.configuration import Configuration, initial
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import Donor, ScriptedNode, follower_of
+from dledger.trust.proof import NONCE_BYTES, TAG_BYTES
 
 WORD = b"the word of this group"
 SEGMENT_BYTES = 1 << 20

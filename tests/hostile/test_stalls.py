@@ -18,18 +18,6 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker import limits
-from broker.refusal import Refused
-from broker.requests import filters
-from broker.requests.filters import parse_subscription, selection
-from broker.requests.held_pulls import HeldPull, HeldPulls
-from broker.requests.queue_reading import Found, read_queue
-from broker.sql import parse_condition
-from broker.state import consume_queue
-from broker.state.consume_queue import ConsumeQueue, ConsumeQueues, FilePool
-from broker.state.units import UNIT, UNIT_BYTES
-from broker.testing.memory import served
-from broker.testing.requests import TOPIC, ask, make_topic, records, send_request
 from dledger.errors import BadInput
 from dledger.limits import CLIENT_BODY_BYTES_MAX, LOOP_STALL_S, LOOP_TURN_MAX_S, LOOP_TURN_S
 from dledger.net import Connection, connect_peer, serve_remoting
@@ -42,6 +30,18 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.framing import FrameDecoder
 from dledger.remoting.record.encode import encode_record
+from mqbroker import limits
+from mqbroker.refusal import Refused
+from mqbroker.requests.reading import filters
+from mqbroker.requests.reading.filters import parse_subscription, selection
+from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
+from mqbroker.requests.reading.queue_reading import Found, read_queue
+from mqbroker.sql import parse_condition
+from mqbroker.state.derived import consume_queue
+from mqbroker.state.derived.consume_queue import ConsumeQueue, ConsumeQueues, FilePool
+from mqbroker.state.derived.units import UNIT, UNIT_BYTES
+from mqbroker.testing.memory import served
+from mqbroker.testing.requests import TOPIC, ask, make_topic, records, send_request
 
 CHEAP, DEAR, SLOW = 1, 2, 3
 A_UNIT = np.array([(1, 1, 0, 1, 1)], UNIT).tobytes()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import broker.__main__ as mqbroker
-import client.commands.__main__ as mqadmin
-import namesrv.__main__ as mqnamesrv
-from chaos import mqchaos, mqcluster
+import mqbroker.__main__ as mqbroker
+import mqclient.commands.__main__ as mqadmin
+import mqnamesrv.__main__ as mqnamesrv
+from mqchaos import mqchaos, mqcluster
 
 Main = Callable[[Sequence[str] | None], None]
 
@@ -175,7 +175,7 @@ def test_a_port_beyond_the_last_is_told_by_its_keys(
 def test_a_history_that_is_nested_too_deeply_is_no_history(tmp_path: Path) -> None:
     """The judge reads the first line of each file before it starts."""
     pytest.importorskip("pyspark")
-    from spark.history import _meta_of  # noqa: PLC0415
+    from mqspark.history import _meta_of  # noqa: PLC0415
 
     history = tmp_path / "events.jsonl"
     history.write_bytes(b'{"kind":"meta","a":' + b"[" * 60_000 + b"\n")

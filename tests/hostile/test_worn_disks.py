@@ -9,8 +9,8 @@ import structlog.testing
 from replicas import group
 from trio.testing import MockClock
 
-from broker.testing.requests import TOPIC
 from dledger.errors import StorageError
+from mqbroker.testing.requests import TOPIC
 
 
 def unreadable(*_: object) -> object:
@@ -20,8 +20,11 @@ def unreadable(*_: object) -> object:
 @pytest.mark.parametrize(
     ("part", "event"),
     [
-        ("broker.leader.deliveries.Deliveries.deliver", "delayed messages wait"),
-        ("broker.requests.transactions.TransactionHandler.check", "transactions not checked"),
+        ("mqbroker.leader.deliveries.Deliveries.deliver", "delayed messages wait"),
+        (
+            "mqbroker.requests.sending.transactions.TransactionHandler.check",
+            "transactions not checked",
+        ),
     ],
 )
 async def test_what_a_leader_does_by_itself_waits_until_it_can_read(

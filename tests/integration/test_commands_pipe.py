@@ -15,7 +15,12 @@ SCRIPT = '{ sleep 0.2; "$0" -P -m "$@"; echo "status $?" >&2; } | true'
 
 @pytest.mark.parametrize(
     "command",
-    ["client.commands --help", "chaos.mqchaos list", "chaos.mqcluster --help", "broker --help"],
+    [
+        "mqclient.commands --help",
+        "mqchaos.mqchaos list",
+        "mqchaos.mqcluster --help",
+        "mqbroker --help",
+    ],
 )
 def test_a_reader_may_leave(command: str) -> None:
     """As `| head` does: no word of a broken pipe, and the command's own status."""

@@ -39,9 +39,9 @@ def test_the_log_works_without_a_broker() -> None:
 def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The name server of a cluster that mqcluster started."""
     directory = str(tmp_path_factory.mktemp("mq") / "cluster")
-    up = python("-m", "chaos.mqcluster", "up", "--dir", directory, "-o", "json")
+    up = python("-m", "mqchaos.mqcluster", "up", "--dir", directory, "-o", "json")
     yield json.loads(up)["namesrv_addr"]
-    python("-m", "chaos.mqcluster", "down", "--dir", directory)
+    python("-m", "mqchaos.mqcluster", "down", "--dir", directory)
 
 
 def test_the_quickstart_sends_and_reads_ten_messages(namesrv: str) -> None:

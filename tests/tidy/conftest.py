@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("dledger", "broker", "namesrv", "client", "chaos", "spark")
+PACKAGES = (
+    "dledger",
+    "broker/mqbroker",
+    "namesrv/mqnamesrv",
+    "client/mqclient",
+    "chaos/mqchaos",
+    "spark/mqspark",
+)
 
 
 @dataclass(frozen=True)
 class Source:
-    """One module. `imports`: the full names that it imports, also inside functions."""
+    """One module. `imports`: the full names that it imports, also inside functions.
+
+    `imports_at_run_time` are those that come with it: neither for types alone, nor in functions.
+    """
 
     path: Path
     name: str
     text: str
     tree: ast.Module
     imports: frozenset[str]
+    imports_at_run_time: frozenset[str]
 
     @property
     def package(self) -> str:
@@ -39,14 +50,23 @@ def read(path: Path) -> Source:
     """Parse one file below ROOT."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
-    imports: set[str] = set()
-    for node in ast.walk(tree):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if any(path.is_relative_to(ROOT / folder) for folder in PACKAGES[1:]):
+        parts = parts[1:]
+    name = ".".join(parts).removesuffix(".__init__")
+    at_run_time = (node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))
+    return Source(path, name, text, tree, names(ast.walk(tree)), names(at_run_time))
+
+
+def names(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """The full names that import statements among the nodes bring."""
+    found: set[str] = set()
+    for node in nodes:
         if isinstance(node, ast.Import):
-            imports |= {alias.name for alias in node.names}
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            imports |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    return Source(path, name, text, tree, frozenset(imports))
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(found)
 
 
 def read_below(folders: tuple[str, ...]) -> list[Source]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import pytest
 
 if TYPE_CHECKING:
     from conftest import Source
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
 # A package may import itself and these of ours.
 ALLOWED = {
     "dledger": set(),
-    "broker": {"dledger"},
-    "namesrv": {"dledger"},
-    "client": {"dledger"},
-    "chaos": {"client", "dledger"},
-    "spark": {"client", "dledger"},
+    "mqbroker": {"dledger"},
+    "mqnamesrv": {"dledger"},
+    "mqclient": {"dledger"},
+    "mqchaos": {"mqclient", "dledger"},
+    "mqspark": {"dledger"},
 }
 
 # Inside the foundation: the wire and the log know nothing of each other.
@@ -30,88 +31,19 @@ FORBIDDEN_INSIDE = {
 }
 
 # Faces for users that nothing of ours needs to import.
-PUBLIC = {"client.blocking"}
+PUBLIC = {"mqclient.blocking"}
 
-# The one name that wire and log share: what counts as bytes.
-BUFFERS = {"dledger.remoting.command", "dledger.remoting.command.Buffer"}
-
-# Modules that decide: `now` and bytes come in, values go out. A name with a dot at its end stands
-# for everything below it.
-PURE = [
-    "dledger.checksum",
-    "dledger.errors",
-    "dledger.limits",
-    "dledger.log.entry",
-    "dledger.log.head",
-    "dledger.log.recovery",
-    "dledger.log.retention",
-    "dledger.log.scan",
-    "dledger.net.room",
-    "dledger.raft.configuration",
-    "dledger.raft.messages",
-    "dledger.raft.pacing",
-    "dledger.raft.seat",
-    "dledger.raft.state_copy",
-    "dledger.raft.transfer",
-    "dledger.remoting.bodies",
-    "dledger.remoting.codec",
-    "dledger.remoting.codes",
-    "dledger.remoting.command",
-    "dledger.remoting.framing",
-    "dledger.remoting.headers.",
-    "dledger.remoting.json_dialect",
-    "dledger.remoting.names",
-    "dledger.remoting.numbers",
-    "dledger.remoting.record.",
-    "dledger.remoting.rocketmq_header",
-    "dledger.remoting.unavailable",
-    "dledger.settings",
-    "broker.leader.assignments",
-    "broker.state.aside",
-    "broker.state.control",
-    "broker.state.kept",
-    "broker.state.dedup",
-    "broker.requests.filters",
-    "broker.leader.delays",
-    "broker.leader.deliveries",
-    "broker.leader.resends",
-    "broker.leader.transactions",
-    "broker.state.indexing",
-    "broker.state.attributes",
-    "broker.state.moves",
-    "broker.state.waiting",
-    "broker.state.locks",
-    "broker.state.machine",
-    "broker.requests.membership",
-    "broker.requests.readers",
-    "broker.state.offsets",
-    "broker.requests.rates",
-    "broker.requests.statistics",
-    "broker.state.subscriptions",
-    "broker.state.topics",
-    "namesrv.kv",
-    "namesrv.registration",
-    "namesrv.routes",
-    "namesrv.topics",
-    "client.batching",
-    "client.delays",
-    "client.exchange",
-    "client.lookup",
-    "client.progress",
-    "client.retry",
-    "client.routing",
-    "client.running_info",
-    "client.subscriptions",
-    "chaos.chart",
-    "chaos.layout",
-    "chaos.measure",
-    "chaos.schedule.",
-    "chaos.workload",
-    "spark.judge.evidence",
-    "spark.planning",
-]
+MODULES_MAX = 14
 ROOT_PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
-IMPURE = {"trio", "anyio", "asyncio", "socket", "select", "time", "random", "secrets", "threading"}
+# What a module that decides has no use for, nor any module that it imports.
+IMPURE = {
+    *("os", "mmap", "fcntl", "shutil", "tempfile", "subprocess", "signal"),
+    *("socket", "select", "ssl", "trio", "anyio", "asyncio"),
+    *("time", "random", "secrets", "threading", "queue", "multiprocessing", "concurrent"),
+}
+ROOM = re.compile(r"^``(\w+)``  ", re.M)
+CLAIMED_BY_ROOM = re.compile(r"^``(\w+)``.*\(pure\)$", re.M)
+CLAIM = re.compile(r"\bPure\b")
 
 
 def our_imports(module: Source) -> set[str]:
@@ -137,7 +69,7 @@ def test_the_foundations_parts_keep_their_order(modules: list[Source]) -> None:
         for module in modules
         for part, forbidden in FORBIDDEN_INSIDE.items()
         if module.name == part or module.name.startswith(f"{part}.")
-        for name in our_imports(module) - BUFFERS
+        for name in our_imports(module)
         if any(name == other or name.startswith(f"{other}.") for other in forbidden)
     ]
 
@@ -152,26 +84,85 @@ def test_only_the_raft_adapter_knows_its_engine(modules: list[Source]) -> None:
         if any(name.partition(".")[0] == "pysyncobj" for name in module.imports)
     }
 
-    assert {name for name in users if not name.startswith("dledger.raft")} == set()
+    assert {name for name in users if not name.startswith("dledger.raft.library")} == set()
 
 
-@pytest.mark.parametrize("pure", PURE)
-def test_modules_that_decide_do_no_io(modules: list[Source], pure: str) -> None:
-    """No clock, no randomness, no event loop, no socket: they can be tested as values."""
-    meant = [
-        module
-        for module in modules
-        if module.name == pure.rstrip(".") or (pure.endswith(".") and module.name.startswith(pure))
-    ]
+def test_modules_that_decide_do_no_io(modules: list[Source]) -> None:
+    """What calls itself pure can be tested as values: no clock, chance, event loop, socket, file.
+
+    A package that calls itself so speaks for all below it. Types alone are no import.
+    """
+    by_name = {module.name: module for module in modules}
     wrong = [
-        f"{module.name} imports {name}"
-        for module in meant
-        for name in module.imports
+        f"{module.name} is called pure, but {reached} imports {name}"
+        for module in modules
+        if any(claims(by_name[name]) for name in parents(module.name) if name in by_name)
+        for reached in reached_from(module.name, by_name)
+        for name in by_name[reached].imports_at_run_time
         if name.partition(".")[0] in IMPURE
     ]
 
-    assert meant, f"{pure} is gone: take it off the list"
     assert not wrong, chr(10).join(wrong)
+
+
+def claims(module: Source) -> bool:
+    """Whether the first paragraph of a module's theory says that it is pure."""
+    return CLAIM.search(theory(module).partition("\n\n")[0]) is not None
+
+
+def reached_from(start: str, by_name: dict[str, Source]) -> set[str]:
+    """All modules of ours that this one needs to run."""
+    reached: set[str] = set()
+    ahead = [start]
+    while ahead:
+        name = ahead.pop()
+        if name in by_name and name not in reached:
+            reached.add(name)
+            ahead += by_name[name].imports_at_run_time
+    return reached
+
+
+def test_each_package_states_its_layout(modules: list[Source]) -> None:
+    """The table in a package's docstring has a line for each of its modules, and for no other.
+
+    A line ends with "(pure)" where the module says so itself.
+    """
+    wrong = []
+    for package in (module for module in modules if module.path.name == "__init__.py"):
+        folder = package.path.parent
+        rooms = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
+        rooms |= {path.parent.name for path in folder.glob("*/__init__.py")}
+        stated = set(ROOM.findall(theory(package)))
+        if stated != rooms:
+            wrong.append(f"{package.name}: {sorted(stated ^ rooms)}")
+        if not claims(package):
+            said = {f"{package.name}.{name}" for name in CLAIMED_BY_ROOM.findall(theory(package))}
+            pure = {module.name for module in modules if is_room_of(module, package.name)}
+            if said != pure:
+                wrong.append(f"{package.name}: pure or not? {sorted(said ^ pure)}")
+
+    assert not wrong, chr(10).join(wrong)
+
+
+def is_room_of(module: Source, package: str) -> bool:
+    """Whether a module, and no package, stands directly in a package and calls itself pure."""
+    inside = module.name.rpartition(".")[0] == package
+    return inside and module.path.name != "__init__.py" and claims(module)
+
+
+def theory(module: Source) -> str:
+    """A module's docstring."""
+    return ast.get_docstring(module.tree) or ""
+
+
+def test_folders_are_rooms_and_not_heaps(modules: list[Source]) -> None:
+    """About a dozen modules at most."""
+    sizes = Counter(
+        module.path.parent for module in modules if not module.path.stem.startswith("__")
+    )
+    heaps = [f"{folder}: {size}" for folder, size in sizes.items() if size > MODULES_MAX]
+
+    assert not heaps, chr(10).join(heaps)
 
 
 def test_nothing_from_outside_is_unpickled_or_evaluated(modules: list[Source]) -> None:
@@ -196,7 +187,7 @@ def test_every_module_is_used(modules: list[Source], others: list[Source]) -> No
         module.name
         for module in modules
         if module.name not in used | started | PUBLIC
-        and not module.name.startswith("client.commands.")  # loaded by name when typed
+        and not module.name.startswith("mqclient.commands.")  # loaded by name when typed
         and 'if __name__ == "__main__":' not in module.text
     ]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig
-from chaos.scenarios import SCENARIOS
-from client.commands.__main__ import COMMANDS
+from mqbroker.config import BrokerConfig
+from mqchaos.run.scenarios import SCENARIOS
+from mqclient.commands.__main__ import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from client.commands.__main__ import COMMANDS
+from mqclient.commands.__main__ import COMMANDS
 
 HEAVY = ("numpy", "pandas", "pyarrow", "pyspark", "pysyncobj")
 """Each takes longer to import than a whole command should take."""
 
-READS_LOGS = "client.commands.replica"
+READS_LOGS = "mqclient.commands.replica"
 """verifyLog reads gigabytes, for which numpy is worth its start."""
 
 PROGRAM = """
@@ -24,8 +24,10 @@ for module in {modules}:
 
 def test_commands_import_nothing_heavy() -> None:
     """Neither numpy nor Spark nor the Raft library: each command starts in some 0.2 s."""
-    targets = {f"client.commands.{target.partition(':')[0]}" for target, _help in COMMANDS.values()}
-    others = ["chaos.mqcluster", "chaos.mqchaos", "broker.__main__", "spark.mqaudit"]
+    targets = {
+        f"mqclient.commands.{target.partition(':')[0]}" for target, _help in COMMANDS.values()
+    }
+    others = ["mqchaos.mqcluster", "mqchaos.mqchaos", "mqbroker.__main__", "mqspark.mqaudit"]
     modules = [*sorted(targets - {READS_LOGS}), *others]
     printed = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(modules=modules, heavy=HEAVY)],

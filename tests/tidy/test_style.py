@@ -75,8 +75,8 @@ def test_tests_say_what_they_show(others: list[Source]) -> None:
 
 
 def test_no_test_folder_hides_a_package(others: list[Source]) -> None:
-    """A folder tests/broker would stand in for the package broker."""
-    packages = {"dledger", "broker", "namesrv", "client", "chaos", "spark"}
+    """A folder tests/mqbroker would stand in for the package mqbroker."""
+    packages = {"mqbroker", "mqnamesrv", "mqclient", "mqchaos", "mqspark"}
     folders = {part for module in others for part in module.name.split(".")[1:-1]}
 
     assert folders & packages == set()

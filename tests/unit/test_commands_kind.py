@@ -8,16 +8,16 @@ from typing import cast
 
 import pytest
 
-from broker.__main__ import main as mqbroker
-from chaos import demo, mqchaos
-from chaos.workload import read_lines
-from dledger import extras
 from dledger.errors import ConfigError, StorageError
-from dledger.ledger import open_ledger
-from dledger.ledger_config import LedgerConfig
+from dledger.ledger.config import LedgerConfig
+from dledger.ledger.ledger import open_ledger
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
+from dledger.program import extras
 from dledger.raft.engine import StateMachine
-from spark import mqaudit
+from mqbroker.__main__ import main as mqbroker
+from mqchaos import demo, mqchaos
+from mqchaos.run.workload import read_lines
+from mqspark import mqaudit
 
 
 @pytest.fixture

@@ -1,13 +1,16 @@
 """The JSON bodies of requests and responses, as typed structs.
 
+``base``    how a body is written, in which dialect, and how it is read whatever the dialect
+``routes``  where topics are
+``groups``  who consumes
+``state``   how things stand
+
 RocketMQ writes two dialects of one document: the standard one, and a loose one that leaves
 numeric map keys unquoted and uses whole objects as map keys (`dledger.remoting.json_dialect`).
 Both are read; which one is written is the caller's choice, since only the loose form is proven
 with clients before 4.9.4. Members that a struct does not know are ignored, members that are
 missing get their defaults, as with the reference's decoder. Shapes: RocketMQ's classes of the
 same names.
-
-Families: `routes` (where topics are), `groups` (who consumes), `state` (how things stand).
 """
 
 from __future__ import annotations

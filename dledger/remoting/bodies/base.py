@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
+from dledger.buffers import Buffer
 from dledger.errors import BadInput
 from dledger.limits import (
     CLIENT_BODY_BYTES_MAX,
@@ -15,7 +16,6 @@ from dledger.limits import (
     FRAME_BYTES_MAX,
     LOOSE_BODY_BYTES_MAX,
 )
-from dledger.remoting.command import Buffer
 from dledger.remoting.json_dialect import parse, write_loose, write_standard
 
 BodyT = TypeVar("BodyT")

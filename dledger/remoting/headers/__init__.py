@@ -1,10 +1,16 @@
 """The typed headers, one frozen Struct per request and per response that has one.
 
+``base``     how a header becomes the `ext` map of a command, and back
+``send``     messages in
+``consume``  messages and offsets out
+``group``    who consumes, and who leads
+``namesrv``  registration, routes, key-value config
+``admin``    what operators' tools ask
+
 They are named after their code: `PullMessageHeader` goes with PULL_MESSAGE and
 `PullMessageResponseHeader` with its answer. Field names are RocketMQ's in snake_case;
 `rename="camel"` makes the wire's names of them. Fields with the default None are optional on the
-wire. The families: `send` (messages in), `consume` (messages and offsets out), `group` (who
-consumes), `namesrv`, `admin`.
+wire.
 """
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
 """Stored message records: what lies in the log, goes to consumers and comes from our producers.
 
-`layout` says where each field lies, `encode` builds one record, `view` finds and reads them,
-`batch` checks many at once and fills in where they went, `lone` does so for one. The last two are
-for who stores records, and imported by their own names: they need numpy, which takes longer to
-import than a command of `mqadmin` should take altogether.
+``layout``  where each field lies
+``encode``  builds one record
+``view``    finds and reads them
+``batch``   checks many at once and fills in where they went
+``lone``    does so for one
+
+The last two are for who stores records, and imported by their own names: they need numpy, which
+takes longer to import than a command of `mqadmin` should take altogether.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import RecordError
 from dledger.limits import MESSAGE_BODY_BYTES_MAX, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
-from dledger.remoting.command import Buffer
 from dledger.remoting.record.layout import (
     BODY_AT,
     BODY_CRC_AT,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 
+from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import RecordError
 from dledger.limits import PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
-from dledger.remoting.command import Buffer
 from dledger.remoting.record.layout import (
     BORN_HOST_AT,
     BORN_HOST_IPV6,

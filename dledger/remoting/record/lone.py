@@ -10,9 +10,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.limits import MESSAGE_BODY_BYTES_MAX, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
-from dledger.remoting.command import Buffer
 from dledger.remoting.record.batch import (
     SYS_FLAGS_ALLOWED,
     RecordBatch,

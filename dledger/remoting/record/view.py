@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import struct
 
+from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import BadInput, RecordError
-from dledger.remoting.command import Buffer
 from dledger.remoting.message import UNIQ_KEY, properties_decode
 from dledger.remoting.record.layout import (
     BACK_BYTES,

@@ -7,7 +7,7 @@ from functools import partial
 
 from dledger.errors import DledgerError, TransferFailed
 from dledger.log.entry import Entry, Kind
-from dledger.raft.configuration import Member
+from dledger.raft.membership.configuration import Member
 from dledger.testing.contracts.ledger import Outcome
 from dledger.testing.scripted.group import ScriptedGroup
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dledger import limits
+from dledger.buffers import Buffer
 from dledger.errors import CorruptLog, Fenced, StorageError, TooLarge
 from dledger.log.entry import (
     HEADER_BYTES,
@@ -27,9 +28,8 @@ from dledger.log.entry import (
     place_body,
 )
 from dledger.log.head import LogHead, first_entry_of
-from dledger.log.recovery import WATERMARK_BYTES
+from dledger.log.recovery.tail import WATERMARK_BYTES
 from dledger.log.store import SyncJob
-from dledger.remoting.command import Buffer
 from dledger.testing.contracts.log_store import SEGMENT_BYTES
 
 

@@ -14,13 +14,13 @@ import random
 from pathlib import Path
 from typing import Protocol
 
+from dledger.buffers import Buffer
 from dledger.log.disk import Disk
 from dledger.log.entry import HEADER_BYTES, Draft, Entry, Header, Kind
 from dledger.log.head import LogHead
+from dledger.log.recovery.startup import open_log
 from dledger.log.segment import segment_path
-from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog, SyncJob
-from dledger.remoting.command import Buffer
 from dledger.testing.disk import SimulatedDisk
 
 SEGMENT_BYTES = 4096

@@ -1,9 +1,9 @@
 """Bugs that replicated logs have had, to be put back in: the simulation must catch each.
 
-A judge that can't fail proves nothing. Each bug here takes one fix out, or breaks one rule, for
-the time of a `with` block. `tests/unit/test_raft_simulation.py` runs for each a seed that catches
-it; this command searches for such seeds again, after a change that moved them. Chance comes in
-separate streams, so that a new fault or knob moves few:
+A judge that can't fail proves nothing. Each bug here takes one fix out, or breaks one rule, for the
+time of a `with` block. `tests/unit/dledger/raft/test_simulation.py` runs for each a seed that
+catches it; this command searches for such seeds again, after a change that moved them. Chance comes
+in separate streams, so that a new fault or knob moves few:
 
     python -m dledger.testing.simulation --planted all --seeds 0-500
 """

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from unittest.mock import PropertyMock, patch
 
-from dledger.raft.changes import Changes
+from dledger.raft.election.handover import HandOver
 from dledger.raft.engine import RaftEngine
-from dledger.raft.handover import HandOver
-from dledger.raft.joining import Joining
-from dledger.raft.library import Core, Role
-from dledger.raft.reads import Reads
-from dledger.raft.sending import Sending
+from dledger.raft.library.adapter import Core
+from dledger.raft.membership.changes import Changes
+from dledger.raft.membership.joining import Joining
+from dledger.raft.replication.reads import Reads
+from dledger.raft.replication.sending import Sending
+from dledger.raft.roles import Role
 from dledger.testing.planted.raft import Planted
 
 

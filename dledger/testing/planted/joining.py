@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from dledger.log import store
 from dledger.log.head import LogHead, encode_head
 from dledger.log.store import SegmentedLog, TrimJob
-from dledger.raft.footing import Footing
-from dledger.raft.joining import Joining
-from dledger.raft.messages import PeerKind, PeerMessage
-from dledger.raft.peer import Peer
-from dledger.raft.seat import Barrier, Forming
-from dledger.raft.transport import PeerTransport
+from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.peer import Peer
+from dledger.raft.library.transport import PeerTransport
+from dledger.raft.membership.joining import Joining
+from dledger.raft.membership.seat import Barrier, Forming
+from dledger.raft.replication.footing import Footing
 from dledger.testing.planted.raft import together
 
 Planted = AbstractContextManager[object]

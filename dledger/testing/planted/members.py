@@ -5,14 +5,16 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from unittest.mock import patch
 
+from dledger.buffers import Buffer
 from dledger.errors import NotLeader
-from dledger.raft import changes, library, members
-from dledger.raft.configuration import Configuration, Member, decode_members
 from dledger.raft.engine import RaftEngine
-from dledger.raft.library import Core, Role
-from dledger.raft.members import Members
-from dledger.raft.transport import PeerTransport
-from dledger.remoting.command import Buffer
+from dledger.raft.library import adapter as library
+from dledger.raft.library.adapter import Core
+from dledger.raft.library.transport import PeerTransport
+from dledger.raft.membership import changes, members
+from dledger.raft.membership.configuration import Configuration, Member, decode_members
+from dledger.raft.membership.members import Members
+from dledger.raft.roles import Role
 from dledger.testing.planted.raft import together
 
 Planted = AbstractContextManager[object]

@@ -7,10 +7,10 @@ import hmac
 from contextlib import AbstractContextManager
 from unittest.mock import patch
 
-from dledger import proof
-from dledger.proof import TAG_BYTES, Acceptor, Dialler, Door, Hello, Tags
+from dledger.buffers import Buffer
 from dledger.raft.claims import Claims
-from dledger.remoting.command import Buffer
+from dledger.trust import proof
+from dledger.trust.proof import TAG_BYTES, Acceptor, Dialler, Door, Hello, Tags
 
 Planted = AbstractContextManager[object]
 

@@ -8,21 +8,23 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
+from dledger.buffers import Buffer
 from dledger.errors import NotLeader
 from dledger.log.entry import Draft, Header
 from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.store import SegmentedLog
-from dledger.raft import library, messages
-from dledger.raft.election import ElectionGate
-from dledger.raft.elections import Elections
+from dledger.raft.election.part import Elections
+from dledger.raft.election.rules import ElectionGate
+from dledger.raft.election.transfer import Follower, Next, Transfer
 from dledger.raft.engine import Appended, OnDone, RaftEngine
-from dledger.raft.journal import LogJournal
-from dledger.raft.library import Core, Node, Role
-from dledger.raft.messages import Copy, PeerKind, PeerMessage, encode_message
-from dledger.raft.peer import Held, Peer
-from dledger.raft.transfer import Follower, Next, Transfer
-from dledger.raft.transport import PeerTransport
-from dledger.remoting.command import Buffer
+from dledger.raft.library import adapter as library
+from dledger.raft.library import messages
+from dledger.raft.library.adapter import Core, Node
+from dledger.raft.library.journal import LogJournal
+from dledger.raft.library.messages import Copy, PeerKind, PeerMessage, encode_message
+from dledger.raft.library.peer import Held, Peer
+from dledger.raft.library.transport import PeerTransport
+from dledger.raft.roles import Role
 
 Planted = AbstractContextManager[object]
 LibraryMessage = dict[str, int]

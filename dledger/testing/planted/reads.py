@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from dledger.errors import NotLeader
 from dledger.raft.engine import RaftEngine
-from dledger.raft.library import Role
-from dledger.raft.messages import PeerKind, PeerMessage
-from dledger.raft.peer import Peer
-from dledger.raft.reads import OnRead, Reads
+from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.peer import Peer
+from dledger.raft.replication.reads import OnRead, Reads
+from dledger.raft.roles import Role
 from dledger.testing.planted.raft import together
 
 Planted = AbstractContextManager[object]

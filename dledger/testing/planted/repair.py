@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager
 from unittest.mock import patch
 
 from dledger.log.reading import LogReader
-from dledger.log.scrub import Scrub
+from dledger.log.recovery.scrub import Scrub
 from dledger.log.store import SegmentedLog
 from dledger.raft.engine import RaftEngine
-from dledger.raft.joining import Joining
-from dledger.raft.messages import PeerKind, PeerMessage
-from dledger.raft.peer import Peer
-from dledger.raft.repair import Asking
+from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.peer import Peer
+from dledger.raft.membership.joining import Joining
+from dledger.raft.replication.repair import Asking
 
 Planted = AbstractContextManager[object]
 

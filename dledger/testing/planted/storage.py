@@ -6,9 +6,11 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from unittest.mock import patch
 
-from dledger.log import entry, recovery, startup
-from dledger.log.checkpoint import SealedSegment
+from dledger.log import entry
 from dledger.log.entry import Header, decode_header
+from dledger.log.recovery import startup
+from dledger.log.recovery import tail as recovery
+from dledger.log.recovery.checkpoint import SealedSegment
 from dledger.log.segment import PreparedSegment, Segment
 from dledger.log.store import SegmentedLog, SyncJob
 from dledger.testing.disk import SimulatedDisk

@@ -16,12 +16,12 @@ from functools import partial
 from dledger.errors import AppendError
 from dledger.log.entry import HEADER_BYTES
 from dledger.log.hard_state import HardStateFile
-from dledger.log.repair import DamagedLog, LogRepair
+from dledger.log.recovery.repair import DamagedLog, LogRepair
+from dledger.log.recovery.startup import open_log
 from dledger.log.segment import segment_path
-from dledger.log.startup import open_log
 from dledger.raft.engine import Appended
-from dledger.raft.messages import PeerKind, PeerMessage
-from dledger.raft.repair import Asking
+from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.replication.repair import Asking
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.scripted.node import FOLDER, Recorder, ScriptedNode, Wire
 

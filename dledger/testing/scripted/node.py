@@ -15,18 +15,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dledger.buffers import Buffer
 from dledger.errors import AppendError
 from dledger.log.entry import HEADER_BYTES, Entry, Kind, make_header
 from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.head import LogHead, encode_head
-from dledger.log.startup import open_log
+from dledger.log.recovery.startup import open_log
 from dledger.log.store import SegmentedLog
-from dledger.raft.configuration import initial
 from dledger.raft.engine import Appended, RaftEngine
-from dledger.raft.library import Role, Timing, use_clock
-from dledger.raft.members import open_members
-from dledger.raft.messages import PeerKind, PeerMessage, decode_message, encode_message
-from dledger.remoting.command import Buffer
+from dledger.raft.library.adapter import use_clock
+from dledger.raft.library.messages import PeerKind, PeerMessage, decode_message, encode_message
+from dledger.raft.membership.configuration import initial
+from dledger.raft.membership.members import open_members
+from dledger.raft.roles import Role, Timing
 from dledger.testing.contracts.log_store import copy_to
 from dledger.testing.disk import SimulatedDisk
 

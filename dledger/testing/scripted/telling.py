@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from dledger.raft.configuration import decode_members
-from dledger.raft.library import Role
-from dledger.raft.messages import PeerKind, PeerMessage, split_run
+from dledger.raft.library.messages import PeerKind, PeerMessage, split_run
+from dledger.raft.membership.configuration import decode_members
+from dledger.raft.roles import Role
 from dledger.testing.scripted.node import ScriptedNode
 
 

@@ -24,10 +24,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dledger.errors import DledgerError
-from dledger.raft.configuration import Member
 from dledger.raft.engine import Appended
-from dledger.raft.library import monotonic, use_clock
-from dledger.raft.messages import PeerKind, PeerMessage
+from dledger.raft.library.adapter import monotonic, use_clock
+from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.membership.configuration import Member
 from dledger.testing.scripted.group import ScriptedGroup
 from dledger.testing.scripted.telling import facts_of, tell
 

@@ -7,11 +7,11 @@ from typing import Protocol
 
 from dledger.errors import AppendError, NotLeader, TransferFailed
 from dledger.raft.engine import Appended
-from dledger.raft.library import Role
-from dledger.testing.simulation.judge import Judge
+from dledger.raft.roles import Role
+from dledger.testing.simulation.judge.invariants import Judge
 from dledger.testing.simulation.node import SimulatedNode
 from dledger.testing.simulation.streams import Streams
-from dledger.testing.simulation.weather import Weather
+from dledger.testing.simulation.weather.odds import Weather
 
 ASK_ANYBODY = 0.02
 

@@ -14,24 +14,25 @@ from collections.abc import Collection
 from unittest.mock import patch
 
 from dledger.errors import CorruptLog, DledgerError, Rot
-from dledger.log.repair import DamagedLog
-from dledger.log.startup import open_log
-from dledger.raft import sending
-from dledger.raft.configuration import Member
-from dledger.raft.library import Role, monotonic, use_clock
+from dledger.log.recovery.repair import DamagedLog
+from dledger.log.recovery.startup import open_log
+from dledger.raft.library.adapter import monotonic, use_clock
+from dledger.raft.membership.configuration import Member
+from dledger.raft.replication import sending
+from dledger.raft.roles import Role
 from dledger.testing.disk import Crashed, SimulatedDisk
-from dledger.testing.simulation.client_history import Violation
 from dledger.testing.simulation.clients import Clients
-from dledger.testing.simulation.damage import Damages
-from dledger.testing.simulation.faults import Faults
-from dledger.testing.simulation.healing import heal
-from dledger.testing.simulation.judge import FIRST_INDEX, Judge
+from dledger.testing.simulation.judge.client_history import Violation
+from dledger.testing.simulation.judge.invariants import FIRST_INDEX, Judge
 from dledger.testing.simulation.network import Network, SimulatedLink
 from dledger.testing.simulation.node import FOLDER, SimulatedNode
-from dledger.testing.simulation.regrouping import Regrouping
 from dledger.testing.simulation.repairing import CRASH_IN_REPAIR, Repairs
 from dledger.testing.simulation.streams import Streams
-from dledger.testing.simulation.weather import Weather, calmer, draw_weather
+from dledger.testing.simulation.weather.damage import Damages
+from dledger.testing.simulation.weather.faults import Faults
+from dledger.testing.simulation.weather.healing import heal
+from dledger.testing.simulation.weather.odds import Weather, calmer, draw_weather
+from dledger.testing.simulation.weather.regrouping import Regrouping
 
 TRANSCRIPT_LINES = 60
 REOPENED = 0.7

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dledger.remoting.command import Buffer
+from dledger.buffers import Buffer
 from dledger.testing.simulation.streams import Streams
 
 DELAY_S = 0.001

@@ -17,21 +17,22 @@ from typing import Protocol
 from dledger.errors import DledgerError, FrameError, OutcomeUnknown, Rot, StorageError
 from dledger.log.entry import Entry, Kind
 from dledger.log.hard_state import HardStateFile
-from dledger.log.scrub import Scrub
+from dledger.log.recovery.scrub import Scrub
+from dledger.log.recovery.startup import open_log
 from dledger.log.segment import PreparedSegment
-from dledger.log.startup import open_log
 from dledger.log.store import SegmentedLog, SyncJob, TrimJob
-from dledger.raft.configuration import Member
+from dledger.raft.election.transfer import Preference
 from dledger.raft.engine import OnDone, RaftEngine
-from dledger.raft.library import Timing, use_clock
-from dledger.raft.members import open_members
-from dledger.raft.messages import decode_message
-from dledger.raft.transfer import Preference
+from dledger.raft.library.adapter import use_clock
+from dledger.raft.library.messages import decode_message
+from dledger.raft.membership.configuration import Member
+from dledger.raft.membership.members import open_members
+from dledger.raft.roles import Timing
 from dledger.testing.disk import SimulatedDisk
-from dledger.testing.simulation.judge import Judge
+from dledger.testing.simulation.judge.invariants import Judge
 from dledger.testing.simulation.network import Network
 from dledger.testing.simulation.streams import Streams
-from dledger.testing.simulation.weather import Weather
+from dledger.testing.simulation.weather.odds import Weather
 
 PREFERRED_HEALTHY_S = 1.0
 SCRUB = 0.02

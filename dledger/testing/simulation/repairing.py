@@ -6,13 +6,13 @@ from typing import Protocol
 
 from dledger.errors import CorruptLog, FrameError
 from dledger.log.hard_state import HardStateFile
-from dledger.log.repair import DamagedLog, LogRepair
-from dledger.raft.messages import PeerKind, decode_message, encode_message
-from dledger.raft.repair import ASK_AGAIN_S, Asking
+from dledger.log.recovery.repair import DamagedLog, LogRepair
+from dledger.raft.library.messages import PeerKind, decode_message, encode_message
+from dledger.raft.replication.repair import ASK_AGAIN_S, Asking
 from dledger.testing.disk import Crashed, SimulatedDisk
 from dledger.testing.simulation.network import Network, SimulatedLink
 from dledger.testing.simulation.node import FOLDER
-from dledger.testing.simulation.weather import Weather
+from dledger.testing.simulation.weather.odds import Weather
 
 CRASH_IN_REPAIR = 0.3
 
@@ -40,7 +40,7 @@ class Repaired(Protocol):
 
 
 class RepairingNode:
-    """A node that takes no part but for asking, as :mod:`dledger.opening` does."""
+    """A node that takes no part but for asking, as :mod:`dledger.ledger.opening` does."""
 
     def __init__(
         self,

@@ -1,0 +1,61 @@
+"""`mqbroker`: run one replica of a broker group until it is told to stop.
+
+Exit status 0 after SIGTERM or Ctrl-C; 2 if it can't start; 1 if its disk fails while it runs. One
+line on stderr says why, and what to do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, CycloptsError, Parameter
+
+from dledger.observe import LogFormat
+from dledger.program.console import let_reader_leave
+from dledger.program.ending import BY_INPUT, sentence
+
+app = App(name="mqbroker", help="One replica of a broker group.")
+
+
+@app.default
+def run(
+    *,
+    config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
+    namesrv: Annotated[str | None, Parameter(name=["--namesrv", "-n"])] = None,
+    log_format: LogFormat | None = None,
+) -> int:
+    """Run until SIGTERM or Ctrl-C.
+
+    Parameters
+    ----------
+    config
+        TOML file; `docs/broker.md` lists the keys.
+    namesrv
+        Instead of namesrvAddr: `host:port;host:port`.
+    log_format
+        Instead of logFormat.
+    """
+    # Imported here: --help needs neither the log nor what it is made of.
+    from mqbroker.starting import start  # noqa: PLC0415
+
+    return start(config, namesrv, log_format)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the command."""
+    let_reader_leave()
+    try:
+        app(arguments, print_error=False, exit_on_error=False)
+    except CycloptsError as error:
+        sys.stderr.write(f"mqbroker: {sentence(error)} (--help shows the options)\n")
+        sys.exit(2)
+    except (*BY_INPUT, ValueError) as error:
+        sys.stderr.write(f"mqbroker: {sentence(error)}\n")
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""A broker process: the replica's ledger, the server, the registration, the snapshots.
+
+Start: state from the snapshot, the ledger (recovery of the log), then the port for clients; the
+entries since the snapshot are applied as soon as the group says which are committed. Stop: a
+leader hands over to another replica, name servers are told, then no more requests are taken, then
+the state is saved.
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import anyio
+import trio
+
+from dledger.errors import Fenced
+from dledger.ledger.ledger import Ledger, open_ledger
+from dledger.log.space import FULL
+from dledger.net import serve_remoting
+from dledger.net.machine import calm_collector, room_on_machine
+from dledger.net.room import Room
+from dledger.net.turns import in_turns
+from dledger.net.watchdog import watched_loop
+from dledger.observe import get_logger
+from mqbroker import limits
+from mqbroker.broker import Broker
+from mqbroker.config import BrokerConfig
+from mqbroker.registering.registration import Registration
+from mqbroker.requests.core import Core
+from mqbroker.state.derived.consume_queue import make_files
+from mqbroker.state.derived.units import DamagedFiles
+from mqbroker.state.machine import Machine
+from mqbroker.upkeep.disk_space import DiskSpace
+from mqbroker.upkeep.mending import Mending
+from mqbroker.upkeep.retention import Retention
+
+_log = get_logger(__name__)
+_PAUSE_S = 0.25
+"""Between two looks at whether the state should be saved, while entries are applied."""
+_STOP_S = 2.0
+"""How long name servers may take to hear that the broker stops."""
+_FLUSHES_MAX = 8
+_SAVE_S = 4.0
+"""How long a stop waits for the state to be saved; what is not saved is replayed."""
+
+
+async def _stop_signal() -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            return
+
+
+Stop = Callable[[], Awaitable[None]]
+"""Returns when the broker shall stop."""
+
+
+async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
+    """Run a broker until it is told to stop: by SIGTERM or SIGINT.
+
+    Raises ConfigError, StorageError or OSError if it can't start, and Fenced if its disk fails.
+    """
+    config.check()
+    anyio.get_cancelled_exc_class()  # loads what it needs under trio: 0.1 s that nobody waits yet
+    room = room_on_machine(
+        config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
+    )
+    machine = Machine(Path(config.store_path_root_dir))
+    unusable = machine.restore()
+    if unusable is not None:
+        _log.warning("saved state not used", reason=unusable, remedy="the log is replayed")
+    async with open_ledger(config.ledger(), machine) as ledger:
+        # Nothing was applied yet: this task did not wait since the ledger was opened.
+        if machine.state_index > ledger.status.last_index:
+            _log.warning(
+                "snapshot not used",
+                reason=f"it holds entry {machine.state_index}, the log ends at "
+                f"{ledger.status.last_index}",
+            )
+            machine.forget()
+        calm_collector()
+        try:
+            with watched_loop():
+                await _serve(config, machine, ledger, room, stop)
+        finally:
+            machine.close()
+
+
+async def _serve(
+    config: BrokerConfig, machine: Machine, ledger: Ledger, room: Room, stop: Stop
+) -> None:
+    core = Core.build(config, machine, ledger, clock_ms=_clock_ms, clock_s=time.monotonic)
+    registration = Registration(core)
+    broker = Broker(core)
+    snapshots = Snapshots(machine, ledger)
+    async with trio.open_nursery() as nursery:
+        host = config.broker_ip1
+        serve = partial(serve_remoting, broker.handler, host, faults=core.faults, room=room)
+        port = await nursery.start(serve, config.listen_port)
+        if config.vip_channel_enable:
+            await nursery.start(serve, config.vip_port)
+        _log.info(
+            "broker started",
+            node=config.node_id,
+            address=f"{host}:{port}",
+            connections_max=room.places_max,
+            client_memory_max=room.bytes_max,
+        )
+        space = DiskSpace(config)
+        core.appender.refusal = lambda: space.refusal
+        retention = Retention(config, machine, ledger, core.role, time.time, space)
+        mending = Mending(machine, ledger)
+        watches = broker.run, registration.run, snapshots.run, retention.run, mending.run, space.run
+        for task in watches:
+            nursery.start_soon(task)
+        nursery.start_soon(_watch_fence, ledger)
+        await stop()
+        _log.info("broker stopping", node=config.node_id)
+        await ledger.step_aside()
+        registration.stop()
+        with trio.move_on_after(_STOP_S):
+            await registration.stopped()
+        nursery.cancel_scope.cancel()
+    with trio.move_on_after(_SAVE_S, shield=True):
+        await snapshots.save()
+    _log.info("broker stopped", node=config.node_id)
+
+
+class Snapshots:
+    """Saves the state now and then, so that a restart replays little."""
+
+    def __init__(self, machine: Machine, ledger: Ledger) -> None:
+        self._machine = machine
+        self._ledger = ledger
+        self._saved_position = ledger.status.end_position
+        self._looked_at = float("-inf")
+        self._failed = self._lacks_space = False
+        self._writing = False
+        self._keep_from(machine.first_index, machine.saved_index)
+
+    async def run(self) -> None:
+        """Save when enough was applied, or when this replica is not counted before it is saved."""
+        while True:
+            waited_for = self._ledger.state_unsaved
+            if not waited_for and not self._is_worth_it:
+                await self._ledger.changed()
+            elif (waited_for and not self._lacks_space) or self._is_due:
+                await self.save()
+                self._looked_at = trio.current_time()
+            await trio.sleep(_PAUSE_S)
+
+    @property
+    def _is_due(self) -> bool:
+        return trio.current_time() - self._looked_at >= limits.SNAPSHOT_INTERVAL_S
+
+    @property
+    def _is_worth_it(self) -> bool:
+        entries = self._machine.applied_index - self._machine.saved_index
+        log_bytes = self._ledger.status.end_position - self._saved_position
+        return entries > 0 and (
+            self._machine.first_index != self._kept_index
+            or entries >= limits.SNAPSHOT_ENTRIES
+            or log_bytes >= limits.SNAPSHOT_LOG_BYTES
+        )
+
+    async def save(self) -> None:
+        """Save now. After a failed sync none is saved any more: what is on disk is not known.
+
+        None is saved either while another is being written, also by a task that did not wait.
+        """
+        machine, ledger = self._machine, self._ledger
+        if self._failed or self._writing or machine.applied_index == machine.saved_index:
+            return
+        try:
+            await self._flush()
+            position, first_index = ledger.status.end_position, machine.first_index
+            pending = machine.begin_snapshot()
+        except OSError as error:
+            self._not_saved(error)
+            return
+        await ledger.wait_durable(pending.needed_index)
+        if pending.generation != machine.generation:
+            return  # another replica's state was taken over meanwhile
+        self._writing = True
+        try:
+            # A stop does not wait for ten thousand files: what was not saved is replayed.
+            await trio.to_thread.run_sync(pending.write, abandon_on_cancel=True)
+        except OSError as error:
+            self._writing = False
+            if pending.generation != machine.generation:
+                return  # the same, and these files are gone
+            self._not_saved(error)
+            return
+        except DamagedFiles:
+            self._writing = False
+            return  # seen to by `mqbroker.upkeep.mending`
+        self._writing = self._lacks_space = False
+        machine.saved(pending)
+        self._saved_position = position
+        self._keep_from(first_index, machine.saved_index)
+
+    async def _flush(self) -> None:
+        """Hand what many queues hold to the operating system, a few at a time. OSError."""
+        queues = self._machine.queues
+        for _ in range(_FLUSHES_MAX):
+            # Others are written to meanwhile, fewer each time; the last few go with the picture.
+            if queues.dirty <= limits.SYNCED_ONE_BY_ONE_MAX:
+                break
+            await trio.to_thread.run_sync(make_files, queues.new_files(), abandon_on_cancel=True)
+            await in_turns(itertools.islice(queues.flush_steps(), queues.dirty))
+
+    def _not_saved(self, error: OSError) -> None:
+        """A full disk is tried again, later. What a failed sync has lost shows when it is read."""
+        self._lacks_space = error.errno in FULL
+        self._failed = not self._lacks_space
+        _log.error("snapshot failed", reason=str(error), remedy="a restart replays more")
+
+    def _keep_from(self, first_index: int, saved_index: int) -> None:
+        """Old segments may go that neither messages are read from nor a restart needs."""
+        self._kept_index = first_index
+        self._ledger.keep_from(min(first_index, saved_index + 1))
+
+
+async def _watch_fence(ledger: Ledger) -> None:
+    """End the process when the ledger has given up: a restart re-reads what is on disk."""
+    raise Fenced(await ledger.wait_fenced())
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000

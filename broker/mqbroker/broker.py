@@ -1,0 +1,344 @@
+"""A broker without its sockets: handlers wired to a replica's state, and what follows from changes.
+
+It is the machine's watcher: arrived messages make held pulls due, a role change resets what only a
+leader keeps. The loops here turn such events, and the passing of time, into calls of the pure
+parts; `mqbroker.app` runs them beside the server and the ledger.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import datetime
+
+import trio
+
+from dledger.errors import AppendError, Busy, StorageError
+from dledger.net import Connection
+from dledger.net.turns import in_turns
+from dledger.observe import get_logger
+from dledger.program.pulse import beat
+from mqbroker import limits
+from mqbroker.leader.deliveries import Deliveries
+from mqbroker.leader.offset_commits import OffsetCommits
+from mqbroker.leader.outcome import Outcome
+from mqbroker.refusal import NotApplied, Refused
+from mqbroker.requests.admin.broker import BrokerAdminHandler
+from mqbroker.requests.admin.groups import GroupAdminHandler
+from mqbroker.requests.admin.leadership import LeadershipHandler
+from mqbroker.requests.admin.topics import TopicAdminHandler
+from mqbroker.requests.core import Core
+from mqbroker.requests.dispatch import (
+    Dispatcher,
+    administered_by_leader,
+    answered_by_leader,
+    answered_everywhere,
+)
+from mqbroker.requests.groups.assignment import AssignmentHandler
+from mqbroker.requests.groups.clients import ClientHandler
+from mqbroker.requests.groups.membership import Membership
+from mqbroker.requests.groups.progress import ProgressHandler
+from mqbroker.requests.groups.readers import Readers
+from mqbroker.requests.groups.relays import RelayHandler
+from mqbroker.requests.groups.resets import ResetHandler
+from mqbroker.requests.reading.held_pulls import HeldPulls
+from mqbroker.requests.reading.lookups import LookupHandler
+from mqbroker.requests.reading.pull import PullHandler
+from mqbroker.requests.reading.queries import QueryHandler
+from mqbroker.requests.sending.produce import ProduceHandler
+from mqbroker.requests.sending.recall import RecallHandler
+from mqbroker.requests.sending.request_reply import ReplyHandler
+from mqbroker.requests.sending.send import SendHandler
+from mqbroker.requests.sending.send_back import SendBackHandler
+from mqbroker.requests.sending.transactions import TransactionHandler
+from mqbroker.state.aside import SetAside
+from mqbroker.state.derived.indexing import EntryIndex
+from mqbroker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
+from mqbroker.upkeep.alarm import Alarm
+
+_log = get_logger(__name__)
+_SWEEP_PAUSE_S = 0.25
+"""Pulls whose time is up within this are run together."""
+
+
+class Broker:
+    """One replica's request handler, and its loops."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self._pulls_due = trio.Event()
+        self._commits_due = Alarm(core.clock_s)
+        self._sweep_due = Alarm(core.clock_s)
+        self._next_scan_s = core.clock_s() + limits.CLIENT_SCAN_S
+        self._deliveries_due, self._notices_due = trio.Event(), trio.Event()
+        membership = Membership()
+        self._readers = Readers()
+        self._held = HeldPulls(self._wake_pulls, self._sweep_due.set)
+        self._commits = OffsetCommits(core.machine, core.definitions, self._wake_commits)
+        self._deliveries = Deliveries(
+            core.machine,
+            core.log,
+            core.definitions,
+            core.assignments,
+            core.levels,
+            core.store_host,
+        )
+        self._clients = ClientHandler(core, membership, self._wake_notices)
+        self._transactions = TransactionHandler(core, self._clients)
+        administration, topics = BrokerAdminHandler(core), TopicAdminHandler(core)
+        assignment = AssignmentHandler(core, membership)
+        self.handler = Dispatcher(
+            core,
+            answered_everywhere(self._clients, assignment, administration, topics),
+            answered_by_leader(
+                ProduceHandler(core),
+                SendHandler(core),
+                SendBackHandler(core),
+                PullHandler(core, membership, self._commits, self._readers, self._held),
+                LookupHandler(core, membership, self._commits, self._readers),
+                QueryHandler(core),
+                self._transactions,
+                ReplyHandler(core, self._clients),
+                RecallHandler(core, self._deliveries),
+            )
+            | administered_by_leader(
+                self._clients,
+                administration,
+                topics,
+                GroupAdminHandler(core, membership),
+                ProgressHandler(core, membership, self._commits),
+                ResetHandler(core, self._clients, self._readers),
+                RelayHandler(core, self._clients),
+                LeadershipHandler(core),
+            ),
+            self,
+        )
+        core.machine.watch(self)
+
+    async def run(self) -> None:
+        """Run the loops until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for turn in (
+                self._run_pulls,
+                self._notice,
+                self._sweep,
+                self._commit,
+                self._deliver_due,
+                self._scan,
+            ):
+                nursery.start_soon(self._take_turns, turn)
+
+    async def _take_turns(self, turn: Callable[[], Awaitable[None]]) -> None:
+        """Run one loop. What it works on is clients' bytes: a fault costs a turn, not the process.
+
+        Only this process's own disk may end it.
+        """
+        while True:
+            try:
+                await turn()
+            except (StorageError, OSError):
+                raise
+            except Exception as error:
+                self.core.faults.note("loop failed", error, loop=turn.__name__)
+                await trio.sleep(limits.AFTER_FAULT_S)
+
+    # -- what the machine tells (Watcher) ---------------------------------------------------
+
+    def messages_arrived(self, index: EntryIndex) -> None:
+        """Pulls that wait for these messages are due; delayed ones wait for their time."""
+        try:
+            self._arrived(index)
+        except Exception as error:
+            self.core.faults.note("messages not told", error, topic=index.topic)
+
+    def _arrived(self, index: EntryIndex) -> None:
+        self._held.arrived(index)
+        if index.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
+            self._deliveries_due.set()
+        if self.core.role.serving:
+            for run in index.runs:
+                self.core.rates.put(index.topic, run.messages, run.size_bytes)
+
+    def set_aside(self, kind: int, aside: SetAside) -> None:
+        """An alarm: whoever wrote the entry, or a disk, is at fault."""
+        _log.error(
+            "entry set aside",
+            index=aside.index,
+            kind=kind,
+            reason=aside.reason,
+            count=self.core.machine.aside.count,
+            remedy="nothing of it has an effect on any replica; `mqadmin raftStatus` shows it",
+        )
+
+    def topics_changed(self, topics: Sequence[str]) -> None:
+        """Name servers must know."""
+        self.core.announcements.changed(topics)
+        self._sweep_due.set(self.core.announcements.next_s)
+
+    def settings_changed(self) -> None:
+        """Take them over. They may change what name servers are told."""
+        problem = self.core.take_settings()
+        if problem is not None:
+            _log.warning("settings not taken over", reason=problem)
+        self._deliveries_due.set()
+        self.topics_changed(())
+
+    def leading(self, term: int) -> None:
+        """From now on this replica serves."""
+        core = self.core
+        core.role.leading(term)
+        core.assignments.reset()
+        core.definitions.reset()
+        core.appender.reset()
+        self._readers.clear()
+        self._transactions.reset()
+        self._log_role()
+        self._deliveries_due.set()
+        lacking = core.lacking_system_topics()
+        try:
+            if lacking:
+                core.definitions.put_topics(lacking, lambda _: None)
+            self._clients.led()
+        except Refused as refused:
+            _log.warning("topics not made", reason=str(refused))
+        # A first leader is made known with its default topic: a route to it without one would tell
+        # producers that their topics can't be created.
+        if not lacking:
+            self.topics_changed(())
+
+    def following(self, leader: str | None, term: int) -> None:
+        """From now on this replica refuses."""
+        before = (self.core.role.serving, self.core.role.leader_id, self.core.role.term)
+        self.core.role.following(leader, term)
+        if before == (False, leader, term):
+            return
+        self._commits.reset()
+        self._held.release_all()
+        self._log_role()
+        self.topics_changed(())
+
+    # -- what the dispatcher tells ----------------------------------------------------------
+
+    def disconnected(self, connection: Connection) -> None:
+        """A client's connection is gone."""
+        self._held.disconnected(connection.id)
+        self._clients.disconnected(connection)
+
+    # -- the loops --------------------------------------------------------------------------
+
+    def _log_role(self) -> None:
+        role = self.core.role
+        _log.info(
+            "role changed",
+            node=role.node_id,
+            role="leader" if role.serving else "follower",
+            term=role.term,
+            leader=role.leader_id,
+        )
+
+    def _wake_pulls(self) -> None:
+        self._pulls_due.set()
+
+    async def _run_pulls(self) -> None:
+        """Run due pulls, once for all messages that were applied in the same turn."""
+        await self._pulls_due.wait()
+        self._pulls_due = trio.Event()
+        await in_turns(self._due_pulls())
+
+    def _due_pulls(self) -> Iterator[None]:
+        """Run them, one at each step."""
+        for pull in self._held.take_due():
+            pull.again()
+            yield
+
+    def _wake_notices(self) -> None:
+        self._notices_due.set()
+
+    async def _notice(self) -> None:
+        """Tell clients that their groups have changed; once for all that changes shortly after."""
+        await self._notices_due.wait()
+        self._notices_due = trio.Event()
+        await in_turns(self._clients.notices())
+        await trio.sleep(limits.NOTIFY_GATHER_S)
+
+    async def _sweep(self) -> None:
+        """Answer the pulls whose time is up, and those who waited for name servers in vain."""
+        core = self.core
+        await self._sweep_due.wait()
+        now_s = core.clock_s()
+        try:
+            self._held.expire(now_s)
+            core.announcements.release()
+        finally:
+            self._sweep_due.set(max(self._held.next_s, now_s + _SWEEP_PAUSE_S))
+            self._sweep_due.set(core.announcements.next_s)
+
+    def _wake_commits(self, after_s: float) -> None:
+        self._commits_due.set(self.core.clock_s() + after_s)
+
+    async def _commit(self) -> None:
+        """Write the commits that were gathered, when it is time."""
+        await self._commits_due.wait()
+        self._commits.flush()
+
+    async def _deliver_due(self) -> None:
+        """Deliver what has waited for its delay, one entry after the other."""
+        wait_s = math.inf
+        if self.core.role.serving:
+            try:
+                if await self._deliver():
+                    return
+                wait_ms = self._deliveries.wait_ms()
+                if wait_ms is not None:
+                    wait_s = min(limits.DELIVERY_SLEEP_S_MAX, wait_ms / 1000)
+            except StorageError as error:
+                # A queue that is made again, or an entry that is repaired: what is due waits.
+                _log.error("delayed messages wait", reason=str(error))
+                wait_s = limits.AFTER_FAULT_S
+        await trio.sleep(limits.DELIVERY_PAUSE_S)
+        with trio.move_on_after(max(0.0, wait_s - limits.DELIVERY_PAUSE_S)):
+            await self._deliveries_due.wait()
+        self._deliveries_due = trio.Event()
+
+    async def _deliver(self) -> bool:
+        """Deliver one entry's worth of messages; whether there were any, and it went well."""
+        dropped = self._deliveries.dropped
+        outcome = Outcome()
+        try:
+            if not self._deliveries.deliver(outcome.set):
+                return False
+            await outcome.wait()
+        except NotApplied as error:
+            _log.error("delayed messages wait", reason=str(error))
+            await trio.sleep(limits.AFTER_FAULT_S)
+            return False
+        except AppendError as error:
+            _log.info("delayed messages wait", reason=str(error))
+            if isinstance(error, Busy):  # the disk may be full
+                await trio.sleep(error.retry_after_s)
+            return False
+        if self._deliveries.dropped > dropped:
+            count = self._deliveries.dropped - dropped
+            _log.warning(
+                "delayed messages dropped", count=count, reason="their topic is deleted, or unknown"
+            )
+        return True
+
+    async def _scan(self) -> None:
+        await beat()
+        now_s = self.core.clock_s()
+        self.core.role.take_members(self.core.log.status.members)
+        self.core.rates.sample(now_s, _local_day(self.core.clock_ms()))
+        if now_s >= self._next_scan_s:
+            self._next_scan_s += limits.CLIENT_SCAN_S
+            self._clients.expire()
+        if self.core.role.serving:
+            try:
+                self._transactions.check()
+            except StorageError as error:
+                _log.error("transactions not checked", reason=str(error))
+
+
+def _local_day(clock_ms: int) -> int:
+    """A number that changes at midnight, here."""
+    return datetime.fromtimestamp(clock_ms / 1000).astimezone().toordinal()

@@ -1,0 +1,230 @@
+"""A broker's config file: TOML with the keys that RocketMQ users know.
+
+A replica belongs to a broker group (`brokerName`); `dLegerPeers` names the members and their ports
+for each other, `groupClientAddrs` those for clients. Both spell an address `n0-127.0.0.1:40911`,
+as RocketMQ's DLedger does. A group of one may leave both out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from dledger import limits as foundation
+from dledger.errors import ConfigError
+from dledger.ledger.config import LedgerConfig
+from dledger.program.settings import changed, check_keys
+from dledger.trust.secret import read_secret
+from mqbroker.leader.delays import DEFAULT_LEVELS, DelayLevels
+
+#: RocketMQ's convention: clients compute the VIP port, it is told to nobody.
+VIP_PORT_BELOW: Final = 2
+PEER_PORT_ABOVE: Final = 30_000
+"""A group of one that names no peers listens there, above its port for clients."""
+PORT_MAX: Final = 65_535
+RUNTIME_KEYS: Final = frozenset(
+    {
+        "autoCreateTopicEnable",
+        "enableTopicMessageTypeCheck",
+        "defaultTopicQueueNums",
+        "maxMessageSize",
+        "registerBrokerHeartbeatMillis",
+    }
+)
+"""What UPDATE_BROKER_CONFIG can change, on all replicas of the group alike."""
+SECRET_KEYS: Final = frozenset({"dLegerSecret"})
+"""What GET_BROKER_CONFIG does not show."""
+
+
+class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
+    """The keys, with their defaults."""
+
+    broker_cluster_name: str = "DefaultCluster"
+    broker_name: str = "broker-a"
+    broker_ip1: str = msgspec.field(name="brokerIP1", default="127.0.0.1")
+    listen_port: int = 10911
+    vip_channel_enable: bool = False
+    namesrv_addr: str = ""
+    store_path_root_dir: str = "store"
+    flush_disk_type: Literal["SYNC_FLUSH", "ASYNC_FLUSH"] = "SYNC_FLUSH"
+    flush_interval_commit_log: int = 500
+    mapped_file_size_commit_log: int = foundation.SEGMENT_BYTES
+    auto_create_topic_enable: bool = True
+    default_topic_queue_nums: int = 8
+    enable_topic_message_type_check: bool = False
+    max_message_size: int = foundation.MESSAGE_BODY_BYTES_MAX
+    message_delay_level: str = DEFAULT_LEVELS
+    file_reserved_time: float = 72.0
+    commit_log_size_max: int = 0
+    clean_resource_interval: int = 10_000
+    disk_max_used_space_ratio: int = 75
+    disk_space_clean_forcibly_ratio: int = 85
+    disk_space_warning_level_ratio: int = 90
+    clean_file_forcibly_enable: bool = False
+    transaction_time_out: int = 6_000
+    transaction_check_interval: int = 60_000
+    transaction_check_max: int = 15
+    d_leger_group: str = ""
+    d_leger_peers: str = ""
+    d_leger_self_id: str = "n0"
+    d_leger_secret: str = ""
+    secret_file: str = ""
+    preferred_leader_id: str = ""
+    repair_damaged_log: bool = True
+    group_client_addrs: str = ""
+    client_memory_max: int = 0
+    connections_per_address_max: int = 0
+    log_format: Literal["json", "console"] = "json"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    register_broker_heartbeat_millis: int = 1000
+
+    @property
+    def node_id(self) -> str:
+        """This replica's name within the group."""
+        return self.d_leger_self_id
+
+    @property
+    def vip_port(self) -> int:
+        """Where clients with `vipChannelEnabled` send to."""
+        return self.listen_port - VIP_PORT_BELOW
+
+    def peers(self) -> dict[str, tuple[str, int]]:
+        """node id -> (host, port for other members), of all members."""
+        if not self.d_leger_peers:
+            port = self.listen_port + PEER_PORT_ABOVE
+            if not 0 < port <= PORT_MAX:
+                raise ConfigError(
+                    f"dLegerPeers is not set, and listenPort {self.listen_port} + "
+                    f"{PEER_PORT_ABOVE} is no port: set dLegerPeers to {self.node_id}-host:port"
+                )
+            return {self.node_id: (self.broker_ip1, port)}
+        return _members("dLegerPeers", self.d_leger_peers)
+
+    def client_addresses(self) -> dict[str, str]:
+        """node id -> "host:port" for clients, of all members."""
+        if not self.group_client_addrs:
+            return {self.node_id: f"{self.broker_ip1}:{self.listen_port}"}
+        members = _members("groupClientAddrs", self.group_client_addrs)
+        return {node_id: f"{host}:{port}" for node_id, (host, port) in members.items()}
+
+    def name_servers(self) -> list[tuple[str, int]]:
+        """(host, port) of each name server."""
+        return [
+            _address("namesrvAddr", address.strip())
+            for address in self.namesrv_addr.split(";")
+            if address.strip()
+        ]
+
+    def with_secret(self) -> BrokerConfig:
+        """This config with the secret that its `secretFile` holds. Raises ConfigError."""
+        if not self.secret_file:
+            return self
+        if self.d_leger_secret:
+            raise ConfigError("secretFile and dLegerSecret are both given: keep secretFile")
+        secret = read_secret(Path(self.secret_file))
+        return msgspec.structs.replace(self, d_leger_secret=secret)
+
+    def ledger(self) -> LedgerConfig:
+        """The replicated log's part of the config."""
+        return LedgerConfig(
+            group=self.d_leger_group or self.broker_name,
+            node_id=self.node_id,
+            peers=self.peers(),
+            directory=Path(self.store_path_root_dir),
+            flush="sync" if self.flush_disk_type == "SYNC_FLUSH" else "interval",
+            flush_interval_s=self.flush_interval_commit_log / 1000,
+            segment_bytes=self.mapped_file_size_commit_log,
+            secret=self.d_leger_secret.encode(),
+            preferred_leader=self.preferred_leader_id or None,
+            services=self.client_addresses(),
+            repair=self.repair_damaged_log,
+        )
+
+    def with_settings(self, settings: Mapping[str, str]) -> BrokerConfig:
+        """This config with some keys changed at run time; one with an empty text stays as it is.
+
+        Raises FixedKey for a key that only a restart changes, ConfigError for what makes no sense.
+        """
+        check_keys(self, settings, RUNTIME_KEYS)
+        config = changed(self, {key: text for key, text in settings.items() if text})
+        config.check()
+        return config
+
+    def check(self) -> None:
+        """Raise ConfigError for values that don't go together, naming the key and the remedy."""
+        if "\0" in self.store_path_root_dir:
+            raise ConfigError("storePathRootDir has a NUL in it")
+        peers, addresses = self.peers(), self.client_addresses()
+        for key, members in (("dLegerPeers", peers), ("groupClientAddrs", addresses)):
+            _check_member(key, self.node_id, members)
+        if set(peers) != set(addresses):
+            raise ConfigError(
+                f"dLegerPeers names {', '.join(sorted(peers))} and groupClientAddrs names "
+                f"{', '.join(sorted(addresses))}: both must name the same members"
+            )
+        if self.preferred_leader_id and self.preferred_leader_id not in peers:
+            raise ConfigError(
+                f"preferredLeaderId {self.preferred_leader_id!r} is not in dLegerPeers, which "
+                f"names {', '.join(sorted(peers))}"
+            )
+        own = f"{self.broker_ip1}:{self.listen_port}"
+        if self.listen_port and addresses[self.node_id] != own:
+            raise ConfigError(
+                f"groupClientAddrs says {addresses[self.node_id]} for {self.node_id}, but "
+                f"brokerIP1 and listenPort say {own}: make them equal"
+            )
+        for key, value, least, most in (
+            ("maxMessageSize", self.max_message_size, 1, foundation.MESSAGE_BODY_BYTES_MAX),
+            ("defaultTopicQueueNums", self.default_topic_queue_nums, 1, 1024),
+            ("registerBrokerHeartbeatMillis", self.register_broker_heartbeat_millis, 100, 30_000),
+            ("fileReservedTime", self.file_reserved_time, 0, 1_000_000),
+            ("cleanResourceInterval", self.clean_resource_interval, 100, 86_400_000),
+            ("diskMaxUsedSpaceRatio", self.disk_max_used_space_ratio, 10, 100),
+            ("diskSpaceCleanForciblyRatio", self.disk_space_clean_forcibly_ratio, 10, 100),
+            ("diskSpaceWarningLevelRatio", self.disk_space_warning_level_ratio, 10, 100),
+            ("commitLogSizeMax", self.commit_log_size_max, 0, 1 << 62),
+            ("clientMemoryMax", self.client_memory_max, 0, 1 << 40),
+            ("connectionsPerAddressMax", self.connections_per_address_max, 0, 1_000_000),
+            ("listenPort", self.listen_port, 0, 65_535),
+            ("transactionTimeOut", self.transaction_time_out, 100, 86_400_000),
+            ("transactionCheckInterval", self.transaction_check_interval, 100, 86_400_000),
+            ("transactionCheckMax", self.transaction_check_max, 1, 1000),
+            ("flushIntervalCommitLog", self.flush_interval_commit_log, 10, 60_000),
+        ):
+            if not least <= value <= most:
+                raise ConfigError(f"{key} {value} is not within {least} to {most}")
+        if self.vip_channel_enable and self.vip_port < 1:
+            raise ConfigError(
+                f"vipChannelEnable needs a listenPort above {VIP_PORT_BELOW}, "
+                f"not {self.listen_port}"
+            )
+        DelayLevels.parse(self.message_delay_level)
+        self.name_servers()
+
+
+def _check_member(key: str, node_id: str, members: Mapping[str, object]) -> None:
+    if node_id not in members:
+        raise ConfigError(
+            f"dLegerSelfId {node_id!r} is not in {key}, which names {', '.join(sorted(members))}"
+        )
+
+
+def _members(key: str, text: str) -> dict[str, tuple[str, int]]:
+    members = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        node_id, separator, address = part.partition("-")
+        if not separator or not node_id or node_id in members:
+            raise ConfigError(f"{key} has {part!r}; expected one `n0-host:port` for each member")
+        members[node_id] = _address(key, address)
+    return members
+
+
+def _address(key: str, text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or not 0 < int(port) <= 65_535:
+        raise ConfigError(f"{key} has {text!r}; expected host:port")
+    return host, int(port)

@@ -1,0 +1,237 @@
+"""Appends of messages: once each, however often a producer asks.
+
+A batch is known by its dedup key. One that is in the log already is answered with the first copy's
+offsets. One that is on its way (a retry can overtake the answer to its first copy, or come over
+another connection) waits for the same outcome as the first. Both looks happen on the leader, whose
+window is complete: it has applied all that was in the log before its term, and every append since
+is either applied or here.
+
+The key alone is not proof enough to say "stored": a producer that starts anew may put other
+messages behind a first one with a known key. A repeat must have the same bodies, or it is refused.
+
+That holds for our producers, which give each send a key of its own. With a stock client's key comes
+a retry, or another send of the same message object: `mqbroker.leader.resends` tells which, and only
+a retry is answered with a copy that is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from dledger.errors import AppendError
+from dledger.log.entry import Kind
+from dledger.raft.engine import Appended
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.record import Record, walk
+from mqbroker.leader.drafts import MessagesDraft, NewRecord, stored_body_crcs
+from mqbroker.leader.log import Log
+from mqbroker.leader.resends import Asker, Copy, Send, Unheard, in_span, same_send, waits_in_vain
+from mqbroker.leader.role import Role
+from mqbroker.refusal import Refused
+from mqbroker.state.dedup import StoredCopy
+from mqbroker.state.derived.indexing import index_records
+from mqbroker.state.machine import Machine
+
+
+class Stored(NamedTuple):
+    """Where a batch lies in the log. `positions` are those of its records, one by one."""
+
+    positions: Sequence[int]
+    offsets: Sequence[tuple[int, int]]
+    """(queue id, queue offset of the first record), for each run."""
+    store_timestamp_ms: int
+    duplicate: bool
+
+
+Done: TypeAlias = Callable[[Stored | Refused], None]
+
+
+class Sent(NamedTuple):
+    """Where the messages of a stock client's send lie: stored by this try of it, or an earlier."""
+
+    stored: Stored
+    told: Callable[[bool], None]
+    """To be called with whether the answer was given to a connection that is still there."""
+
+
+SentDone: TypeAlias = Callable[[Sent | Refused], None]
+
+
+class Appender:
+    """Puts message batches into the log."""
+
+    def __init__(self, machine: Machine, log: Log, role: Role) -> None:
+        self._machine = machine
+        self._log = log
+        self._role = role
+        #: Why no messages are taken now, if they aren't.
+        self.refusal: Callable[[], str | None] = lambda: None
+        self._on_their_way: dict[bytes, list[tuple[list[int], Done]]] = {}
+        self._unheard = Unheard()
+        self._retries: dict[Copy, list[tuple[Asker, SentDone]]] = {}
+
+    def reset(self) -> None:
+        """A leadership begins: who was answered by earlier leaders is not known."""
+        self._unheard.reset(self._machine.dedup.last_position)
+
+    def knows(self, key: bytes) -> bool:
+        """Whether a batch of this key is in the log, or on its way there."""
+        return key in self._on_their_way or self._machine.dedup.get(key) is not None
+
+    def append(self, draft: MessagesDraft, key: bytes | None, on_done: Done) -> None:
+        """Append a batch; `on_done` is called once, after it can be pulled, or with the refusal.
+
+        Raises Refused if it is certain at once that nothing will be stored.
+        """
+        if key is None:
+            self._submit(draft, on_done)
+            return
+        copy = self._machine.dedup.get(key)
+        if copy is not None:
+            on_done(self._first_copy(copy.position, copy.size, draft.body_crcs()))
+            return
+        waiting = self._on_their_way.get(key)
+        if waiting is not None:
+            waiting.append((draft.body_crcs(), on_done))
+            return
+        self._on_their_way[key] = []
+        try:
+            self._submit(draft, lambda outcome: self._finish(key, draft, outcome, on_done))
+        except BaseException:
+            self._on_their_way.pop(key, None)
+            raise
+
+    def send(self, draft: MessagesDraft, send: Send, on_done: SentDone) -> None:
+        """Append what a stock client sends, unless it is a retry of what is there.
+
+        `on_done` and what is raised: as with `append`. Whoever answers calls `Sent.told`.
+        """
+        if not send.keys:
+            self._submit(draft, lambda outcome: on_done(sent(outcome)))
+            return
+        copy = self._found(send)
+        if copy is not None:
+            self._unheard.take_over(copy, send.asker)
+            if copy.place is None:
+                self._retries[copy].append((send.asker, on_done))
+            else:
+                records = self._log.view(*copy.place)
+                stored = _stored_in(records, copy.place.position)
+                on_done(sent(stored, partial(self._told, copy, send.asker)))
+            return
+        copy = self._unheard.open(send)
+        self._retries[copy] = [(send.asker, on_done)]
+        try:
+            self._submit(draft, lambda outcome: self._stored(copy, draft.size, outcome))
+        except BaseException:
+            self._unheard.close(copy)
+            self._retries.pop(copy, None)
+            raise
+
+    def _found(self, send: Send) -> Copy | None:
+        """The copy that a send is a retry of, if it is one."""
+        for key in send.keys:
+            for copy in self._unheard.of(key):
+                if waits_in_vain(copy.asker, send.asker) and self._same(copy, send):
+                    return copy
+        for key in send.keys:
+            place = self._machine.dedup.newest(key)
+            if place is not None and self._unheard.unknown(key, place):
+                copy = Copy(key, None, None, place)
+                if self._same(copy, send):
+                    self._unheard.add(copy)
+                    return copy
+        return None
+
+    def _same(self, copy: Copy, send: Send) -> bool:
+        """Whether a copy may be of the same send."""
+        if copy.send is not None:
+            return same_send(copy.send.records, send.records)
+        if copy.place is None or copy.place.position < self._machine.first_position:
+            return False
+        view = self._log.view(*copy.place)
+        records = [Record(view[start:]) for start in walk(view)]
+        return in_span(records[0].store_timestamp_ms, send.now_ms) and same_send(
+            [NewRecord.copy(record) for record in records], send.records
+        )
+
+    def _stored(self, copy: Copy, size: int, outcome: Stored | Refused) -> None:
+        """An append is done: tell its sender, then those of its retries."""
+        waiting = self._retries.pop(copy)
+        if isinstance(outcome, Refused):
+            self._unheard.close(copy)
+        else:
+            copy.send, copy.place = None, StoredCopy(outcome.positions[0], size)
+        for asker, on_done in waiting:
+            on_done(sent(outcome, partial(self._told, copy, asker)))
+            if isinstance(outcome, Stored):
+                outcome = outcome._replace(duplicate=True)
+
+    def _told(self, copy: Copy, asker: Asker, reached: bool) -> None:
+        self._unheard.answered(copy, asker, reached=reached)
+
+    def _submit(self, draft: MessagesDraft, on_done: Done) -> None:
+        reason = self.refusal()
+        if reason is not None:
+            raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
+
+        def done(outcome: Appended | AppendError) -> None:
+            if isinstance(outcome, AppendError):
+                on_done(self._role.refusal_of(outcome))
+                return
+            start = outcome.body_position
+            positions = [start + offset for offset in draft.starts]
+            on_done(Stored(positions, draft.offsets, draft.store_timestamp_ms, duplicate=False))
+
+        try:
+            self._log.append_nowait(draft, Kind.MESSAGES, done)
+        except AppendError as error:
+            raise self._role.refusal_of(error) from error
+
+    def _finish(
+        self, key: bytes, draft: MessagesDraft, outcome: Stored | Refused, on_done: Done
+    ) -> None:
+        waiting = self._on_their_way.pop(key)
+        on_done(outcome)
+        for body_crcs, again in waiting:
+            if isinstance(outcome, Refused):
+                again(outcome)
+            else:
+                repeat = outcome._replace(duplicate=True)
+                again(_same_batch(repeat, draft.body_crcs(), body_crcs))
+
+    def _first_copy(self, position: int, size: int, body_crcs: list[int]) -> Stored | Refused:
+        records = self._log.view(position, size)
+        stored = _stored_in(records, position)
+        return _same_batch(stored, stored_body_crcs(records), body_crcs)
+
+
+def _stored_in(records: memoryview, position: int) -> Stored:
+    """Where a batch of the log lies, from its records."""
+    index = index_records(records, position)
+    return Stored(
+        positions=[int(at) for run in index.runs for at in run.decoded()["position"]],
+        offsets=[(run.queue_id, run.first_offset) for run in index.runs],
+        store_timestamp_ms=index.store_timestamp_ms,
+        duplicate=True,
+    )
+
+
+def sent(
+    outcome: Stored | Refused, told: Callable[[bool], None] = lambda reached: None
+) -> Sent | Refused:
+    """An outcome, with who wants to know whether it was told."""
+    return outcome if isinstance(outcome, Refused) else Sent(outcome, told)
+
+
+def _same_batch(stored: Stored, held: list[int], asked: list[int]) -> Stored | Refused:
+    """A repeat must be the same batch again, or its offsets would be those of other messages."""
+    if held == asked:
+        return stored
+    return Refused(
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"a batch of {len(asked)} messages begins with the unique key of another batch, of "
+        f"{len(held)} messages: retry a batch unchanged, or give its messages new keys",
+    )

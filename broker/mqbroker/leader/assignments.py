@@ -1,0 +1,64 @@
+"""What only the leader decides about messages, at the moment their place in the log is known. Pure.
+
+Queue offsets and store times are handed out in log order, starting from what is applied when the
+leadership begins. An append that fails ends the leadership (the ledger takes nothing more in that
+term), so an offset that was handed out and not used is never skipped: the next leader starts from
+what is applied again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from mqbroker.state.machine import Machine
+
+
+class Assignments:
+    """The next queue offset of each queue, and the leader's clock. `clock_ms` is the wall clock."""
+
+    def __init__(self, machine: Machine, clock_ms: Callable[[], int]) -> None:
+        self._machine = machine
+        self._clock_ms = clock_ms
+        self._next: dict[tuple[str, int], int] = {}
+        self._newest_ms = 0
+        #: Queue -> the last entry placed when offsets of the queue were given back.
+        self._withdrawn: dict[tuple[str, int], int] = {}
+
+    def reset(self) -> None:
+        """Leadership begins: go by what is applied."""
+        self._next.clear()
+        self._withdrawn.clear()
+        self._newest_ms = self._machine.clock_ms
+
+    def take(self, topic: str, queue_id: int, count: int) -> int:
+        """The first of `count` consecutive offsets, handed out for good."""
+        key = (topic, queue_id)
+        first = self._next.get(key)
+        if first is None:
+            first = self._machine.queues.end(topic, queue_id)
+        self._next[key] = first + count
+        return first
+
+    def withdraw(self, places: Iterable[tuple[str, int]], index: int, last_index: int) -> None:
+        """The entry `index` took offsets in `places` and has no effect: give them out again.
+
+        Entries up to `last_index` are placed already. Those behind this one that took later offsets
+        of the same queues are set aside as well, and must not give the offsets back a second time.
+        """
+        for key in set(places):
+            if index > self._withdrawn.get(key, 0):
+                self._withdrawn[key] = last_index
+                self._next.pop(key, None)
+
+    def forget(self, topic: str) -> None:
+        """The topic was deleted: one of that name made later starts from offset 0."""
+        for key in [key for key in self._next if key[0] == topic]:
+            del self._next[key]
+
+    def now_ms(self) -> int:
+        """The store time for what is placed now: the wall clock, but never going back."""
+        self._newest_ms = max(self._newest_ms, self._clock_ms())
+        return self._newest_ms

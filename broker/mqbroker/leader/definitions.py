@@ -1,0 +1,241 @@
+"""Topics and groups as the leader makes them: what is applied, and what is on its way.
+
+A send to an unknown topic makes the topic first, as a control entry before its messages; a second
+send that comes before the entry is applied must see the same topic. A topic that is being deleted
+takes no more sends, so no message of it comes after the deletion in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from dledger.errors import AppendError
+from dledger.log.entry import Kind
+from dledger.raft.engine import Appended
+from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.message import DEFAULT_TOPIC
+from mqbroker import limits
+from mqbroker.leader.assignments import Assignments
+from mqbroker.leader.log import Log
+from mqbroker.leader.role import Role
+from mqbroker.refusal import Refused
+from mqbroker.state.attributes import MESSAGE_TYPE
+from mqbroker.state.control import (
+    Control,
+    DeleteGroup,
+    DeleteTopic,
+    PutGroups,
+    PutSettings,
+    PutTopics,
+    encode_control,
+)
+from mqbroker.state.machine import Machine
+from mqbroker.state.topics import (
+    TOOLS_GROUP,
+    check_group_name,
+    check_topic_name,
+    read_write,
+    retry_topic,
+    topic_for_first_send,
+)
+
+
+class Definitions:
+    """Finds, makes, changes and deletes topics and groups. Only while leading."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        log: Log,
+        role: Role,
+        assignments: Assignments,
+        auto_create: Callable[[], bool],
+    ) -> None:
+        self._machine = machine
+        self._log = log
+        self._role = role
+        self._assignments = assignments
+        self._auto_create = auto_create
+        self._topics_coming: dict[str, TopicConfig] = {}
+        self._topics_going: set[str] = set()
+        self._groups_coming: dict[str, SubscriptionGroupConfig] = {}
+
+    def reset(self) -> None:
+        """Leadership begins: nothing is on its way."""
+        self._topics_coming.clear()
+        self._topics_going.clear()
+        self._groups_coming.clear()
+
+    def topic(self, topic: str) -> TopicConfig:
+        """An existing topic. Refused with TOPIC_NOT_EXIST."""
+        config = self._machine.topics.get(topic)
+        if config is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"the topic {topic!r} does not exist")
+        return config
+
+    def lasting(self, topic: str) -> TopicConfig | None:
+        """A topic that what is appended now will find; None if there is none, or soon none."""
+        return None if topic in self._topics_going else self._known(topic)
+
+    def topic_type(self, topic: str) -> str | None:
+        """The type of message that a topic is for, if it says so."""
+        config = self._known(topic)
+        return None if config is None else config.attributes.get(MESSAGE_TYPE)
+
+    def topic_for_send(self, topic: str, queues_wanted: int | None) -> TopicConfig:
+        """The topic of a send, as it is or would be made. Refused with the send's error code.
+
+        Nothing is made before all of the request is checked: see `ensure_topic`.
+        """
+        config = self._known(topic)
+        if topic in self._topics_going:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"the topic {topic!r} is being deleted")
+        if config is not None:
+            return config
+        check_topic_name(topic)
+        default = self._known(DEFAULT_TOPIC) if self._auto_create() else None
+        return topic_for_first_send(topic, default, queues_wanted)
+
+    def ensure_topic(self, config: TopicConfig) -> None:
+        """Make the topic of a send unless it exists; don't wait for it."""
+        if self._known(config.topic_name) is None:
+            self.put_topic(config, lambda _: None)
+
+    def _known(self, topic: str) -> TopicConfig | None:
+        """A topic that exists, or will before anything that is appended from now on."""
+        return self._topics_coming.get(topic) or self._machine.topics.get(topic)
+
+    def put_topic(
+        self, config: TopicConfig, on_done: Callable[[Appended | AppendError], None]
+    ) -> None:
+        """Make or change a topic."""
+        self.put_topics([config], on_done)
+
+    def put_topics(
+        self, configs: list[TopicConfig], on_done: Callable[[Appended | AppendError], None]
+    ) -> None:
+        """Make or change topics, all at once."""
+        new = sum(self._machine.topics.get(config.topic_name) is None for config in configs)
+        if new:
+            count = len(self._machine.topics) + len(self._topics_coming) + new
+            _check_count("topics", count, limits.TOPICS_MAX)
+
+        def done(outcome: Appended | AppendError) -> None:
+            for name, config in coming.items():
+                if self._topics_coming.get(name) is config:
+                    del self._topics_coming[name]
+            on_done(outcome)
+
+        coming = {config.topic_name: config for config in configs}
+        body = encode_control(PutTopics(configs, self._assignments.now_ms()))
+        self._topics_coming |= coming
+        self._append(body, done)
+
+    def delete_topic(self, topic: str, on_done: Callable[[Appended | AppendError], None]) -> None:
+        """Delete a topic with all that belongs to it."""
+
+        def done(outcome: Appended | AppendError) -> None:
+            self._topics_going.discard(topic)
+            self._assignments.forget(topic)
+            on_done(outcome)
+
+        body = encode_control(DeleteTopic(topic, self._assignments.now_ms()))
+        self._topics_going.add(topic)
+        self._append(body, done)
+
+    def group(self, group: str) -> SubscriptionGroupConfig:
+        """A group that exists, or will before anything that is appended from now on."""
+        config = self._groups_coming.get(group) or self._machine.groups.get(group)
+        if config is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the group {group!r} does not exist"
+            )
+        return config
+
+    def ensure_group(self, group: str) -> None:
+        """Make a consumer group unless it exists; don't wait for it. Tools need none."""
+        if group == TOOLS_GROUP or self._machine.groups.get(group) is not None:
+            return
+        check_group_name(group)
+        if not self._knows_group(group):
+            self.put_groups([SubscriptionGroupConfig(group_name=group)], _ignore)
+
+    def ensure_consumers(self, groups: Iterable[str]) -> None:
+        """Make what the consumers of groups need: the groups, and topics for their retries.
+
+        Two entries, however many groups; a thousand would each cost a turn of the loop.
+        """
+        wanted = [group for group in dict.fromkeys(groups) if group != TOOLS_GROUP]
+        new = [group for group in wanted if not self._knows_group(group)]
+        for group in new:
+            check_group_name(group)
+        if new:
+            self.put_groups([SubscriptionGroupConfig(group_name=name) for name in new], _ignore)
+        topics = [retry_topic(group) for group in wanted]
+        lacking = [read_write(topic, 1) for topic in topics if self._known(topic) is None]
+        if lacking:
+            self.put_topics(lacking, _ignore)
+
+    def _knows_group(self, group: str) -> bool:
+        return self._machine.groups.get(group) is not None or group in self._groups_coming
+
+    def put_groups(
+        self,
+        configs: list[SubscriptionGroupConfig],
+        on_done: Callable[[Appended | AppendError], None],
+    ) -> None:
+        """Make or change consumer groups, all at once."""
+        new = sum(self._machine.groups.get(config.group_name) is None for config in configs)
+        if new:
+            count = len(self._machine.groups) + len(self._groups_coming) + new
+            _check_count("consumer groups", count, limits.GROUPS_MAX)
+
+        def done(outcome: Appended | AppendError) -> None:
+            for name, config in coming.items():
+                if self._groups_coming.get(name) is config:
+                    del self._groups_coming[name]
+            on_done(outcome)
+
+        coming = {config.group_name: config for config in configs}
+        body = encode_control(PutGroups(configs, self._assignments.now_ms()))
+        self._groups_coming |= coming
+        self._append(body, done)
+
+    def delete_group(
+        self, group: str, with_offsets: bool, on_done: Callable[[Appended | AppendError], None]
+    ) -> None:
+        """Delete a consumer group. Its retry and dead-letter topics stay: they hold messages."""
+        self.change(DeleteGroup(group, with_offsets, self._assignments.now_ms()), on_done)
+
+    def put_settings(
+        self, settings: dict[str, str], on_done: Callable[[Appended | AppendError], None]
+    ) -> None:
+        """Change config keys on all replicas."""
+        self.change(PutSettings(settings, self._assignments.now_ms()), on_done)
+
+    def change(self, control: Control, on_done: Callable[[Appended | AppendError], None]) -> None:
+        """Append a control entry. BadInput, before anything is done, if it can't be written.
+
+        Refused if it is certain at once that it will not be; `on_done` hears of that, too.
+        """
+        self._append(encode_control(control), on_done)
+
+    def _append(self, body: bytes, on_done: Callable[[Appended | AppendError], None]) -> None:
+        try:
+            self._log.append_nowait(body, Kind.CONTROL, on_done)
+        except AppendError as error:
+            on_done(error)
+            raise self._role.refusal_of(error) from error
+
+
+def _ignore(_: Appended | AppendError) -> None:
+    """Nobody waits for it."""
+
+
+def _check_count(what: str, count: int, count_max: int) -> None:
+    if count > count_max:
+        raise Refused(
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            f"there would be {count} {what}; at most {count_max} are kept: delete unused ones",
+        )

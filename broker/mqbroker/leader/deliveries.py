@@ -1,0 +1,214 @@
+"""Deliveries: what waited for its delay goes where it belongs, as one entry with the note of it.
+
+Which messages are due is a pure question: those of a level whose store time is its delay ago, and
+they are the first ones of the level's queue, since store times never go back; and those whose timer
+says so. The leader asks it, and appends one move (see `mqbroker.state.moves`) at a time; the next
+begins where the applied state says. So whatever a leadership leaves unfinished the next leader
+finds unfinished, and no message is delivered twice or left out.
+
+A message whose topic was deleted while it waited is dropped with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from dledger.buffers import Buffer
+from dledger.errors import AppendError, BadInput
+from dledger.log.entry import Kind
+from dledger.raft.engine import Appended
+from dledger.remoting import message as names
+from dledger.remoting.record import Record, place_record
+from mqbroker import limits
+from mqbroker.leader.assignments import Assignments
+from mqbroker.leader.definitions import Definitions
+from mqbroker.leader.delays import DelayLevels
+from mqbroker.leader.drafts import NewRecord
+from mqbroker.leader.log import Log
+from mqbroker.state.derived.consume_queue import ConsumeQueue
+from mqbroker.state.derived.units import Units
+from mqbroker.state.machine import Machine
+from mqbroker.state.moves import OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Move, encode_move, ranges_of
+
+
+class Arrival(NamedTuple):
+    """A message, and where it goes."""
+
+    topic: str
+    queue_id: int
+    record: NewRecord
+
+
+class MoveDraft:
+    """An entry that takes messages out of one queue and puts them into others.
+
+    Encoded before anything takes an offset; RecordError for what can't be a record.
+    """
+
+    def __init__(
+        self, move: Move, arrivals: Sequence[Arrival], assignments: Assignments, store_host: bytes
+    ) -> None:
+        note = NewRecord(encode_move(move), b"", assignments.now_ms(), store_host)
+        self._assignments = assignments
+        self._buffer = bytearray()
+        self._starts: list[int] = []
+        self.places = [(OP_TOPIC, 0)] + [(topic, queue_id) for topic, queue_id, _ in arrivals]
+        for topic, queue_id, record in (Arrival(OP_TOPIC, 0, note), *arrivals):
+            self._starts.append(len(self._buffer))
+            self._buffer += record.encode(topic, queue_id, store_host)
+        self.size = len(self._buffer)
+
+    def place(self, body_position: int, index: int, term: int) -> Buffer:
+        """Fill in where the records went."""
+        now_ms = self._assignments.now_ms()
+        for (topic, queue_id), start in zip(self.places, self._starts, strict=True):
+            offset = self._assignments.take(topic, queue_id, 1)
+            place_record(self._buffer, start, offset, body_position + start, now_ms)
+        return self._buffer
+
+
+def due_units(queue: ConsumeQueue, first: int, delay_ms: int, now_ms: int) -> Units:
+    """The units from `first` on that are due at `now_ms`, as many as one entry may take."""
+    units = queue.read(first, limits.DELIVERY_MESSAGES_MAX)
+    due = int(np.searchsorted(units["store_timestamp_ms"], now_ms - delay_ms, "right"))
+    return units[: _fitting(units[:due])]
+
+
+def _fitting(units: Units) -> int:
+    """How many of some messages one entry may deliver: at least one, if there is one."""
+    sizes = np.cumsum(units["size"].astype(np.int64))
+    return max(min(len(units), 1), int(np.searchsorted(sizes, limits.DELIVERY_BYTES_MAX)))
+
+
+class Deliveries:
+    """Delivers delayed messages while this replica leads."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        log: Log,
+        definitions: Definitions,
+        assignments: Assignments,
+        levels: DelayLevels,
+        store_host: bytes,
+    ) -> None:
+        self._machine = machine
+        self._log = log
+        self._definitions = definitions
+        self._assignments = assignments
+        self._levels = levels
+        self._store_host = store_host
+        # Timed messages whose move is appended and not applied yet.
+        self._leaving: set[int] = set()
+        #: Messages that were not delivered because their topic is gone.
+        self.dropped = 0
+
+    def wait_ms(self) -> int | None:
+        """How long from now until a message is due; None if none waits."""
+        due_ms = [
+            int(queue.read(first, 1)["store_timestamp_ms"][0]) + self._levels.delay_ms(queue_id)
+            for queue_id, queue, first in self._waiting()
+        ]
+        next_ms = self._machine.timers.next_ms()
+        if next_ms is not None:
+            due_ms.append(next_ms)
+        return max(0, min(due_ms) - self._assignments.now_ms()) if due_ms else None
+
+    def deliver(self, on_done: Callable[[Appended | AppendError], None]) -> bool:
+        """Append the delivery of the first due messages, if there are any.
+
+        Raises an AppendError if certainly nothing was appended.
+        """
+        now_ms = self._assignments.now_ms()
+        due = self._due_of_levels(now_ms) or self._due_timers(now_ms)
+        if due is None:
+            return False
+        move, units = due
+        arrivals = self._arrivals(units)
+        self.dropped += len(units) - len(arrivals)
+        self._move(move, arrivals, on_done)
+        return True
+
+    def recall(self, offset: int, on_done: Callable[[Appended | AppendError], None]) -> bool:
+        """Append that a timed message goes nowhere; False if it does not wait, or leaves already.
+
+        Raises an AppendError if certainly nothing was appended.
+        """
+        if offset not in self._machine.timers or offset in self._leaving:
+            return False
+        self._move(Move(TIMER_TOPIC, 0, ((offset, offset + 1),)), [], on_done)
+        return True
+
+    def _move(
+        self,
+        move: Move,
+        arrivals: Sequence[Arrival],
+        on_done: Callable[[Appended | AppendError], None],
+    ) -> None:
+        """Append a move. A second one of the same message must never be in the log."""
+        timed = {offset for first, end in move.ranges for offset in range(first, end)}
+        if move.topic != TIMER_TOPIC:
+            timed = set()
+
+        def done(outcome: Appended | AppendError) -> None:
+            self._leaving -= timed
+            on_done(outcome)
+
+        draft = MoveDraft(move, arrivals, self._assignments, self._store_host)
+        self._leaving |= timed
+        try:
+            self._log.append_nowait(draft, Kind.MESSAGES, done)
+        except AppendError:
+            self._leaving -= timed
+            raise
+
+    def _due_of_levels(self, now_ms: int) -> tuple[Move, Units] | None:
+        for queue_id, queue, first in self._waiting():
+            units = due_units(queue, first, self._levels.delay_ms(queue_id), now_ms)
+            if len(units):
+                return Move(SCHEDULE_TOPIC, queue_id, ((first, first + len(units)),)), units
+        return None
+
+    def _due_timers(self, now_ms: int) -> tuple[Move, Units] | None:
+        queue = self._machine.queues.get(TIMER_TOPIC, 0)
+        due = self._machine.timers.due(now_ms, limits.DELIVERY_MESSAGES_MAX)
+        offsets = [offset for offset in due if offset not in self._leaving]
+        if queue is None or not offsets:
+            return None
+        units = np.concatenate([queue.read(offset, 1) for offset in offsets])
+        count = _fitting(units)
+        return Move(TIMER_TOPIC, 0, ranges_of(sorted(offsets[:count]))), units[:count]
+
+    def _waiting(self) -> list[tuple[int, ConsumeQueue, int]]:
+        """(queue id, queue, first waiting offset) of the levels where messages wait."""
+        queues = self._machine.queues.topic(SCHEDULE_TOPIC)
+        waiting = []
+        for queue_id, queue in queues or ():
+            first = max(self._machine.delays.next(queue_id), queue.begin)
+            if first < queue.end:
+                waiting.append((queue_id, queue, first))
+        return waiting
+
+    def _arrivals(self, units: Units) -> list[Arrival]:
+        pairs = zip(units["position"].tolist(), units["size"].tolist(), strict=True)
+        arrivals = (self._arrival(Record(self._log.view(at, size))) for at, size in pairs)
+        return [arrival for arrival in arrivals if arrival is not None]
+
+    def _arrival(self, record: Record) -> Arrival | None:
+        """The message as it arrives; None if its topic is gone, or it does not say where to go."""
+        try:
+            properties = names.properties_decode(record.properties)
+            topic = self._definitions.lasting(properties.pop(names.REAL_TOPIC, ""))
+            queue_id = int(properties.pop(names.REAL_QID, "0"))
+        except (BadInput, ValueError):
+            return None
+        if topic is None:
+            return None
+        # A topic may have fewer queues by now.
+        queue_id %= max(topic.read_queue_nums, topic.write_queue_nums)
+        arrived = replace(NewRecord.copy(record), properties=names.properties_encode(properties))
+        return Arrival(topic.topic_name, queue_id, arrived)

@@ -1,0 +1,211 @@
+"""Message batches waiting for their place in the log.
+
+A record holds its own queue offset, position and store time, so its last bytes are known only when
+the ledger has decided where the entry goes; it then calls `place`. Records that our producers made
+are finished but for those fields, and are filled in all at once; those of stock clients are encoded
+here first. Either way nothing that can fail is left to do when a message has taken its offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dledger.buffers import Buffer
+from dledger.checksum import crc32
+from dledger.remoting.record import (
+    CRC_MASK,
+    HOST_BITS,
+    Record,
+    encode_record,
+    place_record,
+    walk,
+)
+from dledger.remoting.record.batch import RecordBatch
+from dledger.remoting.record.lone import LoneRecord
+from mqbroker.leader.assignments import Assignments
+
+
+class MessagesDraft(Protocol):
+    """A draft of an entry of messages (see `dledger.log.entry.Draft`)."""
+
+    offsets: list[tuple[int, int]]
+    """Once placed: (queue id, queue offset of the first record), for each run."""
+    store_timestamp_ms: int
+    """Once placed: the store time of all records."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all records."""
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """Where each record begins, from the first one's beginning."""
+
+    @property
+    def places(self) -> Sequence[tuple[str, int]]:
+        """The topic and queues that the messages go to."""
+
+    def body_crcs(self) -> list[int]:
+        """The records' body CRCs, in order: what tells a repeat from another batch."""
+
+    def place(self, body_position: int, index: int, term: int) -> Buffer:
+        """The finished records."""
+
+
+class BatchDraft:
+    """Records that a producer of ours made. `runs`: (queue id, count) in the batch's order."""
+
+    def __init__(
+        self,
+        batch: RecordBatch | LoneRecord,
+        topic: str,
+        runs: Sequence[tuple[int, int]],
+        assignments: Assignments,
+        store_host: bytes,
+    ) -> None:
+        self.size = len(batch.buffer)
+        self.offsets: list[tuple[int, int]] = []
+        self.store_timestamp_ms = 0
+        self._batch = batch
+        self._topic = topic
+        self._runs = runs
+        self._assignments = assignments
+        self._store_host = store_host
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """Where each record begins."""
+        return self._batch.starts
+
+    @property
+    def places(self) -> Sequence[tuple[str, int]]:
+        """The topic and queues that the messages go to."""
+        return [(self._topic, queue_id) for queue_id, _ in self._runs]
+
+    def body_crcs(self) -> list[int]:
+        """The records' body CRCs, in order."""
+        return stored_body_crcs(self._batch.buffer)
+
+    def place(self, body_position: int, index: int, term: int) -> Buffer:
+        """Fill in what depends on the place, in the records' own bytes."""
+        take, topic = self._assignments.take, self._topic
+        firsts = [take(topic, queue_id, count) for queue_id, count in self._runs]
+        self.offsets = [
+            (queue_id, first) for (queue_id, _), first in zip(self._runs, firsts, strict=True)
+        ]
+        self.store_timestamp_ms = self._assignments.now_ms()
+        self._batch.place(body_position, firsts, self.store_timestamp_ms, self._store_host)
+        return self._batch.buffer
+
+
+def stored_body_crcs(records: Buffer) -> list[int]:
+    """The body CRCs of records that lie back to back."""
+    view = memoryview(records)
+    return [Record(view[start:]).body_crc for start in walk(view)]
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A message that the broker makes a record of; fields as in `record.encode_record`."""
+
+    body: Buffer
+    properties: bytes
+    born_timestamp_ms: int
+    born_host: bytes
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_offset: int = 0
+
+    @classmethod
+    def copy(cls, record: Record) -> NewRecord:
+        """A record, to be stored once more."""
+        return cls(
+            body=bytes(record.body),
+            properties=bytes(record.properties),
+            born_timestamp_ms=record.born_timestamp_ms,
+            born_host=record.born_host,
+            flag=record.flag,
+            sys_flag=record.sys_flag & ~HOST_BITS,
+            reconsume_times=record.reconsume_times,
+        )
+
+    def encode(
+        self,
+        topic: str,
+        queue_id: int,
+        store_host: bytes,
+        *,
+        queue_offset: int = 0,
+        position: int = 0,
+        store_timestamp_ms: int = 0,
+    ) -> bytes:
+        """The record, of a place that is known or is filled in later. Raises RecordError."""
+        return encode_record(
+            topic=topic.encode(),
+            queue_id=queue_id,
+            body=self.body,
+            properties=self.properties,
+            flag=self.flag,
+            sys_flag=self.sys_flag,
+            born_timestamp_ms=self.born_timestamp_ms,
+            born_host=self.born_host,
+            reconsume_times=self.reconsume_times,
+            prepared_offset=self.prepared_offset,
+            queue_offset=queue_offset,
+            physical_offset=position,
+            store_timestamp_ms=store_timestamp_ms,
+            store_host=store_host,
+        )
+
+
+class RecordsDraft:
+    """Messages that the broker makes records of. `runs`: (queue id, count), in order.
+
+    They are encoded here, before they take any offset: what can't be a record raises RecordError,
+    and nothing is left of it.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[NewRecord],
+        topic: str,
+        runs: Sequence[tuple[int, int]],
+        assignments: Assignments,
+        store_host: bytes,
+    ) -> None:
+        self.offsets: list[tuple[int, int]] = []
+        self.store_timestamp_ms = 0
+        self._records = records
+        self._topic = topic
+        self._runs = runs
+        self._assignments = assignments
+        self._buffer = bytearray()
+        self.starts: list[int] = []
+        queue_ids = [queue_id for queue_id, count in runs for _ in range(count)]
+        for record, queue_id in zip(records, queue_ids, strict=True):
+            self.starts.append(len(self._buffer))
+            self._buffer += record.encode(topic, queue_id, store_host)
+        self.size = len(self._buffer)
+
+    @property
+    def places(self) -> Sequence[tuple[str, int]]:
+        """The topic and queues that the messages go to."""
+        return [(self._topic, queue_id) for queue_id, _ in self._runs]
+
+    def body_crcs(self) -> list[int]:
+        """The records' body CRCs, in order."""
+        return [crc32(record.body) & CRC_MASK for record in self._records]
+
+    def place(self, body_position: int, index: int, term: int) -> Buffer:
+        """Fill in where the records went."""
+        self.store_timestamp_ms = now_ms = self._assignments.now_ms()
+        starts = iter(self.starts)
+        for queue_id, count in self._runs:
+            first = self._assignments.take(self._topic, queue_id, count)
+            self.offsets.append((queue_id, first))
+            for offset, start in zip(range(first, first + count), starts, strict=False):
+                place_record(self._buffer, start, offset, body_position + start, now_ms)
+        return self._buffer

@@ -1,0 +1,102 @@
+"""The leader's way into the log: what comes of an entry, and who is told.
+
+An entry that is committed and then set aside (see `mqbroker.state.aside`) has no effect, and its
+sender is told so. The offsets that it had taken are given out again: those of entries that were
+placed behind it are set aside, too, since they no longer follow.
+
+Whoever waits for an entry is told from within the application of it. What fails there is a fault of
+whom it was told to, never of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
+
+from dledger.buffers import Buffer
+from dledger.errors import AppendError
+from dledger.ledger.config import LedgerStatus
+from dledger.log.entry import Draft, Kind
+from dledger.raft.engine import Appended
+from mqbroker.leader.assignments import Assignments
+from mqbroker.leader.log import Log
+from mqbroker.refusal import NotApplied
+from mqbroker.state.aside import SetAside
+
+OnDone = Callable[[Appended | AppendError], None]
+
+
+@runtime_checkable
+class TakesOffsets(Protocol):
+    """A draft of messages."""
+
+    places: Sequence[tuple[str, int]]
+    """The topic and queue of each offset that it takes."""
+
+
+class Entries:
+    """A `Log` that tells of entries set aside, and lets no fault of a listener's pass.
+
+    `on_fault` is given what a listener raised.
+    """
+
+    def __init__(
+        self, log: Log, assignments: Assignments, on_fault: Callable[[Exception], None]
+    ) -> None:
+        self._log = log
+        self._assignments = assignments
+        self._on_fault = on_fault
+
+    def append_nowait(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
+        """Append; `on_done` once, after the entry was applied. NotLeader and the like at once."""
+
+        def done(outcome: Appended | AppendError) -> None:
+            try:
+                on_done(self._judged(outcome, body))
+            except Exception as error:
+                self._on_fault(error)
+
+        self._log.append_nowait(body, kind, done)
+
+    async def append(self, body: Buffer | Draft, kind: int = Kind.MESSAGES) -> Appended:
+        """Append and wait until the entry was applied."""
+        judged = self._judged(await self._log.append(body, kind), body)
+        if isinstance(judged, AppendError):
+            raise judged
+        return judged
+
+    async def read_index(self, timeout_s: float | None = None) -> int:
+        """See `Log`."""
+        return await (
+            self._log.read_index() if timeout_s is None else self._log.read_index(timeout_s)
+        )
+
+    async def transfer_leadership(self, target: str | None = None) -> str:
+        """See `Log`."""
+        return await self._log.transfer_leadership(target)
+
+    async def add_member(self, node_id: str, host: str, port: int, service: str = "") -> None:
+        """See `Log`."""
+        await self._log.add_member(node_id, host, port, service)
+
+    async def remove_member(self, node_id: str) -> None:
+        """See `Log`."""
+        await self._log.remove_member(node_id)
+
+    def view(self, position: int, size: int) -> memoryview:
+        """See `Log`."""
+        return self._log.view(position, size)
+
+    @property
+    def status(self) -> LedgerStatus:
+        """See `Log`."""
+        return self._log.status
+
+    def _judged(
+        self, outcome: Appended | AppendError, body: Buffer | Draft
+    ) -> Appended | AppendError:
+        if not isinstance(outcome, Appended) or not isinstance(outcome.result, SetAside):
+            return outcome
+        if not isinstance(body, bytes | bytearray | memoryview) and isinstance(body, TakesOffsets):
+            self._assignments.withdraw(body.places, outcome.index, self._log.status.last_index)
+        return NotApplied(f"entry {outcome.index} is set aside: {outcome.result.reason}")

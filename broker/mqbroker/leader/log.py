@@ -1,0 +1,44 @@
+"""What the broker needs of the replicated log: a real `Ledger`, or one in memory in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from dledger.buffers import Buffer
+from dledger.errors import AppendError
+from dledger.ledger.config import LedgerStatus
+from dledger.log.entry import Draft
+from dledger.raft.engine import Appended
+
+
+class Log(Protocol):
+    """See `dledger.ledger.ledger.Ledger`, whose methods these are."""
+
+    def append_nowait(
+        self, body: Buffer | Draft, kind: int, on_done: Callable[[Appended | AppendError], None]
+    ) -> None:
+        """Append; `on_done` once, after the entry was applied. NotLeader and the like at once."""
+
+    async def append(self, body: Buffer | Draft, kind: int = ...) -> Appended:
+        """Append and wait until the entry was applied."""
+
+    async def read_index(self, timeout_s: float = ...) -> int:
+        """Return when a read of the applied state misses nothing that was acknowledged before.
+        NotLeader, Busy, NotConfirmed: nothing may be read."""
+
+    async def transfer_leadership(self, target: str | None = ...) -> str:
+        """Hand leadership to another member; who. NotLeader, TransferFailed."""
+
+    async def add_member(self, node_id: str, host: str, port: int, service: str = ...) -> None:
+        """Have a node in the group. MembershipError, BadInput, AppendError."""
+
+    async def remove_member(self, node_id: str) -> None:
+        """Have a node out of the group. MembershipError, TransferFailed, AppendError."""
+
+    def view(self, position: int, size: int) -> memoryview:
+        """Committed bytes of the log, not copied. StorageError if they are not there."""
+
+    @property
+    def status(self) -> LedgerStatus:
+        """How the replica stands."""

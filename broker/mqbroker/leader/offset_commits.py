@@ -1,0 +1,128 @@
+"""Commits of consumer offsets, many to one entry of the log.
+
+Stock consumers commit every queue by itself, one-way, every five seconds; those are gathered for
+`COMMIT_GATHER_S`. A commit that waits for an answer goes at once, with all that was gathered. While
+one entry is on its way the next commits gather behind it, so a busy broker writes few entries.
+Who asks for an offset with a commit under way waits for it: when a consumer leaves, the next owner
+of its queues asks at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from dledger.errors import AppendError, NotLeader
+from dledger.raft.engine import Appended
+from mqbroker import limits
+from mqbroker.leader.definitions import Definitions
+from mqbroker.refusal import Refused, busy
+from mqbroker.state.control import CommitOffsets
+from mqbroker.state.machine import Machine
+
+Done: TypeAlias = Callable[[AppendError | None], None]
+
+
+class OffsetCommits:
+    """Gathers commits. `wake` is called when `flush` should be, after a while or at once."""
+
+    def __init__(
+        self, machine: Machine, definitions: Definitions, wake: Callable[[float], None]
+    ) -> None:
+        self._machine = machine
+        self._definitions = definitions
+        self._wake = wake
+        self._gathered: dict[tuple[str, str, int], int] = {}
+        self._waiting: list[Done] = []
+        self._on_its_way: dict[tuple[str, str, int], int] = {}
+        self._on_its_way_waiting: list[Done] = []
+
+    def gather(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Take a one-way commit. Beyond the bounds it is dropped: consumers commit again soon."""
+        key = (group, topic, queue_id)
+        known = self._gathered.get(key, self._machine.offsets.get(*key))
+        if known != offset and self._full(*key) is None:
+            self._gathered[key] = offset
+            self._wake(limits.COMMIT_GATHER_S)
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, on_done: Done) -> None:
+        """Take a commit whose sender waits until it is applied. Refused beyond the bounds."""
+        reason = self._full(group, topic, queue_id)
+        if reason is not None:
+            raise busy(reason)
+        self._gathered[group, topic, queue_id] = offset
+        self._waiting.append(on_done)
+        self._wake(0.0)
+
+    def await_pending(self, group: str, topic: str, queue_id: int, on_done: Done) -> bool:
+        """Call `on_done` when the commits of this queue that were taken are applied.
+
+        Returns whether there is one; if not, the offset in the state is the newest. Refused beyond
+        the bounds.
+        """
+        key = (group, topic, queue_id)
+        if key in self._gathered:
+            waiting = self._waiting
+        elif key in self._on_its_way:
+            waiting = self._on_its_way_waiting
+        else:
+            return False
+        if len(waiting) >= limits.COMMITS_PER_ENTRY_MAX:
+            raise busy(f"{len(waiting)} requests wait for offset commits")
+        waiting.append(on_done)
+        self._wake(0.0)
+        return True
+
+    def latest(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The newest offset that was taken for a queue, applied or not."""
+        key = (group, topic, queue_id)
+        taken = self._gathered.get(key, self._on_its_way.get(key))
+        return taken if taken is not None else self._machine.offsets.get(*key)
+
+    def topics_of(self, group: str) -> set[str]:
+        """The topics with offsets of a group, applied or not."""
+        taken = {topic for its, topic, _ in (*self._gathered, *self._on_its_way) if its == group}
+        return taken.union(self._machine.offsets.topics_of(group))
+
+    def flush(self) -> None:
+        """Write what was gathered, unless an entry is on its way: then it follows behind."""
+        if self._on_its_way or not self._gathered:
+            return
+        offsets = [(*key, offset) for key, offset in self._gathered.items()]
+        waiting, self._waiting = self._waiting, []
+        self._on_its_way, self._gathered = self._gathered, {}
+        self._on_its_way_waiting = waiting
+
+        def done(outcome: Appended | AppendError) -> None:
+            self._on_its_way, self._on_its_way_waiting = {}, []
+            error = outcome if isinstance(outcome, AppendError) else None
+            for on_done in waiting:
+                on_done(error)
+            if self._gathered:
+                self._wake(0.0 if self._waiting else limits.COMMIT_GATHER_S)
+
+        try:
+            self._definitions.change(CommitOffsets(offsets), done)
+        except Refused:
+            return  # done() was told; what was one-way is lost, as it may be
+        except Exception:
+            done(NotLeader(None))  # what waits is told to try again, and what comes is not held up
+            raise
+
+    def reset(self) -> None:
+        """Leadership ended: commits that wait are refused, and one-way ones are lost."""
+        waiting, self._waiting = self._waiting, []
+        self._gathered.clear()
+        for on_done in waiting:
+            on_done(NotLeader(None))
+
+    def _full(self, group: str, topic: str, queue_id: int) -> str | None:
+        """Which bound a further commit would exceed, if any."""
+        if max(len(self._gathered), len(self._waiting)) >= limits.COMMITS_PER_ENTRY_MAX:
+            return f"{limits.COMMITS_PER_ENTRY_MAX} offset commits wait"
+        kept = len(self._machine.offsets)
+        if kept >= limits.CONSUMER_OFFSETS_MAX and (
+            self._machine.offsets.get(group, topic, queue_id) is None
+        ):
+            return f"{kept} consumer offsets are kept"
+        return None

@@ -1,0 +1,228 @@
+"""Is a repeated unique key a client's retry, or an application that sends again? Pure.
+
+A stock client makes a unique key once for each message object, and an application may send one
+object as often as it likes: each time a message is to be stored. The client itself repeats a send
+only if it got no answer. So a repeat is a retry if the answer for a copy can't have reached who
+sent it:
+
+* the copy has not been answered yet, and who waits for that either waits over another connection
+  (which broke for the client, if not yet for us) or has waited so long that it may have given up;
+* its sender's connection was gone before the answer was written;
+* an earlier leader stored it, and nobody has been told about it since.
+
+And the repeat must be that send once more: from the same address (the port is another one after a
+reconnect), body, flags and properties alike but for those that are made anew for each try, within
+a client's retry span by its own clock as well as by the store time. The queue may be another one:
+stock clients choose again.
+
+A copy stands for one send at a time: the retry that it is found for waits in the place of who sent
+it, and when that is answered the copy is done with. So of an object that is sent again and again at
+most one send is mistaken for a retry, and only right after a leader change: when the earlier
+leader's answer did reach the client.
+
+What is kept here is the leader's alone, and begins empty with each leadership: whether an answer
+was written is known to nobody else. Copies that were answered are not kept, so it stays small.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from dledger.remoting import message as names
+from dledger.remoting.record import BORN_HOST_IPV6, STORE_HOST_IPV6
+from mqbroker import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dledger.buffers import Buffer
+    from mqbroker.leader.drafts import NewRecord
+    from mqbroker.state.dedup import StoredCopy
+
+_T = TypeVar("_T")
+_PORT_BYTES: Final = 4
+_HOST_BITS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
+_SPAN_MS: Final = int(limits.RETRY_SPAN_S * 1000)
+
+OF_ONE_TRY: Final = frozenset(
+    name.encode()
+    for name in (
+        # The broker's: they depend on the queue that was asked for, and on when.
+        names.REAL_TOPIC,
+        names.REAL_QID,
+        names.TIMER_OUT_MS,
+        # Of hooks and agents that trace each try as a span of its own: W3C, Zipkin, Jaeger,
+        # SkyWalking.
+        "traceparent",
+        "tracestate",
+        "b3",
+        "X-B3-TraceId",
+        "X-B3-SpanId",
+        "X-B3-ParentSpanId",
+        "X-B3-Sampled",
+        "X-B3-Flags",
+        "uber-trace-id",
+        "sw8",
+        "sw8-correlation",
+        "sw8-x",
+    )
+)
+"""Properties that may differ between two tries of one send."""
+
+
+class Asker(NamedTuple):
+    """Who waits for an answer: over which connection, since when (monotonic)."""
+
+    connection_id: int
+    since_s: float
+
+
+class Send(NamedTuple):
+    """One try of a stock client to have messages stored."""
+
+    keys: Sequence[bytes]
+    """Its dedup key, then those under which an earlier try may have been stored elsewhere. None if
+    it can't be a retry: it has no unique key, or nobody waits for an answer."""
+    records: Sequence[NewRecord]
+    asker: Asker
+    now_ms: int
+    """The leader's clock, as for store times."""
+
+
+class Copy:
+    """A copy whose sender may not have its answer."""
+
+    __slots__ = ("asker", "key", "place", "send")
+
+    def __init__(
+        self, key: bytes, asker: Asker | None, send: Send | None, place: StoredCopy | None
+    ) -> None:
+        self.key = key
+        #: None if nobody waits for an answer any more.
+        self.asker = asker
+        #: What made it, until it is stored; then its place in the log.
+        self.send = send
+        self.place = place
+
+
+class Unheard:
+    """The copies that a retry may be found for, as far as only the leader knows."""
+
+    def __init__(self, copies_max: int = limits.UNHEARD_COPIES_MAX) -> None:
+        self._copies_max = copies_max
+        self._copies: dict[bytes, list[Copy]] = {}
+        self._left: dict[Copy, None] = {}
+        self._told: dict[int, None] = {}
+        self._earlier_end = -1
+
+    def reset(self, last_position: int) -> None:
+        """A leadership begins; what lies up to here was stored by earlier ones."""
+        self._copies.clear()
+        self._left.clear()
+        self._told.clear()
+        self._earlier_end = last_position
+
+    def __len__(self) -> int:
+        return sum(map(len, self._copies.values())) + len(self._told)
+
+    def of(self, key: bytes) -> Sequence[Copy]:
+        """The copies of a key, the oldest first."""
+        return self._copies.get(key, ())
+
+    def unknown(self, key: bytes, place: StoredCopy) -> bool:
+        """Whether an earlier leader stored a copy, and nobody was told of it or waits to be."""
+        return (
+            place.position <= self._earlier_end
+            and place.position not in self._told
+            and all(copy.place != place for copy in self.of(key))
+        )
+
+    def open(self, send: Send) -> Copy:
+        """A send is to be stored: its sender waits."""
+        copy = Copy(send.keys[0], send.asker, send, None)
+        self.add(copy)
+        return copy
+
+    def add(self, copy: Copy) -> None:
+        """Keep a copy until its sender is told; of too many with one key, the oldest goes."""
+        copies = self._copies.setdefault(copy.key, [])
+        copies.append(copy)
+        if len(copies) > limits.UNHEARD_COPIES_PER_KEY_MAX:
+            self.close(copies[0])
+
+    def take_over(self, copy: Copy, asker: Asker) -> None:
+        """A retry waits in the place of who waited before."""
+        copy.asker = asker
+        self._left.pop(copy, None)
+
+    def answered(self, copy: Copy, asker: Asker, *, reached: bool) -> None:
+        """An answer was given to a connection that was there (`reached`), or was not any more."""
+        if copy.asker is not asker:
+            return  # somebody else waits by now
+        if reached:
+            self.close(copy)
+            if copy.place is not None and copy.place.position <= self._earlier_end:
+                _keep(self._told, copy.place.position, self._copies_max)
+            return
+        if copy not in self.of(copy.key):
+            return  # of a leadership that has ended
+        copy.asker = None
+        oldest = _keep(self._left, copy, self._copies_max)
+        if oldest is not None:
+            self.close(oldest)
+
+    def close(self, copy: Copy) -> None:
+        """The copy is answered, or was not stored."""
+        self._left.pop(copy, None)
+        copies = self._copies.get(copy.key, [])
+        if copy in copies:
+            copies.remove(copy)
+        if not copies:
+            self._copies.pop(copy.key, None)
+
+
+def _keep(kept: dict[_T, None], new: _T, keep_max: int) -> _T | None:
+    """Keep one more; the oldest goes if there are too many, and is returned."""
+    kept[new] = None
+    if len(kept) <= keep_max:
+        return None
+    oldest = next(iter(kept))
+    del kept[oldest]
+    return oldest
+
+
+def waits_in_vain(waiting: Asker | None, again: Asker) -> bool:
+    """Whether who waits for an answer may be who asks again now."""
+    return (
+        waiting is None
+        or waiting.connection_id != again.connection_id
+        or again.since_s - waiting.since_s >= limits.RETRY_PATIENCE_S
+    )
+
+
+def same_send(first: Sequence[NewRecord], again: Sequence[NewRecord]) -> bool:
+    """Whether two tries may be of one send: the same messages, of one client, in its span."""
+    return len(first) == len(again) and all(map(_same_message, first, again))
+
+
+def in_span(stored_ms: int, now_ms: int) -> bool:
+    """Whether a copy of that store time is young enough for a retry."""
+    return now_ms - stored_ms <= _SPAN_MS
+
+
+def _same_message(first: NewRecord, again: NewRecord) -> bool:
+    return (
+        first.body == again.body
+        and first.born_host[:-_PORT_BYTES] == again.born_host[:-_PORT_BYTES]
+        and abs(again.born_timestamp_ms - first.born_timestamp_ms) <= _SPAN_MS
+        and first.flag == again.flag
+        and (first.sys_flag ^ again.sys_flag) & ~_HOST_BITS == 0
+        and first.reconsume_times == again.reconsume_times
+        and _lasting(first.properties) == _lasting(again.properties)
+    )
+
+
+def _lasting(properties: Buffer) -> Mapping[bytes, bytes]:
+    """The properties without those of one try; their order means nothing."""
+    entries = (entry.partition(b"\x01") for entry in bytes(properties).split(b"\x02"))
+    return {name: value for name, _, value in entries if name and name not in OF_ONE_TRY}

@@ -1,0 +1,94 @@
+"""Whether this replica leads its group, and who does. Pure.
+
+A replica serves from the moment it leads and has applied its own no-op: it then knows everything
+that any earlier leader acknowledged. Followers refuse with SERVICE_NOT_AVAILABLE, which makes stock
+producers try elsewhere; for our client the ext field `leaderAddr` says where.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dledger.errors import AppendError, Busy, NotConfirmed, NotLeader, TooLarge
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.unavailable import LEADER_ADDR, OUTCOME, OUTCOME_UNKNOWN, RETRY_AFTER_MILLIS
+from mqbroker.refusal import NotApplied, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from dledger.ledger.config import MemberStatus
+    from dledger.remoting.command import ExtValue
+
+
+class Role:
+    """`addresses`: node id -> "host:port" of its port for clients."""
+
+    def __init__(self, node_id: str, addresses: Mapping[str, str]) -> None:
+        self.node_id = node_id
+        self.addresses = dict(addresses)
+        # As members come and go, nobody's number changes: n3 is 3, whoever else there is.
+        digits = re.search(r"\d{1,6}$", node_id)
+        self._number = int(digits[0]) if digits else sorted(addresses).index(node_id)
+        self.serving = False
+        self.term = 0
+        self.leader_id: str | None = None
+
+    @property
+    def leader_address(self) -> str | None:
+        """ "host:port" of the leader's port for clients, if known."""
+        return self.addresses.get(self.leader_id) if self.leader_id is not None else None
+
+    @property
+    def broker_id(self) -> int:
+        """The id to register with name servers: 0 for the leader, else the node's number + 1."""
+        return 0 if self.serving else self._number + 1
+
+    def take_members(self, members: Iterable[MemberStatus]) -> None:
+        """Who belongs to the group now, if the log tells. Itself it knows, member or not."""
+        told = {member.node_id: member.service for member in members if member.service}
+        if told:
+            self.addresses = {self.node_id: self.addresses[self.node_id], **told}
+
+    def leading(self, term: int) -> None:
+        """This replica serves from now on."""
+        self.serving, self.term, self.leader_id = True, term, self.node_id
+
+    def following(self, leader: str | None, term: int) -> None:
+        """Another replica leads, or none as yet."""
+        self.serving, self.term, self.leader_id = False, term, leader
+
+    def check_serving(self) -> None:
+        """Refuse unless this replica serves."""
+        if not self.serving:
+            raise self.not_leader()
+
+    def not_leader(self) -> Refused:
+        """The refusal of a replica that does not serve."""
+        address = self.leader_address if self.leader_id != self.node_id else None
+        if address is None:
+            return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "not the leader; none is known")
+        # Stock tools show nothing but the words to whoever asked a follower by its address.
+        remark = f"not the leader: ask {address}"
+        return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, remark, {LEADER_ADDR: address})
+
+    def refusal_of(self, error: AppendError | NotConfirmed) -> Refused:
+        """The answer to a request whose append failed, or whose read was not confirmed.
+
+        All transient failures are SERVICE_NOT_AVAILABLE, which stock producers retry elsewhere
+        (older ones do not retry SYSTEM_BUSY). The ext field `outcome` says "unknown" where the
+        append may yet come to be; `retryAfterMillis` is a hint.
+        """
+        if isinstance(error, NotLeader):
+            return self.not_leader()
+        if isinstance(error, TooLarge):
+            return Refused(ResponseCode.MESSAGE_ILLEGAL, str(error))
+        if isinstance(error, NotApplied):
+            return Refused(ResponseCode.SYSTEM_ERROR, str(error))
+        ext: dict[str, ExtValue] = {}
+        if isinstance(error, Busy):
+            ext[RETRY_AFTER_MILLIS] = str(max(1, round(error.retry_after_s * 1000)))
+        if not error.definite:
+            ext[OUTCOME] = OUTCOME_UNKNOWN
+        return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error), ext)

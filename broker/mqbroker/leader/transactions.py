@@ -1,0 +1,215 @@
+"""Half messages, and how transactions end.
+
+A transactional message is stored as a half message first: in `RMQ_SYS_TRANS_HALF_TOPIC`, where no
+consumer looks, with its place in REAL_TOPIC and REAL_QID. Its producer then says how the
+transaction ended. A commit is a move (see `mqbroker.state.moves`) of the half message to its real
+place, a rollback one to nowhere: one entry either way, so a transaction ends once, whoever leads.
+
+A producer that says nothing is asked (`checks`), first after `timeout_ms`, then every
+`check_interval_ms`. After `check_max` intervals the half message goes to
+`TRANS_CHECK_MAX_TIME_TOPIC`, for a person to look at. How old a half message is follows from its
+store time, so a new leader goes on asking where the old one stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from dledger.errors import AppendError
+from dledger.log.entry import Kind
+from dledger.raft.engine import Appended
+from dledger.remoting import message as names
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.record import TRANSACTION_BITS, Record
+from mqbroker import limits
+from mqbroker.leader.assignments import Assignments
+from mqbroker.leader.definitions import Definitions
+from mqbroker.leader.deliveries import Arrival, MoveDraft
+from mqbroker.leader.drafts import NewRecord
+from mqbroker.leader.log import Log
+from mqbroker.leader.role import Role
+from mqbroker.refusal import Refused, busy
+from mqbroker.state.machine import Machine
+from mqbroker.state.moves import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC, Move
+
+COMMITTED: Final = 0x8
+OnDone = Callable[[Appended | AppendError], None]
+
+
+class Timing(NamedTuple):
+    """When producers are asked, in ms; `check_max` times at most."""
+
+    timeout_ms: int
+    check_interval_ms: int
+    check_max: int
+
+    @property
+    def age_max_ms(self) -> int:
+        """Nobody is asked about an older half message."""
+        return self.timeout_ms + self.check_max * self.check_interval_ms
+
+
+class Half(NamedTuple):
+    """A half message: its offset in the queue of half messages, and its record."""
+
+    offset: int
+    record: Record
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """As it waits, with its real place."""
+        return names.properties_decode(self.record.properties)
+
+
+def half_message(
+    topic: str, queue_id: int, properties: dict[str, str]
+) -> tuple[str, int, dict[str, str]]:
+    """Where a transactional message is stored first, and with which properties. It has no delay."""
+    kept = {name: value for name, value in properties.items() if name not in names.DELAYS}
+    return HALF_TOPIC, 0, kept | {names.REAL_TOPIC: topic, names.REAL_QID: str(queue_id)}
+
+
+class Transactions:
+    """Ends transactions, and knows which producers are to be asked. Only while leading."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        log: Log,
+        role: Role,
+        definitions: Definitions,
+        assignments: Assignments,
+        timing: Timing,
+        store_host: bytes,
+    ) -> None:
+        self._machine = machine
+        self._log = log
+        self._role = role
+        self._definitions = definitions
+        self._assignments = assignments
+        self._timing = timing
+        self._store_host = store_host
+        self._ending: set[int] = set()
+        self._asked_ms: dict[int, int] = {}
+        self._unheard: dict[int, str] = {}
+
+    def reset(self) -> None:
+        """Leadership begins: nothing is on its way, nobody was asked."""
+        self._ending.clear()
+        self._asked_ms.clear()
+        self._unheard.clear()
+
+    def end(self, half: Half, *, commit: bool, on_done: OnDone) -> None:
+        """Commit or roll back. Refused if the transaction ended already, or can't be committed."""
+        if not commit:
+            self._take(half.offset, [], on_done)
+            return
+        properties = half.properties
+        topic = self._definitions.lasting(properties.pop(names.REAL_TOPIC))
+        queue_id = int(properties.pop(names.REAL_QID))
+        # TRAN_MSG stays, as with RocketMQ: it makes consumers tell the transaction's id.
+        if topic is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, "the topic of the transaction is deleted")
+        committed = replace(
+            NewRecord.copy(half.record),
+            properties=names.properties_encode(properties),
+            sys_flag=half.record.sys_flag & ~TRANSACTION_BITS | COMMITTED,
+            prepared_offset=half.record.physical_offset,
+        )
+        queue_id %= max(topic.read_queue_nums, topic.write_queue_nums)
+        self._take(half.offset, [Arrival(topic.topic_name, queue_id, committed)], on_done)
+
+    def give_up(self, half: Half, on_done: OnDone) -> None:
+        """Nobody knows how it ended: lay it aside."""
+        aside = NewRecord.copy(half.record)
+        self._take(half.offset, [Arrival(CHECKED_TOO_OFTEN_TOPIC, 0, aside)], on_done)
+
+    def as_sent(self, half: Half) -> bytes:
+        """The record as its producer knows it: of its real topic and queue."""
+        properties = half.properties
+        topic, queue_id = properties[names.REAL_TOPIC], int(properties[names.REAL_QID])
+        record = half.record
+        return NewRecord.copy(record).encode(
+            topic,
+            queue_id,
+            record.store_host,
+            queue_offset=half.offset,
+            position=record.physical_offset,
+            store_timestamp_ms=record.store_timestamp_ms,
+        )
+
+    def half(self, offset: int) -> Half | None:
+        """The half message at an offset, if it waits for its end."""
+        queue = self._machine.queues.get(HALF_TOPIC, 0)
+        if queue is None or offset not in self._machine.halves or offset in self._ending:
+            return None
+        units = queue.read(offset, 1)
+        position, size = int(units["position"][0]), int(units["size"][0])
+        return Half(offset, Record(self._log.view(position, size)))
+
+    def checks(self, now_ms: int) -> tuple[list[Half], list[Half]]:
+        """The half messages to ask about now, and those to give up; a bounded number."""
+        asked: list[Half] = []
+        given_up: list[Half] = []
+        timing = self._timing
+        for offset, stored_ms in self._machine.halves.items():
+            if now_ms < stored_ms + timing.timeout_ms:
+                break  # later ones are younger
+            if len(asked) + len(given_up) >= limits.TRANSACTION_CHECKS_PER_TURN_MAX:
+                break
+            last_ms = self._asked_ms.get(offset)
+            if last_ms is not None and now_ms < last_ms + timing.check_interval_ms:
+                continue
+            half = self.half(offset)
+            if half is None:
+                continue
+            if now_ms >= stored_ms + timing.age_max_ms:
+                given_up.append(half)
+            elif now_ms >= stored_ms + _immunity_ms(half):
+                self._asked_ms[offset] = now_ms
+                asked.append(half)
+        return asked, given_up
+
+    def unheard(self, half: Half) -> None:
+        """No producer of its group is connected: `producer_came` will have it asked about again."""
+        self._unheard[half.offset] = half.properties.get(names.PGROUP, "")
+
+    def producer_came(self, connected: Callable[[str], bool]) -> None:
+        """Ask soon about what nobody heard, where a producer of the group is connected by now."""
+        for offset, group in list(self._unheard.items()):
+            if connected(group):
+                del self._unheard[offset]
+                self._asked_ms.pop(offset, None)
+
+    def _take(self, offset: int, arrivals: list[Arrival], on_done: OnDone) -> None:
+        """Append the move. A second one of the same message must never be in the log."""
+        if offset in self._ending:
+            # How it ends is not committed: who asks again is told then.
+            raise busy(f"the transaction of half message {offset} is ending")
+        if offset not in self._machine.halves:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR, f"the transaction of half message {offset} has ended"
+            )
+
+        def done(outcome: Appended | AppendError) -> None:
+            self._ending.discard(offset)
+            self._asked_ms.pop(offset, None)
+            self._unheard.pop(offset, None)
+            on_done(outcome)
+
+        move = Move(HALF_TOPIC, 0, ((offset, offset + 1),))
+        draft = MoveDraft(move, arrivals, self._assignments, self._store_host)
+        self._ending.add(offset)
+        try:
+            self._log.append_nowait(draft, Kind.MESSAGES, done)
+        except AppendError as error:
+            self._ending.discard(offset)
+            raise self._role.refusal_of(error) from error
+
+
+def _immunity_ms(half: Half) -> int:
+    """How long the producer asked not to be asked."""
+    value = half.properties.get(names.CHECK_IMMUNITY_TIME, "0")
+    return int(value) * 1000 if value.isdecimal() and len(value) < 10 else 0

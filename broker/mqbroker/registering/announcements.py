@@ -1,0 +1,94 @@
+"""What the name servers know, and the answers that wait until they do. Pure.
+
+A client that was told of a topic may ask a name server for it at once, and a stock consumer that
+does not find it fails, or asks again 30 s later. So no answer about a new topic, or about a changed
+one, goes out before every name server that is connected has been told. What was asked for is in the
+log by then: `ANNOUNCE_S` after the change all answers go out, and a name server that was away hears
+of the topic when it is back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from mqbroker import limits
+
+_NOTHING = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What made the version `version`, and who waits for it until `until_s`."""
+
+    version: int
+    until_s: float
+    topics: Sequence[str]
+    answers: list[Callable[[], None]] = field(default_factory=list)
+
+
+class Announcements:
+    """`version` counts the changes that there are to tell. `clock_s` is a monotonic clock."""
+
+    def __init__(self, clock_s: Callable[[], float]) -> None:
+        self._clock_s = clock_s
+        self._tell: Callable[[], None] = lambda: None
+        self.version = 0
+        self._known: dict[str, int] = {}
+        self._changes: deque[_Change] = deque()
+        self._last_change: dict[str, _Change] = {}
+
+    def watch(self, tell: Callable[[], None]) -> None:
+        """Have `tell` called whenever there is something to tell."""
+        self._tell = tell
+
+    def changed(self, topics: Sequence[str] = ()) -> None:
+        """These topics changed, or else the role or a setting: name servers must know."""
+        self.version += 1
+        change = _Change(self.version, self._clock_s() + limits.ANNOUNCE_S, topics)
+        self._changes.append(change)
+        self._last_change.update(dict.fromkeys(topics, change))
+        self.release()
+        self._tell()
+
+    def when_told(self, topic: str, answer: Callable[[], None]) -> None:
+        """Call `answer` when name servers know how the topic is now; at once if they do."""
+        change = self._last_change.get(topic)
+        if change is None or len(change.answers) >= limits.ANNOUNCED_WAITING_MAX:
+            answer()
+        else:
+            change.answers.append(answer)
+
+    def connected(self, namesrv: str) -> None:
+        """A name server is there, and has been told nothing yet."""
+        self._known[namesrv] = _NOTHING
+
+    def told(self, namesrv: str, version: int) -> None:
+        """A connected name server has answered what was told it at `version`."""
+        self._known[namesrv] = version
+        self.release()
+
+    def gone(self, namesrv: str) -> None:
+        """A name server is not there any more: nobody waits for it."""
+        self._known.pop(namesrv, None)
+        self.release()
+
+    @property
+    def next_s(self) -> float:
+        """When the next answers are given, name servers or not."""
+        return self._changes[0].until_s if self._changes else math.inf
+
+    def release(self) -> None:
+        """Give the answers that have waited for long enough, or for what was told by now."""
+        told, now_s = min(self._known.values(), default=self.version), self._clock_s()
+        while self._changes and (
+            self._changes[0].version <= told or self._changes[0].until_s <= now_s
+        ):
+            change = self._changes.popleft()
+            for topic in change.topics:
+                if self._last_change.get(topic) is change:
+                    del self._last_change[topic]
+            for answer in change.answers:
+                answer()

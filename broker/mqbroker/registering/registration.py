@@ -1,0 +1,189 @@
+"""Registration with the name servers: who this replica is, whether it leads, which topics it has.
+
+Each name server is served by a task of its own, so one that hangs does not keep the others waiting.
+A replica registers over one lasting connection, since a name server takes its end for the
+replica's: at the start, when the role or a topic changes, and every `REGISTER_INTERVAL_S`. Between
+registrations it sends a heartbeat; a name server that does not know the replica (any more) says
+so, and is told everything again. What each of them has been told is noted in `announcements`.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from dledger.errors import DledgerError
+from dledger.net import Peer, connect_peer
+from dledger.observe import get_logger
+from dledger.program.pulse import next_beat
+from dledger.remoting.bodies import RegisterBrokerBody, encode_body
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    BrokerHeartbeatHeader,
+    Header,
+    RegisterBrokerHeader,
+    UnregisterBrokerHeader,
+    encode_header,
+)
+from dledger.trust.signing import Signing
+from mqbroker import limits
+from mqbroker.registering.announcements import Announcements
+from mqbroker.registering.proving import prove
+from mqbroker.requests.core import Core
+
+_log = get_logger(__name__)
+
+
+class _NameServer:
+    """A connection to a name server; what is asked is signed if both have a secret."""
+
+    def __init__(self, peer: Peer, signing: Signing | None) -> None:
+        self.address = peer.address
+        self._peer = peer
+        self._signing = signing
+
+    async def request(self, code: int, header: Header, body: bytes = b"") -> Command:
+        """Ask; the answer, whatever it says. Raises RemotingError."""
+        command = Command(code, encode_header(header), body)
+        if self._signing is not None:
+            command = self._signing.sign(command)
+        return await self._peer.request(command, limits.REGISTER_TIMEOUT_S)
+
+
+class Registration:
+    """Keeps all name servers informed until it is cancelled."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._changed = trio.Event()
+        self._stop_wanted = trio.Event()
+        self._stopped = trio.Event()
+        self.address = core.role.addresses[core.role.node_id]
+        core.announcements.watch(self._wake)
+
+    async def run(self) -> None:
+        """Serve every name server of the config."""
+        name_servers = self._core.config.name_servers()
+        if not name_servers:
+            _log.warning("no name server", remedy="set namesrvAddr: clients find brokers by it")
+        async with trio.open_nursery() as nursery:
+            for host, port in name_servers:
+                nursery.start_soon(self._serve, host, port)
+        self._stopped.set()
+
+    def stop(self) -> None:
+        """Say goodbye to every name server; `run` then ends."""
+        self._stop_wanted.set()
+        self._wake()
+
+    async def stopped(self) -> None:
+        """Wait until all name servers know, or are not there to be told."""
+        await self._stopped.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def _serve(self, host: str, port: int) -> None:
+        pause_s, reason = limits.RECONNECT_S_MIN, ""
+        while not self._stop_wanted.is_set():
+            try:
+                async with connect_peer(host, port, limits.REGISTER_TIMEOUT_S) as peer:
+                    signing = await prove(peer, self._core.config, limits.REGISTER_TIMEOUT_S)
+                    pause_s, reason = limits.RECONNECT_S_MIN, ""
+                    await self._keep_registered(_NameServer(peer, signing))
+            except DledgerError as error:
+                if str(error) != reason:  # once, not at every try
+                    reason = str(error)
+                    _log.warning(
+                        "name server not reached",
+                        namesrv=f"{host}:{port}",
+                        reason=reason,
+                        remedy="start it (mqnamesrv) or mend namesrvAddr; it is tried again",
+                    )
+                with trio.move_on_after(pause_s):
+                    await self._changed.wait()
+                pause_s = min(2 * pause_s, limits.RECONNECT_S_MAX)
+
+    async def _keep_registered(self, peer: _NameServer) -> None:
+        announcements = self._core.announcements
+        announcements.connected(peer.address)
+        try:
+            await self._tell(peer, announcements)
+        finally:
+            announcements.gone(peer.address)
+        await peer.request(RequestCode.UNREGISTER_BROKER, self._unregister_header())
+
+    async def _tell(self, peer: _NameServer, announcements: Announcements) -> None:
+        """Register and send heartbeats until the broker stops."""
+        interval_s = self._core.config.register_broker_heartbeat_millis / 1000
+        registered_s, told_version = -limits.REGISTER_INTERVAL_S, announcements.version
+        while not self._stop_wanted.is_set():
+            now_s, version, changed = self._core.clock_s(), announcements.version, self._changed
+            due = now_s - registered_s >= limits.REGISTER_INTERVAL_S
+            if version != told_version or due:
+                rest_s = limits.REGISTER_REST * await self._register(peer)
+                announcements.told(peer.address, version)
+                registered_s, told_version = now_s, version
+                with trio.move_on_after(rest_s):
+                    await self._stop_wanted.wait()
+            elif not await self._heartbeat(peer):
+                registered_s = -limits.REGISTER_INTERVAL_S
+                continue
+            with trio.move_on_at(next_beat(interval_s)):
+                await changed.wait()
+
+    async def _register(self, peer: _NameServer) -> float:
+        """Register; how many seconds it took to write everything down."""
+        core, role = self._core, self._core.role
+        header = RegisterBrokerHeader(
+            broker_name=core.config.broker_name,
+            broker_addr=self.address,
+            cluster_name=core.config.broker_cluster_name,
+            ha_server_addr=self.address,
+            broker_id=role.broker_id,
+            heartbeat_timeout_millis=int(limits.HEARTBEAT_TIMEOUT_S * 1000),
+            term=role.term,
+            node_id=role.node_id,
+        )
+        began_s = core.clock_s()
+        body = encode_body(RegisterBrokerBody(core.topic_table()))
+        took_s = core.clock_s() - began_s
+        response = await peer.request(RequestCode.REGISTER_BROKER, header, body)
+        if response.code == ResponseCode.SUCCESS:
+            _log.info(
+                "registered", namesrv=peer.address, broker_id=header.broker_id, term=header.term
+            )
+        else:
+            _log.warning(
+                "registration refused",
+                namesrv=peer.address,
+                broker_id=header.broker_id,
+                term=header.term,
+                reason=response.remark,
+            )
+        return took_s
+
+    async def _heartbeat(self, peer: _NameServer) -> bool:
+        """Whether the name server still knows this replica."""
+        core = self._core
+        header = BrokerHeartbeatHeader(
+            cluster_name=core.config.broker_cluster_name,
+            broker_addr=self.address,
+            broker_name=core.config.broker_name,
+            broker_id=core.role.broker_id,
+            epoch=core.role.term,
+            max_offset=core.log.status.end_position,
+            heartbeat_timeout_mills=int(limits.HEARTBEAT_TIMEOUT_S * 1000),
+        )
+        response = await peer.request(RequestCode.BROKER_HEARTBEAT, header)
+        return response.code == ResponseCode.SUCCESS
+
+    def _unregister_header(self) -> UnregisterBrokerHeader:
+        core = self._core
+        return UnregisterBrokerHeader(
+            broker_name=core.config.broker_name,
+            broker_addr=self.address,
+            cluster_name=core.config.broker_cluster_name,
+            broker_id=core.role.broker_id,
+        )

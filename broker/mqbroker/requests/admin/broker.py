@@ -1,0 +1,212 @@
+"""The broker itself: codes 25, 26, 28, 306, 315, 316, 329, and GROUP_INFO (9002)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final, Literal
+
+from dledger.errors import ConfigError
+from dledger.net import Connection
+from dledger.observe import get_logger
+from dledger.program.settings import FixedKey, parse_properties, write_properties
+from dledger.remoting.bodies import BrokerStatsData, BrokerStatsItem, KVTable, encode_body
+from dledger.remoting.codes import VERSION, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    GetBrokerConfigResponseHeader,
+    GroupInfoResponseHeader,
+    ViewBrokerStatsDataHeader,
+    decode_header,
+    encode_header,
+)
+from mqbroker.config import SECRET_KEYS
+from mqbroker.leader.outcome import Outcome
+from mqbroker.refusal import Refused
+from mqbroker.requests.admin.rates import Rates
+from mqbroker.requests.core import Core
+from mqbroker.requests.reading.earliest import EarliestMessage
+from mqbroker.state.topics import default_topic
+
+_THREAD_POOLS: Final = ("send", "pull", "query", "litePull", "ack", "endTransaction")
+_log = get_logger(__name__)
+
+
+class BrokerAdminHandler:
+    """Answers them: the leader changes the config, the rest is answered on every replica."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._started_ms = core.clock_ms()
+        self._earliest = EarliestMessage(core.log)
+
+    def group_info(self, request: Command, _: Connection) -> Command:
+        """GROUP_INFO: how the group stands, seen from here."""
+        core = self._core
+        status, role = core.log.status, core.role
+        role.take_members(status.members)
+        idle: Literal["follower", "candidate"]
+        idle = "candidate" if status.role == "candidate" else "follower"
+        answer = GroupInfoResponseHeader(
+            broker_name=core.config.broker_name,
+            cluster=core.config.broker_cluster_name,
+            node_id=role.node_id,
+            role="leader" if role.serving else idle,
+            term=status.term,
+            members=sorted(role.addresses.items()),
+            last_index=status.last_index,
+            commit_index=status.commit_index,
+            applied_index=core.machine.applied_index,
+            end_position=status.end_position,
+            leader_id=role.leader_id,
+            leader_addr=role.leader_address,
+            preferred_leader_id=core.config.preferred_leader_id or None,
+            fenced=status.fenced,
+            learners=tuple(m.node_id for m in status.members if m.role == "learner"),
+            counted=status.counted,
+            set_aside=core.machine.aside.count,
+            set_aside_last=tuple(core.machine.aside.last),
+            faults=core.faults.count,
+        )
+        return request.reply(ext=encode_header(answer))
+
+    def config(self, request: Command, _: Connection) -> Command:
+        """GET_BROKER_CONFIG, as properties text; secrets are not shown."""
+        text = write_properties(self._core.config, SECRET_KEYS)
+        version = encode_body(self._core.machine.topics.version).decode()
+        header = GetBrokerConfigResponseHeader(version=version)
+        return request.reply(ext=encode_header(header), body=text.encode())
+
+    async def update_config(self, request: Command, _: Connection) -> Command:
+        """UPDATE_BROKER_CONFIG: on all replicas, from now on. Keys that can't change are refused.
+
+        An empty value gives back the one of the config file.
+        """
+        core = self._core
+        changes = parse_properties(request.payload)
+        queues_before = core.config.default_topic_queue_nums
+        try:
+            core.file_config.with_settings(core.machine.settings | changes)
+        except FixedKey as error:
+            raise Refused(ResponseCode.NO_PERMISSION, str(error)) from error
+        except ConfigError as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        outcome = Outcome()
+        core.definitions.put_settings(changes, outcome.set)
+        await outcome.wait()
+        _log.info("config updated", changes=changes)
+        topics = core.lacking_system_topics()
+        queues = core.config.default_topic_queue_nums
+        if core.config.auto_create_topic_enable and queues != queues_before:
+            topics.append(default_topic(queues))
+        if topics:
+            core.definitions.put_topics(topics, lambda _: None)
+        return request.reply()
+
+    def nothing_to_clean(self, request: Command, _: Connection) -> Command:
+        """CLEAN_EXPIRED_CONSUMEQUEUE, CLEAN_UNUSED_TOPIC and DELETE_EXPIRED_COMMITLOG.
+
+        Consume queues are derived from the log: they go with the messages that they name, and with
+        their topic, by the same entry on all replicas. None can be left over. Expired segments go
+        by themselves, every `cleanResourceInterval`.
+        """
+        return request.reply()
+
+    def statistics(self, request: Command, _: Connection) -> Command:
+        """VIEW_BROKER_STATS_DATA: a figure of a topic, a group, or the broker."""
+        header = decode_header(ViewBrokerStatsDataHeader, request)
+        key = "" if header.stats_name.startswith("BROKER_") else header.stats_key
+        windows = self._core.rates.statistics.windows(header.stats_name, key, self._core.clock_s())
+        if windows is None:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"no {header.stats_name} of {header.stats_key!r} was counted here",
+            )
+        minute, hour, day = (BrokerStatsItem(*window) for window in windows)
+        return request.reply(body=encode_body(BrokerStatsData(minute, hour, day)))
+
+    def runtime(self, request: Command, _: Connection) -> Command:
+        """GET_BROKER_RUNTIME_INFO: the keys that mqadmin shows."""
+        core = self._core
+        table = self._process_figures() | self._log_figures() | traffic_figures(core.rates)
+        for pool in _THREAD_POOLS:
+            # Requests are handled as they come: there is no pool whose queue could grow.
+            table |= {
+                f"{pool}ThreadPoolQueueSize": "0",
+                f"{pool}ThreadPoolQueueCapacity": "0",
+                f"{pool}ThreadPoolQueueHeadWaitTimeMills": "0",
+            }
+        return request.reply(body=encode_body(KVTable(table)))
+
+    def _process_figures(self) -> dict[str, str]:
+        core = self._core
+        return {
+            "brokerVersionDesc": "V4_9_8",
+            "brokerVersion": str(VERSION),
+            "brokerActive": "true",
+            "bootTimestamp": str(self._started_ms),
+            "runtime": _span((core.clock_ms() - self._started_ms) // 1000),
+            "brokerRole": "SYNC_MASTER" if core.role.serving else "SLAVE",
+            "leader": str(core.role.leader_id),
+            "entriesSetAside": str(core.machine.aside.count),
+            "unforeseenFaults": str(core.faults.count),
+            "startAcceptSendRequestTimeStamp": "0",
+        }
+
+    def _log_figures(self) -> dict[str, str]:
+        core, status = self._core, self._core.log.status
+        disk = shutil.disk_usage(Path(core.config.store_path_root_dir).parent)
+        ratio = f"{disk.used / disk.total:.4f}"
+        earliest_ms = self._earliest.store_timestamp_ms(status.first_position, status.end_position)
+        return {
+            "term": str(status.term),
+            "appliedIndex": str(core.machine.applied_index),
+            "commitLogMinOffset": str(status.first_position),
+            "commitLogMaxOffset": str(status.end_position),
+            "commitLogDiskRatio": ratio,
+            "consumeQueueDiskRatio": ratio,
+            "commitLogDirCapacity": f"Total : {_gib(disk.total)}, Free : {_gib(disk.free)}.",
+            "earliestMessageTimeStamp": str(earliest_ms),
+            "dispatchBehindBytes": "0",
+            "pageCacheLockTimeMills": "0",
+            "remainHowManyDataToFlush": "0 B",
+        }
+
+
+def traffic_figures(rates: Rates) -> dict[str, str]:
+    """What came in and went out."""
+    puts, gets = rates.put_messages, rates.got_messages
+    transferred = _three(gets.per_second())
+    return {
+        "putTps": _three(puts.per_second()),
+        "getTotalTps": transferred,
+        "getFoundTps": _three(rates.pulls_found.per_second()),
+        "getMissTps": _three(rates.pulls_missed.per_second()),
+        "getTransferedTps": transferred,
+        "getTransferredTps": transferred,
+        "msgPutTotalYesterdayMorning": str(puts.yesterday_morning),
+        "msgPutTotalTodayMorning": str(puts.this_morning),
+        "msgPutTotalTodayNow": str(puts.total),
+        "msgGetTotalYesterdayMorning": str(gets.yesterday_morning),
+        "msgGetTotalTodayMorning": str(gets.this_morning),
+        "msgGetTotalTodayNow": str(gets.total),
+        "putMessageTimesTotal": str(puts.total),
+        "putMessageSizeTotal": str(rates.put_bytes.total),
+        "putMessageAverageSize": f"{rates.put_bytes.total / max(puts.total, 1):.1f}",
+    }
+
+
+def _three(rates: list[float]) -> str:
+    return " ".join(f"{rate:.2f}" for rate in rates)
+
+
+def _span(seconds: int) -> str:
+    """As RocketMQ writes it."""
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.1f} GiB"

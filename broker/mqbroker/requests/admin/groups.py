@@ -1,0 +1,165 @@
+"""Administration of groups: codes 200, 201, 203, 204, 207, 225, 300, 328, 343, 345, 352."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dledger.net import Connection
+from dledger.remoting.bodies import (
+    ClientConnection,
+    ConsumerConnection,
+    GroupList,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+    QuerySubscriptionResponseBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+    SubscriptionGroupWrapper,
+    TopicList,
+    decode_body,
+    encode_body,
+)
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    DeleteSubscriptiongroupHeader,
+    GetConsumerConnectionListHeader,
+    GetProducerConnectionListHeader,
+    GetSubscriptiongroupConfigHeader,
+    QuerySubscriptionByConsumerHeader,
+    QueryTopicConsumeByWhoHeader,
+    QueryTopicsByConsumerHeader,
+    decode_header,
+)
+from mqbroker.leader.outcome import Outcome
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+from mqbroker.requests.groups.membership import Client, Membership
+from mqbroker.state.topics import check_group_name
+
+
+class GroupAdminHandler:
+    """Answers them."""
+
+    def __init__(self, core: Core, membership: Membership) -> None:
+        self._core = core
+        self._membership = membership
+
+    async def put_group(self, request: Command, _: Connection) -> Command:
+        """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: answered once applied."""
+        return await self._put(request, [decode_body(SubscriptionGroupConfig, request.payload)])
+
+    async def put_groups(self, request: Command, _: Connection) -> Command:
+        """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: all of them or none."""
+        return await self._put(
+            request, decode_body(SubscriptionGroupList, request.payload).group_config_list
+        )
+
+    async def _put(self, request: Command, configs: list[SubscriptionGroupConfig]) -> Command:
+        for config in configs:
+            check_group_name(config.group_name)
+        outcome = Outcome()
+        self._core.definitions.put_groups(configs, outcome.set)
+        await outcome.wait()
+        return request.reply()
+
+    async def delete_group(self, request: Command, _: Connection) -> Command:
+        """DELETE_SUBSCRIPTIONGROUP; `removeOffset` (5.x: `cleanOffset`) takes its offsets too."""
+        header = decode_header(DeleteSubscriptiongroupHeader, request)
+        outcome = Outcome()
+        with_offsets = bool(header.remove_offset or header.clean_offset)
+        self._core.definitions.delete_group(header.group_name, with_offsets, outcome.set)
+        await outcome.wait()
+        return request.reply()
+
+    def all_groups(self, request: Command, _: Connection) -> Command:
+        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG."""
+        groups = self._core.machine.groups
+        table = {config.group_name: config for config in groups}
+        return request.reply(body=encode_body(SubscriptionGroupWrapper(table, groups.version)))
+
+    def group_config(self, request: Command, _: Connection) -> Command:
+        """GET_SUBSCRIPTIONGROUP_CONFIG."""
+        name = decode_header(GetSubscriptiongroupConfigHeader, request).group
+        config = self._core.machine.groups.get(name)
+        if config is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the group {name!r} does not exist"
+            )
+        return request.reply(body=encode_body(config))
+
+    def consumers(self, request: Command, _: Connection) -> Command:
+        """GET_CONSUMER_CONNECTION_LIST."""
+        name = decode_header(GetConsumerConnectionListHeader, request).consumer_group
+        group = self._membership.consumers(name)
+        if group is None:
+            raise Refused(
+                ResponseCode.CONSUMER_NOT_ONLINE, f"no consumer of {name!r} is connected here"
+            )
+        answer = ConsumerConnection(
+            connection_set=_connections(group.members.values()),
+            subscription_table=dict(group.subscriptions),
+            consume_type=group.consume_type,
+            message_model=group.message_model,
+            consume_from_where=group.consume_from_where,
+        )
+        return request.reply(body=encode_body(answer))
+
+    def producers(self, request: Command, _: Connection) -> Command:
+        """GET_PRODUCER_CONNECTION_LIST."""
+        name = decode_header(GetProducerConnectionListHeader, request).producer_group
+        members = self._membership.producers(name)
+        if not members:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"no producer of {name!r} is connected here")
+        answer = ProducerConnection(_connections(members.values()))
+        return request.reply(body=encode_body(answer))
+
+    def all_producers(self, request: Command, _: Connection) -> Command:
+        """GET_ALL_PRODUCER_INFO."""
+        core, membership = self._core, self._membership
+        now_ms, now_s = core.clock_ms(), core.clock_s()
+
+        def info(connection_id: int, client: Client) -> ProducerInfo:
+            seen_ms = now_ms - round(1000 * (now_s - membership.last_seen_s(connection_id)))
+            return ProducerInfo(
+                client.client_id, client.address, client.language, client.version, seen_ms
+            )
+
+        table = {
+            name: [info(*member) for member in members.items()]
+            for name, members in membership.producer_groups()
+        }
+        return request.reply(body=encode_body(ProducerTableInfo(table)))
+
+    def topics_of_group(self, request: Command, _: Connection) -> Command:
+        """QUERY_TOPICS_BY_CONSUMER: those that it has offsets for."""
+        group = decode_header(QueryTopicsByConsumerHeader, request).group
+        topics = sorted(self._core.machine.offsets.topics_of(group))
+        return request.reply(body=encode_body(TopicList(topics)))
+
+    def subscription(self, request: Command, _: Connection) -> Command:
+        """QUERY_SUBSCRIPTION_BY_CONSUMER."""
+        header = decode_header(QuerySubscriptionByConsumerHeader, request)
+        group = self._membership.consumers(header.group)
+        subscription = group.subscriptions.get(header.topic) if group is not None else None
+        answer = QuerySubscriptionResponseBody(header.group, header.topic, subscription)
+        return request.reply(body=encode_body(answer))
+
+    def groups_of_topic(self, request: Command, _: Connection) -> Command:
+        """QUERY_TOPIC_CONSUME_BY_WHO: who subscribes now, or has offsets."""
+        topic = decode_header(QueryTopicConsumeByWhoHeader, request).topic
+        groups = set(self._core.machine.offsets.groups_of(topic))
+        groups |= {
+            name
+            for name, group in self._membership.consumer_groups()
+            if topic in group.subscriptions
+        }
+        return request.reply(body=encode_body(GroupList(sorted(groups))))
+
+
+def _connections(clients: Iterable[Client]) -> list[ClientConnection]:
+    return [
+        ClientConnection(client.client_id, client.address, client.language, client.version)
+        for client in clients
+    ]

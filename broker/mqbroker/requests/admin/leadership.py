@@ -1,0 +1,77 @@
+"""TRANSFER_LEADER, ADD_MEMBER and REMOVE_MEMBER (9003 to 9005): who leads, and who belongs here."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from dledger.errors import (
+    AppendError,
+    ChangePending,
+    MembershipError,
+    NotLeader,
+    TransferFailed,
+)
+from dledger.net import Connection
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    AddMemberHeader,
+    RemoveMemberHeader,
+    TransferLeaderHeader,
+    TransferLeaderResponseHeader,
+    decode_header,
+    encode_header,
+)
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+
+PENDING_WAIT_S = 2.0
+"""An earlier change of the members is waited for: mostly a learner has just become a voter."""
+PENDING_POLL_S = 0.05
+
+
+class LeadershipHandler:
+    """Answers when another member leads or the members have changed, or with the reason why not."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def transfer(self, request: Command, _: Connection) -> Command:
+        """TRANSFER_LEADER. Asked again after it is done, the new leader says so."""
+        role, target = self._core.role, decode_header(TransferLeaderHeader, request).node_id
+        if target != role.node_id:
+            try:
+                target = await self._core.log.transfer_leadership(target)
+            except NotLeader:
+                raise role.not_leader() from None
+            except TransferFailed as error:
+                raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        return request.reply(ext=encode_header(TransferLeaderResponseHeader(leader_id=target)))
+
+    async def add_member(self, request: Command, _: Connection) -> Command:
+        """ADD_MEMBER. Asked again, it changes nothing."""
+        header, log = decode_header(AddMemberHeader, request), self._core.log
+        place = header.node_id, header.host, header.port, header.client_addr
+        return await self._change(request, lambda: log.add_member(*place))
+
+    async def remove_member(self, request: Command, _: Connection) -> Command:
+        """REMOVE_MEMBER."""
+        header, log = decode_header(RemoveMemberHeader, request), self._core.log
+        return await self._change(request, lambda: log.remove_member(header.node_id))
+
+    async def _change(self, request: Command, change: Callable[[], Awaitable[None]]) -> Command:
+        give_up_at = self._core.clock_s() + PENDING_WAIT_S
+        while True:
+            try:
+                await change()
+                return request.reply()
+            except ChangePending as error:
+                if self._core.clock_s() >= give_up_at:
+                    raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+                await trio.sleep(PENDING_POLL_S)
+            except (MembershipError, TransferFailed) as error:
+                raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+            except AppendError as error:
+                raise self._core.role.refusal_of(error) from error

@@ -1,0 +1,152 @@
+"""Administration of topics: codes 17, 18, 21, 202, 215, 305, 321, 351."""
+
+from __future__ import annotations
+
+import trio
+
+from dledger.net import Connection
+from dledger.remoting.bodies import (
+    ConsumeQueueData,
+    CreateTopicListBody,
+    Dialect,
+    QueryConsumeQueueResponseBody,
+    TopicConfig,
+    TopicList,
+    TopicOffset,
+    TopicStats,
+    decode_body,
+    encode_body,
+)
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command, HeaderEncoding
+from dledger.remoting.headers import (
+    DeleteTopicInBrokerHeader,
+    GetTopicConfigHeader,
+    GetTopicStatsInfoHeader,
+    QueryConsumeQueueHeader,
+    UpdateAndCreateTopicHeader,
+    decode_header,
+)
+from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.message import DEFAULT_TOPIC
+from mqbroker import limits
+from mqbroker.leader.outcome import Outcome
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+from mqbroker.state.attributes import alter, parse_alteration
+from mqbroker.state.topics import UNSENDABLE, check_config
+
+
+def dialect_for(request: Command) -> Dialect:
+    """Maps keyed by queues: in the loose dialect for stock clients, as JSON for ours."""
+    return Dialect.STANDARD if request.encoding is HeaderEncoding.MSGPACK else Dialect.LOOSE
+
+
+class TopicAdminHandler:
+    """Answers them. Changes are answered once they are applied, and name servers know."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def put_topic(self, request: Command, _: Connection) -> Command:
+        """UPDATE_AND_CREATE_TOPIC."""
+        header = decode_header(UpdateAndCreateTopicHeader, request)
+        config = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+            topic_filter_type=header.topic_filter_type,
+            attributes=parse_alteration(header.attributes),
+        )
+        return await self._put(request, [config])
+
+    async def put_topics(self, request: Command, _: Connection) -> Command:
+        """UPDATE_AND_CREATE_TOPIC_LIST: all of them or none."""
+        return await self._put(
+            request, decode_body(CreateTopicListBody, request.payload).topic_config_list
+        )
+
+    async def _put(self, request: Command, configs: list[TopicConfig]) -> Command:
+        for config in configs:
+            check_config(config)
+            known = self._core.definitions.lasting(config.topic_name)
+            current = None if known is None else known.attributes
+            config.attributes = alter(current, config.attributes)
+        outcome = Outcome()
+        self._core.definitions.put_topics(configs, outcome.set)
+        await outcome.wait()
+        for config in configs:
+            await self._told(config.topic_name)
+        return request.reply()
+
+    async def delete_topic(self, request: Command, _: Connection) -> Command:
+        """DELETE_TOPIC_IN_BROKER: with its queues, its locks, and every group's offsets in it."""
+        topic = decode_header(DeleteTopicInBrokerHeader, request).topic
+        if topic in UNSENDABLE or topic == DEFAULT_TOPIC:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"the topic {topic!r} belongs to the broker")
+        outcome = Outcome()
+        self._core.definitions.delete_topic(topic, outcome.set)
+        await outcome.wait()
+        await self._told(topic)
+        return request.reply()
+
+    async def _told(self, topic: str) -> None:
+        """Wait until name servers know of a change."""
+        told = trio.Event()
+        self._core.announcements.when_told(topic, told.set)
+        await told.wait()
+
+    def all_topics(self, request: Command, _: Connection) -> Command:
+        """GET_ALL_TOPIC_CONFIG."""
+        return request.reply(body=encode_body(self._core.topic_table()))
+
+    def topic_config(self, request: Command, _: Connection) -> Command:
+        """GET_TOPIC_CONFIG."""
+        topic = decode_header(GetTopicConfigHeader, request).topic
+        return request.reply(body=encode_body(self._core.definitions.topic(topic)))
+
+    def topic_stats(self, request: Command, _: Connection) -> Command:
+        """GET_TOPIC_STATS_INFO: where each queue begins and ends, and its newest store time."""
+        config = self._core.definitions.topic(decode_header(GetTopicStatsInfoHeader, request).topic)
+        table = {}
+        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
+            key = MessageQueue(config.topic_name, self._core.config.broker_name, queue_id)
+            table[key] = self._queue_stats(config.topic_name, queue_id)
+        return request.reply(body=encode_body(TopicStats(table), dialect_for(request)))
+
+    def consume_queue(self, request: Command, _: Connection) -> Command:
+        """QUERY_CONSUME_QUEUE: units of one queue, for people who look for a message's place."""
+        header = decode_header(QueryConsumeQueueHeader, request)
+        queue = self._core.machine.queues.get(header.topic, header.queue_id)
+        if queue is None:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"queue {header.queue_id} of {header.topic!r} does not exist, or was never sent to",
+            )
+        count = min(header.count, limits.QUERY_UNITS_MAX)
+        units = queue.read(header.index, count) if queue.begin <= header.index < queue.end else ()
+        answer = QueryConsumeQueueResponseBody(
+            max_queue_index=queue.end,
+            min_queue_index=queue.begin,
+            queue_data=[
+                ConsumeQueueData(int(unit["position"]), int(unit["size"]), int(unit["tags_code"]))
+                for unit in units
+            ],
+        )
+        return request.reply(body=encode_body(answer))
+
+    def system_topics(self, request: Command, _: Connection) -> Command:
+        """GET_SYSTEM_TOPIC_LIST_FROM_BROKER."""
+        config = self._core.config
+        names = {*UNSENDABLE, DEFAULT_TOPIC, config.broker_cluster_name, config.broker_name}
+        return request.reply(body=encode_body(TopicList(sorted(names))))
+
+    def _queue_stats(self, topic: str, queue_id: int) -> TopicOffset:
+        queue = self._core.machine.queues.get(topic, queue_id)
+        if queue is None or queue.end == queue.begin:
+            return TopicOffset()
+        newest_ms = int(queue.read(queue.end - 1, 1)["store_timestamp_ms"][0])
+        return TopicOffset(queue.begin, queue.end, newest_ms)

@@ -1,0 +1,157 @@
+"""What the request handlers share: one replica's state, its log, and the leader's view of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from dledger.errors import ConfigError, StorageError
+from dledger.net import Faults
+from dledger.remoting.bodies import TopicConfig, TopicConfigWrapper
+from dledger.remoting.message import DEFAULT_TOPIC, host_bytes
+from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
+from dledger.remoting.record.layout import SIZE_AND_MAGIC
+from mqbroker import limits
+from mqbroker.config import BrokerConfig
+from mqbroker.leader.append import Appender
+from mqbroker.leader.assignments import Assignments
+from mqbroker.leader.definitions import Definitions
+from mqbroker.leader.delays import DelayLevels
+from mqbroker.leader.entries import Entries
+from mqbroker.leader.log import Log
+from mqbroker.leader.role import Role
+from mqbroker.refusal import busy
+from mqbroker.registering.announcements import Announcements
+from mqbroker.requests.admin.rates import Rates
+from mqbroker.requests.replies import Replies
+from mqbroker.state.machine import Machine
+from mqbroker.state.moves import TIMER_TOPIC
+from mqbroker.state.topics import system_topics
+
+OutcomeT = TypeVar("OutcomeT")
+
+
+@dataclass(frozen=True)
+class Core:
+    """Parts of a broker that answer requests together.
+
+    `clock_ms` is the wall clock, `clock_s` a monotonic one. `config` changes while the broker runs:
+    it is `file_config` with the group's settings (`take_settings`).
+    """
+
+    config: BrokerConfig
+    file_config: BrokerConfig
+    machine: Machine
+    log: Log
+    role: Role
+    assignments: Assignments
+    definitions: Definitions
+    appender: Appender
+    levels: DelayLevels
+    replies: Replies
+    announcements: Announcements
+    rates: Rates
+    store_host: bytes
+    clock_ms: Callable[[], int]
+    clock_s: Callable[[], float]
+    faults: Faults
+
+    @classmethod
+    def build(
+        cls,
+        config: BrokerConfig,
+        machine: Machine,
+        log: Log,
+        *,
+        clock_ms: Callable[[], int],
+        clock_s: Callable[[], float],
+    ) -> Core:
+        """Put the parts together."""
+        role = Role(config.node_id, config.client_addresses())
+        assignments = Assignments(machine, clock_ms)
+        faults = Faults()
+        log = Entries(log, assignments, partial(faults.note, "answer failed"))
+        core = cls(
+            config=config,
+            file_config=msgspec.structs.replace(config),
+            machine=machine,
+            log=log,
+            role=role,
+            assignments=assignments,
+            definitions=Definitions(
+                machine, log, role, assignments, lambda: config.auto_create_topic_enable
+            ),
+            appender=Appender(machine, log, role),
+            levels=DelayLevels.parse(config.message_delay_level),
+            replies=Replies(clock_s),
+            announcements=Announcements(clock_s),
+            rates=Rates(),
+            store_host=host_bytes(config.broker_ip1, config.listen_port),
+            clock_ms=clock_ms,
+            clock_s=clock_s,
+            faults=faults,
+        )
+        core.take_settings()
+        return core
+
+    def take_settings(self) -> str | None:
+        """Make the group's settings this replica's config; why not, if one makes no sense here."""
+        try:
+            config = self.file_config.with_settings(self.machine.settings)
+        except ConfigError as error:
+            return str(error)
+        for name in config.__struct_fields__:
+            setattr(self.config, name, getattr(config, name))
+        return None
+
+    def lacking_system_topics(self) -> list[TopicConfig]:
+        """The topics that the broker itself needs, or its config wants, and that are not there."""
+        config = self.config
+        queues = config.default_topic_queue_nums if config.auto_create_topic_enable else None
+        wanted = system_topics(
+            config.broker_cluster_name, config.broker_name, len(self.levels), queues
+        )
+        return [topic for topic in wanted if self.machine.topics.get(topic.topic_name) is None]
+
+    def detour(
+        self, topic: str, queue_id: int, properties: dict[str, str]
+    ) -> tuple[str, int, dict[str, str]]:
+        """Where a message that may have to wait is stored first. Refused if too many wait."""
+        now_ms = self.assignments.now_ms()
+        place = self.levels.detour(topic, queue_id, properties, now_ms)
+        if place[0] == TIMER_TOPIC and len(self.machine.timers) >= limits.TIMERS_MAX:
+            raise busy(f"{limits.TIMERS_MAX} messages with a timer wait already")
+        return place
+
+    def when_known(
+        self, topic: str, done: Callable[[OutcomeT], None]
+    ) -> Callable[[OutcomeT], None]:
+        """`done`, called no earlier than name servers know the topic."""
+        return lambda outcome: self.announcements.when_told(topic, partial(done, outcome))
+
+    def topic_table(self) -> TopicConfigWrapper:
+        """All topics, as name servers and tools are told. Without auto-creation, no TBW102."""
+        auto_create = self.config.auto_create_topic_enable
+        table = {
+            topic.topic_name: topic
+            for topic in self.machine.topics
+            if auto_create or topic.topic_name != DEFAULT_TOPIC
+        }
+        return TopicConfigWrapper(table, self.machine.topics.version)
+
+    def record_at(self, position: int) -> Record:
+        """The message record that begins at `position` of the log; StorageError if none does.
+
+        Positions come from clients, so what lies there must prove to be a record.
+        """
+        size, magic = SIZE_AND_MAGIC.unpack(self.log.view(position, SIZE_AND_MAGIC.size))
+        if magic != MAGIC or size < RECORD_OVERHEAD_BYTES:
+            raise StorageError(f"no message begins at position {position}")
+        record = Record(self.log.view(position, size))
+        if record.fault or record.physical_offset != position or not record.check():
+            raise StorageError(f"no message begins at position {position}")
+        return record

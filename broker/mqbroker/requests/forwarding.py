@@ -1,0 +1,70 @@
+"""Tools' changes that come to a follower: passed on to the leader, whose answer is the answer.
+
+Topics, groups and settings are entries of the log, which only a leader can append; but a person
+gives a tool the address of any broker, and stock tools of 5.x tell every member to delete a topic.
+A request is passed on once only: should two members each take the other for the leader, the second
+one refuses. Messages and offsets are not passed on; clients find the leader by themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from dledger.errors import RemotingError
+from dledger.net import connect_peer
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command, HeaderEncoding
+from mqbroker import limits
+from mqbroker.refusal import Refused, busy
+from mqbroker.requests.core import Core
+
+FORWARDED: Final = frozenset(
+    {
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+    }
+)
+_MARK: Final = "forwardedBy"
+
+
+class Forwarding:
+    """Passes requests on, each over a connection of its own: they are few and far between."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._room = trio.CapacityLimiter(limits.FORWARDED_MAX)
+
+    def takes(self, request: Command) -> bool:
+        """Whether this request is one to pass on."""
+        return request.code in FORWARDED and _MARK not in request.ext
+
+    async def forward(self, request: Command) -> Command:
+        """The leader's answer. Refused if there is no leader, or none that answers."""
+        role = self._core.role
+        if role.leader_address is None or role.leader_id == role.node_id:
+            raise role.not_leader()
+        if self._room.available_tokens == 0:
+            raise busy(f"{limits.FORWARDED_MAX} requests wait for the leader already")
+        async with self._room:
+            answer = await self._ask(role.leader_address, request)
+        return request.reply(answer.code, answer.ext, answer.payload, answer.remark)
+
+    async def _ask(self, address: str, request: Command) -> Command:
+        host, _, port = address.rpartition(":")
+        ext = dict(request.ext) | {_MARK: self._core.role.node_id}
+        # As text, so that a field means to the leader what it meant here.
+        passed_on = Command(request.code, ext, request.payload, encoding=HeaderEncoding.JSON)
+        try:
+            async with connect_peer(host.strip("[]"), int(port)) as leader:
+                return await leader.request(passed_on, limits.FORWARD_S)
+        except RemotingError as error:
+            raise Refused(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"passed on to the leader at {address}, which may or may not have done it: {error}",
+            ) from error

@@ -1,0 +1,101 @@
+"""QUERY_ASSIGNMENT (400): a consumer that leaves it to the broker asks which queues are its own.
+
+Java clients from 5.0 on do so with `clientRebalance=false`; those from 5.3.3 on stand still until
+they are answered. The answer covers the topic's queues in all broker groups, as a name server knows
+them, and the members that this replica knows by their heartbeats; the queues are to be pulled. Only
+the whole answer is of use: with half a route the other half would be given up. So whatever is
+missing makes the answer None, and the client keeps what it has and asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import trio
+
+from dledger.errors import BadInput, RemotingError
+from dledger.net import Connection, connect_peer
+from dledger.remoting.allocation import (
+    PERM_READ,
+    allocate_averagely,
+    allocate_by_circle,
+    queues_of,
+)
+from dledger.remoting.bodies import (
+    QueryAssignmentBody,
+    QueryAssignmentResponseBody,
+    QueueAssignment,
+    TopicRouteData,
+    decode_body,
+    encode_body,
+)
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import GetRouteinfoByTopicHeader, encode_header
+from dledger.remoting.json_dialect import MessageQueue
+from mqbroker import limits
+from mqbroker.requests.core import Core
+from mqbroker.requests.groups.membership import Membership
+
+_Queues: TypeAlias = tuple[MessageQueue, ...]
+_STRATEGIES: Final[
+    Mapping[str, Callable[[str, Sequence[str], Sequence[MessageQueue]], _Queues]]
+] = {"AVG": allocate_averagely, "AVG_BY_CIRCLE": allocate_by_circle}
+
+
+class AssignmentHandler:
+    """Answers 400, on every replica: each knows the members."""
+
+    def __init__(self, core: Core, membership: Membership) -> None:
+        self._core = core
+        self._membership = membership
+        self._routes: dict[str, tuple[float, _Queues]] = {}
+        self._asking = trio.CapacityLimiter(limits.ROUTES_ASKED_MAX)
+
+    async def query(self, request: Command, _: Connection) -> Command:
+        """The member's queues of a topic."""
+        body = decode_body(QueryAssignmentBody, request.payload)
+        queues = self._share(body, await self._readable(body.topic))
+        answer = QueryAssignmentResponseBody(
+            None if queues is None else [QueueAssignment(queue) for queue in queues]
+        )
+        return request.reply(body=encode_body(answer))
+
+    def _share(self, body: QueryAssignmentBody, queues: _Queues | None) -> _Queues | None:
+        if queues is None or body.message_model == "BROADCASTING":
+            return queues
+        group = self._membership.consumers(body.consumer_group)
+        strategy = _STRATEGIES.get(body.strategy_name)
+        if group is None or strategy is None:
+            return None
+        members = sorted({client.client_id for client in group.members.values()})
+        return strategy(body.client_id, members, queues)
+
+    async def _readable(self, topic: str) -> _Queues | None:
+        """The topic's queues to read in all broker groups; None if no name server tells."""
+        now_s = self._core.clock_s()
+        until_s, queues = self._routes.get(topic, (now_s, ()))
+        if until_s > now_s:
+            return queues
+        for host, port in self._core.config.name_servers():
+            try:
+                async with self._asking, connect_peer(host, port, limits.ROUTE_S) as peer:
+                    header = GetRouteinfoByTopicHeader(topic=topic, accept_standard_json_only=True)
+                    ask = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, encode_header(header))
+                    answer = await peer.request(ask, limits.ROUTE_S)
+                if answer.code == ResponseCode.SUCCESS:
+                    route = decode_body(TopicRouteData, answer.payload)
+                    return self._keep(topic, queues_of(topic, route, PERM_READ))
+            except (RemotingError, BadInput):
+                continue
+        return None
+
+    def _keep(self, topic: str, queues: _Queues) -> _Queues:
+        """Remember a route for a moment: the members of a group ask all at once."""
+        now_s = self._core.clock_s()
+        if len(self._routes) >= limits.ROUTES_KEPT_MAX:
+            self._routes = {name: kept for name, kept in self._routes.items() if kept[0] > now_s}
+        if len(self._routes) < limits.ROUTES_KEPT_MAX:
+            self._routes[topic] = (now_s + limits.ROUTE_KEPT_S, queues)
+        return queues

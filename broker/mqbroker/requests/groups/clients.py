@@ -1,0 +1,202 @@
+"""Heartbeats, group membership and queue locks: codes 34, 35, 38, 41, 42, 46.
+
+Every replica answers 34, 35 and 38, leader or not: clients close a connection that stalls, and a
+new leader that knows its consumers already spares them a rebalance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from dledger.net import Connection
+from dledger.remoting.bodies import (
+    CheckClientConfigBody,
+    ConsumerIdList,
+    HeartbeatData,
+    LockBatchBody,
+    LockBatchResponseBody,
+    decode_body,
+    encode_body,
+)
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    GetConsumerListByGroupHeader,
+    NotifyConsumerIdsChangedHeader,
+    UnregisterClientHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.json_dialect import MessageQueue
+from mqbroker.leader.outcome import changed
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+from mqbroker.requests.groups.membership import Client, Membership
+from mqbroker.requests.reading.filters import parse_subscription
+from mqbroker.state.control import LockQueues, UnlockQueues
+from mqbroker.state.locks import QueueKey
+from mqbroker.state.topics import check_group_name
+
+
+class ClientHandler:
+    """Keeps the membership and tells members of changes."""
+
+    def __init__(self, core: Core, membership: Membership, wake: Callable[[], None]) -> None:
+        """`wake` is called when there are notices to `tell`."""
+        self._core = core
+        self._wake = wake
+        self._changed: dict[str, None] = {}
+        self._membership = membership
+        self._connections: dict[int, Connection] = {}
+
+    def heartbeat(self, request: Command, connection: Connection) -> Command:
+        """HEART_BEAT. Its consumer groups are made if need be, but the answer does not wait."""
+        heartbeat = decode_body(HeartbeatData, request.payload)
+        for consumer in heartbeat.consumer_data_set:
+            check_group_name(consumer.group_name)
+        host, port = connection.peer
+        language = request.language.name if request.language is not None else "OTHER"
+        client = Client(heartbeat.client_id, f"{host}:{port}", language, request.version)
+        now_s = self._core.clock_s()
+        self._connections[connection.id] = connection
+        groups = self._membership.heartbeat(connection.id, client, heartbeat, now_s)
+        self._count([connection.id])
+        self._notify(groups)
+        if self._core.role.serving:
+            self._core.definitions.ensure_consumers(
+                [consumer.group_name for consumer in heartbeat.consumer_data_set]
+            )
+        return request.reply()
+
+    def unregister(self, request: Command, connection: Connection) -> Command:
+        """UNREGISTER_CLIENT."""
+        header = decode_header(UnregisterClientHeader, request)
+        self._notify(
+            self._membership.unregister(connection.id, header.producer_group, header.consumer_group)
+        )
+        return request.reply()
+
+    def consumer_list(self, request: Command, _: Connection) -> Command:
+        """GET_CONSUMER_LIST_BY_GROUP."""
+        header = decode_header(GetConsumerListByGroupHeader, request)
+        group = self._membership.consumers(header.consumer_group)
+        if group is None:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR, f"no consumer of {header.consumer_group!r} is here"
+            )
+        ids = sorted({client.client_id for client in group.members.values()})
+        return request.reply(body=encode_body(ConsumerIdList(ids)))
+
+    def check_config(self, request: Command, _: Connection) -> Command:
+        """CHECK_CLIENT_CONFIG: whether a subscription would be accepted."""
+        subscription = decode_body(CheckClientConfigBody, request.payload).subscription_data
+        parse_subscription(subscription.sub_string, subscription.expression_type)
+        return request.reply()
+
+    async def lock(self, request: Command, _: Connection) -> Command:
+        """LOCK_BATCH_MQ: the queues that are the client's now."""
+        body = decode_body(LockBatchBody, request.payload)
+        check_group_name(body.consumer_group)
+        granted = await changed(
+            self._core.definitions,
+            LockQueues(
+                body.consumer_group,
+                body.client_id,
+                self._own_queues(body.mq_set),
+                self._core.assignments.now_ms(),
+            ),
+        )
+        assert isinstance(granted, list)  # what applying LockQueues returns
+        keys = {(key.topic, key.queue_id) for key in granted if isinstance(key, QueueKey)}
+        answer = LockBatchResponseBody(
+            [queue for queue in body.mq_set if (queue.topic, queue.queue_id) in keys]
+        )
+        return request.reply(body=encode_body(answer))
+
+    async def unlock(self, request: Command, _: Connection) -> Command:
+        """UNLOCK_BATCH_MQ."""
+        body = decode_body(LockBatchBody, request.payload)
+        queues = self._own_queues(body.mq_set)
+        await changed(
+            self._core.definitions, UnlockQueues(body.consumer_group, body.client_id, queues)
+        )
+        return request.reply()
+
+    def disconnected(self, connection: Connection) -> None:
+        """A connection is gone: its groups must know at once."""
+        self._connections.pop(connection.id, None)
+        groups = self._membership.disconnected(connection.id)
+        found = [self._membership.consumers(group) for group in groups]
+        self._count({group.described_by for group in found if group is not None})
+        self._notify(groups)
+
+    def expire(self) -> None:
+        """Drop the clients that were silent for too long."""
+        self._notify(self._membership.expire(self._core.clock_s()))
+
+    def led(self) -> None:
+        """This replica serves from now on: make the groups whose consumers it knows already."""
+        self._core.definitions.ensure_consumers(
+            [group for group, _ in self._membership.consumer_groups()]
+        )
+
+    def members(self, group: str) -> list[tuple[Client, Connection]]:
+        """The consumers of a group that are connected, and over which connections."""
+        found = self._membership.consumers(group)
+        members = found.members.items() if found is not None else ()
+        return [
+            (client, self._connections[connection_id])
+            for connection_id, client in members
+            if connection_id in self._connections
+        ]
+
+    def producers(self, group: str) -> list[Connection]:
+        """The connections of a producer group's members."""
+        members = self._membership.producers(group)
+        return [
+            self._connections[connection_id]
+            for connection_id in members
+            if connection_id in self._connections
+        ]
+
+    def connection_of(self, client_id: str) -> Connection | None:
+        """The connection over which a client's last heartbeat came."""
+        connection_id = self._membership.connection_of(client_id)
+        return None if connection_id is None else self._connections.get(connection_id)
+
+    def notices(self) -> Iterator[None]:
+        """Tell the members of groups that have changed, one at each step."""
+        changed, self._changed = self._changed, {}
+        for name in changed:
+            ext = encode_header(NotifyConsumerIdsChangedHeader(name))
+            for _, connection in self.members(name):
+                connection.send_oneway_request(
+                    Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext)
+                )
+                yield
+
+    def _notify(self, groups: Iterable[str]) -> None:
+        self._changed.update(dict.fromkeys(groups))
+        if self._changed:
+            self._wake()
+
+    def _count(self, connection_ids: Iterable[int]) -> None:
+        """Have what the membership keeps for connections counted as theirs."""
+        for connection_id in connection_ids:
+            connection = self._connections.get(connection_id)
+            if connection is not None:
+                connection.kept_bytes = self._membership.kept_bytes(connection_id)
+                connection.tell_kept()
+
+    def _own_queues(self, queues: Iterable[MessageQueue]) -> list[tuple[str, int]]:
+        """The (topic, queue id) of those that exist on this broker."""
+        own = []
+        for queue in queues:
+            topic = self._core.machine.topics.get(queue.topic)
+            if (
+                topic is not None
+                and queue.broker_name == self._core.config.broker_name
+                and 0 <= queue.queue_id < topic.read_queue_nums
+            ):
+                own.append((queue.topic, queue.queue_id))
+        return own

@@ -1,0 +1,246 @@
+"""Who is there: the clients connected to this broker, by producer and consumer group. Pure.
+
+A client says every 30 s which groups it belongs to and what it subscribes to; a connection that
+closes, or one silent for `CLIENT_EXPIRY_S`, leaves all its groups. Consumers share the queues of a
+topic out among the members by themselves, each by the same rule, so every change of a group must
+reach all its members at once: functions here return the groups that changed, and the caller sends
+NOTIFY_CONSUMER_IDS_CHANGED. Memory only: clients send heartbeats to every replica, so each knows.
+
+What is kept is counted (`kept_bytes`): a connection answers for its memberships, and for the
+subscriptions of the groups that it was the last to describe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dledger.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData
+from dledger.remoting.codes import ResponseCode
+from mqbroker import limits
+from mqbroker.refusal import Refused
+
+
+class Client(NamedTuple):
+    """One member of a group, as its connection presented it."""
+
+    client_id: str
+    address: str
+    language: str
+    version: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The members of a consumer group at the moment, and what they said about it."""
+
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+    described_by: int
+    """The connection whose heartbeat came last."""
+    kept_bytes: int = 0
+    """About what its subscriptions take."""
+    members: dict[int, Client] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Groups:
+    """What a connection belongs to, and as whom."""
+
+    client_id: str
+    producers: set[str] = field(default_factory=set)
+    consumers: set[str] = field(default_factory=set)
+
+
+class Membership:
+    """Producer and consumer groups by connection id."""
+
+    def __init__(self) -> None:
+        self._groups: dict[int, _Groups] = {}
+        self._producers: dict[str, dict[int, Client]] = {}
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._last_seen_s: dict[int, float] = {}
+        self._connections: dict[str, int] = {}
+
+    def heartbeat(
+        self, connection_id: int, client: Client, heartbeat: HeartbeatData, now_s: float
+    ) -> set[str]:
+        """Take in a heartbeat. Returns the consumer groups whose members or subscriptions changed.
+
+        Raises Refused if it names more groups or topics than a client may.
+        """
+        groups = self._groups.get(connection_id) or _Groups(client.client_id)
+        _check_bounds(groups, heartbeat)
+        self._groups[connection_id] = groups
+        self._last_seen_s[connection_id] = now_s
+        if client.client_id != groups.client_id:
+            self._forget_client(groups.client_id, connection_id)
+            groups.client_id = client.client_id
+        self._connections[client.client_id] = connection_id
+        for producer in heartbeat.producer_data_set:
+            groups.producers.add(producer.group_name)
+            self._producers.setdefault(producer.group_name, {})[connection_id] = client
+        groups.consumers.update(each.group_name for each in heartbeat.consumer_data_set)
+        return {
+            consumer.group_name
+            for consumer in heartbeat.consumer_data_set
+            if self._consumer(connection_id, client, consumer)
+        }
+
+    def unregister(
+        self, connection_id: int, producer_group: str | None, consumer_group: str | None
+    ) -> set[str]:
+        """A client leaves groups. Returns the consumer groups that changed."""
+        groups = self._groups.get(connection_id)
+        if groups is not None:
+            groups.producers.discard(producer_group or "")
+            groups.consumers.discard(consumer_group or "")
+        if producer_group is not None:
+            self._leave_producers(producer_group, connection_id)
+        changed = consumer_group is not None and self._leave(consumer_group, connection_id)
+        return {consumer_group} if consumer_group is not None and changed else set()
+
+    def disconnected(self, connection_id: int) -> set[str]:
+        """A connection is gone, and with it its memberships. Returns the changed groups."""
+        if self._last_seen_s.pop(connection_id, None) is None:
+            return set()
+        groups = self._groups.pop(connection_id)
+        self._forget_client(groups.client_id, connection_id)
+        for group in groups.producers:
+            self._leave_producers(group, connection_id)
+        return {group for group in groups.consumers if self._leave(group, connection_id)}
+
+    def expire(self, now_s: float) -> set[str]:
+        """Drop the connections that were silent for too long. Returns the changed groups."""
+        silent = [
+            connection_id
+            for connection_id, seen_s in self._last_seen_s.items()
+            if now_s - seen_s > limits.CLIENT_EXPIRY_S
+        ]
+        return {group for connection_id in silent for group in self.disconnected(connection_id)}
+
+    def consumers(self, group: str) -> ConsumerGroup | None:
+        """A consumer group with at least one member, or None."""
+        return self._consumers.get(group)
+
+    def is_consumer(self, group: str, connection_id: int) -> bool:
+        """Whether a connection is a member of a consumer group."""
+        found = self._consumers.get(group)
+        return found is not None and connection_id in found.members
+
+    def consumer_groups(self) -> Iterator[tuple[str, ConsumerGroup]]:
+        """All consumer groups with members."""
+        return iter(self._consumers.items())
+
+    def producers(self, group: str) -> Mapping[int, Client]:
+        """The members of a producer group, by connection id."""
+        return self._producers.get(group, {})
+
+    def producer_groups(self) -> Iterator[tuple[str, Mapping[int, Client]]]:
+        """All producer groups, with their members by connection id."""
+        return iter(self._producers.items())
+
+    def last_seen_s(self, connection_id: int) -> float:
+        """When a member's last heartbeat came."""
+        return self._last_seen_s[connection_id]
+
+    def connection_of(self, client_id: str) -> int | None:
+        """The connection of a client's last heartbeat, if it is still there."""
+        return self._connections.get(client_id)
+
+    def kept_bytes(self, connection_id: int) -> int:
+        """About how much memory is kept for what this connection's heartbeats said."""
+        groups = self._groups.get(connection_id)
+        if groups is None:
+            return 0
+        names = (*groups.producers, *groups.consumers)
+        kept = len(groups.client_id) + sum(limits.GROUP_BYTES + len(name) for name in names)
+        for name in groups.consumers:
+            group = self._consumers.get(name)
+            if group is not None and group.described_by == connection_id:
+                kept += group.kept_bytes
+        return kept
+
+    def _forget_client(self, client_id: str, connection_id: int) -> None:
+        if self._connections.get(client_id) == connection_id:
+            del self._connections[client_id]
+
+    def _consumer(self, connection_id: int, client: Client, data: ConsumerData) -> bool:
+        group = self._consumers.get(data.group_name)
+        if group is None:
+            group = ConsumerGroup(
+                str(data.consume_type),
+                str(data.message_model),
+                str(data.consume_from_where),
+                connection_id,
+            )
+            self._consumers[data.group_name] = group
+        group.consume_type = str(data.consume_type)
+        group.message_model = str(data.message_model)
+        group.consume_from_where = str(data.consume_from_where)
+        group.described_by = connection_id
+        joined = group.members.get(connection_id) != client
+        group.members[connection_id] = client
+        changed = self._subscribe(group, data.subscription_data_set)
+        group.kept_bytes = sum(map(_kept, group.subscriptions.values()))
+        return changed or joined
+
+    @staticmethod
+    def _subscribe(group: ConsumerGroup, subscriptions: list[SubscriptionData]) -> bool:
+        """Take over newer subscriptions, drop those no longer named. Whether topics changed."""
+        topics = {subscription.topic for subscription in subscriptions}
+        changed = topics != set(group.subscriptions)
+        for topic in set(group.subscriptions) - topics:
+            del group.subscriptions[topic]
+        for subscription in subscriptions:
+            known = group.subscriptions.get(subscription.topic)
+            if known is None or known.sub_version <= subscription.sub_version:
+                group.subscriptions[subscription.topic] = subscription
+        return changed
+
+    def _leave(self, group_name: str, connection_id: int) -> bool:
+        group = self._consumers.get(group_name)
+        if group is None or group.members.pop(connection_id, None) is None:
+            return False
+        if not group.members:
+            del self._consumers[group_name]
+        elif group.described_by == connection_id:
+            group.described_by = next(iter(group.members))
+        return True
+
+    def _leave_producers(self, group_name: str, connection_id: int) -> None:
+        members = self._producers.get(group_name, {})
+        members.pop(connection_id, None)
+        if not members:
+            self._producers.pop(group_name, None)
+
+
+def _kept(subscription: SubscriptionData) -> int:
+    """About how much memory a subscription takes."""
+    tags = len(subscription.tags_set) + len(subscription.code_set)
+    texts = (subscription.topic, subscription.sub_string, *subscription.tags_set)
+    return limits.SUBSCRIPTION_BYTES + limits.TAG_BYTES * tags + sum(map(len, texts))
+
+
+def _check_bounds(groups: _Groups, heartbeat: HeartbeatData) -> None:
+    named = [each.group_name for each in heartbeat.producer_data_set]
+    producers = len(groups.producers.union(named))
+    named = [each.group_name for each in heartbeat.consumer_data_set]
+    total = producers + len(groups.consumers.union(named))
+    if total > limits.GROUPS_PER_CLIENT_MAX:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"with this heartbeat the client names {total} groups; at most "
+            f"{limits.GROUPS_PER_CLIENT_MAX} are taken over one connection",
+        )
+    for consumer in heartbeat.consumer_data_set:
+        if len(consumer.subscription_data_set) > limits.SUBSCRIPTIONS_PER_GROUP_MAX:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the group {consumer.group_name!r} subscribes to "
+                f"{len(consumer.subscription_data_set)} topics; at most "
+                f"{limits.SUBSCRIPTIONS_PER_GROUP_MAX} are taken",
+            )

@@ -1,0 +1,98 @@
+"""Questions that only a client can answer, passed on to it: codes 223, 307, 309.
+
+A tool asks the broker about one consumer; the broker asks that consumer over the connection that
+the consumer opened, and gives its answer to the tool as it is. Who does not answer in `RELAY_S`
+is reported with CONSUME_MSG_TIMEOUT (207).
+"""
+
+from __future__ import annotations
+
+from dledger.errors import RemotingError, RequestTimeout, StorageError
+from dledger.net import Connection
+from dledger.remoting.bodies import (
+    ConsumerStatusBody,
+    ConsumerStatusFromClientBody,
+    Dialect,
+    decode_body,
+    encode_body,
+)
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    ConsumeMessageDirectlyHeader,
+    GetConsumerRunningInfoHeader,
+    GetConsumerStatusFromClientHeader,
+    InvokeBrokerToGetConsumerStatusHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.message import offset_message_id_decode
+from mqbroker import limits
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+from mqbroker.requests.groups.clients import ClientHandler
+
+
+class RelayHandler:
+    """Answers them."""
+
+    def __init__(self, core: Core, clients: ClientHandler) -> None:
+        self._core = core
+        self._clients = clients
+
+    async def running_info(self, request: Command, _: Connection) -> Command:
+        """GET_CONSUMER_RUNNING_INFO: what one consumer says of itself."""
+        header = decode_header(GetConsumerRunningInfoHeader, request)
+        connection = self._member(header.consumer_group, header.client_id)
+        answer = await ask_client(connection, Command(request.code, dict(request.ext)))
+        return request.reply(answer.code, body=answer.payload, remark=answer.remark)
+
+    async def consume_directly(self, request: Command, _: Connection) -> Command:
+        """CONSUME_MESSAGE_DIRECTLY: have one consumer handle one message, now."""
+        header = decode_header(ConsumeMessageDirectlyHeader, request)
+        connection = self._member(header.consumer_group, header.client_id)
+        position = offset_message_id_decode(header.msg_id)[-1]
+        try:
+            record = self._core.record_at(position)
+        except StorageError as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        body = bytes(self._core.log.view(position, record.size))
+        ext = dict(request.ext) | {"brokerName": self._core.config.broker_name}
+        answer = await ask_client(connection, Command(request.code, ext, body))
+        return request.reply(answer.code, body=answer.payload, remark=answer.remark)
+
+    async def consumer_status(self, request: Command, _: Connection) -> Command:
+        """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: how far each consumer of a group has come."""
+        header = decode_header(InvokeBrokerToGetConsumerStatusHeader, request)
+        asked = GetConsumerStatusFromClientHeader(topic=header.topic, group=header.group)
+        table = {}
+        for client, connection in self._clients.members(header.group):
+            if header.client_addr in (None, "", client.client_id):
+                code = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
+                answer = await ask_client(connection, Command(code, encode_header(asked)))
+                if answer.code == ResponseCode.SUCCESS:
+                    status = decode_body(ConsumerStatusFromClientBody, answer.payload)
+                    table[client.client_id] = status.message_queue_table
+        if not table:
+            raise Refused(
+                ResponseCode.CONSUMER_NOT_ONLINE, f"no consumer of {header.group!r} answers here"
+            )
+        return request.reply(body=encode_body(ConsumerStatusBody(table), Dialect.LOOSE))
+
+    def _member(self, group: str, client_id: str) -> Connection:
+        for client, connection in self._clients.members(group):
+            if client.client_id == client_id:
+                return connection
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR, f"{client_id!r} is no consumer of {group!r} connected here"
+        )
+
+
+async def ask_client(connection: Connection, question: Command) -> Command:
+    """A client's answer. Refused if there is none: CONSUME_MSG_TIMEOUT if it was too slow."""
+    try:
+        return await connection.request(question, limits.RELAY_S)
+    except RequestTimeout as error:
+        raise Refused(ResponseCode.CONSUME_MSG_TIMEOUT, str(error)) from error
+    except RemotingError as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error

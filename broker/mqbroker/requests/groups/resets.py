@@ -1,0 +1,109 @@
+"""INVOKE_BROKER_TO_RESET_OFFSET (222): a group is to go on from another place.
+
+The new offsets are committed to the log first, so they hold for a group that is offline too, and
+over a failover. Then the connected members are told (220): stock consumers drop what they hold of
+these queues and read their offsets anew. One that is not told so finds out at its next pull (see
+`mqbroker.requests.groups.readers`).
+"""
+
+from __future__ import annotations
+
+from dledger.net import Connection
+from dledger.remoting.bodies import (
+    Dialect,
+    QueueOffset,
+    ResetOffsetBody,
+    ResetOffsetListBody,
+    encode_body,
+)
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command, HeaderEncoding
+from dledger.remoting.headers import (
+    InvokeBrokerToResetOffsetHeader,
+    ResetConsumerClientOffsetHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.json_dialect import MessageQueue
+from mqbroker.leader.outcome import changed
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+from mqbroker.requests.groups.clients import ClientHandler
+from mqbroker.requests.groups.readers import Readers
+from mqbroker.state.control import CommitOffsets
+from mqbroker.state.locks import QueueKey
+from mqbroker.state.topics import check_group_name
+
+_END = -1
+
+
+class ResetHandler:
+    """Answers 222."""
+
+    def __init__(self, core: Core, clients: ClientHandler, readers: Readers) -> None:
+        self._core = core
+        self._clients = clients
+        self._readers = readers
+
+    async def reset(self, request: Command, _: Connection) -> Command:
+        """Commit the new offsets, tell the members, answer with all of them."""
+        header = decode_header(InvokeBrokerToResetOffsetHeader, request)
+        check_group_name(header.group)
+        targets = self._targets(header)
+        rows = [(header.group, header.topic, queue_id, at) for queue_id, at in targets.items()]
+        await changed(self._core.definitions, CommitOffsets(rows))
+        for queue_id, at in targets.items():
+            self._readers.reset(QueueKey(header.group, header.topic, queue_id), at)
+        broker_name = self._core.config.broker_name
+        table = {MessageQueue(header.topic, broker_name, n): at for n, at in targets.items()}
+        self._tell(header, table)
+        loose = request.encoding is not HeaderEncoding.MSGPACK
+        dialect = Dialect.LOOSE if loose else Dialect.STANDARD
+        return request.reply(body=encode_body(ResetOffsetBody(table), dialect))
+
+    def _targets(self, header: InvokeBrokerToResetOffsetHeader) -> dict[int, int]:
+        """queue id -> the offset to go on from."""
+        queues = self._core.definitions.topic(header.topic).read_queue_nums
+        if header.queue_id is not None and header.queue_id >= 0:
+            if header.queue_id >= queues:
+                raise Refused(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"queue {header.queue_id} of {header.topic!r} does not exist: it has {queues}",
+                )
+            return {header.queue_id: self._target(header, header.queue_id)}
+        return {queue_id: self._target(header, queue_id) for queue_id in range(queues)}
+
+    def _target(self, header: InvokeBrokerToResetOffsetHeader, queue_id: int) -> int:
+        machine = self._core.machine
+        queue = machine.queues.get(header.topic, queue_id)
+        begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)
+        if header.offset is not None and header.offset >= 0:
+            return min(max(header.offset, begin), end)
+        target = end
+        if header.timestamp != _END and queue is not None:
+            target = queue.first_at(header.timestamp)
+        present = machine.offsets.get(header.group, header.topic, queue_id)
+        # Without force a group only goes back.
+        return target if header.is_force or present is None else min(target, present)
+
+    def _tell(
+        self, header: InvokeBrokerToResetOffsetHeader, table: dict[MessageQueue, int]
+    ) -> None:
+        told = ResetConsumerClientOffsetHeader(
+            topic=header.topic,
+            group=header.group,
+            timestamp=header.timestamp,
+            is_force=header.is_force,
+        )
+        for client, connection in self._clients.members(header.group):
+            if client.language == "CPP":
+                rows = [
+                    QueueOffset(queue.topic, queue.broker_name, queue.queue_id, at)
+                    for queue, at in table.items()
+                ]
+                body = encode_body(ResetOffsetListBody(rows))
+            else:
+                body = encode_body(ResetOffsetBody(table), Dialect.LOOSE)
+            connection.send_oneway_request(
+                Command(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, encode_header(told), body)
+            )

@@ -1,0 +1,54 @@
+"""When the oldest message that the log still holds was stored.
+
+Tools show how far back a broker's messages reach. The log begins with a segment's first entry,
+which may be a no-op or a control entry, so the first messages are looked for from there; what was
+found holds until the log's beginning moves.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dledger.errors import Rot, StorageError
+from dledger.log.entry import HEADER_BYTES, Kind, decode_header, padded
+from dledger.remoting.record import Record
+from mqbroker.leader.log import Log
+
+_ENTRIES_LOOKED_AT_MAX: Final = 256
+NO_MESSAGE: Final = -1
+"""What RocketMQ reports for an empty log."""
+
+
+class EarliestMessage:
+    """Finds it, and remembers it."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._first_position = -1
+        self._store_timestamp_ms = NO_MESSAGE
+
+    def store_timestamp_ms(self, first_position: int, end_position: int) -> int:
+        """The store time of the first message in the log; NO_MESSAGE if none is near its start."""
+        if first_position != self._first_position or self._store_timestamp_ms == NO_MESSAGE:
+            self._first_position = first_position
+            self._store_timestamp_ms = self._find(first_position, end_position)
+        return self._store_timestamp_ms
+
+    def _find(self, position: int, end_position: int) -> int:
+        try:
+            for _ in range(_ENTRIES_LOOKED_AT_MAX):
+                if position >= end_position:
+                    break
+                header = decode_header(self._log.view(position, HEADER_BYTES))
+                if header.kind == Kind.MESSAGES:
+                    body = self._log.view(position + HEADER_BYTES, header.body_length)
+                    return Record(body).store_timestamp_ms
+                if not header.size:
+                    break
+                position += padded(header.size)
+        except Rot:
+            raise
+        except StorageError:
+            # Not committed as yet, or just removed.
+            return NO_MESSAGE
+        return NO_MESSAGE

@@ -1,0 +1,173 @@
+"""Filters: which messages of a topic a consumer wants. Pure.
+
+By tags: the queue's units hold a 32-bit hash of each message's tag, so nothing else is read; a few
+messages too many get through and never one too few, and consumers compare the tags themselves. By
+SQL92 (`mqbroker.sql`): the messages' properties are read, and what gets through is exact, for
+consumers don't look again. None stands for "all".
+
+A filter's work for one pull is bounded in steps of about a microsecond. A pull whose steps are used
+up ends where it is, like one that has looked at too many messages: with the offset to go on from.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dledger.errors import BadInput
+from dledger.remoting.bodies import SubscriptionData
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.message import properties_decode, tags_code
+from dledger.remoting.record import Record
+from mqbroker import limits
+from mqbroker.refusal import Refused
+from mqbroker.sql import Filter, parse_condition
+from mqbroker.state.derived.units import Units
+
+#: The tags codes that pass, a condition over properties, or None if all do.
+MessageFilter: TypeAlias = "frozenset[int] | Filter | None"
+#: Bytes of the log: position and size -> view.
+View: TypeAlias = "Callable[[int, int], memoryview]"
+
+
+class Selection(NamedTuple):
+    """A filter at work, out of some units of a queue: `wanted` gives the indices of those that
+    pass, and how many were looked at, from the first.
+
+    For one pull no more than `units_max` are looked at.
+    """
+
+    wanted: Callable[[Units], tuple[npt.NDArray[np.intp], int]]
+    units_max: int
+
+
+def parse_subscription(expression: str | None, expression_type: str | None) -> MessageFilter:
+    """The filter of an expression, such as ``TagA || TagB``. Refused if it is none."""
+    match (expression_type or "TAG").upper():
+        case "TAG":
+            return _by_tags(expression)
+        case "SQL92":
+            return _by_sql(expression or "")
+    raise Refused(
+        ResponseCode.SYSTEM_ERROR,
+        f"this broker filters by TAG and SQL92; {expression_type!r} is not supported",
+    )
+
+
+def filter_of(subscription: SubscriptionData) -> MessageFilter:
+    """The filter of a subscription that a heartbeat brought. Refused if it is none."""
+    if not subscription.code_set:
+        return parse_subscription(subscription.sub_string, subscription.expression_type)
+    return _of_codes(subscription.code_set)
+
+
+def selection(wanted: MessageFilter, view: View) -> Selection | None:
+    """A filter at work; None if all pass."""
+    if wanted is None:
+        return None
+    if isinstance(wanted, frozenset):
+        codes = list(wanted)
+        return Selection(
+            lambda units: (np.flatnonzero(np.isin(units["tags_code"], codes)), len(units)),
+            limits.PULL_UNITS_SCANNED_MAX,
+        )
+    condition = wanted
+
+    def passing(units: Units) -> tuple[npt.NDArray[np.intp], int]:
+        passes: list[bool] = []
+        steps = 0
+        for position, size in zip(units["position"].tolist(), units["size"].tolist(), strict=True):
+            if steps > limits.SQL_STEPS_MAX:
+                break
+            record = Record(view(position, size))
+            steps += _steps(condition, len(record.properties))
+            passes.append(condition(_properties(record)) is True)
+        return np.flatnonzero(passes), len(passes)
+
+    return Selection(passing, limits.SQL_MESSAGES_SCANNED_MAX)
+
+
+def _steps(condition: Filter, properties_bytes: int) -> int:
+    """What it costs to ask about a message."""
+    return (
+        limits.SQL_STEPS_PER_MESSAGE
+        + condition.operations
+        + properties_bytes // limits.SQL_PROPERTIES_BYTES_PER_STEP
+        + condition.searches * properties_bytes // limits.SQL_SEARCHED_BYTES_PER_STEP
+    )
+
+
+def _by_tags(expression: str | None) -> MessageFilter:
+    if expression is None or expression.strip() in ("", "*"):
+        return None
+    if len(expression) > limits.SUBSCRIPTION_CHARACTERS_MAX:
+        raise Refused(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            f"a subscription of {len(expression)} characters; at most "
+            f"{limits.SUBSCRIPTION_CHARACTERS_MAX} are read",
+        )
+    tags = [tag.strip() for tag in expression.split("||")]
+    tags = [tag for tag in tags if tag]
+    if not tags:
+        raise Refused(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            f"the subscription {expression!r} names no tag; expected `*` or `TagA || TagB`",
+        )
+    return _of_codes(tags_code(tag) for tag in tags)
+
+
+class CompiledFilters:
+    """Expressions stay compiled, for they come with every pull; the least used go first."""
+
+    def __init__(self) -> None:
+        self._filters: OrderedDict[str, Filter] = OrderedDict()
+        self.characters = 0
+
+    def get(self, expression: str) -> Filter:
+        """The expression compiled. Raises BadInput."""
+        found = self._filters.get(expression)
+        if found is not None:
+            self._filters.move_to_end(expression)
+            return found
+        found = parse_condition(expression)
+        self._filters[expression] = found
+        self.characters += len(expression)
+        while self.characters > limits.SQL_CHARACTERS_KEPT:
+            self.characters -= len(self._filters.popitem(last=False)[0])
+        return found
+
+
+_compiled = CompiledFilters()
+
+
+def _by_sql(expression: str) -> Filter:
+    try:
+        return _compiled.get(expression)
+    except BadInput as error:
+        raise Refused(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            f"the SQL92 expression {expression[:200]!r} can't be read: {error}",
+        ) from error
+
+
+def _properties(record: Record) -> Mapping[str, str]:
+    """A message's properties; none if its producer wrote what can't be read."""
+    try:
+        return properties_decode(record.properties)
+    except BadInput:
+        return {}
+
+
+def _of_codes(codes: Iterable[int]) -> MessageFilter:
+    distinct = frozenset(codes)
+    if len(distinct) > limits.SUBSCRIPTION_TAGS_MAX:
+        raise Refused(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            f"the subscription names {len(distinct)} tags; at most "
+            f"{limits.SUBSCRIPTION_TAGS_MAX} are taken",
+        )
+    return distinct

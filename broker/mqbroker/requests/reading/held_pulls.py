@@ -1,0 +1,132 @@
+"""Long polling: pulls that found nothing wait here for a message that they want. Pure.
+
+A held pull is run again when a matching message arrives in its queue (any message, with a SQL92
+filter), when its time is up, or when the leadership ends. It is run by the caller a moment later,
+once for all messages that arrived until then. Each is found by its queue and by its connection, for
+a hundred thousand may be held, and all become due at once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mqbroker import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mqbroker.requests.reading.filters import MessageFilter
+    from mqbroker.state.derived.indexing import EntryIndex
+
+
+@dataclass(eq=False, slots=True)
+class HeldPull:
+    """A pull that waits. `again` runs it once more, without waiting."""
+
+    connection_id: int
+    topic: str
+    queue_id: int
+    until_s: float
+    wanted: MessageFilter
+    again: Callable[[], None]
+
+
+class HeldPulls:
+    """All held pulls by topic and queue. `wake` is called when one is due, `expires` when one is
+    taken, with the time until which it is held."""
+
+    def __init__(self, wake: Callable[[], None], expires: Callable[[float], None]) -> None:
+        self._wake = wake
+        self._expires = expires
+        self._held: dict[tuple[str, int], dict[HeldPull, None]] = {}
+        self._due: dict[HeldPull, None] = {}
+        self._of_connection: dict[int, dict[HeldPull, None]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def hold(self, pull: HeldPull) -> bool:
+        """Keep a pull until it is due. False if too many are held: answer it at once instead."""
+        if self._count >= limits.PULLS_HELD_MAX:
+            return False
+        self._held.setdefault((pull.topic, pull.queue_id), {})[pull] = None
+        self._of_connection.setdefault(pull.connection_id, {})[pull] = None
+        self._count += 1
+        self._expires(pull.until_s)
+        return True
+
+    @property
+    def next_s(self) -> float:
+        """When the first of them has waited long enough."""
+        held = (pull.until_s for pulls in self._held.values() for pull in pulls)
+        return min(held, default=math.inf)
+
+    def arrived(self, index: EntryIndex) -> None:
+        """Messages were applied: the pulls that want one of them are due."""
+        if not self._held:
+            return
+        for run in index.runs:
+            held = self._held.get((index.topic, run.queue_id))
+            if held:
+                codes = set(run.decoded()["tags_code"].tolist())
+                self._move(
+                    [
+                        pull
+                        for pull in held
+                        if not isinstance(pull.wanted, frozenset)
+                        or not codes.isdisjoint(pull.wanted)
+                    ]
+                )
+
+    def expire(self, now_s: float) -> None:
+        """Pulls that waited long enough are due."""
+        self._move([pull for held in self._held.values() for pull in held if pull.until_s <= now_s])
+
+    def release_all(self) -> None:
+        """All pulls are due: the leadership ended, or the broker stops."""
+        self._move([pull for held in self._held.values() for pull in held])
+
+    def disconnected(self, connection_id: int) -> None:
+        """Forget the pulls of a connection that is gone."""
+        for pull in list(self._of_connection.get(connection_id, ())):
+            if pull in self._due:
+                del self._due[pull]
+                self._forget(pull)
+            else:
+                self._remove(pull)
+
+    def take_due(self) -> Iterator[HeldPull]:
+        """The pulls to run again now, one by one; those of connections that end meanwhile don't."""
+        while self._due:
+            pull = next(iter(self._due))
+            del self._due[pull]
+            self._forget(pull)
+            yield pull
+
+    def _move(self, pulls: list[HeldPull]) -> None:
+        for pull in pulls:
+            self._take_out(pull)
+        self._due.update(dict.fromkeys(pulls))
+        if pulls:
+            self._wake()
+
+    def _remove(self, pull: HeldPull) -> None:
+        self._take_out(pull)
+        self._forget(pull)
+
+    def _take_out(self, pull: HeldPull) -> None:
+        """It is not held any more: it is due, or gone."""
+        key = (pull.topic, pull.queue_id)
+        del self._held[key][pull]
+        self._count -= 1
+        if not self._held[key]:
+            del self._held[key]
+
+    def _forget(self, pull: HeldPull) -> None:
+        its = self._of_connection[pull.connection_id]
+        del its[pull]
+        if not its:
+            del self._of_connection[pull.connection_id]

@@ -1,0 +1,180 @@
+"""Questions about queues and single messages: codes 14, 15, 29 to 33."""
+
+from __future__ import annotations
+
+from dledger.errors import AppendError, Rot, StorageError
+from dledger.net import Connection
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    GetEarliestMsgStoretimeHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+    GetMaxOffsetHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetHeader,
+    GetMinOffsetResponseHeader,
+    QueryConsumerOffsetHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetByTimestampHeader,
+    SearchOffsetByTimestampResponseHeader,
+    UpdateConsumerOffsetHeader,
+    ViewMessageByIdHeader,
+    decode_header,
+    encode_header,
+)
+from mqbroker.leader.offset_commits import OffsetCommits
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+from mqbroker.requests.groups.membership import Membership
+from mqbroker.requests.groups.readers import Readers
+from mqbroker.state.derived.consume_queue import ConsumeQueue
+from mqbroker.state.locks import QueueKey
+from mqbroker.state.topics import check_group_name
+
+
+class LookupHandler:
+    """Answers from applied state; only a commit of an offset goes through the log."""
+
+    def __init__(
+        self, core: Core, membership: Membership, commits: OffsetCommits, readers: Readers
+    ) -> None:
+        self._core = core
+        self._membership = membership
+        self._commits = commits
+        self._readers = readers
+
+    def max_offset(self, request: Command, _: Connection) -> Command:
+        """GET_MAX_OFFSET: what is acknowledged is applied, so no ack is above this."""
+        header = decode_header(GetMaxOffsetHeader, request)
+        queue = self._queue(header.topic, header.queue_id)
+        answer = GetMaxOffsetResponseHeader(queue.end if queue is not None else 0)
+        return request.reply(ext=encode_header(answer))
+
+    def min_offset(self, request: Command, _: Connection) -> Command:
+        """GET_MIN_OFFSET."""
+        header = decode_header(GetMinOffsetHeader, request)
+        queue = self._queue(header.topic, header.queue_id)
+        answer = GetMinOffsetResponseHeader(queue.begin if queue is not None else 0)
+        return request.reply(ext=encode_header(answer))
+
+    def search_offset(self, request: Command, _: Connection) -> Command:
+        """SEARCH_OFFSET_BY_TIMESTAMP. UPPER asks for the last offset stored at or before it."""
+        header = decode_header(SearchOffsetByTimestampHeader, request)
+        queue = self._queue(header.topic, header.queue_id)
+        offset = 0
+        if queue is not None and (header.boundary_type or "LOWER").upper() == "UPPER":
+            offset = max(queue.first_at(header.timestamp + 1) - 1, queue.begin)
+        elif queue is not None:
+            offset = queue.first_at(header.timestamp)
+        return request.reply(ext=encode_header(SearchOffsetByTimestampResponseHeader(offset)))
+
+    def earliest_store_time(self, request: Command, _: Connection) -> Command:
+        """GET_EARLIEST_MSG_STORETIME; -1 for an empty queue, as in the reference."""
+        header = decode_header(GetEarliestMsgStoretimeHeader, request)
+        queue = self._queue(header.topic, header.queue_id)
+        timestamp_ms = -1
+        if queue is not None and queue.begin < queue.end:
+            timestamp_ms = int(queue.read(queue.begin, 1)["store_timestamp_ms"][0])
+        answer = GetEarliestMsgStoretimeResponseHeader(timestamp_ms)
+        return request.reply(ext=encode_header(answer))
+
+    def view_message(self, request: Command, _: Connection) -> Command:
+        """VIEW_MESSAGE_BY_ID: one record by its position in the log."""
+        header = decode_header(ViewMessageByIdHeader, request)
+        try:
+            record = self._core.record_at(header.offset)
+        except Rot:
+            raise
+        except StorageError as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        return request.reply(body=self._core.log.view(header.offset, record.size))
+
+    def consumer_offset(self, request: Command, connection: Connection) -> Command | None:
+        """QUERY_CONSUMER_OFFSET; answered once commits of the queue that came before are applied.
+
+        A group that never committed starts at 0 while the queue's first message is still there, as
+        with the reference on young topics; with `setZeroIfNotFound` off it decides by itself.
+        """
+        header = decode_header(QueryConsumerOffsetHeader, request)
+        replies = self._core.replies
+
+        def settled(error: AppendError | None) -> None:
+            if error is not None:
+                replies.refuse(request, connection, self._core.role.refusal_of(error))
+                return
+            try:
+                replies.send(request, connection, self._stored_offset(request, header))
+            except Refused as refused:
+                replies.refuse(request, connection, refused)
+
+        queue = (header.consumer_group, header.topic, header.queue_id)
+        if self._commits.await_pending(*queue, connection.answer_by(request, settled)):
+            return None
+        return self._stored_offset(request, header)
+
+    def _stored_offset(self, request: Command, header: QueryConsumerOffsetHeader) -> Command:
+        offset = self._core.machine.offsets.get(
+            header.consumer_group, header.topic, header.queue_id
+        )
+        if offset is None:
+            queue = self._core.machine.queues.get(header.topic, header.queue_id)
+            young = queue is None or queue.begin == 0
+            if not young or header.set_zero_if_not_found is False:
+                raise Refused(
+                    ResponseCode.QUERY_NOT_FOUND,
+                    f"the group {header.consumer_group!r} has no offset for queue "
+                    f"{header.queue_id} of {header.topic!r}",
+                )
+            offset = 0
+        return request.reply(ext=encode_header(QueryConsumerOffsetResponseHeader(offset)))
+
+    def commit_offset(self, request: Command, connection: Connection) -> None:
+        """UPDATE_CONSUMER_OFFSET: answered once it is in the log and applied.
+
+        One that does not count (see `mqbroker.requests.groups.readers`) is answered like any other:
+        the group is further already, or was told to be elsewhere.
+        """
+        header = decode_header(UpdateConsumerOffsetHeader, request)
+        check_group_name(header.consumer_group)
+        self._core.definitions.topic(header.topic)
+        if header.commit_offset < 0 or header.queue_id < 0:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"offset {header.commit_offset} of queue {header.queue_id} can't be committed",
+            )
+        key = QueueKey(header.consumer_group, header.topic, header.queue_id)
+        if not self._readers.counts(
+            key,
+            header.commit_offset,
+            committed=self._commits.latest(*key),
+            connection_id=connection.id,
+            # Consumers don't wait for the answer, tools do. One that had to connect anew is known
+            # by nothing else before its next heartbeat.
+            is_consumer=request.is_oneway or self._membership.is_consumer(key.group, connection.id),
+        ):
+            self._core.replies.send(request, connection, request.reply())
+            return
+        if request.is_oneway:
+            self._commits.gather(*key, header.commit_offset)
+            return
+        core = self._core
+
+        def done(error: AppendError | None) -> None:
+            if error is None:
+                core.replies.send(request, connection, request.reply())
+            else:
+                core.replies.refuse(request, connection, core.role.refusal_of(error))
+
+        answer = connection.answer_by(request, done)
+        self._commits.commit(*key, header.commit_offset, answer)
+
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue; None while it has no message. Refused if the topic or queue is none."""
+        config = self._core.definitions.topic(topic)
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        if not 0 <= queue_id < queues:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"queue {queue_id} of {topic!r} does not exist: it has {queues}",
+            )
+        return self._core.machine.queues.get(topic, queue_id)

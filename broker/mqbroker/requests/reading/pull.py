@@ -1,0 +1,195 @@
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): raw records of the log, with long polling.
+
+Checks, codes and the meaning of `sys_flag` are the reference's (PullMessageProcessor). Stock
+consumers name no size and ask for 32 messages; ours ask for up to `PULL_BYTES_MAX`.
+"""
+
+from __future__ import annotations
+
+from dledger.buffers import Buffer
+from dledger.errors import StorageError
+from dledger.net import Connection
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    PullMessageHeader,
+    PullMessageResponseHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.headers.consume import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from mqbroker import limits
+from mqbroker.leader.offset_commits import OffsetCommits
+from mqbroker.refusal import Refused, unreadable
+from mqbroker.requests.core import Core
+from mqbroker.requests.groups.membership import Membership
+from mqbroker.requests.groups.readers import Readers
+from mqbroker.requests.reading.filters import (
+    MessageFilter,
+    filter_of,
+    parse_subscription,
+    selection,
+)
+from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
+from mqbroker.requests.reading.queue_reading import Found, read_queue
+from mqbroker.state.locks import QueueKey
+from mqbroker.state.topics import PERM_READ, check_group_name
+
+
+class PullHandler:
+    """Answers pulls."""
+
+    def __init__(
+        self,
+        core: Core,
+        membership: Membership,
+        commits: OffsetCommits,
+        readers: Readers,
+        held: HeldPulls,
+    ) -> None:
+        self._core = core
+        self._membership = membership
+        self._commits = commits
+        self._readers = readers
+        self._held = held
+
+    def pull(self, request: Command, connection: Connection) -> Command | None:
+        """Answer at once, or hold the pull until there is a message for it."""
+        header = decode_header(PullMessageHeader, request)
+        wanted = self._check(header)
+        self._core.definitions.ensure_group(header.consumer_group)
+        if header.sys_flag & PULL_COMMIT_OFFSET:
+            self._commit(header, connection)
+        key = QueueKey(header.consumer_group, header.topic, header.queue_id)
+        moved = self._readers.pulled(key, connection.id, header.queue_offset)
+        found = self._find(header, wanted)
+        if moved is not None:
+            code = ResponseCode.PULL_OFFSET_MOVED
+            found = Found(code, "OFFSET_RESET", moved, found.min_offset, found.max_offset)
+        hold_s = min(header.suspend_timeout_millis / 1000, limits.PULL_HOLD_S_MAX)
+        if (
+            found.code == ResponseCode.PULL_NOT_FOUND
+            and header.sys_flag & PULL_SUSPEND
+            and hold_s > 0
+            and self._hold(request, connection, header, wanted, hold_s)
+        ):
+            return None
+        return self._answer(request, header, found)
+
+    def _commit(self, header: PullMessageHeader, connection: Connection) -> None:
+        """The offset that the pull brings along, if it counts."""
+        key = QueueKey(header.consumer_group, header.topic, header.queue_id)
+        if header.commit_offset >= 0 and self._readers.counts(
+            key,
+            header.commit_offset,
+            committed=self._commits.latest(*key),
+            connection_id=connection.id,
+            is_consumer=True,
+        ):
+            self._commits.gather(*key, header.commit_offset)
+
+    def _hold(
+        self,
+        request: Command,
+        connection: Connection,
+        header: PullMessageHeader,
+        wanted: MessageFilter,
+        hold_s: float,
+    ) -> bool:
+        core = self._core
+        request.body = b""  # of no use; as a view it would keep alive all that arrived with it
+
+        def again() -> None:
+            try:
+                core.role.check_serving()
+                core.definitions.topic(header.topic)
+                response = self._answer(request, header, self._find(header, wanted))
+            except Refused as refused:
+                response = core.replies.refusal(request, connection, refused)
+            except StorageError as error:
+                response = core.replies.refusal(request, connection, unreadable(error))
+            core.replies.send(request, connection, response)
+
+        return self._held.hold(
+            HeldPull(
+                connection_id=connection.id,
+                topic=header.topic,
+                queue_id=header.queue_id,
+                until_s=core.clock_s() + hold_s,
+                wanted=wanted,
+                again=connection.answer_by(request, again),
+            )
+        )
+
+    def _check(self, header: PullMessageHeader) -> MessageFilter:
+        """Refuse what the reference refuses; the filter of the subscription."""
+        core = self._core
+        group = core.machine.groups.get(header.consumer_group)
+        if group is None:
+            check_group_name(header.consumer_group)
+        elif not group.consume_enable:
+            raise Refused(
+                ResponseCode.NO_PERMISSION, f"the group {header.consumer_group!r} is disabled"
+            )
+        topic = core.definitions.topic(header.topic)
+        if not topic.perm & PERM_READ:
+            raise Refused(ResponseCode.NO_PERMISSION, f"the topic {header.topic!r} is not readable")
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"queue {header.queue_id} of {header.topic!r} does not exist: it has "
+                f"{topic.read_queue_nums}",
+            )
+        if header.sys_flag & PULL_SUBSCRIPTION:
+            return parse_subscription(header.subscription, header.expression_type)
+        return self._subscribed(header)
+
+    def _subscribed(self, header: PullMessageHeader) -> MessageFilter:
+        """The filter that the group's heartbeats brought."""
+        group = self._membership.consumers(header.consumer_group)
+        subscription = group.subscriptions.get(header.topic) if group is not None else None
+        if subscription is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the group {header.consumer_group!r} does not subscribe to {header.topic!r} "
+                "here (as yet): send a heartbeat first",
+            )
+        wanted = filter_of(subscription)
+        if subscription.sub_version < header.sub_version:
+            # Stock clients bump the version at each rebalance, and the heartbeat that tells of it
+            # may follow 30 s later. Until then the consumer filters by itself, if it can.
+            if wanted is not None and not isinstance(wanted, frozenset):
+                raise Refused(
+                    ResponseCode.SUBSCRIPTION_NOT_LATEST,
+                    f"the group {header.consumer_group!r} has subscribed to {header.topic!r} anew: "
+                    "send a heartbeat first",
+                )
+            return None
+        return wanted
+
+    def _find(self, header: PullMessageHeader, wanted: MessageFilter) -> Found:
+        wanted_bytes = header.max_msg_bytes or 0
+        bytes_max = wanted_bytes if wanted_bytes > 0 else limits.PULL_BYTES_DEFAULT
+        return read_queue(
+            self._core.machine.queues.get(header.topic, header.queue_id),
+            header.queue_offset,
+            messages_max=min(max(header.max_msg_nums, 1), limits.PULL_MESSAGES_MAX),
+            bytes_max=min(bytes_max, limits.PULL_BYTES_MAX),
+            selection=selection(wanted, self._core.log.view),
+        )
+
+    def _answer(self, request: Command, header: PullMessageHeader, found: Found) -> Command:
+        queue = (header.consumer_group, header.topic, header.queue_id)
+        size_bytes = sum(size for _, size in found.pieces)
+        self._core.rates.got(queue, found.messages, size_bytes, found.next_offset)
+        view = self._core.log.view
+        body: tuple[Buffer, ...] = tuple(view(position, size) for position, size in found.pieces)
+        if len(body) > limits.PULL_PIECES_MAX:
+            body = (b"".join(body),)
+        answer = PullMessageResponseHeader(
+            suggest_which_broker_id=0,
+            next_begin_offset=found.next_offset,
+            min_offset=found.min_offset,
+            max_offset=found.max_offset,
+        )
+        return request.reply(found.code, encode_header(answer), body, found.remark)

@@ -1,0 +1,92 @@
+"""QUERY_MESSAGE (12): the messages of a topic that have a key, within a time window.
+
+The key index gives candidates by hash, the newest first; the messages themselves decide. Answered
+are the newest ones, in the order of the log, as the reference does (DefaultMessageStore); stock
+clients compare the keys once more. A key is a word of KEYS or the unique key: the tools' flag
+`_UNIQUE_KEY_QUERY` changes nothing here.
+"""
+
+from __future__ import annotations
+
+from dledger.errors import Rot, StorageError
+from dledger.net import Connection
+from dledger.remoting import message as names
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    QueryMessageHeader,
+    QueryMessageResponseHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.record import Record
+from mqbroker import limits
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+
+
+class QueryHandler:
+    """Answers 12."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def query(self, request: Command, _: Connection) -> Command:
+        """The records, back to back."""
+        header = decode_header(QueryMessageHeader, request)
+        self._core.definitions.topic(header.topic)
+        found = self._find(header)
+        if not found:
+            raise Refused(
+                ResponseCode.QUERY_NOT_FOUND,
+                f"no message of {header.topic!r} has the key {header.key[:200]!r} in that time",
+            )
+        answer = QueryMessageResponseHeader(
+            index_last_update_timestamp=self._core.machine.clock_ms,
+            index_last_update_phyoffset=self._core.log.status.end_position,
+        )
+        body = tuple(
+            self._core.log.view(record.physical_offset, record.size) for record in reversed(found)
+        )
+        return request.reply(ext=encode_header(answer), body=body)
+
+    def _find(self, header: QueryMessageHeader) -> list[Record]:
+        """The newest first, as many as were asked for and fit into an answer."""
+        messages_max = min(header.max_num, limits.QUERY_MESSAGES_MAX)
+        found: list[Record] = []
+        size_bytes = read_bytes = 0
+        for number, position in enumerate(self._core.machine.keys.find(header.topic, header.key)):
+            if (
+                len(found) >= messages_max
+                or number >= limits.QUERY_CANDIDATES_MAX
+                or read_bytes > limits.QUERY_CANDIDATES_BYTES_MAX
+            ):
+                break
+            try:
+                record = self._core.record_at(position)
+            except Rot:
+                raise
+            except StorageError:
+                break  # the log begins later by now
+            read_bytes += record.size
+            if record.store_timestamp_ms < header.begin_timestamp:
+                break
+            if self._is_wanted(record, header):
+                size_bytes += record.size
+                if found and size_bytes > limits.PULL_BYTES_MAX:
+                    break
+                found.append(record)
+        return found
+
+    def _is_wanted(self, record: Record, header: QueryMessageHeader) -> bool:
+        if record.store_timestamp_ms > header.end_timestamp or record.topic != header.topic:
+            return False
+        properties = names.properties_decode(record.properties)
+        if header.key != properties.get(names.UNIQ_KEY) and (
+            header.key not in properties.get(names.KEYS, "").split()
+        ):
+            return False
+        # A topic that was deleted and made again has other messages.
+        queue = self._core.machine.queues.get(record.topic, record.queue_id)
+        units = queue.read(record.queue_offset, 1) if queue is not None else None
+        return units is not None and units["position"].tolist() == [record.physical_offset]

@@ -1,0 +1,109 @@
+"""What a pull finds in a queue, from its units (and for SQL92 the messages) alone. Pure.
+
+The result table is the reference's (DefaultMessageStore.getMessage). Messages that lie next to each
+other in the log come out as one piece, so a pull of a thousand messages hands over a few pieces of
+raw log bytes and nothing is decoded but what a SQL92 filter looks at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dledger.remoting.codes import ResponseCode
+from mqbroker import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mqbroker.requests.reading.filters import Selection
+    from mqbroker.state.derived.consume_queue import ConsumeQueue
+    from mqbroker.state.derived.units import Units
+
+
+class Found(NamedTuple):
+    """The outcome of a pull. `pieces` are (position, size in bytes) of the log, in queue order."""
+
+    code: ResponseCode
+    remark: str
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    pieces: Sequence[tuple[int, int]] = ()
+    messages: int = 0
+
+
+def read_queue(
+    queue: ConsumeQueue | None,
+    offset: int,
+    *,
+    messages_max: int,
+    bytes_max: int,
+    selection: Selection | None,
+) -> Found:
+    """Find up to `messages_max` messages of at most `bytes_max` in all, but at least one."""
+    low, high = (queue.begin, queue.end) if queue is not None else (0, 0)
+    nothing = _outside(offset, low, high)
+    if nothing is not None or queue is None:
+        return nothing or Found(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", 0, 0, 0)
+    scan = messages_max if selection is None else selection.units_max
+    units = queue.read(offset, scan)
+    last_scanned = offset + len(units)
+    if selection is not None:
+        wanted, scanned = selection.wanted(units)
+        last_scanned = offset + scanned
+        if not len(wanted):
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY
+            return Found(code, "NO_MATCHED_MESSAGE", last_scanned, low, high)
+        if len(wanted) > messages_max:
+            last_scanned = offset + int(wanted[messages_max])
+            wanted = wanted[:messages_max]
+        numbers, units = wanted, units[wanted]
+    else:
+        numbers = np.arange(len(units))
+    sizes = units["size"].astype(np.int64)
+    ends = np.cumsum(sizes)
+    count = min(_fitting(ends, bytes_max), len(units))
+    pieces = _pieces(units[:count], sizes[:count].tolist())
+    if len(pieces) > limits.PULL_PIECES_MAX and ends[count - 1] > limits.PULL_JOINED_BYTES_MAX:
+        count = _fitting(ends, limits.PULL_JOINED_BYTES_MAX)
+        pieces = _pieces(units[:count], sizes[:count].tolist())
+    if count < len(units):
+        last_scanned = offset + int(numbers[count])
+    return Found(ResponseCode.SUCCESS, "FOUND", last_scanned, low, high, pieces, count)
+
+
+def _fitting(ends: npt.NDArray[np.int64], bytes_max: int) -> int:
+    """How many messages fit, from the first; one does. `ends` are running sums of their sizes."""
+    return max(1, int(np.searchsorted(ends, bytes_max, "right")))
+
+
+def _outside(offset: int, low: int, high: int) -> Found | None:
+    """The outcome for an offset at which no message is, or None if one is there."""
+    moved = ResponseCode.PULL_OFFSET_MOVED
+    if high == 0:
+        code = ResponseCode.PULL_NOT_FOUND if offset == 0 else moved
+        return Found(code, "NO_MESSAGE_IN_QUEUE", 0, low, high)
+    if offset < low:
+        return Found(moved, "OFFSET_TOO_SMALL", low, low, high)
+    if offset > high:
+        return Found(moved, "OFFSET_OVERFLOW_BADLY", high, low, high)
+    if offset == high:
+        return Found(ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE", offset, low, high)
+    return None
+
+
+def _pieces(units: Units, sizes: list[int]) -> list[tuple[int, int]]:
+    """Records that lie next to each other as one piece."""
+    pieces: list[tuple[int, int]] = []
+    start = end = -1
+    for position, size in zip(units["position"].tolist(), sizes, strict=True):
+        if position != end:
+            if end > start:
+                pieces.append((start, end - start))
+            start = position
+        end = position + size
+    pieces.append((start, end - start))
+    return pieces

@@ -1,0 +1,71 @@
+"""Answers that are sent later than the request was handled, and the log of refusals.
+
+A one-way request is never answered. Refusals are logged once a second for each kind (code and
+request code), with the number left out, so that a client that keeps asking a follower, or one that
+sends rubbish, can't fill the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dledger.net import Connection
+from dledger.observe import get_logger
+from dledger.remoting.command import Command
+from mqbroker import limits
+from mqbroker.refusal import Refused
+
+_log = get_logger("mqbroker.requests.replies")
+
+
+@dataclass(slots=True)
+class _Kind:
+    logged_s: float
+    left_out: int = 0
+
+
+class Replies:
+    """Sends answers. `clock_s` is a monotonic clock."""
+
+    def __init__(self, clock_s: Callable[[], float]) -> None:
+        self._clock_s = clock_s
+        self._kinds: dict[tuple[int, int], _Kind] = {}
+
+    def send(self, request: Command, connection: Connection, response: Command) -> bool:
+        """Answer a request whose handler has returned already; whether somebody is there to read.
+
+        A connection that is known to be gone, or breaks as the answer is written, takes none.
+        """
+        if not request.is_oneway:
+            connection.send(response)
+        return not connection.closed
+
+    def refuse(self, request: Command, connection: Connection, refused: Refused) -> None:
+        """Answer with a refusal."""
+        self.send(request, connection, self.refusal(request, connection, refused))
+
+    def refusal(self, request: Command, connection: Connection, refused: Refused) -> Command:
+        """The answer for a refusal, logged."""
+        self._log_refusal(request, connection, refused)
+        return request.reply(code=refused.code, remark=str(refused), ext=refused.ext)
+
+    def _log_refusal(self, request: Command, connection: Connection, refused: Refused) -> None:
+        key, now_s = (request.code, refused.code), self._clock_s()
+        kind = self._kinds.get(key)
+        if kind is not None and now_s - kind.logged_s < limits.REFUSAL_LOG_INTERVAL_S:
+            kind.left_out += 1
+            return
+        if kind is None and len(self._kinds) >= limits.REFUSAL_KINDS_MAX:
+            self._kinds.clear()
+        left_out = kind.left_out if kind is not None else 0
+        self._kinds[key] = _Kind(now_s)
+        host, port = connection.peer
+        _log.info(
+            "request refused",
+            code=int(refused.code),
+            reason=str(refused),
+            request=request.code,
+            peer=f"{host}:{port}",
+            left_out=left_out,
+        )

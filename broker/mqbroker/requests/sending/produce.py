@@ -1,0 +1,112 @@
+"""PRODUCE (9001): the fast path. A producer of ours sends finished records, and the leader fills in
+only what depends on their place in the log. One request is one entry, whatever queues it touches.
+"""
+
+from __future__ import annotations
+
+from dledger.errors import RecordError
+from dledger.net import Connection
+from dledger.remoting.bodies import TopicConfig
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    ProduceHeader,
+    ProduceResponseHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.record import HOST_IPV4_BYTES, Record
+from dledger.remoting.record.batch import RecordBatch
+from dledger.remoting.record.lone import LoneRecord, parse_records
+from mqbroker import limits
+from mqbroker.leader.append import Stored
+from mqbroker.leader.drafts import BatchDraft, MessagesDraft, NewRecord, RecordsDraft
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+from mqbroker.state.attributes import check_records_type
+from mqbroker.state.dedup import dedup_key
+from mqbroker.state.topics import UNSENDABLE
+
+
+class ProduceHandler:
+    """Answers PRODUCE."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def produce(self, request: Command, connection: Connection) -> None:
+        """Append the batch; the answer follows when it can be pulled."""
+        core = self._core
+        header = decode_header(ProduceHeader, request)
+        if header.topic in UNSENDABLE:
+            raise Refused(
+                ResponseCode.NO_PERMISSION, f"the topic {header.topic!r} belongs to the broker"
+            )
+        batch = self._parse(request, header)
+        topic = core.definitions.topic_for_send(header.topic, None)
+        _check_queues(header, topic)
+        if core.config.enable_topic_message_type_check:
+            check_records_type(header.topic, topic.attributes)
+        draft = self._draft(batch, header)
+        core.definitions.ensure_topic(topic)
+        unique_key = batch.first_unique_key
+        key = dedup_key(header.topic.encode(), unique_key.encode()) if unique_key else None
+
+        def done(outcome: Stored | Refused) -> None:
+            if isinstance(outcome, Refused):
+                core.replies.refuse(request, connection, outcome)
+                return
+            answer = ProduceResponseHeader(
+                position=outcome.positions[0],
+                offsets=list(outcome.offsets),
+                store_timestamp=outcome.store_timestamp_ms,
+                duplicate=outcome.duplicate,
+            )
+            core.replies.send(request, connection, request.reply(ext=encode_header(answer)))
+
+        answer = connection.answer_by(request, done)
+        core.appender.append(draft, key, core.when_known(header.topic, answer))
+
+    def _draft(self, batch: RecordBatch | LoneRecord, header: ProduceHeader) -> MessagesDraft:
+        """The batch's own bytes, or, where an IPv6 store host takes more room, new records."""
+        core = self._core
+        parts = (header.topic, header.runs, core.assignments, core.store_host)
+        if len(core.store_host) == HOST_IPV4_BYTES:
+            return BatchDraft(batch, *parts)
+        view = memoryview(batch.buffer)
+        records = [NewRecord.copy(Record(view[start:])) for start in batch.starts]
+        return RecordsDraft(records, *parts)
+
+    def _parse(self, request: Command, header: ProduceHeader) -> RecordBatch | LoneRecord:
+        records = sum(count for _, count in header.runs)
+        if records > limits.MESSAGES_PER_BATCH_MAX:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a batch of {records} messages; at most {limits.MESSAGES_PER_BATCH_MAX} are taken",
+            )
+        try:
+            batch = parse_records(request.payload, header.topic.encode(), header.runs)
+        except RecordError as error:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+        _check_bodies(batch, self._core.config.max_message_size)
+        return batch
+
+
+def _check_queues(header: ProduceHeader, topic: TopicConfig) -> None:
+    for queue_id, _ in header.runs:
+        if not 0 <= queue_id < topic.write_queue_nums:
+            raise Refused(
+                ResponseCode.INVALID_PARAMETER,
+                f"queue {queue_id} of {header.topic!r} does not exist: it has "
+                f"{topic.write_queue_nums}",
+            )
+
+
+def _check_bodies(batch: RecordBatch | LoneRecord, bytes_max: int) -> None:
+    for start in batch.larger_than(bytes_max):
+        body_bytes = len(Record(memoryview(batch.buffer)[start:]).body)
+        if body_bytes > bytes_max:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a message body of {body_bytes} bytes is above maxMessageSize {bytes_max}",
+            )

@@ -1,0 +1,103 @@
+"""RECALL_MESSAGE (370): take back a message that waits for its timer.
+
+The answer to the send of such a message carries a handle, which names it: RocketMQ's, five words in
+base64, with the message's topic, broker, due time and unique key. The key index finds the message
+by the last one. To take it back is a move of it to nowhere (see `mqbroker.state.moves`), so it
+holds on all replicas and over a failover; once its delivery is on its way it is too late.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import NamedTuple
+
+from dledger.errors import Rot, StorageError
+from dledger.net import Connection
+from dledger.remoting import message as names
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    RecallMessageHeader,
+    RecallMessageResponseHeader,
+    decode_header,
+    encode_header,
+)
+from mqbroker.leader.deliveries import Deliveries
+from mqbroker.leader.outcome import Outcome
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+from mqbroker.state.moves import TIMER_TOPIC
+
+_VERSION = "v1"
+_WORDS = 5
+
+
+class Handle(NamedTuple):
+    """What names a timed message; `due_ms` is text, as on the wire."""
+
+    topic: str
+    broker_name: str
+    due_ms: str
+    unique_key: str
+
+    def encode(self) -> str:
+        """As clients are given it."""
+        return base64.urlsafe_b64encode(" ".join((_VERSION, *self)).encode()).decode()
+
+    @classmethod
+    def decode(cls, text: str) -> Handle:
+        """What `encode` made. Refused if it is something else."""
+        try:
+            words = base64.urlsafe_b64decode(text.encode()).decode().split(" ")
+        except (binascii.Error, UnicodeError):
+            words = []
+        if len(words) != _WORDS or words[0] != _VERSION:
+            raise Refused(ResponseCode.ILLEGAL_OPERATION, f"{text[:200]!r} is no recall handle")
+        return cls(*words[1:])
+
+
+class RecallHandler:
+    """Answers 370."""
+
+    def __init__(self, core: Core, deliveries: Deliveries) -> None:
+        self._core = core
+        self._deliveries = deliveries
+
+    async def recall(self, request: Command, _: Connection) -> Command:
+        """Take a message back; answered once no replica will deliver it."""
+        header = decode_header(RecallMessageHeader, request)
+        handle = Handle.decode(header.recall_handle)
+        if (handle.topic, handle.broker_name) != (header.topic, self._core.config.broker_name):
+            raise Refused(
+                ResponseCode.ILLEGAL_OPERATION,
+                f"the recall handle is of topic {handle.topic!r} at {handle.broker_name!r}",
+            )
+        offset = self._waiting(handle)
+        outcome = Outcome()
+        if offset is None or not self._deliveries.recall(offset, outcome.set):
+            raise Refused(
+                ResponseCode.ILLEGAL_OPERATION,
+                f"no message with the key {handle.unique_key!r} waits for its time: it was "
+                "delivered, or taken back already",
+            )
+        await outcome.wait()
+        return request.reply(ext=encode_header(RecallMessageResponseHeader(handle.unique_key)))
+
+    def _waiting(self, handle: Handle) -> int | None:
+        """Where the message waits, in the queue of timed ones; None if it does not."""
+        for position in self._core.machine.keys.find(TIMER_TOPIC, handle.unique_key):
+            try:
+                record = self._core.record_at(position)
+            except Rot:
+                raise
+            except StorageError:
+                break  # the log begins later by now
+            properties = names.properties_decode(record.properties)
+            if (record.topic, properties.get(names.UNIQ_KEY), properties.get(names.REAL_TOPIC)) == (
+                TIMER_TOPIC,
+                handle.unique_key,
+                handle.topic,
+            ):
+                return record.queue_offset
+        return None

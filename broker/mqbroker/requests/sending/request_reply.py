@@ -1,0 +1,105 @@
+"""Replies to requests: SEND_REPLY_MESSAGE (324) and its one-letter twin (325).
+
+A request is an ordinary message that names the client which waits (`REPLY_TO_CLIENT`) and which
+question it was (`CORRELATION_ID`). Who consumes it sends the reply here, under the name of a topic
+that every broker has; it is pushed (326) over the connection that the waiting client's heartbeats
+came over, and the replier is answered when that client has it.
+
+A reply is not stored: nobody but the one who waits can use it, and not for longer than it waits.
+RocketMQ pushes in the same way, and keeps a copy in the reply topic that no client reads. What
+can't be pushed is refused with code 1, which makes stock repliers try the next broker: the one who
+waits may be connected there. Source: ReplyMessageProcessor.
+"""
+
+from __future__ import annotations
+
+from dledger.net import Connection
+from dledger.remoting import message as names
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    PushReplyMessageToClientHeader,
+    SendMessageHeader,
+    SendMessageResponseHeader,
+    encode_header,
+)
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+from mqbroker.requests.groups.clients import ClientHandler
+from mqbroker.requests.groups.relays import ask_client
+from mqbroker.requests.sending.send import REGION, send_header
+
+_NOT_STORED = "0"
+"""The id of a message that is nowhere in the log; RocketMQ's, for stores that keep no replies."""
+
+
+class ReplyHandler:
+    """Answers both codes."""
+
+    def __init__(self, core: Core, clients: ClientHandler) -> None:
+        self._core = core
+        self._clients = clients
+
+    async def reply(self, request: Command, connection: Connection) -> Command:
+        """Push a reply to who waits for it; the answer follows that client's."""
+        header = send_header(request)
+        properties = names.properties_decode((header.properties or "").encode())
+        size_max = self._core.config.max_message_size
+        if len(request.payload) > size_max:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a reply of {len(request.payload)} bytes; at most {size_max} (maxMessageSize) "
+                "are taken",
+            )
+        requester = self._requester(properties)
+        push = encode_header(self._push(header, properties, connection))
+        code = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
+        taken = await ask_client(requester, Command(code, push, request.payload))
+        if taken.code != ResponseCode.SUCCESS:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the client that asked did not take the reply: code {taken.code}, {taken.remark}",
+            )
+        answer = SendMessageResponseHeader(_NOT_STORED, max(header.queue_id, 0), 0)
+        return request.reply(ext=encode_header(answer) | REGION)
+
+    def _requester(self, properties: dict[str, str]) -> Connection:
+        client_id = properties.get(names.REPLY_TO_CLIENT)
+        if client_id is None or names.CORRELATION_ID not in properties:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a reply needs the properties {names.REPLY_TO_CLIENT} and "
+                f"{names.CORRELATION_ID} of the request that it answers",
+            )
+        requester = self._clients.connection_of(client_id)
+        if requester is None:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the client {client_id!r} that asked is not connected to this broker; the reply "
+                "is not kept",
+            )
+        return requester
+
+    def _push(
+        self, header: SendMessageHeader, properties: dict[str, str], connection: Connection
+    ) -> PushReplyMessageToClientHeader:
+        now_ms = self._core.clock_ms()
+        config = self._core.config
+        pushed = properties | {names.PUSH_REPLY_TIME: str(now_ms)}
+        host, port = connection.peer
+        return PushReplyMessageToClientHeader(
+            producer_group=header.producer_group,
+            topic=header.topic,
+            default_topic=header.default_topic,
+            default_topic_queue_nums=header.default_topic_queue_nums,
+            queue_id=max(header.queue_id, 0),
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            flag=header.flag,
+            born_host=f"{host}:{port}",
+            store_host=f"{config.broker_ip1}:{config.listen_port}",
+            store_timestamp=now_ms,
+            properties=names.properties_encode(pushed).decode(),
+            reconsume_times=header.reconsume_times or 0,
+            unit_mode=bool(header.unit_mode),
+        )

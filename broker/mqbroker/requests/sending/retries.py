@@ -1,0 +1,19 @@
+"""When a message that a consumer could not handle is tried again, and when it is given up. Pure."""
+
+from __future__ import annotations
+
+from dledger.remoting.bodies import SubscriptionGroupConfig
+from mqbroker.state.topics import dead_letter_topic, retry_topic
+
+
+def retry_destination(
+    group: SubscriptionGroupConfig, reconsume_times: int, times_max: int | None
+) -> str:
+    """The topic for a message that was delivered `reconsume_times` + 1 times.
+
+    `times_max` is the consumer's own limit, where it says one; else the group's holds.
+    """
+    limit = group.retry_max_times if times_max is None or times_max < 0 else times_max
+    if reconsume_times >= limit:
+        return dead_letter_topic(group.group_name)
+    return retry_topic(group.group_name)

@@ -1,0 +1,333 @@
+"""Sends of stock clients: SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320).
+
+The broker makes the records. The steps and error codes are the reference's (SendMessageProcessor);
+the one difference: a retry, of a send whose answer can't have reached the client, is answered with
+the first copy's place (`mqbroker.leader.resends`). Our own client, known by its header encoding,
+gives each send a key of its own, so its repeats are known by the key alone, as its batches are.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from dledger.buffers import Buffer
+from dledger.errors import BadInput
+from dledger.limits import PROPERTIES_BYTES_MAX
+from dledger.net import Connection
+from dledger.remoting import message as names
+from dledger.remoting.bodies import TopicConfig
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command, ExtValue, HeaderEncoding
+from dledger.remoting.headers import (
+    SendMessageHeader,
+    SendMessageResponseHeader,
+    SendMessageV2Header,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.record import HOST_BITS, TRANSACTION_BITS
+from mqbroker import limits
+from mqbroker.leader.append import Sent, Stored, sent
+from mqbroker.leader.drafts import NewRecord, RecordsDraft
+from mqbroker.leader.resends import Asker, Send
+from mqbroker.leader.transactions import half_message
+from mqbroker.refusal import Refused, busy
+from mqbroker.requests.core import Core
+from mqbroker.requests.sending.recall import Handle
+from mqbroker.requests.sending.retries import retry_destination
+from mqbroker.state.attributes import check_type
+from mqbroker.state.dedup import dedup_key
+from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from mqbroker.state.topics import UNSENDABLE
+
+REGION = {names.MSG_REGION: "DefaultRegion", names.TRACE_ON: "true"}
+
+
+class _Place(NamedTuple):
+    """Where messages are stored, and the topic that was asked for: theirs once they have waited."""
+
+    topic: str
+    queue_id: int
+    asked_topic: str
+
+
+class SendHandler:
+    """Answers the three codes."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def send(self, request: Command, connection: Connection) -> None:
+        """Append one message."""
+        header = send_header(request)
+        properties = self._properties(header.properties or "")
+        transactional = (
+            f"\x02{names.TRAN_MSG}\x01true" in "\x02" + properties and not header.reconsume_times
+        )
+        if not transactional:
+            _refuse_transaction_bits(header)
+        config, queue_id = self._destination(header)
+        topic = asked_topic = config.topic_name
+        self._check_type(topic, properties)
+        delayed = _is_delayed(properties)
+        if transactional or delayed:
+            detour = self._half if transactional else self._detour
+            topic, queue_id, properties = detour(topic, queue_id, properties)
+        record = self._record(header, request.payload, properties.encode(), connection)
+        unique_key = ("\x02" + properties).partition(_UNIQ_KEY)[2].partition("\x02")[0]
+        places: Sequence[str] = ()
+        if unique_key and not record.reconsume_times:
+            # The time of a timed message may have come since its first copy began to wait for it.
+            places = (topic, TIMER_TOPIC, asked_topic) if delayed else (topic,)
+        keys = [dedup_key(place.encode(), unique_key.encode()) for place in places]
+        where = _Place(topic, queue_id, asked_topic)
+        self._append(request, connection, config, where, [record], keys)
+
+    def send_batch(self, request: Command, connection: Connection) -> None:
+        """Append several messages to one queue, with consecutive offsets."""
+        header = send_header(request)
+        if header.topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't go to a retry topic")
+        config, queue_id = self._destination(header)
+        topic = config.topic_name
+        common = names.properties_decode((header.properties or "").encode())
+        common.pop(names.UNIQ_KEY, None)  # the batch's, of 5.x: each message has its own
+        records, first_key = [], None
+        for item in names.batch_decode(request.payload):
+            own = names.properties_decode(item.properties)
+            own.setdefault(names.UNIQ_KEY, _new_unique_key())
+            first_key = first_key or own[names.UNIQ_KEY]
+            properties = self._properties(_text(common | own), _NOT_KEPT_IN_BATCHES)
+            _refuse_transaction_bits(header)
+            if _is_delayed(properties) or names.TRAN_MSG in own:
+                raise Refused(
+                    ResponseCode.MESSAGE_ILLEGAL, "a batch can't be delayed or transactional"
+                )
+            self._check_type(topic, properties)
+            record = self._record(header, item.body, properties.encode(), connection)
+            records.append(replace(record, flag=item.flag))
+        if not 0 < len(records) <= limits.MESSAGES_PER_BATCH_MAX:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a batch of {len(records)} messages; 1 to {limits.MESSAGES_PER_BATCH_MAX} fit",
+            )
+        keys = [dedup_key(topic.encode(), first_key.encode())] if first_key else []
+        where = _Place(topic, queue_id, topic)
+        self._append(request, connection, config, where, records, keys)
+
+    def _append(
+        self,
+        request: Command,
+        connection: Connection,
+        asked: TopicConfig,
+        place: _Place,
+        records: Sequence[NewRecord],
+        keys: Sequence[bytes],
+    ) -> None:
+        """`keys`: what the send is known by, and what an earlier try of it may be known by."""
+        core = self._core
+        runs = [(place.queue_id, len(records))]
+        draft = RecordsDraft(records, place.topic, runs, core.assignments, core.store_host)
+
+        def done(outcome: Sent | Refused) -> None:
+            if isinstance(outcome, Refused):
+                core.replies.refuse(request, connection, outcome)
+                return
+            answer = self._answer(outcome.stored, place, records[0].properties)
+            response = request.reply(ext=answer | REGION)
+            told = outcome.told
+            core.announcements.when_told(
+                place.asked_topic, lambda: told(core.replies.send(request, connection, response))
+            )
+
+        core.definitions.ensure_topic(asked)
+        if request.encoding is HeaderEncoding.MSGPACK:
+            key = next(filter(core.appender.knows, keys), keys[0] if keys else None)
+            core.appender.append(
+                draft, key, connection.answer_by(request, lambda outcome: done(sent(outcome)))
+            )
+            return
+        if request.is_oneway:
+            keys = ()  # nobody waits for an answer, so nobody tries again
+        asker = Asker(connection.id, core.clock_s())
+        send = Send(keys, records, asker, core.assignments.now_ms())
+        core.appender.send(draft, send, connection.answer_by(request, done))
+
+    def _answer(self, stored: Stored, place: _Place, properties: bytes) -> dict[str, ExtValue]:
+        """Where the messages are, as the client wants to be told: those of this try of the send,
+        with their place and the first one's properties, or those of an earlier one."""
+        core = self._core
+        topic, queue_id = place.topic, place.queue_id
+        if stored.duplicate:
+            first = core.record_at(stored.positions[0])
+            topic, queue_id, properties = first.topic, first.queue_id, bytes(first.properties)
+        recall_handle = None
+        if topic in _WHERE_MESSAGES_WAIT:
+            waiting = names.properties_decode(properties)
+            queue_id = int(waiting[names.REAL_QID])
+            if topic == TIMER_TOPIC:
+                due_ms, key = waiting[names.TIMER_OUT_MS], waiting.get(names.UNIQ_KEY, "")
+                handle = Handle(waiting[names.REAL_TOPIC], core.config.broker_name, due_ms, key)
+                recall_handle = handle.encode()
+        answer = SendMessageResponseHeader(
+            msg_id=",".join(
+                names.offset_message_id(core.store_host, position) for position in stored.positions
+            ),
+            queue_id=queue_id,
+            queue_offset=stored.offsets[0][1],
+            recall_handle=recall_handle,
+        )
+        return encode_header(answer)
+
+    def _destination(self, header: SendMessageHeader) -> tuple[TopicConfig, int]:
+        """The topic, made later if need be, and the queue that the message goes to."""
+        if header.topic in UNSENDABLE:
+            raise Refused(
+                ResponseCode.NO_PERMISSION, f"the topic {header.topic!r} belongs to the broker"
+            )
+        name = header.topic
+        if name.startswith(names.RETRY_PREFIX):
+            name = self._retry_destination(header)
+        topic = self._core.definitions.topic_for_send(name, header.default_topic_queue_nums)
+        if name != header.topic:
+            return topic, 0
+        return topic, _queue(topic, header.queue_id)
+
+    def _check_type(self, topic: str, properties: str) -> None:
+        """Refuse a message that is not of its topic's type, if the operator wants that."""
+        if self._core.config.enable_topic_message_type_check:
+            wanted = self._core.definitions.topic_type(topic)
+            if wanted is not None:
+                check_type(topic, wanted, names.properties_decode(properties.encode()))
+
+    def _retry_destination(self, header: SendMessageHeader) -> str:
+        """A consumer sends a message back by itself: after too many tries, to the dead letters."""
+        group = self._core.definitions.group(header.topic.removeprefix(names.RETRY_PREFIX))
+        times = header.reconsume_times or 0
+        return retry_destination(group, times, header.max_reconsume_times)
+
+    def _detour(self, topic: str, queue_id: int, properties: str) -> tuple[str, int, str]:
+        """Where a message with a delay goes first. Dead letters go where they go at once."""
+        decoded = names.properties_decode(properties.encode())
+        if topic.startswith(names.DLQ_PREFIX):
+            for name in names.DELAYS:
+                decoded.pop(name, None)
+        topic, queue_id, decoded = self._core.detour(topic, queue_id, decoded)
+        return topic, queue_id, _text(decoded)
+
+    def _half(self, topic: str, queue_id: int, properties: str) -> tuple[str, int, str]:
+        """Where a transactional message waits for the end of its transaction."""
+        decoded = names.properties_decode(properties.encode())
+        if names.PGROUP not in decoded:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL, "a transactional message names no producer group"
+            )
+        if len(self._core.machine.halves) >= limits.TRANSACTIONS_MAX:
+            raise busy(f"{limits.TRANSACTIONS_MAX} transactions have not ended")
+        topic, queue_id, decoded = half_message(topic, queue_id, decoded)
+        return topic, queue_id, _text(decoded)
+
+    def _record(
+        self, header: SendMessageHeader, body: Buffer, properties: bytes, connection: Connection
+    ) -> NewRecord:
+        size_max = self._core.config.max_message_size
+        if len(body) > size_max or len(properties) > PROPERTIES_BYTES_MAX:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a body of {len(body)} bytes with {len(properties)} bytes of properties; at most "
+                f"{size_max} (maxMessageSize) and {PROPERTIES_BYTES_MAX} are taken",
+            )
+        return NewRecord(
+            body=body,
+            properties=properties,
+            born_timestamp_ms=header.born_timestamp,
+            born_host=born_host(connection),
+            flag=header.flag,
+            sys_flag=header.sys_flag & ~(TRANSACTION_BITS | HOST_BITS),
+            reconsume_times=header.reconsume_times or 0,
+        )
+
+    def _properties(self, properties: str, not_kept: Sequence[str] | None = None) -> str:
+        """The properties as stored: with unique key and cluster, without what is not kept."""
+        if properties and not properties.endswith("\x02"):
+            properties += "\x02"
+        marked = "\x02" + properties
+        not_kept = _NOT_KEPT if not_kept is None else not_kept
+        if any(f"\x02{name}\x01" in marked for name in not_kept):
+            kept = names.properties_decode(properties.encode())
+            for name in not_kept:
+                kept.pop(name, None)
+            properties = _text(kept)
+            marked = "\x02" + properties
+        if _UNIQ_KEY not in marked:
+            properties += f"{names.UNIQ_KEY}\x01{_new_unique_key()}\x02"
+        return (
+            f"{properties}{names.CLUSTER}\x01{self._core.config.broker_cluster_name}\x02{_TRACED}"
+        )
+
+
+_UNIQ_KEY = f"\x02{names.UNIQ_KEY}\x01"
+_WHERE_MESSAGES_WAIT = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC))
+# Consumers of 5.x trace only messages that carry a region.
+_TRACED = names.properties_encode(REGION).decode()
+_NOT_KEPT_IN_BATCHES = (names.POP_CK, names.CLUSTER, *REGION)
+# RocketMQ, too, leaves WAIT to the messages of a batch, and takes it from those sent by themselves.
+_NOT_KEPT = (names.WAIT, *_NOT_KEPT_IN_BATCHES)
+
+
+_DELAYS = tuple(f"\x02{name}\x01" for name in names.DELAYS)
+
+
+def _text(properties: Mapping[str, str]) -> str:
+    """The properties as a record holds them. Too many are the message's fault: it won't fit."""
+    try:
+        return names.properties_encode(properties).decode()
+    except BadInput as error:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+
+
+def _refuse_transaction_bits(header: SendMessageHeader) -> None:
+    if header.sys_flag & TRANSACTION_BITS:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the system flag {header.sys_flag} has transaction bits, but TRAN_MSG is not true",
+        )
+
+
+def _is_delayed(properties: str) -> bool:
+    marked = "\x02" + properties
+    return any(name in marked for name in _DELAYS)
+
+
+def born_host(connection: Connection) -> bytes:
+    """The client's address and port as records hold them."""
+    return _host_bytes(*connection.peer)
+
+
+_host_bytes = lru_cache(maxsize=4096)(names.host_bytes)
+
+
+def send_header(request: Command) -> SendMessageHeader:
+    """The header of any of the codes, under its long names."""
+    if request.code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE):
+        return decode_header(SendMessageHeader, request)
+    return decode_header(SendMessageV2Header, request).to_v1()
+
+
+def _queue(topic: TopicConfig, queue_id: int) -> int:
+    queues = max(topic.read_queue_nums, topic.write_queue_nums)
+    if queue_id >= queues:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"queue {queue_id} of {topic.topic_name!r} does not exist: it has {queues}",
+        )
+    return queue_id if queue_id >= 0 else random.randrange(topic.write_queue_nums)
+
+
+def _new_unique_key() -> str:
+    return uuid.uuid4().hex.upper()

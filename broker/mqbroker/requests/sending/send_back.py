@@ -1,0 +1,92 @@
+"""CONSUMER_SEND_MSG_BACK (36): a consumer could not handle a message; it is to come again.
+
+The message, named by its position in the log, is stored once more: for the group's retry topic,
+where it arrives when its delay level is over, or, after too many tries, in the group's dead-letter
+topic at once. Every replica resolves a position to the same bytes, so this works after a failover
+too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dledger.errors import StorageError
+from dledger.net import Connection
+from dledger.remoting import message as names
+from dledger.remoting.bodies import SubscriptionGroupConfig
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import ConsumerSendMsgBackHeader, decode_header
+from dledger.remoting.numbers import INT32_MAX
+from dledger.remoting.record import Record
+from mqbroker.leader.append import Stored
+from mqbroker.leader.drafts import NewRecord, RecordsDraft
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+from mqbroker.requests.sending.retries import retry_destination
+from mqbroker.state.topics import retry_topic
+
+_FIRST_RETRY_LEVEL = 3
+
+
+class SendBackHandler:
+    """Answers 36."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def send_back(self, request: Command, connection: Connection) -> Command | None:
+        """Store the copy; answered once it is in the log."""
+        core = self._core
+        header = decode_header(ConsumerSendMsgBackHeader, request)
+        group = core.definitions.group(header.group)
+        if group.retry_queue_nums <= 0:
+            return request.reply()
+        try:
+            record = core.record_at(header.offset)
+        except StorageError as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        topic = wanted = _destination(group, header, record)
+        destination = core.definitions.topic_for_send(wanted, None)
+        properties = _properties(record, header, dead=topic != retry_topic(header.group))
+        topic, queue_id, properties = core.detour(topic, 0, properties)
+        copy = replace(
+            NewRecord.copy(record),
+            properties=names.properties_encode(properties),
+            # A record holds no higher count; the group's limit was reached long before.
+            reconsume_times=min(record.reconsume_times + 1, INT32_MAX),
+        )
+        draft = RecordsDraft([copy], topic, [(queue_id, 1)], core.assignments, core.store_host)
+        core.definitions.ensure_topic(destination)
+
+        def done(outcome: Stored | Refused) -> None:
+            if isinstance(outcome, Refused):
+                core.replies.refuse(request, connection, outcome)
+            else:
+                core.rates.sent_back(header.group, record.topic)
+                core.replies.send(request, connection, request.reply())
+
+        answer = connection.answer_by(request, done)
+        core.appender.append(draft, None, core.when_known(wanted, answer))
+        return None
+
+
+def _destination(
+    group: SubscriptionGroupConfig, header: ConsumerSendMsgBackHeader, record: Record
+) -> str:
+    times_max = 0 if header.delay_level < 0 else header.max_reconsume_times
+    return retry_destination(group, record.reconsume_times, times_max)
+
+
+def _properties(record: Record, header: ConsumerSendMsgBackHeader, *, dead: bool) -> dict[str, str]:
+    """The copy's properties: where the message came from, and how long it waits."""
+    properties = names.properties_decode(record.properties)
+    properties.setdefault(names.RETRY_TOPIC, record.topic)
+    own_id = names.offset_message_id(record.store_host, record.physical_offset)
+    properties.setdefault(names.ORIGIN_MESSAGE_ID, header.origin_msg_id or own_id)
+    for name in names.DELAYS:
+        properties.pop(name, None)
+    if not dead:
+        level = header.delay_level or _FIRST_RETRY_LEVEL + record.reconsume_times
+        properties[names.DELAY] = str(level)
+    return properties

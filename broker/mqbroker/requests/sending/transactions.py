@@ -1,0 +1,153 @@
+"""END_TRANSACTION (37), and the question for how a transaction ended (39).
+
+Steps and checks are the reference's (EndTransactionProcessor, AbstractTransactionalMessageCheck).
+The request names the half message twice, by its position and its offset in the queue of half
+messages; both come from the answer to the send, and hold on every replica. It is one-way: a refusal
+is only logged, and a producer that was not heard is asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from dledger.errors import AppendError, StorageError
+from dledger.net import Connection
+from dledger.observe import get_logger
+from dledger.raft.engine import Appended
+from dledger.remoting import message as names
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    CheckTransactionStateHeader,
+    EndTransactionHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.record import Record
+from mqbroker.leader.transactions import Half, Timing, Transactions
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+from mqbroker.requests.groups.clients import ClientHandler
+from mqbroker.state.moves import HALF_TOPIC
+
+_COMMIT, _ROLLBACK = 8, 12
+
+_log = get_logger("mqbroker.requests.sending.transactions")
+
+
+class TransactionHandler:
+    """Answers 37, and asks 39."""
+
+    def __init__(self, core: Core, clients: ClientHandler) -> None:
+        self._core = core
+        self._clients = clients
+        timing = Timing(
+            core.config.transaction_time_out,
+            core.config.transaction_check_interval,
+            core.config.transaction_check_max,
+        )
+        self._transactions = Transactions(
+            core.machine,
+            core.log,
+            core.role,
+            core.definitions,
+            core.assignments,
+            timing,
+            core.store_host,
+        )
+
+    def reset(self) -> None:
+        """A leadership begins."""
+        self._transactions.reset()
+
+    def end(self, request: Command, connection: Connection) -> Command | None:
+        """END_TRANSACTION: what is committed can be pulled when this is answered."""
+        header = decode_header(EndTransactionHeader, request)
+        if header.commit_or_rollback not in (_COMMIT, _ROLLBACK):
+            return request.reply()  # not known yet: the producer will be asked
+        half = Half(header.tran_state_table_offset, self._record(header))
+        replies, role = self._core.replies, self._core.role
+
+        def done(outcome: Appended | AppendError) -> None:
+            if isinstance(outcome, AppendError):
+                replies.refuse(request, connection, role.refusal_of(outcome))
+            else:
+                replies.send(request, connection, request.reply())
+
+        commit = header.commit_or_rollback == _COMMIT
+        answer = connection.answer_by(request, done)
+        self._transactions.end(half, commit=commit, on_done=answer)
+        return None
+
+    def check(self) -> None:
+        """Ask the producers of half messages whose time has come; lay the oldest aside."""
+        self._transactions.producer_came(cache(lambda group: bool(self._clients.producers(group))))
+        asked, given_up = self._transactions.checks(self._core.assignments.now_ms())
+        for half in asked:
+            self._guarded(self._ask, half)
+        for half in given_up:
+            self._guarded(self._give_up, half)
+
+    def _guarded(self, act: Callable[[Half], None], half: Half) -> None:
+        """One producer's message must not keep others from being asked about theirs."""
+        try:
+            act(half)
+        except (StorageError, OSError):
+            raise
+        except Exception as error:
+            self._core.faults.note("transaction not checked", error, offset=half.offset)
+
+    def _give_up(self, half: Half) -> None:
+        topic = half.properties.get(names.REAL_TOPIC)
+        _log.warning("transaction given up", offset=half.offset, topic=topic)
+        try:
+            self._transactions.give_up(half, lambda _: None)
+        except Refused as refused:
+            _log.info("transaction waits", offset=half.offset, reason=str(refused))
+
+    def _record(self, header: EndTransactionHeader) -> Record:
+        """The half message that a request names. Refused if it names another one."""
+        try:
+            record = self._core.record_at(header.commit_log_offset)
+        except StorageError as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        group = names.properties_decode(record.properties).get(names.PGROUP)
+        if (
+            record.topic != HALF_TOPIC
+            or record.queue_offset != header.tran_state_table_offset
+            or group != header.producer_group
+            or not self._is_stored(record)
+        ):
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"position {header.commit_log_offset} holds no half message of the producer group "
+                f"{header.producer_group!r} at offset {header.tran_state_table_offset}",
+            )
+        return record
+
+    def _is_stored(self, record: Record) -> bool:
+        """Whether this is the half message of its offset, and not bytes in a message's body."""
+        queue = self._core.machine.queues.get(HALF_TOPIC, 0)
+        units = queue.read(record.queue_offset, 1) if queue is not None else None
+        return units is not None and units["position"].tolist() == [record.physical_offset]
+
+    def _ask(self, half: Half) -> None:
+        """CHECK_TRANSACTION_STATE to one producer of the group; none may be connected."""
+        properties = half.properties
+        producers = self._clients.producers(properties.get(names.PGROUP, ""))
+        if not producers:
+            self._transactions.unheard(half)
+            return
+        record = half.record
+        header = CheckTransactionStateHeader(
+            tran_state_table_offset=half.offset,
+            commit_log_offset=record.physical_offset,
+            msg_id=properties.get(names.UNIQ_KEY),
+            transaction_id=properties.get(names.UNIQ_KEY),
+            offset_msg_id=names.offset_message_id(record.store_host, record.physical_offset),
+        )
+        body = self._transactions.as_sent(half)
+        code = RequestCode.CHECK_TRANSACTION_STATE
+        connection = producers[half.offset % len(producers)]
+        connection.send_oneway_request(Command(code, encode_header(header), body))

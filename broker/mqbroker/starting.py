@@ -1,0 +1,90 @@
+"""Starting a replica from the command line: its config, its end, and why it could not run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import trio
+
+from dledger.errors import ConfigError, DledgerError, Fenced, leaves
+from dledger.observe import LogFormat, configure_logging
+from dledger.program.config import load_config
+from mqbroker.app import run_broker
+from mqbroker.config import BrokerConfig
+from mqbroker.state.aside import UPGRADE
+
+_EXIT_FAILED = 1
+_EXIT_USAGE = 2
+
+
+def start(config: Path | None, namesrv: str | None, log_format: LogFormat | None) -> int:
+    """Run until SIGTERM or Ctrl-C; the exit status. What is given replaces the config file's."""
+    if config is None and namesrv is None:
+        return _fail(
+            "give a config file (-c FILE; docs/broker.md lists the keys), or at least a name "
+            "server (-n HOST:PORT) to start a group of one member. A whole cluster for trying "
+            "things out: mqcluster up --dir DIR",
+            _EXIT_USAGE,
+        )
+    try:
+        settings = BrokerConfig() if config is None else load_config(config, BrokerConfig)
+        if namesrv is not None:
+            settings = msgspec.structs.replace(settings, namesrv_addr=namesrv)
+        if log_format is not None:
+            settings = msgspec.structs.replace(settings, log_format=log_format)
+        configure_logging(settings.log_format, settings.log_level)
+        settings.check()
+        settings = settings.with_secret()
+        if config is None:
+            _say_defaults(settings)
+    except ConfigError as error:
+        return _fail(str(error), _EXIT_USAGE)
+    return _run(settings)
+
+
+def _say_defaults(settings: BrokerConfig) -> None:
+    """Without a config file, nobody has chosen these."""
+    sys.stderr.write(
+        f"mqbroker: no config file: {settings.broker_name}, a group of one member, serves on "
+        f"{settings.broker_ip1}:{settings.listen_port} and keeps its messages in "
+        f"{Path(settings.store_path_root_dir).absolute()}\n"
+    )
+
+
+def _run(settings: BrokerConfig) -> int:
+    problem: BaseException | None = None
+    try:
+        trio.run(run_broker, settings)
+    except* (DledgerError, OSError) as group:
+        problem = next(leaves(group))
+    if problem is None:
+        return 0
+    if isinstance(problem, Fenced):
+        remedy = "" if UPGRADE in str(problem) else "repair the disk, "
+        return _fail(f"{problem}; {remedy}then start the broker again", _EXIT_FAILED)
+    if isinstance(problem, OSError):
+        return _fail(_os_problem(problem, settings), _EXIT_USAGE)
+    return _fail(str(problem), _EXIT_USAGE)
+
+
+def _os_problem(error: OSError, settings: BrokerConfig) -> str:
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    if error.filename is not None:
+        return (
+            f"{error.filename}: {reason}; make storePathRootDir "
+            f"{settings.store_path_root_dir!r} a directory that this user can write to"
+        )
+    if "peer port" in str(error):
+        return f"{error.strerror}; stop what uses it, or change dLegerPeers on all members"
+    return (
+        f"can't listen on {settings.broker_ip1}:{settings.listen_port}: {reason}; "
+        "stop what uses it, or change brokerIP1 and listenPort (and groupClientAddrs)"
+    )
+
+
+def _fail(message: str, status: int) -> int:
+    sys.stderr.write(f"mqbroker: {message}\n")
+    return status

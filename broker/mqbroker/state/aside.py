@@ -1,0 +1,75 @@
+"""Entries that are set aside: committed, and of a content that the state can't take. Pure.
+
+An entry is applied as a whole or not at all. What no leader writes (bytes that are no records,
+messages for an offset that is not the queue's next one, a move of what does not wait) changes
+nothing but this book. Every replica judges by the entry and the state before it alone, so all set
+the same entries aside, also at a restart and when they make their queues again. The group serves
+on; the book is shown to the operator, since each line of it is a fault of a broker's or its disk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dledger.errors import DledgerError
+from mqbroker import limits
+
+#: (index, reason), as a snapshot keeps it.
+AsideRow: TypeAlias = tuple[int, str]
+
+
+UPGRADE = "upgrade this node"
+"""What a replica says that stops at what only a newer version knows: its disk is well."""
+
+
+class Unusable(DledgerError):
+    """Why an entry is set aside. The words are part of the replicated state."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """What applying such an entry returns."""
+
+    index: int
+    reason: str
+
+
+class AsideBook:
+    """Which entries were set aside, and why the last ones were."""
+
+    def __init__(self) -> None:
+        #: All that there ever were.
+        self.count = 0
+        #: The last ones, the newest last.
+        self.last: deque[AsideRow] = deque(maxlen=limits.ASIDE_REASONS_KEPT)
+        self._indexes: dict[int, None] = {}
+
+    def __contains__(self, index: int) -> bool:
+        return index in self._indexes
+
+    def add(self, index: int, reason: str) -> SetAside:
+        """Note an entry, which comes after all that are here."""
+        self.count += 1
+        self.last.append((index, reason))
+        self._indexes[index] = None
+        if len(self._indexes) > limits.ASIDE_INDEXES_KEPT:
+            del self._indexes[next(iter(self._indexes))]
+        return SetAside(index, reason)
+
+    def forget_before(self, index: int) -> None:
+        """The log begins at an entry now: those before it are never read again."""
+        self._indexes = {kept: None for kept in self._indexes if kept >= index}
+
+    def dump(self) -> tuple[int, list[AsideRow], list[int]]:
+        """What a snapshot keeps."""
+        return self.count, list(self.last), list(self._indexes)
+
+    def restore(self, count: int, last: Iterable[AsideRow], indexes: Iterable[int]) -> None:
+        """Take over what a snapshot kept."""
+        self.count = count
+        self.last.clear()
+        self.last.extend(last)
+        self._indexes = dict.fromkeys(indexes)

@@ -1,0 +1,116 @@
+"""Attributes of topics: RocketMQ 5's named settings, and how they are altered. Pure.
+
+They are altered by names with a sign: `+message.type=DELAY,-reserve.time` sets one and removes
+another; what is not named stays. Names, values and rules are the reference's (TopicAttributes,
+AttributeUtil). The leader works out what an alteration comes to, and the log holds the outcome.
+Two values are refused that would be kept and not obeyed: this broker compacts no topic, and its
+retention is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.message import DELAYS, SHARDING_KEY, TRAN_MSG
+from mqbroker.refusal import Refused
+
+MESSAGE_TYPE: Final = "message.type"
+#: Topics of these types take every message, as those without a type do.
+_OPEN: Final = frozenset({"UNSPECIFIED", "MIXED"})
+
+
+class _Attribute(NamedTuple):
+    """Which values there are, which of them this broker obeys, and whether it may change later."""
+
+    values: tuple[str, ...]
+    obeyed: tuple[str, ...]
+    changeable: bool
+
+
+_TYPES: Final = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
+_ALL: Final[Mapping[str, _Attribute]] = {
+    MESSAGE_TYPE: _Attribute(_TYPES, _TYPES, True),
+    "queue.type": _Attribute(("SimpleCQ", "BatchCQ"), ("SimpleCQ", "BatchCQ"), False),
+    "cleanup.policy": _Attribute(("DELETE", "COMPACTION"), ("DELETE",), False),
+    "reserve.time": _Attribute((), ("-1",), True),
+}
+
+
+def parse_alteration(text: str | None) -> dict[str, str]:
+    """`+name=value,-name` as a map with signed names. Refused if it is not of that form."""
+    altered: dict[str, str] = {}
+    for part in filter(None, (text or "").split(",")):
+        name, equals, value = part.partition("=")
+        signed = name.startswith("+") if equals else name.startswith("-")
+        if not signed or name in altered:
+            raise _refused(f"{part!r} is not of the form +name=value or -name, or comes twice")
+        altered[name] = value
+    return altered
+
+
+def alter(current: Mapping[str, str] | None, altered: Mapping[str, str]) -> dict[str, str]:
+    """The attributes of a topic after an alteration; `current` is None while it is made.
+
+    Refused, naming the attribute, if one is not known, may not change, or can't be obeyed.
+    """
+    outcome = dict(current or {})
+    seen: set[str] = set()
+    for signed, value in altered.items():
+        sign, name = signed[:1], signed[1:]
+        if sign not in ("+", "-") or name in seen:
+            raise _refused(f"{signed!r} is not +name or -name, or comes twice")
+        seen.add(name)
+        if sign == "-" and name not in outcome:
+            raise _refused(f"{name!r} is not set, so it can't be removed")
+        attribute = _ALL.get(name)
+        if attribute is None:
+            raise _refused(f"{name!r} is not known; there are {', '.join(_ALL)}")
+        if current is not None and not attribute.changeable:
+            raise _refused(f"{name!r} can't be changed: it is set when the topic is made")
+        if sign == "-":
+            del outcome[name]
+            continue
+        _check_value(name, attribute, value)
+        outcome[name] = value
+    return outcome
+
+
+def check_type(topic: str, wanted: str | None, properties: Mapping[str, str]) -> None:
+    """Refuse a message that is not of its topic's type."""
+    kind = message_type(properties)
+    if wanted is not None and wanted not in _OPEN and wanted != kind:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"a {kind} message to {topic!r}, whose {MESSAGE_TYPE} is {wanted}",
+        )
+
+
+def check_records_type(topic: str, attributes: Mapping[str, str]) -> None:
+    """Refuse finished records, which never wait, to a topic for messages that do."""
+    wanted = attributes.get(MESSAGE_TYPE)
+    if wanted in ("DELAY", "TRANSACTION"):
+        check_type(topic, wanted, {})
+
+
+def message_type(properties: Mapping[str, str]) -> str:
+    """What a message asks for, in the reference's order (TopicMessageType)."""
+    if properties.get(TRAN_MSG, "").lower() == "true":
+        return "TRANSACTION"
+    if any(name in properties for name in DELAYS):
+        return "DELAY"
+    return "FIFO" if SHARDING_KEY in properties else "NORMAL"
+
+
+def _check_value(name: str, attribute: _Attribute, value: str) -> None:
+    if attribute.values and value not in attribute.values:
+        raise _refused(f"{name!r} is one of {', '.join(attribute.values)}, not {value!r}")
+    if value not in attribute.obeyed:
+        raise _refused(
+            f"{name!r} {value!r} is not supported here: only {', '.join(attribute.obeyed)}"
+        )
+
+
+def _refused(reason: str) -> Refused:
+    return Refused(ResponseCode.SYSTEM_ERROR, f"topic attributes: {reason}")

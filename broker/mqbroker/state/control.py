@@ -1,0 +1,162 @@
+"""Control entries: the changes to the replicated state that are not messages. Pure.
+
+The body of an entry of kind CONTROL is msgpack, ``[operation, arguments]``: a name and a map. All
+that an operation needs is in its arguments, the leader's clock too, so that applying it is the
+same on every replica and at every restart. A replica that meets an operation it does not know is
+older than its leader; it must stop rather than go on with another state than the others. Whatever
+else can't be taken is set aside (see `mqbroker.state.aside`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, TypeAlias
+
+import msgspec
+
+from dledger.buffers import Buffer
+from dledger.errors import BadInput, StorageError
+from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
+from mqbroker.state import kept
+from mqbroker.state.aside import UPGRADE, Unusable
+
+
+class PutTopics(msgspec.Struct, frozen=True):
+    """Make topics, or change their configs."""
+
+    topics: list[TopicConfig]
+    now_ms: int
+
+
+class DeleteTopic(msgspec.Struct, frozen=True):
+    """Remove a topic with its queues, locks, and every group's offsets in it: one atomic act."""
+
+    topic: str
+    now_ms: int
+
+
+class PutGroups(msgspec.Struct, frozen=True):
+    """Make subscription groups, or change their configs."""
+
+    groups: list[SubscriptionGroupConfig]
+    now_ms: int
+
+
+class DeleteGroup(msgspec.Struct, frozen=True):
+    """Remove a subscription group with its locks and, if asked for, its consumer offsets."""
+
+    group: str
+    with_offsets: bool
+    now_ms: int
+
+
+class PutSettings(msgspec.Struct, frozen=True):
+    """Change config keys of all replicas, as text; an empty text gives back the config file's."""
+
+    settings: dict[str, str]
+    now_ms: int
+
+
+class CommitOffsets(msgspec.Struct, frozen=True):
+    """Set consumer offsets: (group, topic, queue id, offset), in order."""
+
+    offsets: list[tuple[str, str, int, int]]
+
+
+class LockQueues(msgspec.Struct, frozen=True):
+    """Lock or renew queues (topic, queue id) for one client of a group."""
+
+    group: str
+    client_id: str
+    queues: list[tuple[str, int]]
+    now_ms: int
+
+
+class UnlockQueues(msgspec.Struct, frozen=True):
+    """Give up the locks that a client of a group holds on queues (topic, queue id)."""
+
+    group: str
+    client_id: str
+    queues: list[tuple[str, int]]
+
+
+class DropHead(msgspec.Struct, frozen=True):
+    """Keep no messages that lie before `position`: there the segment with entry `index` begins."""
+
+    position: int
+    index: int
+
+
+Control: TypeAlias = (
+    PutTopics
+    | DeleteTopic
+    | PutGroups
+    | DeleteGroup
+    | PutSettings
+    | CommitOffsets
+    | LockQueues
+    | UnlockQueues
+    | DropHead
+)
+
+_OPERATIONS: Final[dict[str, type[Control]]] = {
+    "put_topics": PutTopics,
+    "delete_topic": DeleteTopic,
+    "put_groups": PutGroups,
+    "delete_group": DeleteGroup,
+    "put_settings": PutSettings,
+    "commit_offsets": CommitOffsets,
+    "lock_queues": LockQueues,
+    "unlock_queues": UnlockQueues,
+    "drop_head": DropHead,
+}
+_NAME: Final = re.compile("[a-z][a-z_]{0,63}")
+_QUEUES_MAX: Final = 65_536
+"""Of one topic: what every version takes, whatever bound its requests have."""
+TIME_MS_MAX: Final = 253_402_300_799_999
+"""The end of the year 9999."""
+_NAMES: Final = {operation: name for name, operation in _OPERATIONS.items()}
+
+
+def encode_control(control: Control) -> bytes:
+    """The body of a control entry. BadInput for what it can't hold."""
+    try:
+        return msgspec.msgpack.encode((_NAMES[type(control)], control))
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise BadInput(f"the log can't hold this {_NAMES[type(control)]}: {error}") from error
+
+
+def decode_control(body: Buffer) -> Control:
+    """What `encode_control` made.
+
+    Raises StorageError if this version does not know the operation, Unusable for what is none.
+    """
+    try:
+        name, arguments = msgspec.msgpack.decode(body, type=tuple[str, msgspec.Raw])
+        operation = _OPERATIONS.get(name)
+        if operation is not None:
+            return kept.decode(arguments, operation)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Unusable("it is no control entry that can be read") from error
+    if not _NAME.fullmatch(name):
+        raise Unusable("it is a control entry without the name of an operation")
+    raise StorageError(
+        f"the log holds an operation {name!r} that this version does not know: "
+        f"it was written by a newer one; {UPGRADE}"
+    )
+
+
+def check_control(control: Control, position: int, index: int) -> None:
+    """Raise Unusable for what no leader writes into the entry at `index`, `position`."""
+    now_ms = getattr(control, "now_ms", 0)
+    if not 0 <= now_ms <= TIME_MS_MAX:
+        raise Unusable(f"it was written at {now_ms} ms, which is no time")
+    match control:
+        case PutTopics(topics):
+            for topic in topics:
+                counts = topic.read_queue_nums, topic.write_queue_nums
+                if not 0 < min(counts) <= max(counts) <= _QUEUES_MAX:
+                    raise Unusable(f"it gives {topic.topic_name!r} {counts} queues")
+        case DropHead(head_position, head_index):
+            if not (0 <= head_position <= position and 0 < head_index <= index):
+                raise Unusable(f"it has the log begin at {head_position}, entry {head_index}")

@@ -1,0 +1,141 @@
+"""The dedup window: which appends are in the log, so that a retry makes no second copy. Pure.
+
+A producer that got no answer sends again, perhaps to the next leader. Its batch is known by the
+topic and the unique key (UNIQ_KEY) of the first record. Every replica remembers the last
+`DEDUP_ENTRIES_MAX` of them as they are applied, in log order, so all replicas agree on the window;
+a leader looks here before it appends. What is remembered is only where copies lie: what they are,
+and their queue offsets, is read from there in the rare case that it is asked for.
+
+A key may come again: stock clients give one to a message object, and an application may send the
+object as often as it likes. Our own producers' retries are answered with the first copy of their
+key. A stock client's retry is one of its last send, so it is held against the newest copy
+(`mqbroker.leader.resends`).
+
+The window is a row of chunks, each with up to `DEDUP_CHUNK_ENTRIES` keys. Chunks but the last don't
+change any more: they are encoded for snapshots once, and forgotten as a whole.
+
+A message that a consumer sends back keeps its unique key, and each further try is a new message:
+only first deliveries (reconsume times 0) are remembered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from mqbroker import limits
+
+
+class StoredCopy(NamedTuple):
+    """Where the body of the entry with a copy lies: position and size in bytes."""
+
+    position: int
+    size: int
+
+
+def dedup_key(topic: bytes, unique_key: bytes) -> bytes:
+    """What an append is known by. The same unique key in another topic is another append."""
+    key = topic + b"\0" + unique_key
+    if len(key) <= limits.DEDUP_KEY_BYTES_MAX:
+        return key
+    return topic + b"\0" + hashlib.blake2b(unique_key, digest_size=32).digest()
+
+
+_Copies: TypeAlias = dict[bytes, tuple[int, int]]
+
+
+class _Chunk:
+    """Appends that follow one another in the log: key -> (position, size) of the first copy.
+
+    `newest` has the last copy of those keys that came again within the chunk.
+    """
+
+    __slots__ = ("copies", "encoded", "newest")
+
+    def __init__(self, copies: _Copies, newest: _Copies) -> None:
+        self.copies = copies
+        self.newest = newest
+        self.encoded: bytes | None = None
+
+    def encode(self) -> bytes:
+        """What a snapshot keeps of it."""
+        return msgspec.msgpack.encode((self.copies, self.newest))
+
+
+_decoder: Final = msgspec.msgpack.Decoder(tuple[_Copies, _Copies])
+
+
+class DedupWindow:
+    """The last appends by key: at least `entries_max`, and less than one chunk more."""
+
+    def __init__(
+        self,
+        entries_max: int = limits.DEDUP_ENTRIES_MAX,
+        chunk_entries: int = limits.DEDUP_CHUNK_ENTRIES,
+    ) -> None:
+        self._chunk_entries = chunk_entries
+        self._chunks_max = entries_max // chunk_entries + 1
+        self._chunks = deque([_Chunk({}, {})])
+        #: Where the log begins: a copy before it is gone, and so is what is known of it.
+        self.first_position = 0
+
+    def __len__(self) -> int:
+        return sum(len(chunk.copies) for chunk in self._chunks)
+
+    def get(self, key: bytes) -> StoredCopy | None:
+        """The first copy of an append, if it is within the window."""
+        for chunk in self._chunks:
+            for copies in (chunk.copies, chunk.newest):
+                copy = copies.get(key)
+                if copy is not None and copy[0] >= self.first_position:
+                    return StoredCopy(*copy)
+        return None
+
+    def newest(self, key: bytes) -> StoredCopy | None:
+        """The last copy of an append, if it is within the window."""
+        for chunk in reversed(self._chunks):
+            copy = chunk.newest.get(key) or chunk.copies.get(key)
+            if copy is not None:
+                return StoredCopy(*copy) if copy[0] >= self.first_position else None
+        return None
+
+    @property
+    def last_position(self) -> int:
+        """Where the newest of all copies lies; -1 if there is none."""
+        for chunk in reversed(self._chunks):
+            if chunk.copies:
+                both = (*chunk.copies.values(), *chunk.newest.values())
+                return max(position for position, _ in both)
+        return -1
+
+    def add(self, key: bytes, copy: StoredCopy) -> None:
+        """Remember an append. The first copy of a key stays the first."""
+        if len(self._chunks[-1].copies) >= self._chunk_entries:
+            self._chunks.append(_Chunk({}, {}))
+            if len(self._chunks) > self._chunks_max:
+                self._chunks.popleft()
+        chunk = self._chunks[-1]
+        first = chunk.copies.setdefault(key, copy)
+        if first[0] < self.first_position:
+            chunk.copies[key] = copy
+            chunk.newest.pop(key, None)
+        elif first is not copy:
+            chunk.newest[key] = copy
+
+    def dump(self) -> list[bytes]:
+        """What a snapshot keeps: the chunks, the oldest first."""
+        *full, last = self._chunks
+        for chunk in full:
+            if chunk.encoded is None:
+                chunk.encoded = chunk.encode()
+        encoded = [chunk.encoded for chunk in full if chunk.encoded is not None]
+        return [*encoded, last.encode()]
+
+    def restore(self, chunks: Sequence[bytes]) -> None:
+        """Take over what a snapshot kept."""
+        decoded = [_Chunk(*_decoder.decode(chunk)) for chunk in chunks]
+        self._chunks = deque(decoded or [_Chunk({}, {})])

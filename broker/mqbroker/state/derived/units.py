@@ -1,0 +1,107 @@
+"""Units of the files that are derived from the log, each with a check of its own.
+
+A disk that rots tells nobody. What it does to the log is found by the log's checksums; consume
+queues and the key index are read here and there, a few units at a time, so each unit says by
+itself whether it is what was written, and at the place where it was written. A unit that does not
+is `DamagedFiles`: nothing of it is used, and the files are made again from the log
+(`mqbroker.upkeep.mending`).
+
+A check is no CRC but some steps of multiplying and shifting, which numpy does for all units of a
+read at once. The unit's number and the file's seed are in it: zeros, another queue's units, and
+units that slipped to another offset don't check.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dledger.errors import StorageError
+
+UNIT: Final = np.dtype(
+    [
+        ("position", ">u8"),
+        ("size", ">u4"),
+        ("check", ">u4"),
+        ("tags_code", ">i8"),
+        ("store_timestamp_ms", ">i8"),
+    ]
+)
+"""A unit of a consume queue. Its check counts in a file; in memory it is 0."""
+UNIT_BYTES: Final = UNIT.itemsize
+#: An array of units; fields by name, e.g. ``units["position"]``.
+Units: TypeAlias = npt.NDArray[np.void]
+Words: TypeAlias = npt.NDArray[np.uint64]
+
+_WORDS: Final = np.dtype(">u8")
+_ALL: Final = (1 << 64) - 1
+#: The second word holds the check itself.
+_COUNTING: Final = np.array([_ALL, _ALL ^ 0xFFFF_FFFF, _ALL, _ALL], np.uint64)
+_PRIME: Final = 0x9E37_79B9_7F4A_7C15
+_SHIFT: Final = 29
+_CHECK_SHIFT: Final = 32
+_PRIMES: Final = np.array(
+    [_PRIME, 0xC2B2_AE3D_27D4_EB4F, 0x1656_67B1_9E37_79F9, 0xD6E8_FEB8_6659_FD93], np.uint64
+)
+_SALTS: Final = _PRIMES >> np.uint64(1)
+
+assert UNIT_BYTES == 32
+
+
+class DamagedFiles(StorageError):
+    """What is derived from the log and kept in files is not what was written."""
+
+
+class Damage:
+    """What was found to be damaged, until somebody sees to it. Threads may write it."""
+
+    def __init__(self) -> None:
+        self._reason: str | None = None
+
+    def found(self, reason: str) -> NoReturn:
+        """Note it, and raise DamagedFiles."""
+        self._reason = reason
+        raise DamagedFiles(f"{reason}; it is made again from the log")
+
+    def take(self) -> str | None:
+        """What was found since the last call."""
+        reason, self._reason = self._reason, None
+        return reason
+
+
+def mixed(value: Words, word: Words) -> Words:
+    """A step of a check, or of a hash."""
+    value = (value ^ word) * np.uint64(_PRIME)
+    value ^= value >> np.uint64(_SHIFT)
+    return value
+
+
+def filed(units: bytes, first: int, seed: int) -> bytes:
+    """Units as a file holds them; the first one has the number `first`."""
+    target = np.frombuffer(bytearray(units), UNIT)
+    target["check"] = _checks(target, first, seed)
+    return target.tobytes()
+
+
+def unfiled(raw: bytes, first: int, seed: int) -> tuple[Units, int | None]:
+    """A file's units, and the number of the first that does not check, if any."""
+    units = np.frombuffer(bytearray(raw), UNIT)
+    good = units["check"] == _checks(units, first, seed)
+    units["check"] = 0
+    return units, None if good.all() else first + int(np.argmin(good))
+
+
+def _checks(units: Units, first: int, seed: int) -> Words:
+    words = units.view(_WORDS).reshape(-1, len(_PRIMES)).astype(np.uint64)
+    words &= _COUNTING
+    words ^= _SALTS
+    words *= _PRIMES
+    words ^= words >> np.uint64(_SHIFT)
+    value: Words = np.bitwise_xor.reduce(words, axis=1)
+    value ^= np.arange(first, first + len(units), dtype=np.uint64)
+    value ^= np.uint64(seed << 32)
+    value *= np.uint64(_PRIME)
+    value >>= np.uint64(_CHECK_SHIFT)
+    return value

@@ -1,0 +1,46 @@
+"""Reading what the log or a snapshot keeps of topics and groups, whoever wrote it. Pure.
+
+Requests are bounded before they become an entry (`dledger.remoting.numbers`). They were not always:
+an older log may hold a topic with a permission of 2^40. An integer that its field can't hold is
+read as the nearest one that it can: the same from the log as from a snapshot, on every replica.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from dledger.buffers import Buffer
+from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
+from dledger.remoting.numbers import INT32_MAX, INT32_MIN
+
+T = TypeVar("T")
+
+_NUMBERS: Final = frozenset(
+    field.encode_name
+    for config in (TopicConfig, SubscriptionGroupConfig)
+    for field in msgspec.structs.fields(config)
+    if type(field.default) is int
+)
+
+
+def decode(data: Buffer, kept_type: type[T]) -> T:
+    """Decode msgpack. Raises msgspec.MsgspecError if it is something else altogether."""
+    try:
+        return msgspec.msgpack.decode(data, type=kept_type)
+    except msgspec.ValidationError:
+        return msgspec.convert(_fitting(msgspec.msgpack.decode(data)), kept_type)
+
+
+def _fitting(value: object) -> object:
+    if isinstance(value, list):
+        return [_fitting(item) for item in value]
+    if isinstance(value, dict):
+        return {
+            name: min(max(item, INT32_MIN), INT32_MAX)
+            if name in _NUMBERS and type(item) is int
+            else _fitting(item)
+            for name, item in value.items()
+        }
+    return value

@@ -1,0 +1,500 @@
+"""The replicated state machine: what a broker's replicas agree on, as a function of the log.
+
+`apply` takes committed entries in log order, on every replica and again after a restart. Nothing
+but the entries goes in: no clock, no chance, no config. Two replicas that applied the same index
+hold the same state.
+
+* MESSAGES: the records' places go into the consume queues, their first unique key into the dedup
+  window. Only now can a message be pulled. A move (`mqbroker.state.moves`) also takes messages out
+  of a queue of the broker's own.
+* CONTROL: topics, groups, consumer offsets, queue locks, settings (see `mqbroker.state.control`).
+
+`apply` is total: an entry is examined first, against the state before it, and then applied as a
+whole; one that can't be is set aside (see `mqbroker.state.aside`) and changes nothing else. What an
+entry says never ends a process. Only a replica that is older than its leader stops, at an operation
+that it does not know, and says so: it would go on with another state than the others.
+
+The state in memory is saved as a snapshot now and then (`begin_snapshot`); consume queues and the
+key index are files of their own. The order of durability is: the log up to where the state was
+taken, those files, then the snapshot that claims their ends renamed into place, then the
+directories removed that it no longer mentions. A snapshot ahead of its log would be of no use after
+a power loss: what it holds may never have happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from dledger.errors import CorruptLog, StorageError
+from dledger.log.entry import Entry, Kind
+from dledger.remoting.record import Record
+from mqbroker.state import control
+from mqbroker.state.aside import UPGRADE, AsideBook, SetAside, Unusable
+from mqbroker.state.dedup import DedupWindow, StoredCopy
+from mqbroker.state.derived.consume_queue import ConsumeQueues, remove_paths, sync_files
+from mqbroker.state.derived.indexing import EntryIndex, due_ms, index_entry
+from mqbroker.state.derived.key_index import KeyIndex
+from mqbroker.state.derived.units import Damage, DamagedFiles
+from mqbroker.state.locks import QueueKey, QueueLocks
+from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Delays, Move
+from mqbroker.state.offsets import ConsumerOffsets
+from mqbroker.state.snapshot import (
+    UNITS_FORMAT,
+    PendingSnapshot,
+    State,
+    decode_state,
+    read_snapshot,
+    write_snapshot,
+)
+from mqbroker.state.subscriptions import SubscriptionGroups
+from mqbroker.state.topics import Topics
+from mqbroker.state.waiting import Waiting
+
+
+class Watcher(Protocol):
+    """Who wants to know what was applied, on this replica only. Called within `apply`."""
+
+    def messages_arrived(self, index: EntryIndex) -> None:
+        """The messages of an entry can be pulled from now on."""
+
+    def set_aside(self, kind: int, aside: SetAside) -> None:
+        """An entry of this kind has no effect, on any replica."""
+
+    def topics_changed(self, topics: Sequence[str]) -> None:
+        """These topics were made, changed or deleted."""
+
+    def settings_changed(self) -> None:
+        """Config keys have other values than before, on all replicas."""
+
+    def leading(self, term: int) -> None:
+        """This replica leads, and has applied all entries of earlier terms."""
+
+    def following(self, leader: str | None, term: int) -> None:
+        """This replica does not lead; `leader` is the node id of the one that does, if known."""
+
+
+class _Examined(NamedTuple):
+    """An entry of messages that can be applied: what it adds, and when its timers are due."""
+
+    move: Move | None
+    parts: Sequence[EntryIndex]
+    dues: Sequence[tuple[int, int]]
+
+
+class Machine:
+    """The state of one replica. `directory` is the replica's store."""
+
+    def __init__(self, directory: Path) -> None:
+        self.applied_index = 0
+        #: What a restart finds saved.
+        self.saved_index = 0
+        #: How many states were taken over from others: a picture taken before is of no use.
+        self.generation = 0
+        #: Messages before this position, and entries before this index, are not kept any more.
+        self.first_position = 0
+        self.first_index = 1
+        self._ahead_index = 0
+        self._unsynced: set[Path] = set()
+        self._outdated: set[Path] = set()
+        #: The newest store time in the log: the leader's clock never goes behind it.
+        self.clock_ms = 0
+        self.topics = Topics()
+        self.groups = SubscriptionGroups()
+        self.offsets = ConsumerOffsets()
+        self.locks = QueueLocks()
+        #: Config keys that were changed while the group ran, with their values as text.
+        self.settings: dict[str, str] = {}
+        #: What no replica can take.
+        self.aside = AsideBook()
+        self.dedup = DedupWindow()
+        self.delays = Delays()
+        #: Messages with a timer, and when they are due.
+        self.timers = Waiting()
+        #: Half messages of transactions that have not ended, and when they were stored.
+        self.halves = Waiting()
+        #: What readers of the queues and the index have found: see `derive_again`.
+        self.damage = Damage()
+        self.queues = ConsumeQueues(directory / "queues", self.damage)
+        self.keys = KeyIndex(directory / "index", damage=self.damage)
+        self._trimmed = False
+        self._watcher: Watcher | None = None
+        self._tell_role: Callable[[Watcher], None] | None = None
+        self._snapshot_path = directory / "snapshot.msgpack"
+
+    def restore(self) -> str | None:
+        """Take over the last snapshot. If not all of it can be used, say why.
+
+        If the snapshot can't, start empty: the ledger replays the whole log, which loses nothing.
+        If it can, and the files of queues and keys can't, only those are derived again. No file is
+        changed before the first `apply`: until then the store may turn out to be another broker's.
+        """
+        try:
+            payload = read_snapshot(self._snapshot_path)
+            if payload is None:
+                return None
+            state = decode_state(payload)
+        except StorageError as error:
+            return str(error)
+        self._take(state)
+        self.saved_index = state.applied_index
+        try:
+            if state.units_format != UNITS_FORMAT:
+                raise StorageError("queues and keys were written by another version")
+            self.queues.restore(state.queues, state.begins)
+            self.keys.restore(*state.keys)
+        except StorageError as error:
+            self._begin_again(state, self.first_index)
+            return f"{error}; queues and keys are derived again"
+        return None
+
+    @property
+    def state_index(self) -> int:
+        """The state holds the entries up to here, if not their places in queues and index."""
+        return max(self.applied_index, self._ahead_index)
+
+    def derive_again(self) -> None:
+        """Queues or index turned out to be damaged: make them again from the log's entries, which
+        come again from where the log begins. All else stays as it is."""
+        state = self._state()
+        self.generation += 1
+        self._unsynced.clear()
+        self._outdated.clear()
+        self._begin_again(state, self.first_index)
+        self._trim()
+
+    def forget(self) -> None:
+        """Start empty after all, with nothing that a snapshot could claim."""
+        self.saved_index = 0
+        self.queues.forget()
+        self.keys.forget()
+        self._take(State())
+
+    def apply(self, entry: Entry) -> object:
+        """Apply a committed entry of any content; what it returns goes to who appended it."""
+        if not self._trimmed:
+            self._trim()
+        if entry.index != self.applied_index + 1:
+            raise CorruptLog(f"entry {entry.index} was given after entry {self.applied_index}")
+        result: object = None
+        if entry.index <= self._ahead_index:
+            self._derive_again(entry)
+        else:
+            try:
+                change = self._examined(entry)
+            except Unusable as unusable:
+                result = self._set_aside(entry, str(unusable))
+            else:
+                try:
+                    result = change()
+                except DamagedFiles:
+                    # No fault of the entry's. Nothing of it is done yet: it comes again.
+                    self.derive_again()
+                    return None
+        self.applied_index = entry.index
+        return result
+
+    def _examined(self, entry: Entry) -> Callable[[], object]:
+        """What applying the entry comes to. Raises Unusable, and changes nothing.
+
+        Examining is a function of the entry and the state: what it raises, it raises everywhere.
+        """
+        try:
+            if entry.kind == Kind.MESSAGES:
+                return partial(self._apply_messages, entry, self._examine_messages(entry))
+            if entry.kind == Kind.CONTROL:
+                change = control.decode_control(entry.body)
+                control.check_control(change, entry.position, entry.index)
+                return partial(self._apply_control, change)
+        except (Unusable, StorageError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise Unusable(f"it can't be taken apart: {type(error).__name__}") from error
+        return lambda: None
+
+    def _set_aside(self, entry: Entry, reason: str) -> SetAside:
+        aside = self.aside.add(entry.index, reason)
+        if self._watcher is not None:
+            self._watcher.set_aside(entry.kind, aside)
+        return aside
+
+    def watch(self, watcher: Watcher) -> None:
+        """Have a watcher told of everything from now on, and of the present role at once."""
+        self._watcher = watcher
+        if self._tell_role is not None:
+            self._tell_role(watcher)
+
+    def leading(self, term: int) -> None:
+        """Tell the watcher: from now on appends may be made."""
+        self._role_changed(lambda watcher: watcher.leading(term))
+
+    def following(self, leader: str | None, term: int) -> None:
+        """Tell the watcher that another replica leads, or none."""
+        self._role_changed(lambda watcher: watcher.following(leader, term))
+
+    def begin_snapshot(self) -> PendingSnapshot:
+        """Take a picture of the state as of now. At most one may be pending at a time.
+
+        It may be dropped; one that was written must be told to `saved`.
+        """
+        self.queues.flush()
+        self.keys.flush()
+        self._unsynced |= self.queues.take_unsynced() | self.keys.take_unsynced()
+        self._outdated.update(self.queues.take_deleted())
+        unsynced, deleted = frozenset(self._unsynced), frozenset(self._outdated)
+        payload = msgspec.msgpack.encode(self._state())
+        path, keys, keys_end = self._snapshot_path, self.keys, self.keys.end
+
+        def write() -> None:
+            sync_files(unsynced)
+            write_snapshot(path, payload)
+            remove_paths(deleted)
+            keys.seal(keys_end)
+
+        return PendingSnapshot(
+            self.applied_index, self.state_index, self.generation, unsynced, deleted, write
+        )
+
+    def saved(self, snapshot: PendingSnapshot) -> None:
+        """A picture is durable now. One of before another state was taken over counts for nothing:
+        its files are gone."""
+        if snapshot.generation == self.generation:
+            self._unsynced -= snapshot.synced
+            self._outdated -= snapshot.removed
+            self.saved_index = snapshot.applied_index
+
+    def capture(self) -> tuple[int, bytes]:
+        """The state for a replica that can't replay all of it: the log's head is gone."""
+        return self.applied_index, msgspec.msgpack.encode(self._state())
+
+    def install(self, index: int, payload: bytes, first_index: int) -> None:
+        """Have another replica's state, as of entry `index`, in the place of this one's.
+
+        Queues and keys are in files, which did not come with it. They are made again from the
+        entries, which come again from `first_index` on; those up to `index` change nothing else.
+        Raises StorageError, and changes nothing, if this version can't read the state.
+        """
+        state = decode_state(payload)
+        self.forget()
+        self.generation += 1
+        self._unsynced.clear()
+        self._outdated.clear()
+        self._take(state)
+        self._ahead_index = max(index, state.ahead_index)
+        self._begin_again(state, first_index)
+        self._trim()
+
+    def _begin_again(self, state: State, first_index: int) -> None:
+        """Have the queues of a state as they began, no keys, and the entries from `first_index` on
+        come again."""
+        begins = {
+            topic: (made, {queue: state.begins.get(topic, {}).get(queue, 0) for queue in ends})
+            for topic, (made, ends) in state.queues.items()
+        }
+        self.queues.forget()
+        self.keys.forget()
+        self.queues.restore(begins, state.begins)
+        self._ahead_index = self.state_index
+        self.applied_index = first_index - 1
+
+    def _trim(self) -> None:
+        """Cut the files back to what the queues and the index have."""
+        self.queues.trim()
+        self.keys.trim()
+        self._trimmed = True
+
+    def close(self) -> None:
+        """Close the files. What is not in a snapshot will be replayed."""
+        self.queues.close()
+
+    def _role_changed(self, tell: Callable[[Watcher], None]) -> None:
+        self._tell_role = tell
+        if self._watcher is not None:
+            tell(self._watcher)
+
+    def _take(self, state: State) -> None:
+        self.applied_index = state.applied_index
+        self._ahead_index = state.ahead_index
+        self.first_position = self.dedup.first_position = state.first_position
+        self.first_index = state.first_index
+        self.clock_ms = state.clock_ms
+        self.topics.restore(state.topics, state.topics_version)
+        self.groups.restore(state.groups, state.groups_version)
+        self.offsets.restore(state.offsets)
+        self.locks.restore(state.locks)
+        self.dedup.restore(state.dedup)
+        self.delays.restore(state.delays)
+        self.timers.restore(state.timers)
+        self.halves.restore(state.halves)
+        self.settings = dict(state.settings)
+        self.aside.restore(*state.aside)
+
+    def _state(self) -> State:
+        return State(
+            applied_index=self.applied_index,
+            clock_ms=self.clock_ms,
+            topics=list(self.topics),
+            topics_version=self.topics.version,
+            groups=list(self.groups),
+            groups_version=self.groups.version,
+            offsets=self.offsets.dump(),
+            locks=self.locks.dump(),
+            dedup=self.dedup.dump(),
+            delays=self.delays.dump(),
+            timers=self.timers.dump(),
+            halves=self.halves.dump(),
+            queues=self.queues.ends(),
+            settings=self.settings,
+            keys=(self.keys.first, self.keys.end),
+            begins=self.queues.begins(),
+            first_position=self.first_position,
+            first_index=self.first_index,
+            ahead_index=self._ahead_index,
+            aside=self.aside.dump(),
+            units_format=UNITS_FORMAT,
+        )
+
+    def _derive_again(self, entry: Entry) -> None:
+        """Put a message entry into queues and key index only: the state holds it already."""
+        if (
+            entry.kind != Kind.MESSAGES
+            or entry.position < self.first_position
+            or entry.index in self.aside
+        ):
+            return
+        try:
+            parts = index_entry(entry.body, entry.body_position)[1]
+        except Unusable:
+            return  # set aside so long ago that the book has forgotten
+        for index in parts:
+            queues = self.queues.topic(index.topic)
+            if queues is not None and entry.index >= queues.created_index:
+                for run in index.runs:
+                    if run.first_offset == self.queues.end(index.topic, run.queue_id):
+                        self.queues.append(index.topic, run.queue_id, run.units, entry.index)
+            self.keys.append(index.keys)
+
+    def _examine_messages(self, entry: Entry) -> _Examined:
+        """Raises Unusable if the messages can't be applied as a whole."""
+        move, parts = index_entry(entry.body, entry.body_position)
+        if move is not None:
+            self._check_move(move)
+        ends: dict[tuple[str, int], int] = {}
+        dues: list[tuple[int, int]] = []
+        for index in parts:
+            for run in index.runs:
+                key = (index.topic, run.queue_id)
+                end = ends[key] if key in ends else self.queues.end(*key)
+                if run.first_offset != end:
+                    raise Unusable(
+                        f"it has a message for {index.topic} queue {run.queue_id} at offset "
+                        f"{run.first_offset}, but the queue ends at {end}"
+                    )
+                ends[key] = end + run.messages
+            if index.topic == TIMER_TOPIC:
+                dues += [(offset, due_ms(record)) for offset, record in _records(entry, index)]
+        return _Examined(move, parts, dues)
+
+    def _check_move(self, move: Move) -> None:
+        if move.topic == SCHEDULE_TOPIC:
+            self.delays.check(move)
+        elif move.topic == TIMER_TOPIC:
+            self.timers.check(move)
+        elif move.topic == HALF_TOPIC:
+            self.halves.check(move)
+        else:
+            raise StorageError(
+                f"the log holds a move out of {move.topic!r}, which this version does not know: "
+                f"it was written by a newer one; {UPGRADE}"
+            )
+
+    def _apply_messages(self, entry: Entry, examined: _Examined) -> None:
+        move, parts, dues = examined
+        if move is not None:
+            waiting = {TIMER_TOPIC: self.timers, HALF_TOPIC: self.halves}
+            waiting.get(move.topic, self.delays).take(move)
+        for offset, at_ms in dues:
+            self.timers.add(offset, at_ms)
+        for index in parts:
+            self._apply_part(entry, index)
+
+    def _apply_part(self, entry: Entry, index: EntryIndex) -> None:
+        for run in index.runs:
+            self.queues.append(index.topic, run.queue_id, run.units, entry.index)
+        self.keys.append(index.keys)
+        if index.topic == HALF_TOPIC:
+            for offset, record in _records(entry, index):
+                self.halves.add(offset, record.store_timestamp_ms)
+        if index.dedup_key is not None:
+            self.dedup.add(index.dedup_key, StoredCopy(entry.body_position, len(entry.body)))
+        self.clock_ms = max(self.clock_ms, index.store_timestamp_ms)
+        if self._watcher is not None:
+            self._watcher.messages_arrived(index)
+
+    def _apply_control(self, change: control.Control) -> object:
+        match change:
+            case control.CommitOffsets(offsets):
+                for group, topic, queue_id, offset in offsets:
+                    if self.topics.get(topic) is not None:
+                        self.offsets.commit(group, topic, queue_id, offset)
+            case control.LockQueues(group, client_id, queues, now_ms):
+                self.clock_ms = max(self.clock_ms, now_ms)
+                keys = [QueueKey(group, topic, queue_id) for topic, queue_id in queues]
+                return self.locks.acquire(client_id, keys, self.clock_ms)
+            case control.UnlockQueues(group, client_id, queues):
+                keys = [QueueKey(group, topic, queue_id) for topic, queue_id in queues]
+                self.locks.release(client_id, keys)
+            case control.PutGroups(groups, now_ms):
+                self.groups.put(groups, now_ms)
+            case control.DeleteGroup(group, with_offsets, now_ms):
+                self.groups.delete(group, now_ms)
+                self.locks.delete_group(group)
+                if with_offsets:
+                    self.offsets.delete_group(group)
+            case control.PutSettings(settings, now_ms):
+                self._put_settings(settings, now_ms)
+            case control.PutTopics(topics, now_ms):
+                self.topics.put(topics, now_ms)
+                self._topics_changed([topic.topic_name for topic in topics])
+            case control.DeleteTopic(topic, now_ms):
+                self.topics.delete(topic, now_ms)
+                self.offsets.delete_topic(topic)
+                self.locks.delete_topic(topic)
+                self.queues.delete(topic)
+                self._topics_changed([topic])
+            case control.DropHead(position, index):
+                self._drop_head(position, index)
+        return None
+
+    def _drop_head(self, position: int, index: int) -> None:
+        if position <= self.first_position:
+            return
+        gone = self.keys.files_before(position)
+        self.queues.forget_before(position)
+        self._outdated.update(self.keys.forget_files(gone))
+        self.first_position = self.dedup.first_position = position
+        self.first_index = index
+        self.aside.forget_before(index)
+
+    def _put_settings(self, settings: Mapping[str, str], now_ms: int) -> None:
+        merged = {**self.settings, **settings}
+        self.settings = {key: text for key, text in merged.items() if text}
+        # Which topics name servers are told of depends on settings, too.
+        self.topics.touch(now_ms)
+        if self._watcher is not None:
+            self._watcher.settings_changed()
+
+    def _topics_changed(self, topics: Sequence[str]) -> None:
+        if self._watcher is not None:
+            self._watcher.topics_changed(topics)
+
+
+def _records(entry: Entry, index: EntryIndex) -> Iterator[tuple[int, Record]]:
+    """(queue offset, record) of the messages that an entry adds to a topic."""
+    for run in index.runs:
+        for offset, position in enumerate(run.decoded()["position"].tolist(), run.first_offset):
+            yield offset, Record(entry.body[position - entry.body_position :])

@@ -1,0 +1,100 @@
+"""Moves: messages leave a queue of the broker's own for where they belong, in one entry. Pure.
+
+A delayed message is stored twice: first in `SCHEDULE_TOPIC_XXXX`, in the queue of its delay level,
+and when it is due once more, in its real topic. If the second copy and the note that it was made
+were two entries, a leader that died between them would deliver twice, or never. So both are one:
+an entry of messages whose first record lies in `OP_TOPIC` and says which offsets of which queue
+are taken; the other records are the messages as they arrive, of any topics. (The idea is that of
+RocketMQ's op records of transactions, made atomic.) Only a leader writes into `OP_TOPIC`.
+
+An op record's body is text, ``<topic> <queue id> <first>-<end> <first>-<end> ...``; an end is
+exclusive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from dledger.buffers import Buffer
+from mqbroker.state.aside import Unusable
+
+OP_TOPIC: Final = "RMQ_SYS_MOVE_OP_TOPIC"
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+#: Messages that wait for a time of their own.
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+#: Messages of transactions that have not ended, and those whose end nobody could tell.
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+CHECKED_TOO_OFTEN_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+_MOVE: Final = re.compile(rb"[A-Za-z0-9%|_-]+ [0-9]{1,9}(?: [0-9]{1,18}-[0-9]{1,18})*")
+
+
+class Move(NamedTuple):
+    """Which offsets an entry takes out of a queue: ranges of (first, end)."""
+
+    topic: str
+    queue_id: int
+    ranges: tuple[tuple[int, int], ...]
+
+
+def encode_move(move: Move) -> bytes:
+    """The body of an op record."""
+    ranges = (f"{first}-{end}" for first, end in move.ranges)
+    return " ".join((move.topic, str(move.queue_id), *ranges)).encode()
+
+
+def decode_move(body: Buffer) -> Move:
+    """What `encode_move` made; Unusable if it is something else."""
+    match = _MOVE.fullmatch(body)
+    if match is None:
+        raise Unusable("its op record is no move")
+    topic, queue_id, *ranges = str(body, "ascii").split(" ")
+    pairs = [part.split("-") for part in ranges]
+    return Move(topic, int(queue_id), tuple((int(first), int(end)) for first, end in pairs))
+
+
+class Delays:
+    """How far each queue of delayed messages is delivered: its first offset that still waits."""
+
+    def __init__(self) -> None:
+        self._next: dict[int, int] = {}
+
+    def next(self, queue_id: int) -> int:
+        """The first offset of the level's queue that was not taken."""
+        return self._next.get(queue_id, 0)
+
+    def check(self, move: Move) -> None:
+        """Raise Unusable if messages were delivered before."""
+        next_offset = self.next(move.queue_id)
+        for first, end in move.ranges:
+            if not next_offset <= first < end:
+                raise Unusable(
+                    f"it delivers the delayed messages {first} to {end} of queue {move.queue_id}, "
+                    f"but all before {next_offset} were already"
+                )
+            next_offset = end
+
+    def take(self, move: Move) -> None:
+        """Messages were delivered; they were checked."""
+        for _, end in move.ranges:
+            self._next[move.queue_id] = end
+
+    def dump(self) -> dict[int, int]:
+        """What a snapshot keeps."""
+        return dict(self._next)
+
+    def restore(self, next_offsets: Mapping[int, int]) -> None:
+        """Take over what a snapshot kept."""
+        self._next = dict(next_offsets)
+
+
+def ranges_of(offsets: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Ascending offsets as ranges of (first, end)."""
+    ranges: list[tuple[int, int]] = []
+    for offset in offsets:
+        if ranges and ranges[-1][1] == offset:
+            ranges[-1] = (ranges[-1][0], offset + 1)
+        else:
+            ranges.append((offset, offset + 1))
+    return tuple(ranges)

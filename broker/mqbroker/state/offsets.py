@@ -1,0 +1,70 @@
+"""Consumer offsets: how far each group has consumed each queue. Pure.
+
+Part of the replicated state: a commit is a control entry of the log, so a group goes on after a
+failover from where it had committed. An offset is the one of the next message to consume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+#: group -> topic -> queue id -> offset
+OffsetMap: TypeAlias = dict[str, dict[str, dict[int, int]]]
+
+
+class ConsumerOffsets:
+    """The offsets of all groups."""
+
+    def __init__(self) -> None:
+        self._groups: OffsetMap = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The committed offset of a queue, or None if the group never committed one."""
+        return self._groups.get(group, {}).get(topic, {}).get(queue_id)
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set an offset; it may go back, as when an operator resets a group."""
+        queues = self._groups.setdefault(group, {}).setdefault(topic, {})
+        self._count += queue_id not in queues
+        queues[queue_id] = offset
+
+    def topics_of(self, group: str) -> Mapping[str, Mapping[int, int]]:
+        """topic -> queue id -> offset of one group."""
+        return self._groups.get(group, {})
+
+    def groups_of(self, topic: str) -> Iterator[str]:
+        """The groups that committed an offset in a topic."""
+        return (group for group, topics in self._groups.items() if topic in topics)
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget every group's offsets in a topic: a topic of that name made later starts anew."""
+        for group in list(self.groups_of(topic)):
+            topics = self._groups[group]
+            self._count -= len(topics.pop(topic))
+            if not topics:
+                del self._groups[group]
+
+    def delete_group(self, group: str) -> None:
+        """Forget a group's offsets in all topics."""
+        self._count -= sum(len(queues) for queues in self._groups.pop(group, {}).values())
+
+    def dump(self) -> list[tuple[str, str, int, int]]:
+        """(group, topic, queue id, offset) of all: what a snapshot keeps."""
+        return [
+            (group, topic, queue_id, offset)
+            for group, topics in self._groups.items()
+            for topic, queues in topics.items()
+            for queue_id, offset in queues.items()
+        ]
+
+    def restore(self, items: Iterable[tuple[str, str, int, int]]) -> None:
+        """Take over what a snapshot kept."""
+        self._groups.clear()
+        self._count = 0
+        for group, topic, queue_id, offset in items:
+            self.commit(group, topic, queue_id, offset)

@@ -1,0 +1,108 @@
+"""A snapshot: the replicated state up to an index, so that a restart replays only the rest.
+
+It is taken in memory, consistent, and written later. The file's layout, big-endian: magic u64
+``DLGSNAP1``, payload length u64, CRC-32 of the payload u32, payload. A new snapshot is written
+beside the old one, made durable, and renamed over it: a crash leaves the old or the new, never half
+of one. A snapshot that does not check is as good as none, since all it holds can be had again, from
+the log or the leader; the reader says why it was not used.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from dledger.checksum import crc32
+from dledger.errors import StorageError
+from dledger.log.disk import Disk
+from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
+from mqbroker.state import kept
+from mqbroker.state.aside import AsideRow
+from mqbroker.state.locks import LockRow
+
+FORMAT: Final = 3
+UNITS_FORMAT: Final = 2
+"""Of the files of queues and keys. Those of another format are derived again."""
+
+_HEADER: Final = struct.Struct(">8sQI")
+_MAGIC: Final = b"DLGSNAP1"
+
+
+class State(msgspec.Struct):
+    """A snapshot's payload."""
+
+    format: int = FORMAT
+    applied_index: int = 0
+    clock_ms: int = 0
+    topics: list[TopicConfig] = []
+    topics_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    groups: list[SubscriptionGroupConfig] = []
+    groups_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    offsets: list[tuple[str, str, int, int]] = []
+    locks: list[LockRow] = []
+    dedup: list[bytes] = []
+    delays: dict[int, int] = {}
+    timers: list[tuple[int, int]] = []
+    halves: list[tuple[int, int]] = []
+    queues: dict[str, tuple[int, dict[int, int]]] = {}
+    settings: dict[str, str] = {}
+    keys: tuple[int, int] = (0, 0)
+    begins: dict[str, dict[int, int]] = {}
+    first_position: int = 0
+    first_index: int = 1
+    ahead_index: int = 0
+    aside: tuple[int, list[AsideRow], list[int]] = (0, [], [])
+    units_format: int = 1
+
+
+def decode_state(payload: bytes) -> State:
+    """A snapshot's payload, this replica's or another's. StorageError if it can't be used here."""
+    try:
+        state = kept.decode(payload, State)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise StorageError(f"the state can't be decoded: {error}") from error
+    if state.format != FORMAT:
+        raise StorageError(f"the state has format {state.format}, this version's is {FORMAT}")
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSnapshot:
+    """A consistent picture of the state, taken but not yet durable."""
+
+    applied_index: int
+    needed_index: int
+    """What is in it came with entries up to here: they must be durable before it is written."""
+    generation: int
+    """`Machine.generation` when it was taken."""
+    synced: frozenset[Path]
+    removed: frozenset[Path]
+    """The files that writing it makes durable, and those that it removes."""
+    write: Callable[[], None]
+    """Make it durable. Blocks, so call it in a thread; OSError leaves the old one in place."""
+
+
+def write_snapshot(path: Path, payload: bytes) -> None:
+    """Replace the snapshot at `path`, durably. Blocks; OSError leaves the old one in place."""
+    header = _HEADER.pack(_MAGIC, len(payload), crc32(payload))
+    Disk().replace(path, header + payload)
+
+
+def read_snapshot(path: Path) -> bytes | None:
+    """The payload; None if there is no snapshot; StorageError if it does not check."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(raw) < _HEADER.size:
+        raise StorageError(f"{path} has {len(raw)} bytes, fewer than its header")
+    magic, length, crc = _HEADER.unpack_from(raw)
+    payload = raw[_HEADER.size :]
+    if magic != _MAGIC or length != len(payload) or crc != crc32(payload):
+        raise StorageError(f"{path} does not match its own length or checksum")
+    return payload

@@ -1,0 +1,215 @@
+"""Topics: their configs, and the rules by which one comes to be; replicated state. Pure.
+
+A topic is made by an operator, or by the first send to it if `TBW102` (the default topic, which
+lends its queue count) has the inherit permission. Retry and dead-letter topics of a group are made
+by the broker. Rules and error codes: RocketMQ's TopicValidator and TopicConfigManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from dledger.errors import BadInput
+from dledger.remoting import names
+from dledger.remoting.bodies import DataVersion, TopicConfig
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.message import DEFAULT_TOPIC, DLQ_PREFIX, REPLY_SUFFIX, RETRY_PREFIX
+from mqbroker import limits
+from mqbroker.refusal import Refused
+from mqbroker.state.moves import (
+    CHECKED_TOO_OFTEN_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+)
+
+PERM_INHERIT: Final = 1
+PERM_WRITE: Final = 2
+PERM_READ: Final = 4
+PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
+
+#: RocketMQ's TopicFilterType.
+FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
+
+#: The group of the administration tools, which read without leaving anything behind.
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+#: What stock clients with message trace on send their traces to.
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+#: Queues of the topic named like the cluster (RocketMQ's TopicConfig makes so many).
+CLUSTER_TOPIC_QUEUES: Final = 16
+#: Topics that only the broker writes to; sends get NO_PERMISSION.
+UNSENDABLE: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        TIMER_TOPIC,
+        OP_TOPIC,
+        HALF_TOPIC,
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        CHECKED_TOO_OFTEN_TOPIC,
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+
+
+def retry_topic(group: str) -> str:
+    """The topic that holds a group's messages to try again."""
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    """The topic that holds a group's messages that were tried too often."""
+    return DLQ_PREFIX + group
+
+
+def check_topic_name(topic: str) -> None:
+    """Refuse a name that no topic may have."""
+    _refuse_if_bad(names.check_topic_name, topic)
+
+
+def check_group_name(group: str) -> None:
+    """Refuse a name that no group may have."""
+    _refuse_if_bad(names.check_group_name, group)
+
+
+def _refuse_if_bad(check: Callable[[str], None], name: str) -> None:
+    try:
+        check(name)
+    except BadInput as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+
+
+def read_write(topic: str, queues: int) -> TopicConfig:
+    """An ordinary topic with as many read as write queues."""
+    return TopicConfig(
+        topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=PERM_READ_WRITE
+    )
+
+
+def default_topic(queues: int) -> TopicConfig:
+    """`TBW102`, from which a topic made by its first send takes its queue count."""
+    return inheritable(DEFAULT_TOPIC, queues)
+
+
+def inheritable(topic: str, queues: int) -> TopicConfig:
+    """A topic that clients may name as the one to take the queue count from."""
+    config = read_write(topic, queues)
+    return msgspec.structs.replace(config, perm=config.perm | PERM_INHERIT)
+
+
+def system_topics(
+    cluster: str, broker_name: str, delay_levels: int, default_queues: int | None
+) -> list[TopicConfig]:
+    """The topics that a broker makes for itself; `TBW102` only if it lends queue counts.
+
+    Nothing lies in the reply topic: its route leads repliers to the brokers (see
+    `mqbroker.requests.sending.request_reply`). Clients and tools try a cluster or one broker by the
+    topics that are named like them.
+    """
+    topics = [
+        read_write(SCHEDULE_TOPIC, delay_levels),
+        read_write(TIMER_TOPIC, 1),
+        read_write(HALF_TOPIC, 1),
+        read_write(CHECKED_TOO_OFTEN_TOPIC, 1),
+        read_write(OP_TOPIC, 1),
+        read_write(TRACE_TOPIC, 1),
+        read_write(cluster + REPLY_SUFFIX, 1),
+    ]
+    for name, queues in ((cluster, CLUSTER_TOPIC_QUEUES), (broker_name, 1)):
+        # Not every name of a cluster or group is one that a topic may have.
+        with suppress(BadInput):
+            names.check_topic_name(name)
+            topics.append(inheritable(name, queues))
+    return topics if default_queues is None else [*topics, default_topic(default_queues)]
+
+
+def topic_for_first_send(
+    topic: str, default: TopicConfig | None, queues_wanted: int | None
+) -> TopicConfig:
+    """The config of a topic that a send names and nobody made. Refused if none may be made."""
+    if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        return read_write(topic, 1)
+    if default is None or not default.perm & PERM_INHERIT:
+        raise Refused(
+            ResponseCode.TOPIC_NOT_EXIST,
+            f"the topic {topic!r} does not exist and is not made by sending to it "
+            "(autoCreateTopicEnable is off): make it with `mqadmin updateTopic`",
+        )
+    queues = default.write_queue_nums
+    if queues_wanted is not None and queues_wanted > 0:
+        queues = min(queues_wanted, queues)
+    return msgspec.structs.replace(read_write(topic, queues), perm=default.perm & ~PERM_INHERIT)
+
+
+def check_config(config: TopicConfig) -> None:
+    """Refuse a config that an operator gave, naming the value."""
+    check_topic_name(config.topic_name)
+    if config.topic_name in UNSENDABLE:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR, f"the topic {config.topic_name!r} belongs to the broker"
+        )
+    if not 0 <= config.perm <= PERM_READ_WRITE | PERM_INHERIT:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"perm {config.perm} is no sum of {PERM_READ} read, {PERM_WRITE} write and "
+            f"{PERM_INHERIT} inherit",
+        )
+    if config.topic_filter_type not in FILTER_TYPES:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"topicFilterType {config.topic_filter_type[:80]!r} is none of "
+            f"{', '.join(sorted(FILTER_TYPES))}",
+        )
+    for name, count in (
+        ("readQueueNums", config.read_queue_nums),
+        ("writeQueueNums", config.write_queue_nums),
+    ):
+        if not 0 < count <= limits.QUEUES_PER_TOPIC_MAX:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"{name} {count} is not within 1 to {limits.QUEUES_PER_TOPIC_MAX}",
+            )
+
+
+class Topics:
+    """All topic configs, with the version that name servers compare."""
+
+    def __init__(self) -> None:
+        self._configs: dict[str, TopicConfig] = {}
+        self.version = DataVersion(counter=0, timestamp=0)
+
+    def __len__(self) -> int:
+        return len(self._configs)
+
+    def __iter__(self) -> Iterator[TopicConfig]:
+        return iter(self._configs.values())
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """A topic's config, if it exists."""
+        return self._configs.get(topic)
+
+    def put(self, configs: Iterable[TopicConfig], now_ms: int) -> None:
+        """Make or change topics. Without a difference the version stays."""
+        changed = [config for config in configs if self.get(config.topic_name) != config]
+        self._configs.update((config.topic_name, config) for config in changed)
+        if changed:
+            self.touch(now_ms)
+
+    def delete(self, topic: str, now_ms: int) -> None:
+        """Remove a topic, if it exists."""
+        if self._configs.pop(topic, None) is not None:
+            self.touch(now_ms)
+
+    def restore(self, configs: Iterable[TopicConfig], version: DataVersion) -> None:
+        """Take over what a snapshot kept."""
+        self._configs = {config.topic_name: config for config in configs}
+        self.version = version
+
+    def touch(self, now_ms: int) -> None:
+        """Count a change: name servers must take the topics over anew."""
+        self.version = DataVersion(counter=self.version.counter + 1, timestamp=now_ms)

@@ -1,0 +1,51 @@
+"""What a leading broker appends, on a ledger in memory: for tests of the replicated state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dledger.log.entry import Kind
+from dledger.remoting.message import host_bytes
+from dledger.testing.local import LocalLedger
+from mqbroker.leader.assignments import Assignments
+from mqbroker.leader.drafts import NewRecord, RecordsDraft
+from mqbroker.state import control
+from mqbroker.state.machine import Machine
+
+HOST = host_bytes("127.0.0.1", 10911)
+
+
+def save(machine: Machine) -> None:
+    """Save a machine's state, as the process does."""
+    snapshot = machine.begin_snapshot()
+    snapshot.write()
+    machine.saved(snapshot)
+
+
+class LeadingMachine:
+    """A machine, its ledger and its assignments; `clock_ms` is the leader's wall clock.
+
+    What is appended is applied at once with `auto`, else by `ledger.commit`.
+    """
+
+    def __init__(
+        self, directory: Path, clock_ms: Callable[[], int] = lambda: 1000, *, auto: bool = True
+    ) -> None:
+        self.machine = Machine(directory)
+        self.machine.restore()
+        self.ledger = LocalLedger(self.machine, auto=auto)
+        self.assignments = Assignments(self.machine, clock_ms)
+
+    def append(self, topic: str, queue_id: int, records: Sequence[NewRecord]) -> None:
+        """One entry of messages, all for one queue."""
+        runs = [(queue_id, len(records))]
+        draft = RecordsDraft(records, topic, runs, self.assignments, HOST)
+        self.ledger.append_nowait(draft, Kind.MESSAGES, lambda _: None)
+
+    def change(self, change: control.Control) -> None:
+        """One entry that changes topics, groups, offsets or locks."""
+        body = control.encode_control(change)
+        self.ledger.append_nowait(body, Kind.CONTROL, lambda _: None)
+        if isinstance(change, control.DeleteTopic):
+            self.assignments.forget(change.topic)

@@ -1,0 +1,74 @@
+"""How full the disk is, and what follows from that: RocketMQ's three levels, by its names.
+
+Above `diskMaxUsedSpaceRatio` percent of the partition RocketMQ removes expired segments at once,
+which is always done here; so it is a warning. Above `diskSpaceCleanForciblyRatio` the oldest
+segments go though they have not expired, if `cleanFileForciblyEnable` says so: RocketMQ's default
+is to, ours is not to, since what was acknowledged goes at its time and not at the disk's. Above
+`diskSpaceWarningLevelRatio` no messages are taken, while everything else goes on: pulls, commits,
+tools, and retention, which makes room. When there is room it ends by itself.
+
+Used is what `df` says: without the blocks that only root may use.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dledger.observe import get_logger
+from dledger.program.pulse import beat
+from mqbroker import limits
+from mqbroker.config import BrokerConfig
+
+_log = get_logger(__name__)
+
+
+def used_percent(path: Path) -> float:
+    """How much of a path's partition is used. OSError."""
+    found = os.statvfs(path)
+    used = found.f_blocks - found.f_bfree
+    entire = used + found.f_bavail
+    return 100 * used / entire if entire else 0.0
+
+
+class DiskSpace:
+    """The level that the disk has reached. `refusal`: why no messages are taken, if they aren't."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._path = Path(config.store_path_root_dir)
+        self._warned = False
+        self.refusal: str | None = None
+        #: Whether the oldest segments go though they have not expired.
+        self.cleans_forcibly = False
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            self.look()
+            await beat(limits.DISK_LOOK_S)
+
+    def look(self) -> None:
+        """See how full the disk is."""
+        config, path = self._config, str(self._path)
+        try:
+            used = round(used_percent(self._path), 1)
+        except OSError as error:
+            _log.warning("disk not measured", path=path, reason=str(error))
+            return
+        self.cleans_forcibly = (
+            config.clean_file_forcibly_enable and used > config.disk_space_clean_forcibly_ratio
+        )
+        if used > config.disk_max_used_space_ratio and not self._warned:
+            _log.warning("disk fills up", path=path, used_percent=used)
+        self._warned = used > config.disk_max_used_space_ratio
+        level = config.disk_space_warning_level_ratio
+        refused, self.refusal = self.refusal, None
+        if used > level:
+            self.refusal = (
+                f"the disk of {path} is full: {used} % used, above diskSpaceWarningLevelRatio "
+                f"{level}; what is there can be read. Make room there: it goes on by itself"
+            )
+        if (refused is None) != (self.refusal is None):
+            what = "messages taken again" if self.refusal is None else "no messages taken"
+            _log.warning(what, path=path, used_percent=used, level_percent=level)

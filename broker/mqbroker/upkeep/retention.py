@@ -1,0 +1,109 @@
+"""Old messages go: a leader decides which, and says so in the log.
+
+Which messages there are must be the same on every replica, or a consumer would see offsets go back
+when another leads. So the leader appends an entry that says where the log begins from now on; each
+replica moves its queues' first offsets when it applies that, and removes files when a snapshot of
+its own is durable that does not need them.
+
+What is still needed stays, however old: entries that a connected follower has not been sent, and
+delayed messages and open transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+
+import trio
+
+from dledger.errors import AppendError
+from dledger.ledger.ledger import Ledger
+from dledger.log.entry import Kind
+from dledger.log.retention import RetentionPolicy, SegmentInfo, first_kept
+from mqbroker.config import BrokerConfig
+from mqbroker.leader.role import Role
+from mqbroker.state import control
+from mqbroker.state.derived.units import DamagedFiles
+from mqbroker.state.machine import Machine
+from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from mqbroker.upkeep.disk_space import DiskSpace
+
+
+def policy_of(config: BrokerConfig) -> RetentionPolicy:
+    """What the config says: `fileReservedTime` (hours), `commitLogSizeMax` (bytes); 0 for none."""
+    return RetentionPolicy(
+        age_max_s=config.file_reserved_time * 3600 or None,
+        size_bytes_max=config.commit_log_size_max or None,
+    )
+
+
+def needed_index(segments: Sequence[SegmentInfo], machine: Machine, sent_index: int) -> int:
+    """The oldest entry that somebody needs; `sent_index` is what every follower has been sent."""
+    needed = min(sent_index, machine.applied_index)
+    for position in _waiting_positions(machine):
+        held = [segment.first_index for segment in segments if segment.base_position <= position]
+        needed = min(needed, held[-1] if held else 0)
+    return needed
+
+
+def _waiting_positions(machine: Machine) -> Iterator[int]:
+    """Where the oldest messages lie that still wait: of each delay level, of timers, of
+    transactions."""
+    levels = machine.queues.topic(SCHEDULE_TOPIC)
+    for queue_id, queue in levels or ():
+        for unit in queue.read(machine.delays.next(queue_id), 1):
+            yield int(unit["position"])
+    for topic, waiting in ((TIMER_TOPIC, machine.timers), (HALF_TOPIC, machine.halves)):
+        oldest, waiting_queue = waiting.first_offset(), machine.queues.get(topic, 0)
+        if oldest is not None and waiting_queue is not None:
+            for unit in waiting_queue.read(oldest, 1):
+                yield int(unit["position"])
+
+
+class Retention:
+    """Looks for old segments now and then, while this replica leads."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        machine: Machine,
+        ledger: Ledger,
+        role: Role,
+        clock_s: Callable[[], float],
+        space: DiskSpace,
+    ) -> None:
+        self._config = config
+        self._machine = machine
+        self._ledger = ledger
+        self._role = role
+        self._clock_s = clock_s
+        self._space = space
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await trio.sleep(self._config.clean_resource_interval / 1000)
+            if self._role.serving:
+                with suppress(DamagedFiles):  # made again soon
+                    self.look()
+
+    def _policy(self, segments: Sequence[SegmentInfo]) -> RetentionPolicy:
+        """What the config says; on a disk that is nearly full, one segment less than there is."""
+        policy = policy_of(self._config)
+        if self._space.cleans_forcibly and segments:
+            held = sum(segment.size_bytes for segment in segments)
+            return RetentionPolicy(policy.age_max_s, held - 1)
+        return policy
+
+    def look(self) -> None:
+        """Append where the log begins from now on, if some of it is too old."""
+        segments = self._ledger.segments()
+        needed = needed_index(segments, self._machine, self._ledger.sent_to_all_index)
+        kept = first_kept(segments, self._policy(segments), self._clock_s(), needed)
+        if kept is None or kept.base_position <= self._machine.first_position:
+            return
+        change = control.DropHead(kept.base_position, kept.first_index)
+        # If leadership is lost on the way, the next leader looks for itself.
+        with suppress(AppendError):
+            body = control.encode_control(change)
+            self._ledger.append_nowait(body, Kind.CONTROL, lambda _: None, urgent=True)

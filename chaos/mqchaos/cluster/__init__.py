@@ -1,0 +1,8 @@
+"""Clusters of real processes on this machine, to be used and to be broken.
+
+``layout``     names, ports, directories, config files (pure)
+``cluster``    starts and stops one, each server by itself
+``processes``  its servers, known by their pid alone
+``probe``      what it says of itself over the wire
+``resizing``   a node more, or one less
+"""

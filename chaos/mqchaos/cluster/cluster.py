@@ -1,0 +1,216 @@
+"""A local cluster of real processes: name servers and broker groups, each server by itself.
+
+The cluster is its directory: `cluster.json` names every server, its ports and its process, so that
+a later command finds the running cluster again, and kills, restarts or ends any part of it by pid.
+Starting only starts; whether a server serves is asked over the wire by `mqchaos.cluster.probe`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from dledger.errors import ConfigError
+from mqchaos.cluster import processes
+from mqchaos.cluster.layout import Layout, NodeLayout, broker_toml, namesrv_toml
+from mqchaos.cluster.processes import ClusterError, Process
+
+STATE_FILE = "cluster.json"
+SECRET_FILE = "cluster.secret"  # noqa: S105 - a name
+LOG_FILE = "log.jsonl"
+
+
+class _State(msgspec.Struct):
+    """What cluster.json holds. `processes`: by server name; one that was killed stays in it."""
+
+    layout: Layout
+    processes: dict[str, Process]
+
+
+class Cluster:
+    """The servers of one directory, running or not."""
+
+    def __init__(self, directory: Path, state: _State) -> None:
+        self.directory = directory
+        self._state = state
+
+    @property
+    def layout(self) -> Layout:
+        """What the cluster consists of."""
+        return self._state.layout
+
+    @classmethod
+    def create(cls, directory: Path, layout: Layout) -> Cluster:
+        """Write the config files of a new cluster. Nothing is started.
+
+        Raises ConfigError for a directory that can't take them.
+        """
+        directory = directory.resolve()
+        if (directory / STATE_FILE).exists():
+            raise ClusterError(f"{directory} holds a cluster already; choose another directory")
+        cluster = cls(directory, _State(layout, {}))
+        try:
+            cluster._write_configs()
+        except OSError as error:
+            raise ConfigError(
+                f"{error.filename}: {error.strerror}; name a directory that holds no cluster and "
+                "that you can write to"
+            ) from error
+        return cluster
+
+    @property
+    def secret_file(self) -> Path | None:
+        """The file with the cluster's secret; None for a cluster that was made without."""
+        path = self.directory / SECRET_FILE
+        return path if path.exists() else None
+
+    def _make_secret(self) -> None:
+        """Make a secret that only this user can read."""
+        path, flags = self.directory / SECRET_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(os.open(path, flags, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(32) + "\n")
+
+    def _write_configs(self) -> None:
+        for server in self.layout.namesrvs:
+            self.folder(server.name).mkdir(parents=True)
+        self._make_secret()
+        for server in self.layout.namesrvs:
+            folder = self.folder(server.name)
+            (folder / "namesrv.toml").write_text(namesrv_toml(server, folder, self.secret_file))
+        for node in self.layout.nodes:
+            self._write_broker_config(node)
+        self._save()
+
+    def _write_broker_config(self, node: NodeLayout) -> None:
+        folder = self.folder(node.name)
+        folder.mkdir(parents=True)
+        (folder / "broker.toml").write_text(
+            broker_toml(self.layout, node, folder, self.secret_file)
+        )
+
+    def add(self, node: NodeLayout) -> None:
+        """One broker node more, with its config file. It is not started, and no member yet."""
+        self._state.layout = replace(self.layout, nodes=(*self.layout.nodes, node))
+        self._write_broker_config(node)
+        self._save()
+
+    def forget(self, node: NodeLayout) -> None:
+        """One broker node less; it must not run. Its folder stays."""
+        nodes = tuple(each for each in self.layout.nodes if each != node)
+        self._state.layout = replace(self.layout, nodes=nodes)
+        self._state.processes.pop(node.name, None)
+        self._save()
+
+    @classmethod
+    def load(cls, directory: Path) -> Cluster:
+        """The cluster of a directory that `create` made."""
+        try:
+            directory = Path(os.path.realpath(directory))
+            state = msgspec.json.decode((directory / STATE_FILE).read_bytes(), type=_State)
+        except FileNotFoundError:
+            raise ConfigError(f"{directory} holds no cluster: `mqcluster up` makes one") from None
+        except OSError as error:
+            raise ConfigError(f"{directory / STATE_FILE}: {error.strerror}") from error
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise ConfigError(f"{directory / STATE_FILE} is damaged: {error}") from error
+        return cls(directory, state)
+
+    @property
+    def names(self) -> list[str]:
+        """All servers, name servers first: the order to start them in."""
+        layout = self.layout
+        return [server.name for server in layout.namesrvs] + [node.name for node in layout.nodes]
+
+    def folder(self, name: str) -> Path:
+        """A server's own directory."""
+        return self.directory / name
+
+    def log(self, name: str) -> Path:
+        """The file with all that a server printed, over all its starts."""
+        return self.folder(name) / LOG_FILE
+
+    def store(self, node: NodeLayout) -> Path:
+        """A broker node's replica directory."""
+        return self.folder(node.name) / "store"
+
+    def stores(self) -> dict[str, dict[str, str]]:
+        """Broker name -> node id -> replica directory, as a history's meta event has it."""
+        return {
+            broker: {node.node: str(self.store(node)) for node in self.layout.group(broker)}
+            for broker in self.layout.brokers
+        }
+
+    def pid(self, name: str) -> int | None:
+        """The process id of a server if it runs."""
+        process = self._state.processes.get(name)
+        return process.pid if process is not None and process.alive else None
+
+    def start(self, names: Iterable[str] | None = None) -> list[str]:
+        """Start those that don't run (all by default); returns their names."""
+        started = [name for name in names or self.names if self.pid(name) is None]
+        for name in started:
+            self._start(name)
+        return started
+
+    @contextmanager
+    def running(self) -> Iterator[Cluster]:
+        """Start all servers; at the block's end, whichever it is, all are killed."""
+        try:
+            self.start()
+            yield self
+        finally:
+            self.kill_all()
+
+    def kill(self, name: str) -> None:
+        """SIGKILL one server and wait until it is gone. No error if it does not run."""
+        processes.kill(self._processes([name]))
+
+    def stop(self, names: Iterable[str] | None = None) -> list[str]:
+        """End servers (all by default), brokers first; returns those that had to be killed."""
+        chosen = list(names or self.names)
+        brokers = [name for name in chosen if name.startswith("broker-")]
+        stubborn = processes.stop(self._processes(brokers))
+        stubborn += processes.stop(self._processes(set(chosen) - set(brokers)))
+        return [name for name in chosen if self._state.processes.get(name) in stubborn]
+
+    def kill_all(self) -> None:
+        """SIGKILL everything: for exits that can't wait."""
+        processes.kill(self._processes(self.names))
+
+    def _processes(self, names: Iterable[str]) -> list[Process]:
+        known = self._state.processes
+        return [known[name] for name in names if name in known]
+
+    def _start(self, name: str) -> None:
+        self._refuse_taken_ports(name)
+        if name.startswith("namesrv-"):
+            arguments = ["-c", str(self.folder(name) / "namesrv.toml")]
+            process = processes.start("mqnamesrv", arguments, self.log(name))
+        else:
+            arguments = ["-c", str(self.folder(name) / "broker.toml")]
+            process = processes.start("mqbroker", arguments, self.log(name))
+        self._state.processes[name] = process
+        self._save()
+
+    def _refuse_taken_ports(self, name: str) -> None:
+        """Say so before the server does, in a log that nobody looks at."""
+        ports = [server.port for server in self.layout.namesrvs if server.name == name]
+        for node in self.layout.nodes:
+            ports += [node.port, node.raft_port] if node.name == name else []
+        for port in ports:
+            if not processes.port_is_free(port):
+                raise ClusterError(
+                    f"port {port} of {name} is taken by another program. Stop that one, or make "
+                    f"a new cluster in another directory than {self.directory}."
+                )
+
+    def _save(self) -> None:
+        temporary = self.directory / f".{STATE_FILE}"
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(self._state), indent=2))
+        temporary.replace(self.directory / STATE_FILE)

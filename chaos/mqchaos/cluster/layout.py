@@ -1,0 +1,161 @@
+"""What a local cluster consists of: names, ports, directories, config files. Pure.
+
+::
+
+    D/cluster.json                       this layout and the processes' pids
+    D/cluster.secret                     what its servers prove to each other that they know
+    D/namesrv-0/namesrv.toml, log.jsonl
+    D/broker-a-n0/broker.toml, log.jsonl, store/
+
+A broker group is named broker-a, broker-b, ...; its nodes n0, n1, ...; a server of the cluster is
+named by both, "broker-a-n0", or "namesrv-0".
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from dledger.errors import ConfigError
+from mqchaos.limits import GROUPS_MAX, NAMESRVS_MAX, NODES_MAX, SEGMENT_BYTES
+
+Flush: TypeAlias = Literal["SYNC_FLUSH", "ASYNC_FLUSH"]
+CLUSTER_NAME = "DefaultCluster"
+
+
+class NameServerLayout(msgspec.Struct, frozen=True):
+    """One name server. `port`: where clients and brokers reach it on loopback."""
+
+    name: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return f"127.0.0.1:{self.port}"
+
+
+class NodeLayout(msgspec.Struct, frozen=True):
+    """One node of a broker group. `port` is for clients, `raft_port` for the other nodes."""
+
+    broker: str
+    node: str
+    port: int
+    raft_port: int
+
+    @property
+    def name(self) -> str:
+        """The server's name in this cluster, also its directory's."""
+        return f"{self.broker}-{self.node}"
+
+    @property
+    def address(self) -> str:
+        """host:port for clients."""
+        return f"127.0.0.1:{self.port}"
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """A whole cluster on one machine's loopback."""
+
+    namesrvs: tuple[NameServerLayout, ...]
+    nodes: tuple[NodeLayout, ...]
+    flush: Flush = "SYNC_FLUSH"
+    segment_bytes: int = SEGMENT_BYTES
+
+    @property
+    def namesrv_addr(self) -> str:
+        """What clients are given: all name servers, separated by semicolons."""
+        return ";".join(server.address for server in self.namesrvs)
+
+    def group(self, broker: str) -> tuple[NodeLayout, ...]:
+        """The nodes of one broker group."""
+        return tuple(node for node in self.nodes if node.broker == broker)
+
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        """The names of the broker groups, in order."""
+        return tuple(dict.fromkeys(node.broker for node in self.nodes))
+
+
+def ports_needed(nodes: int, groups: int, namesrvs: int) -> int:
+    """How many free ports `plan` wants; refuses sizes out of bounds."""
+    for name, value, most in [
+        ("nodes", nodes, NODES_MAX),
+        ("groups", groups, GROUPS_MAX),
+        ("namesrvs", namesrvs, NAMESRVS_MAX),
+    ]:
+        if not 1 <= value <= most:
+            raise ConfigError(f"--{name} is {value}; it must be from 1 to {most}")
+    return namesrvs + 2 * nodes * groups
+
+
+def plan(
+    ports: Sequence[int],
+    nodes: int = 3,
+    groups: int = 1,
+    namesrvs: int = 1,
+    flush: Flush = "SYNC_FLUSH",
+) -> Layout:
+    """Give every server its name and ports, taken from `ports` in order."""
+    if len(ports) < ports_needed(nodes, groups, namesrvs):
+        raise ConfigError(f"{len(ports)} ports are too few for this cluster")
+    free = iter(ports)
+    return Layout(
+        namesrvs=tuple(NameServerLayout(f"namesrv-{k}", next(free)) for k in range(namesrvs)),
+        nodes=tuple(
+            NodeLayout(f"broker-{string.ascii_lowercase[g]}", f"n{k}", next(free), next(free))
+            for g in range(groups)
+            for k in range(nodes)
+        ),
+        flush=flush,
+    )
+
+
+def namesrv_toml(server: NameServerLayout, directory: Path, secret_file: Path | None = None) -> str:
+    """The config file of a name server whose directory this is."""
+    return _toml(
+        listenPort=server.port,
+        bindAddress="127.0.0.1",
+        kvConfigPath=str(directory / "kv.json"),
+        logFormat="json",
+        **_secret(secret_file),
+    )
+
+
+def broker_toml(
+    layout: Layout, node: NodeLayout, directory: Path, secret_file: Path | None = None
+) -> str:
+    """The config file of a broker node whose directory this is."""
+    group = layout.group(node.broker)
+    return _toml(
+        brokerClusterName=CLUSTER_NAME,
+        brokerName=node.broker,
+        brokerIP1="127.0.0.1",
+        listenPort=node.port,
+        namesrvAddr=layout.namesrv_addr,
+        storePathRootDir=str(directory / "store"),
+        flushDiskType=layout.flush,
+        mappedFileSizeCommitLog=layout.segment_bytes,
+        dLegerGroup=node.broker,
+        dLegerSelfId=node.node,
+        dLegerPeers=";".join(f"{each.node}-127.0.0.1:{each.raft_port}" for each in group),
+        groupClientAddrs=";".join(f"{each.node}-127.0.0.1:{each.port}" for each in group),
+        logFormat="json",
+        **_secret(secret_file),
+    )
+
+
+def _secret(path: Path | None) -> dict[str, str]:
+    """The key that names the secret's file; none for a cluster that was made without."""
+    return {} if path is None else {"secretFile": str(path)}
+
+
+def _toml(**values: str | int) -> str:
+    """TOML of flat keys; JSON's string escapes are TOML's too."""
+    return "".join(
+        f"{key} = {msgspec.json.encode(value).decode()}\n" for key, value in values.items()
+    )

@@ -1,0 +1,71 @@
+"""What the commands of this package share: how they end, and how they say what went wrong.
+
+A Ctrl-C or a SIGTERM ends the work by cancellation, so that every clean-up is gone through. Errors
+that a person can act on, the system's among them (a full disk, a directory that is a file), are
+printed as their text; anything else is a bug and shows its trace.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+
+import cyclopts
+import trio
+
+from dledger.errors import leaves
+from dledger.observe import configure_logging
+from dledger.program.ending import BY_INPUT, sentence
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FAILED = 2
+INTERRUPTED = 128
+
+
+def run_command(work: Callable[[], Awaitable[int]]) -> int:
+    """Do `work` and return its exit status; FAILED, with a message, if it raised a known error."""
+    configure_logging("console", "warning")
+    try:
+        return trio.run(_until_interrupted, work)
+    except* BY_INPUT as group:
+        for error in dict.fromkeys(sentence(error) for error in leaves(group)):
+            print(error, file=sys.stderr)
+    return FAILED
+
+
+def run_app(app: cyclopts.App, arguments: Sequence[str] | None) -> int:
+    """Run a command by its arguments; its exit status."""
+    try:
+        status: int | None = app(arguments, print_error=False, exit_on_error=False)
+    except cyclopts.CycloptsError as error:
+        sys.stderr.write(f"{app.name[0]}: {sentence(error)} (--help shows the options)\n")
+        return FAILED
+    except (*BY_INPUT, ValueError) as error:
+        sys.stderr.write(f"{app.name[0]}: {sentence(error)}\n")
+        return FAILED
+    return status or 0
+
+
+async def _until_interrupted(work: Callable[[], Awaitable[int]]) -> int:
+    """The work's status, or INTERRUPTED + the number of the signal that ended it.
+
+    Further signals, while the work cleans up, change nothing: it has bounds of its own.
+    """
+    status = 0
+
+    async def watch() -> None:
+        nonlocal status
+        async for number in signals:
+            status = status or INTERRUPTED + number
+            nursery.cancel_scope.cancel()
+
+    with trio.open_signal_receiver(*ENDING) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            status = await work()
+            nursery.cancel_scope.cancel()
+    if status > INTERRUPTED:
+        name = signal.Signals(status - INTERRUPTED).name
+        print(f"ended by {name}; all that was started is stopped", file=sys.stderr)
+    return status

@@ -1,0 +1,66 @@
+"""Run the audit as a process of its own: judge and harness share nothing but files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import trio
+
+from dledger.errors import BadInput
+from mqchaos.cluster.processes import ClusterError, log_tail
+from mqchaos.report.report import read_verdict
+from mqchaos.report.verdict import Verdict
+
+HOLDS, VIOLATED = 0, 1
+JVM_END_S = 5.0
+"""Spark's JVM ends a moment after the Python that started it; it removes its files then."""
+
+
+async def audit(history: Path, stores: list[Path], report: Path, log: Path) -> Verdict:
+    """Judge a run with mqaudit; its files go to `report`, what it prints to `log`.
+
+    Raises ClusterError if it gives no verdict. Cancelled, it is ended with all its children.
+    """
+    temporary = log.with_name("audit-temporary")
+    temporary.mkdir()
+    argv = [sys.executable, "-P", "-m", "mqspark.mqaudit", "--history", str(history)]
+    for store in stores:
+        argv += ["--store", str(store)]
+    argv += ["--report", str(report)]
+    with log.open("ab") as output:
+        process = await trio.lowlevel.open_process(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=os.environ | {"TMPDIR": str(temporary)},
+            start_new_session=True,
+        )
+        try:
+            status = await process.wait()
+            with trio.move_on_after(JVM_END_S):
+                await _until_gone(process.pid)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        if status not in {HOLDS, VIOLATED}:
+            raise BadInput(f"the audit ended with status {status}")
+        return read_verdict(report)
+    except BadInput as error:
+        raise ClusterError(f"{error}.\n{log_tail(log, lines=30)}") from error
+
+
+async def _until_gone(group: int) -> None:
+    """Wait until a process group has no process left."""
+    with suppress(ProcessLookupError):
+        while True:
+            os.killpg(group, 0)
+            await trio.sleep(0.05)

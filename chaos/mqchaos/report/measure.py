@@ -1,0 +1,160 @@
+"""What a history says about time: gaps, throughput, who led when. Pure; times in s from its start.
+
+The gap of a kill is the longest time between two successive acknowledged sends, over all producers,
+that ended after the kill and began before the next one: what an application feels of it, whether
+the pause came with the kill itself or with the node's return. Without an acknowledgement after the
+kill it lasts until the end, unless nothing waited for one: then nobody felt anything.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import attrgetter
+
+from mqchaos.run.history import Ack, Deliver, Event, Fail, Fault, Lead, Send
+
+NS_PER_S = 1_000_000_000
+BUCKETS_MAX = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment at which something happened to a node."""
+
+    at_s: float
+    what: str
+    node: str
+    term: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A kill and the longest pause between acknowledged sends that followed. Times in s."""
+
+    kill: Mark
+    began_s: float
+    length_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Events per second, in buckets of equal width."""
+
+    width_s: float
+    rates: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A history, reduced to what a person looks at. Lists of moments are ascending."""
+
+    sent: list[float] = field(default_factory=list)
+    acked: list[float] = field(default_factory=list)
+    delivered: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    leads: list[Mark] = field(default_factory=list)
+    faults: list[Mark] = field(default_factory=list)
+    end_s: float = 0.0
+
+    def gaps(self) -> list[Gap]:
+        """One gap for each kill, in order."""
+        kills = [fault for fault in self.faults if fault.what == "kill"]
+        untils = [*(kill.at_s for kill in kills), float("inf")][1:]
+        return [self._gap(kill, until_s) for kill, until_s in zip(kills, untils, strict=False)]
+
+    def _gap(self, kill: Mark, until_s: float) -> Gap:
+        first = max(0, bisect_right(self.acked, kill.at_s) - 1)
+        last = bisect_right(self.acked, until_s)
+        moments = self.acked[first : last + 1]
+        pairs = pairwise(moments)
+        longest = max(pairs, key=lambda pair: pair[1] - pair[0], default=None)
+        if longest is None:
+            waited = len(self.sent) > len(self.acked)
+            return Gap(kill, kill.at_s, max(0.0, self.end_s - kill.at_s) if waited else 0.0)
+        return Gap(kill, longest[0], longest[1] - longest[0])
+
+
+def timeline(events: Iterable[Event]) -> Timeline:
+    """Read a whole history, in any order of files."""
+    by_kind: dict[type[Event], list[Event]] = {}
+    for event in events:
+        by_kind.setdefault(type(event), []).append(event)
+    ends = [event.t for some in by_kind.values() for event in some]
+    start = min(ends, default=0)
+
+    def seconds(t: int) -> float:
+        return (t - start) / NS_PER_S
+
+    def moments(kind: type[Event]) -> list[float]:
+        return sorted(seconds(event.t) for event in by_kind.get(kind, []))
+
+    leads = [e for e in by_kind.get(Lead, []) if isinstance(e, Lead)]
+    faults = [e for e in by_kind.get(Fault, []) if isinstance(e, Fault)]
+    return Timeline(
+        sent=moments(Send),
+        acked=moments(Ack),
+        delivered=moments(Deliver),
+        failures=[e.error for e in by_kind.get(Fail, []) if isinstance(e, Fail)],
+        leads=sorted(
+            (Mark(seconds(e.t), "lead", e.node, e.term) for e in leads), key=attrgetter("at_s")
+        ),
+        faults=sorted(
+            (Mark(seconds(e.t), e.fault, e.node) for e in faults), key=attrgetter("at_s")
+        ),
+        end_s=seconds(max(ends, default=0)),
+    )
+
+
+def series(moments: Sequence[float], end_s: float, width_s: float) -> Series:
+    """Count moments into buckets of `width_s` from 0 to `end_s`."""
+    counts = [0] * (int(end_s / width_s) + 1)
+    for moment in moments:
+        counts[min(int(moment / width_s), len(counts) - 1)] += 1
+    return Series(width_s, tuple(count / width_s for count in counts))
+
+
+def bucket_width(end_s: float) -> float:
+    """A width that shows a gap of half a second, and makes at most BUCKETS_MAX buckets."""
+    for width_s in (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0):
+        if end_s / width_s <= BUCKETS_MAX:
+            return width_s
+    return end_s / BUCKETS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A node's state from one moment to another: "leader", "follower" or "down"."""
+
+    node: str
+    state: str
+    began_s: float
+    ended_s: float
+    term: int = 0
+
+
+def spans(nodes: Sequence[str], found: Timeline) -> list[Span]:
+    """What each node was, from the start to the end of the run."""
+    return [span for node in nodes for span in _spans_of(node, found)]
+
+
+def _spans_of(node: str, found: Timeline) -> list[Span]:
+    """A node leads from when it was seen to lead until another is, or until it is killed."""
+    result: list[Span] = []
+    state, since, term = "follower", 0.0, 0
+    for mark in sorted([*found.leads, *found.faults], key=attrgetter("at_s")):
+        after, after_term = _state_after(state, term, mark, node)
+        if (after, after_term) != (state, term):
+            result.append(Span(node, state, since, mark.at_s, term))
+            state, since, term = after, mark.at_s, after_term
+    return [*result, Span(node, state, since, found.end_s, term)]
+
+
+def _state_after(state: str, term: int, mark: Mark, node: str) -> tuple[str, int]:
+    if mark.node == node:
+        return {"lead": "leader", "kill": "down", "restart": "follower"}[mark.what], mark.term
+    if mark.what == "lead" and state == "leader":
+        return "follower", 0
+    return state, term

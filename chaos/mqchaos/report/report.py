@@ -1,0 +1,125 @@
+"""What a run comes to: the audit's verdict and the measured times, for a person and for a program.
+
+`audit/verdict.json` is the audit's own file; `report.json` and `report.html` add what only the
+harness knows: the timeline, the gaps at each kill, the exceptions that reached the application, and
+the command that runs the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from dledger.errors import BadInput
+from mqchaos.report.chart import draw
+from mqchaos.report.measure import Timeline
+from mqchaos.report.page import render
+from mqchaos.report.verdict import GapFound, Report, Verdict
+
+AUDIT_FOLDER = "audit"
+"""Below the report's own folder: the audit's verdict.json and page."""
+GAP_MEDIAN_S_MAX = 0.6
+GAP_WORST_S_MAX = 1.5
+
+
+def read_verdict(directory: Path) -> Verdict:
+    """The verdict.json that mqaudit left in a directory."""
+    try:
+        return msgspec.json.decode((directory / "verdict.json").read_bytes(), type=Verdict)
+    except (OSError, msgspec.DecodeError) as error:
+        raise BadInput(f"the audit left no readable verdict in {directory}: {error}") from error
+
+
+def make_report(
+    found: Timeline,
+    verdict: Verdict,
+    scenario: str,
+    seed: int,
+    replay: str,
+    findings: Sequence[str],
+) -> Report:
+    """Put the verdict and the measured times together, and judge the times."""
+    gaps = [GapFound(gap.kill.node, gap.kill.at_s, gap.length_s) for gap in found.gaps()]
+    lengths = [gap.gap_s for gap in gaps]
+    exceeded = list(findings)
+    if lengths and median(lengths) > GAP_MEDIAN_S_MAX:
+        exceeded.append(f"the median gap is {median(lengths):.2f} s, above {GAP_MEDIAN_S_MAX} s")
+    if lengths and max(lengths) > GAP_WORST_S_MAX:
+        exceeded.append(f"the worst gap is {max(lengths):.2f} s, above {GAP_WORST_S_MAX} s")
+    if found.failures:
+        exceeded.append(
+            f"{len(found.failures)} sends ended in an exception, the first: {found.failures[0]}"
+        )
+    return Report(
+        holds=verdict.verdict == "ok" and not exceeded,
+        scenario=scenario,
+        seed=seed,
+        replay=replay,
+        seconds=found.end_s,
+        counts=verdict.counts,
+        properties=verdict.properties,
+        gaps=gaps,
+        gap_median_s=median(lengths) if lengths else None,
+        gap_worst_s=max(lengths, default=None),
+        exceptions=len(found.failures),
+        findings=exceeded,
+    )
+
+
+def rows(report: Report) -> list[tuple[str, str, bool]]:
+    """The table: name, value, and whether the value is as it should be."""
+    counts = report.counts
+    stored = [
+        (f"stored on {node}", f"{count:,}", count >= counts.acknowledged)
+        for node, count in sorted(counts.stored.items())
+    ]
+    gaps = [
+        (
+            f"longest send gap at the kill of {gap.node} ({gap.killed_at_s:.1f} s)",
+            f"{gap.gap_s * 1000:.0f} ms",
+            gap.gap_s <= GAP_WORST_S_MAX,
+        )
+        for gap in report.gaps
+    ]
+    return [
+        ("sent", f"{counts.sent:,}", True),
+        ("acknowledged", f"{counts.acknowledged:,}", counts.acknowledged == counts.sent),
+        *stored,
+        ("consumed", f"{counts.consumed:,}", counts.consumed >= counts.acknowledged),
+        ("lost", f"{counts.lost:,}", counts.lost == 0),
+        ("phantom", f"{counts.phantom:,}", counts.phantom == 0),
+        ("duplicated", f"{counts.duplicated:,}", counts.duplicated == 0),
+        ("reordered", f"{counts.reordered:,}", counts.reordered == 0),
+        ("replicas equal", "yes" if counts.replicas_equal else "no", counts.replicas_equal),
+        *gaps,
+    ]
+
+
+def write_report(directory: Path, report: Report, found: Timeline, nodes: Sequence[str]) -> None:
+    """Write report.json and report.html."""
+    data = msgspec.json.format(msgspec.json.encode(report), indent=2)
+    (directory / "report.json").write_bytes(data)
+    page = render(report, rows(report), draw(found, nodes), events(found))
+    (directory / "report.html").write_text(page, encoding="utf-8")
+
+
+def events(found: Timeline) -> list[tuple[float, str]]:
+    """What happened, in order: kills, returns, and who led from when."""
+    told: list[tuple[float, str]] = []
+    killed_at_s: float | None = None
+    for mark in sorted([*found.leads, *found.faults], key=attrgetter("at_s")):
+        if mark.what == "lead":
+            after = (
+                "" if killed_at_s is None else f", {(mark.at_s - killed_at_s) * 1000:.0f} ms later"
+            )
+            told.append((mark.at_s, f"{mark.node} leads, term {mark.term}{after}"))
+        elif mark.what == "kill":
+            told.append((mark.at_s, f"{mark.node} is killed with SIGKILL"))
+        else:
+            told.append((mark.at_s, f"{mark.node} is started again"))
+        killed_at_s = mark.at_s if mark.what == "kill" else None
+    return told

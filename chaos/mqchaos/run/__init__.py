@@ -1,0 +1,10 @@
+"""A run: a load, a plan of faults, and a history of all that clients were told.
+
+``scenarios``  the runs that have a name
+``perform``    from start to verdict
+``run``        one run: a fresh cluster, a load, a plan, a history
+``workload``   what clients are told, and tell (pure)
+``workers``    the harness's side of them
+``work``       the process of one
+``history``    every event that a judge needs
+"""

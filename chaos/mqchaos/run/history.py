@@ -1,0 +1,171 @@
+"""The history of a run: every event that a judge needs, one JSON object a line.
+
+Each client process writes a file of its own, so no lock is ever taken; all stamp events with
+CLOCK_MONOTONIC in ns, which the processes of one machine share, and the reader merges the files by
+it. An event is encoded into a buffer in about a microsecond and written a buffer at a time, so a
+client under load is not slowed down by being watched.
+
+The kinds are Jepsen's invoke / ok / fail / info in a queue's words: `send` before the call, then
+`ack`, or `fail` with `definite` saying whether the message certainly isn't stored; `deliver` and
+`commit` for consumers; `lead` and `fault` from the harness. A message is named by its unique key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, TypeAlias
+
+import msgspec
+
+from mqchaos.limits import HISTORY_BUFFER_BYTES
+
+
+class _Event(msgspec.Struct, tag_field="kind", tag=str.lower, frozen=True, gc=False):
+    """What all events have: `t`, the harness's monotonic clock in ns."""
+
+    t: int
+
+
+class Meta(_Event, frozen=True):
+    """What was run. `brokers`: broker name -> node id -> its store directory."""
+
+    seed: int
+    scenario: str
+    topic: str
+    idempotent: bool
+    brokers: dict[str, dict[str, str]]
+
+
+class Send(_Event, frozen=True, gc=False):
+    """A message is about to be handed to the producer. `crc`: CRC-32 of the body; `size`: bytes."""
+
+    client: str
+    id: str
+    topic: str
+    key: str
+    crc: int
+    size: int
+
+
+class Ack(_Event, frozen=True, gc=False):
+    """The producer said: stored there. `position`: physical position in the broker group's log."""
+
+    client: str
+    id: str
+    topic: str
+    broker: str
+    queue_id: int
+    offset: int
+    position: int
+
+
+class Fail(_Event, frozen=True, gc=False):
+    """The producer gave up. If `definite`, the message is certainly not stored."""
+
+    client: str
+    id: str
+    definite: bool
+    error: str
+
+
+class Deliver(_Event, frozen=True, gc=False):
+    """A consumer of the group was given the message. `crc` is over the body as it arrived."""
+
+    client: str
+    group: str
+    topic: str
+    broker: str
+    queue_id: int
+    offset: int
+    id: str
+    crc: int
+
+
+class Commit(_Event, frozen=True, gc=False):
+    """A consumer committed: the group goes on at `offset` of this queue."""
+
+    client: str
+    group: str
+    topic: str
+    broker: str
+    queue_id: int
+    offset: int
+
+
+class Rebalance(_Event, frozen=True):
+    """A consumer's queues, as (broker name, queue id), changed to these."""
+
+    client: str
+    group: str
+    topic: str
+    queues: list[tuple[str, int]]
+
+
+class Lead(_Event, frozen=True, gc=False):
+    """The harness saw this node serve as its group's leader."""
+
+    broker: str
+    node: str
+    term: int
+
+
+class Fault(_Event, frozen=True, gc=False):
+    """The harness did something to a node: "kill", "restart"."""
+
+    fault: str
+    broker: str
+    node: str
+
+
+class End(_Event, frozen=True, gc=False):
+    """The writer closed its file in order; without it a file was cut off."""
+
+
+Event: TypeAlias = Meta | Send | Ack | Fail | Deliver | Commit | Rebalance | Lead | Fault | End
+
+_decoder = msgspec.json.Decoder(Event)
+
+
+class HistoryWriter:
+    """Appends events to one new file. Call `flush` now and then, and write `End` as the last."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: BinaryIO = path.open("xb", buffering=0)
+        self._encoder = msgspec.json.Encoder()
+        self._buffer = bytearray()
+
+    def __enter__(self) -> HistoryWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.flush()
+        self._file.close()
+
+    def write(self, event: Event) -> None:
+        """Add one event; it reaches the file when the buffer is full, at `flush`, or at the end."""
+        self._encoder.encode_into(event, self._buffer, -1)
+        self._buffer += b"\n"
+        if len(self._buffer) >= HISTORY_BUFFER_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand what is buffered to the file."""
+        remaining = memoryview(bytes(self._buffer))
+        self._buffer.clear()
+        while remaining:
+            remaining = remaining[self._file.write(remaining) :]
+
+
+def read_history(path: Path) -> Iterator[Event]:
+    """The events of one file, or of all *.jsonl files of a directory, file after file."""
+    for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
+        with file.open("rb") as lines:
+            for line in lines:
+                yield _decoder.decode(line)

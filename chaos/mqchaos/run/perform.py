@@ -1,0 +1,68 @@
+"""A scenario from start to verdict: run, audit, report. What demo and mqchaos share."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+from rich.console import Console
+
+from mqchaos.report.display import print_report, show
+from mqchaos.report.judge import audit
+from mqchaos.report.measure import timeline
+from mqchaos.report.report import AUDIT_FOLDER, make_report, write_report
+from mqchaos.report.verdict import Report
+from mqchaos.run.history import read_history
+from mqchaos.run.run import BROKER, Load, Run
+from mqchaos.run.scenarios import Scenario, library_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to perform. `directory`: everything of the run; `report`: what is kept of it.
+
+    `input` None means the standard library's sources; `messages` None, until the plan is through.
+    """
+
+    scenario: Scenario
+    seed: int
+    kills: int
+    rate_per_s: float
+    directory: Path
+    report: Path
+    replay: str
+    input: Path | None = None
+    messages: int | None = None
+
+
+async def perform(order: Order, console: Console) -> Report:
+    """Do it all, and print the table. The report says whether everything holds."""
+    plan = order.scenario.plan(order.kills, random.Random(order.seed).uniform)
+    load = Load(_lines(order), order.messages, order.rate_per_s)
+    run = Run(order.directory, order.scenario.name, order.seed, plan, load)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(show, run, console, lambda: run.phase)
+        await run.execute()
+        run.phase = "auditing the history and the replicas' files with Spark"
+        audited = order.report / AUDIT_FOLDER
+        audited.mkdir(parents=True, exist_ok=True)
+        nodes = run.cluster.layout.group(BROKER)
+        stores = [run.cluster.store(node) for node in nodes]
+        verdict = await audit(run.history, stores, audited, order.directory / "audit.log")
+        nursery.cancel_scope.cancel()
+    found = timeline(read_history(run.history))
+    name = order.scenario.name
+    report = make_report(found, verdict, name, order.seed, order.replay, run.findings)
+    write_report(order.report, report, found, [node.node for node in nodes])
+    print_report(report, console)
+    return report
+
+
+def _lines(order: Order) -> Path:
+    if order.input is not None:
+        return order.input.resolve()
+    lines = order.directory / "lines.txt"
+    lines.write_bytes(library_lines())
+    return lines

@@ -1,0 +1,49 @@
+"""The scenarios that can be run by name: what is broken, how often, under which load."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mqchaos.faults.generator import Plan, Target, Uniform, kills, main_job
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`plan` makes the steps from the number of kills and the seed's draws."""
+
+    name: str
+    story: str
+    plan: Callable[[int, Uniform], Plan]
+    rate_per_s: float = 2_000.0
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(
+            "leader-kill",
+            "SIGKILL whoever leads, start it again, wait until it is level; under steady sends",
+            lambda count, uniform: kills(Target.LEADER, count, uniform),
+        ),
+        Scenario(
+            "follower-kill",
+            "SIGKILL a follower, start it again, wait until it is level; under steady sends",
+            lambda count, uniform: kills(Target.FOLLOWER, count, uniform),
+        ),
+    )
+}
+
+MAIN_JOB = Scenario(
+    "main-job",
+    "the leader is killed at 1/3 of the sends and back at 1/2, a follower is killed at 2/3",
+    lambda _, uniform: main_job(uniform),
+)
+
+
+def library_lines() -> bytes:
+    """Text that every machine with Python has: the standard library's own top-level sources."""
+    folder = Path(sysconfig.get_path("stdlib"))
+    return b"\n".join(path.read_bytes() for path in sorted(folder.glob("*.py")))

@@ -1,0 +1,245 @@
+"""A worker process: `python -m mqchaos.run.work TASK`, one producer or one consumer of a run.
+
+It uses the client as any application would, and nothing else of the system. What the application
+would see is what the history says: an exception that reaches this code is a `fail`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import trio
+
+from dledger.checksum import crc32
+from dledger.errors import DledgerError, RecordError
+from dledger.observe import configure_logging
+from mqchaos.limits import (
+    COMMIT_INTERVAL_S,
+    HISTORY_FLUSH_S,
+    PROGRESS_INTERVAL_S,
+    SEND_TIMEOUT_S,
+    SENDS_IN_FLIGHT_MAX,
+)
+from mqchaos.run.history import Ack, Commit, Deliver, End, Fail, HistoryWriter, Rebalance, Send
+from mqchaos.run.workload import Consume, Produce, Progress, read_lines, unique_key
+from mqclient import Consumer, Message, PendingSend, Producer, ReceivedMessage
+from mqclient import Rebalance as RebalanceNotice
+
+PACE_S = 0.005
+
+
+class ProducerWork:
+    """Sends lines at a steady rate, with many sends in flight, and records each one's outcome."""
+
+    def __init__(self, task: Produce, history: HistoryWriter) -> None:
+        self._task = task
+        self._history = history
+        self._lines = read_lines(Path(task.lines))
+        self._room = trio.Semaphore(SENDS_IN_FLIGHT_MAX)
+        self.progress = Progress()
+
+    async def run(self, told_to_stop: trio.Event) -> None:
+        """Until all messages have an outcome, or until told to stop and those begun have one."""
+        task = self._task
+        async with Producer(
+            namesrv_addr=task.namesrv_addr, group=f"{task.run}-PG", timeout_s=SEND_TIMEOUT_S
+        ) as producer:
+            started = trio.current_time()
+            while not told_to_stop.is_set():
+                due = int((trio.current_time() - started) * task.rate_per_s) + 1
+                due = due if task.messages is None else min(due, task.messages)
+                while self.progress.sent < due and not told_to_stop.is_set():
+                    await self._room.acquire()
+                    await self._send(producer, self.progress.sent)
+                if self.progress.sent == task.messages:
+                    break
+                await trio.sleep(PACE_S)
+            await producer.flush()
+            for _ in range(SENDS_IN_FLIGHT_MAX):
+                await self._room.acquire()
+
+    async def _send(self, producer: Producer, number: int) -> None:
+        task = self._task
+        index = (task.index + number * task.producers) % len(self._lines)
+        body, key = self._lines[index], f"line-{index}"
+        message = Message(task.topic, body, keys=key)
+        message.unique_key = unique_key(task.run, task.client, number)
+        self.progress.sent += 1
+        self._history.write(
+            Send(
+                time.monotonic_ns(),
+                task.client,
+                message.unique_key,
+                task.topic,
+                key,
+                crc32(body),
+                len(body),
+            )
+        )
+        try:
+            pending = await producer.send_soon(message, key=key)
+        except DledgerError as error:
+            self._failed(message.unique_key, error)
+            return
+        pending.add_callback(self._done)
+
+    def _done(self, pending: PendingSend) -> None:
+        unique = pending.unique_key
+        try:
+            result = pending.result()
+        except DledgerError as error:
+            self._failed(unique, error)
+            return
+        self._room.release()
+        self.progress.acked += 1
+        queue = f"{result.broker_name}/{result.queue_id}"
+        end = result.queue_offset + 1
+        self.progress.ends[queue] = max(end, self.progress.ends.get(queue, 0))
+        self._history.write(
+            Ack(
+                time.monotonic_ns(),
+                self._task.client,
+                unique,
+                result.topic,
+                result.broker_name,
+                result.queue_id,
+                result.queue_offset,
+                result.position,
+            )
+        )
+
+    def _failed(self, unique: str, error: DledgerError) -> None:
+        self._room.release()
+        self.progress.failed += 1
+        self.progress.error = self.progress.error or f"{type(error).__name__}: {error}"
+        told = f"{type(error).__name__}: {error}"
+        now = time.monotonic_ns()
+        self._history.write(Fail(now, self._task.client, unique, error.definite, told))
+
+
+class ConsumerWork:
+    """A member of the consumer group: takes what it is given, and commits twice a second."""
+
+    def __init__(self, task: Consume, history: HistoryWriter) -> None:
+        self._task = task
+        self._history = history
+        self.progress = Progress()
+
+    async def run(self, told_to_stop: trio.Event) -> None:
+        """Until told to stop; then commit what was delivered, and leave the group."""
+        task = self._task
+        async with Consumer(
+            namesrv_addr=task.namesrv_addr,
+            group=task.group,
+            subscriptions={task.topic: "*"},
+            auto_commit=False,
+            on_rebalance=self._rebalanced,
+        ) as consumer:
+            next_commit = trio.current_time() + COMMIT_INTERVAL_S
+            while not told_to_stop.is_set():
+                for message in await consumer.poll(
+                    max_messages=1024, timeout_s=PROGRESS_INTERVAL_S
+                ):
+                    self._delivered(message)
+                if trio.current_time() >= next_commit:
+                    await self._commit(consumer)
+                    next_commit = trio.current_time() + COMMIT_INTERVAL_S
+            await self._commit(consumer)
+
+    def _delivered(self, message: ReceivedMessage) -> None:
+        self.progress.delivered += 1
+        queue = f"{message.broker_name}/{message.queue_id}"
+        end = message.queue_offset + 1
+        self.progress.ends[queue] = max(end, self.progress.ends.get(queue, 0))
+        try:
+            body: bytes | memoryview = message.body
+        except RecordError:
+            body = message.record.body  # as it arrived: the judge will see that it is another
+        self._history.write(
+            Deliver(
+                time.monotonic_ns(),
+                self._task.client,
+                self._task.group,
+                message.topic,
+                message.broker_name,
+                message.queue_id,
+                message.queue_offset,
+                message.message_id,
+                crc32(body),
+            )
+        )
+
+    async def _commit(self, consumer: Consumer) -> None:
+        for queue, offset in (await consumer.commit()).items():
+            self._history.write(
+                Commit(
+                    time.monotonic_ns(),
+                    self._task.client,
+                    self._task.group,
+                    queue.topic,
+                    queue.broker_name,
+                    queue.queue_id,
+                    offset,
+                )
+            )
+
+    def _rebalanced(self, notice: RebalanceNotice) -> None:
+        queues = [(queue.broker_name, queue.queue_id) for queue in notice.queues]
+        now = time.monotonic_ns()
+        task = self._task
+        self._history.write(Rebalance(now, task.client, task.group, task.topic, queues))
+
+
+async def _watch_stdin(told_to_stop: trio.Event) -> None:
+    """The harness closes our standard input when we are to finish; so does its death."""
+    async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:
+        while await stdin.receive_some(4096):
+            pass
+    told_to_stop.set()
+
+
+async def _tell(progress: Progress, history: HistoryWriter) -> None:
+    """Print progress and flush the history, regularly."""
+    encode = msgspec.json.Encoder().encode
+    flushed = trio.current_time()
+    while True:
+        sys.stdout.buffer.write(encode(progress) + b"\n")
+        sys.stdout.buffer.flush()
+        if trio.current_time() - flushed > HISTORY_FLUSH_S:
+            history.flush()
+            flushed = trio.current_time()
+        await trio.sleep(PROGRESS_INTERVAL_S)
+
+
+async def _work(task: Produce | Consume) -> None:
+    with HistoryWriter(Path(task.history)) as history:
+        work = (
+            ProducerWork(task, history)
+            if isinstance(task, Produce)
+            else ConsumerWork(task, history)
+        )
+        told_to_stop = trio.Event()
+        run: Callable[[trio.Event], Awaitable[None]] = work.run
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_watch_stdin, told_to_stop)
+            nursery.start_soon(_tell, work.progress, history)
+            await run(told_to_stop)
+            nursery.cancel_scope.cancel()
+        history.write(End(time.monotonic_ns()))
+        print(msgspec.json.encode(work.progress).decode(), flush=True)
+
+
+def main() -> None:
+    """Do the task in the first argument. Standard output is for progress alone."""
+    configure_logging("json", "info")
+    task = msgspec.json.decode(sys.argv[1], type=Produce | Consume)
+    trio.run(_work, task)
+
+
+if __name__ == "__main__":
+    main()

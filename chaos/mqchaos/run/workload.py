@@ -1,0 +1,105 @@
+"""What a run's clients are told and tell: the words between harness and workers. Pure.
+
+A worker is a process that runs the real client: a producer that sends lines at a steady rate, or a
+member of a consumer group. It gets its task as one JSON argument, writes what happens to a history
+file of its own, and prints a line of progress ten times a second. When its standard input ends it
+finishes what it has begun and leaves, so workers never outlive the harness.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from dledger.errors import ConfigError
+from dledger.limits import MESSAGE_BODY_BYTES_MAX
+from mqchaos.limits import MESSAGES_MAX
+
+
+class Task(msgspec.Struct, frozen=True, tag_field="role", tag=str.lower):
+    """What all workers are told. `client` names the worker in the history."""
+
+    client: str
+    namesrv_addr: str
+    topic: str
+    history: str
+
+
+class Produce(Task, frozen=True):
+    """Send `messages` lines (None: until told to stop) of the file `lines`, so many a second.
+
+    The n-th message of producer `index` is line `index + n * producers`, modulo the file's length.
+    """
+
+    lines: str
+    index: int
+    producers: int
+    messages: int | None
+    rate_per_s: float
+    run: str
+
+
+class Consume(Task, frozen=True):
+    """Read the topic as a member of `group`."""
+
+    group: str
+
+
+class Progress(msgspec.Struct):
+    """How far a worker is. `ends`: per "broker/mqbroker/queue", the offset after the last one
+    seen."""
+
+    sent: int = 0
+    acked: int = 0
+    failed: int = 0
+    delivered: int = 0
+    ends: dict[str, int] = {}
+    error: str | None = None
+
+
+def unique_key(run: str, client: str, number: int) -> str:
+    """A message's unique key: it names the message in history, broker and audit alike."""
+    return f"{run}-{client}-{number:08d}"
+
+
+def run_name(seed: int, scenario: str) -> str:
+    """A short name for a run, so that keys of two runs on one cluster differ."""
+    return hashlib.blake2b(f"{scenario} {seed}".encode(), digest_size=4).hexdigest()
+
+
+def split(messages: int, producers: int) -> list[int]:
+    """How many each producer sends so that they send `messages` together."""
+    if not 1 <= messages <= MESSAGES_MAX:
+        raise ConfigError(f"messages is {messages}; it must be from 1 to {MESSAGES_MAX}")
+    return [messages // producers + (k < messages % producers) for k in range(producers)]
+
+
+def read_lines(path: Path) -> list[bytes]:
+    """The non-empty lines of a text file, without their line ends."""
+    try:
+        lines = [line for line in path.read_bytes().splitlines() if line.strip()]
+    except OSError as error:
+        raise ConfigError(f"the input {path} can't be read: {error.strerror}") from error
+    if not lines:
+        raise ConfigError(f"the input {path} has no line with text in it")
+    number, longest = max(enumerate(lines, start=1), key=lambda each: len(each[1]))
+    if len(longest) > MESSAGE_BODY_BYTES_MAX:
+        raise ConfigError(
+            f"the input {path} has a line of {len(longest)} bytes (number {number} of those with "
+            f"text); each line is sent as a message, which has at most {MESSAGE_BODY_BYTES_MAX}"
+        )
+    return lines
+
+
+def caught_up(producers: Sequence[Progress], consumers: Sequence[Progress]) -> bool:
+    """Whether the consumers together were given everything that was acknowledged."""
+    wanted: dict[str, int] = {}
+    reached: dict[str, int] = {}
+    for sums, workers in ((wanted, producers), (reached, consumers)):
+        for worker in workers:
+            for queue, end in worker.ends.items():
+                sums[queue] = max(sums.get(queue, 0), end)
+    return all(reached.get(queue, 0) >= end for queue, end in wanted.items())

@@ -1,1 +1,0 @@
-"""What is done to a cluster and when: plans, made from a seed."""

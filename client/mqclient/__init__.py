@@ -1,0 +1,100 @@
+"""The client: producers, consumers and administration, under trio, asyncio or neither.
+
+``producing``   sends, from a message to its place in the log
+``consuming``   reads, as a member of a group
+``admin``       asks and changes, as an operator
+``commands``    the same on the command line: `mqadmin`
+``blocking``    all faces for programs without an event loop: same names, no `await`
+``connection``  what they share: routes, leaders, connections
+``lookup``      one message by its unique key (pure)
+``models``      what goes in and what comes out
+``errors``      what can go wrong
+``limits``      the bounds, and the defaults of what a user may set
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from dledger.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from dledger.remoting.json_dialect import MessageQueue
+    from mqclient.admin import Admin
+    from mqclient.consuming.consumer import Consumer
+    from mqclient.consuming.subscriptions import Sql
+    from mqclient.errors import (
+        BadMessage,
+        BufferFull,
+        ClientClosed,
+        ClientError,
+        NoLeader,
+        NoReply,
+        NoRoute,
+        NotAssigned,
+        RecallTooLate,
+        Refused,
+        SendError,
+        SendFailed,
+        SendUnknown,
+        TransactionEnded,
+        TransactionUnknown,
+    )
+    from mqclient.models import Message, Rebalance, ReceivedMessage, Reply, SendResult
+    from mqclient.producing.pending import PendingSend
+    from mqclient.producing.producer import Producer
+    from mqclient.producing.transactions import Decision, Transaction
+
+__all__ = [
+    "Admin",
+    "BadMessage",
+    "BufferFull",
+    "ClientClosed",
+    "ClientError",
+    "Consumer",
+    "Decision",
+    "Message",
+    "MessageQueue",
+    "NoLeader",
+    "NoReply",
+    "NoRoute",
+    "NotAssigned",
+    "PendingSend",
+    "Producer",
+    "Rebalance",
+    "RecallTooLate",
+    "ReceivedMessage",
+    "Refused",
+    "Reply",
+    "SendError",
+    "SendFailed",
+    "SendResult",
+    "SendUnknown",
+    "Sql",
+    "Transaction",
+    "TransactionEnded",
+    "TransactionUnknown",
+]
+
+_HOMES = {
+    "mqclient.admin": "Admin",
+    "mqclient.consuming.consumer": "Consumer",
+    "mqclient.errors": "BadMessage BufferFull ClientClosed ClientError NoLeader NoReply NoRoute "
+    "NotAssigned RecallTooLate Refused SendError SendFailed SendUnknown TransactionEnded "
+    "TransactionUnknown",
+    "mqclient.models": "Message Rebalance ReceivedMessage Reply SendResult",
+    "mqclient.producing.pending": "PendingSend",
+    "mqclient.producing.producer": "Producer",
+    "mqclient.consuming.subscriptions": "Sql",
+    "mqclient.producing.transactions": "Decision Transaction",
+    "dledger.remoting.json_dialect": "MessageQueue",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is used: `mqadmin topicList` needs no consumer, and is faster."""
+    for module, names in _HOMES.items():
+        if name in names.split():
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'client' has no attribute {name!r}")

@@ -1,0 +1,95 @@
+"""Broker groups: who is registered, who leads, what each reports about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from dledger.errors import RemotingError
+from dledger.remoting.bodies import BrokerData, KVTable, decode_body
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.headers import GroupInfoHeader, GroupInfoResponseHeader, decode_header
+from mqclient.admin.requests import expect_success
+from mqclient.admin.results import BrokerRuntime, BrokerState
+from mqclient.admin.session import AdminSession, run_for_each
+from mqclient.connection.routing import LEADER_ID
+
+
+class BrokerAdmin(AdminSession):
+    """The calls that look at brokers."""
+
+    async def cluster_list(self, cluster: str | None = None) -> tuple[BrokerState, ...]:
+        """Every registered broker, sorted; those that don't answer are shown as unreachable."""
+        members = [
+            (group, broker_id, address)
+            for group in await self.groups(cluster)
+            for broker_id, address in sorted(group.broker_addrs.items())
+        ]
+        return await run_for_each(self._broker_state, members)
+
+    async def broker_status(
+        self, broker: str | None = None, cluster: str | None = None
+    ) -> tuple[BrokerRuntime, ...]:
+        """What brokers report: one by its address, a broker name's leader, or all leaders."""
+        if broker is not None and ":" in broker:
+            answer = await self.requests.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO)
+            expect_success(answer, "GET_BROKER_RUNTIME_INFO", broker)
+            return (BrokerRuntime("", broker, decode_body(KVTable, answer.payload).table),)
+        groups = await self.groups(cluster, broker)
+
+        async def figures(group: BrokerData) -> BrokerRuntime:
+            answer = await self.requests.ask_leader(group, RequestCode.GET_BROKER_RUNTIME_INFO)
+            table = decode_body(KVTable, answer.payload).table
+            return BrokerRuntime(group.broker_name, self.requests.leader(group), table)
+
+        return await run_for_each(figures, groups)
+
+    async def _broker_state(self, member: tuple[BrokerData, int, str]) -> BrokerState:
+        group, broker_id, address = member
+        try:
+            info = await self.requests.ask(address, RequestCode.GROUP_INFO, GroupInfoHeader())
+            runtime = await self.requests.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        except RemotingError:
+            return BrokerState(group.cluster, group.broker_name, broker_id, address, "unreachable")
+        return state_of(
+            member,
+            None if info.code else decode_header(GroupInfoResponseHeader, info),
+            {} if runtime.code else decode_body(KVTable, runtime.payload).table,
+        )
+
+
+def state_of(
+    member: tuple[BrokerData, int, str],
+    info: GroupInfoResponseHeader | None,
+    figures: Mapping[str, str],
+) -> BrokerState:
+    """One row of the cluster list. Stock brokers have no `info`: their role follows from the id."""
+    group, broker_id, address = member
+    state = BrokerState(
+        cluster=group.cluster,
+        broker_name=group.broker_name,
+        broker_id=broker_id,
+        address=address,
+        role="leader" if broker_id == LEADER_ID else "follower",
+        version=figures.get("brokerVersionDesc", ""),
+        in_per_s=_first_number(figures.get("putTps", "")),
+        out_per_s=_first_number(figures.get("getTransferredTps", "")),
+    )
+    if info is None:
+        return state
+    return msgspec.structs.replace(
+        state,
+        role=info.role,
+        term=info.term,
+        log_end_bytes=info.end_position,
+        behind_entries=info.last_index - info.applied_index,
+    )
+
+
+def _first_number(text: str) -> float:
+    """The first of the blank-separated rates that brokers report: the last ten seconds."""
+    try:
+        return float(text.split(maxsplit=1)[0])
+    except (IndexError, ValueError):
+        return 0.0

@@ -1,0 +1,100 @@
+"""Members that come and go: a broker group gets a node more, or one less, while it serves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import anyio
+
+from dledger.remoting.bodies import BrokerData
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.headers import AddMemberHeader, GroupInfoResponseHeader, RemoveMemberHeader
+from mqclient import limits
+from mqclient.admin.raft import RaftAdmin, leader_among
+from mqclient.admin.results import MemberChange
+from mqclient.connection.addresses import parse_address
+from mqclient.errors import ClientError
+
+CATCH_UP_S = 300.0
+
+
+class NotYetDone(ClientError):
+    """A change of the members was begun, and goes on by itself; the message says how far it is."""
+
+    definite = False
+
+
+class MembershipAdmin(RaftAdmin):
+    """The calls that change who belongs to a group. Each may be repeated: it goes on then."""
+
+    async def add_node(
+        self,
+        broker: str,
+        node_id: str,
+        peer_address: str,
+        client_address: str,
+        *,
+        within_s: float = CATCH_UP_S,
+        on_progress: Callable[[str], None] = lambda line: None,
+    ) -> MemberChange:
+        """Add a node that runs, by its "host:port" for members and for clients.
+
+        It copies the log as a learner, and is made a voter when it has caught up; returns then.
+        Refused with the leader's reason, NotYetDone if that takes longer than `within_s`.
+        """
+        (group,) = await self.groups(broker=broker)
+        host, port = parse_address(peer_address)
+        parse_address(client_address)
+        header = AddMemberHeader(node_id=node_id, host=host, port=port, client_addr=client_address)
+        await self.requests.ask_leader(group, RequestCode.ADD_MEMBER, header)
+        return await self._wait(
+            group,
+            node_id,
+            lambda info: node_id in dict(info.members) and node_id not in info.learners,
+            within_s,
+            on_progress,
+        )
+
+    async def remove_node(
+        self, broker: str, node_id: str, *, within_s: float = CATCH_UP_S
+    ) -> MemberChange:
+        """Remove a node, running or not; returns when the leader counts it no more.
+
+        One that leads hands over first. Refused with the leader's reason, NotYetDone.
+        """
+        (group,) = await self.groups(broker=broker)
+        header = RemoveMemberHeader(node_id=node_id)
+        await self.requests.ask_leader(group, RequestCode.REMOVE_MEMBER, header)
+        return await self._wait(
+            group, node_id, lambda info: node_id not in dict(info.members), within_s
+        )
+
+    async def _wait(
+        self,
+        group: BrokerData,
+        node_id: str,
+        is_done: Callable[[GroupInfoResponseHeader], bool],
+        within_s: float,
+        on_progress: Callable[[str], None] = lambda line: None,
+    ) -> MemberChange:
+        since_s, said = time.monotonic(), "no leader has answered yet"
+        with anyio.move_on_after(within_s):
+            while True:
+                infos = (await self._ask_members(group)).values()
+                leader = leader_among(infos)
+                if leader is not None and is_done(leader):
+                    members = tuple(sorted(member for member, _ in leader.members))
+                    waited_s = time.monotonic() - since_s
+                    return MemberChange(group.broker_name, node_id, members, waited_s)
+                held = {info.node_id: info.last_index for info in infos if info is not None}
+                if leader is not None and node_id in held:
+                    said = f"{node_id} lacks {max(0, leader.last_index - held[node_id])} entries"
+                elif leader is not None:
+                    said = f"{node_id} does not answer: is it running?"
+                on_progress(said)
+                await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
+        raise NotYetDone(
+            f"the change of {node_id} was begun, but is not done after {within_s:g} s: {said}. It "
+            "goes on by itself; raftStatus shows it, and the same command waits for it again"
+        )

@@ -1,0 +1,126 @@
+"""The members of a broker group as a replicated log: how each stands, and who shall lead."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+import anyio
+
+from dledger.errors import RemotingError
+from dledger.remoting.bodies import BrokerData
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.headers import (
+    GroupInfoHeader,
+    GroupInfoResponseHeader,
+    TransferLeaderHeader,
+    TransferLeaderResponseHeader,
+    decode_header,
+)
+from mqclient import limits
+from mqclient.admin.results import LeaderTransfer, RaftMember
+from mqclient.admin.session import AdminSession, run_for_each
+from mqclient.errors import NoLeader
+
+Answers = dict[str, GroupInfoResponseHeader | None]
+
+
+class RaftAdmin(AdminSession):
+    """The calls about replication."""
+
+    async def raft_status(
+        self, cluster: str | None = None, broker: str | None = None
+    ) -> tuple[RaftMember, ...]:
+        """Every member of the groups, also those that are not registered."""
+        groups = await run_for_each(self._group_status, await self.groups(cluster, broker))
+        return tuple(member for group in groups for member in group)
+
+    async def transfer_leader(self, broker: str, node_id: str | None = None) -> LeaderTransfer:
+        """Let a member lead, by default the one that holds most of the log; returns when it serves.
+
+        Refused with the leader's reason, NoLeader if the new one does not serve in time.
+        """
+        (group,) = await self.groups(broker=broker)
+        header = TransferLeaderHeader(node_id=node_id)
+        answer = await self.requests.ask_leader(group, RequestCode.TRANSFER_LEADER, header)
+        leader_id = decode_header(TransferLeaderResponseHeader, answer).leader_id
+        since_s = time.monotonic()
+        with anyio.move_on_after(self.timeout_s):
+            while True:
+                for address, info in (await self._ask_members(group)).items():
+                    if info is not None and (info.node_id, info.role) == (leader_id, "leader"):
+                        waited_s = time.monotonic() - since_s
+                        return LeaderTransfer(group.broker_name, leader_id, address, waited_s)
+                await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
+        asked = tuple(group.broker_addrs.values())
+        raise NoLeader(group.broker_name, asked, self.timeout_s)
+
+    async def _group_status(self, group: BrokerData) -> Sequence[RaftMember]:
+        return members_of(group.cluster, group.broker_name, await self._ask_members(group))
+
+    async def _ask_members(self, group: BrokerData) -> Answers:
+        """Address -> answer, of all registered members and those that they name."""
+        registered = set(group.broker_addrs.values())
+        answers = dict(await run_for_each(self._ask, sorted(registered)))
+        named = {
+            address for info in answers.values() if info is not None for _, address in info.members
+        }
+        return answers | dict(await run_for_each(self._ask, sorted(named - registered)))
+
+    async def _ask(self, address: str) -> tuple[str, GroupInfoResponseHeader | None]:
+        try:
+            answer = await self.requests.ask(address, RequestCode.GROUP_INFO, GroupInfoHeader())
+        except RemotingError:
+            return address, None
+        return address, None if answer.code else decode_header(GroupInfoResponseHeader, answer)
+
+
+def members_of(cluster: str, broker_name: str, answers: Answers) -> list[RaftMember]:
+    """One row a member, by node id; the leader of the highest term tells how far the log goes."""
+    infos = [info for info in answers.values() if info is not None]
+    leader = leader_among(infos)
+    node_ids = {address: node_id for info in infos for node_id, address in info.members}
+    preferred = {info.preferred_leader_id for info in infos}
+    rows = []
+    for address, info in answers.items():
+        node_id = info.node_id if info is not None else node_ids.get(address, "")
+        if info is None:
+            rows.append(RaftMember(cluster, broker_name, node_id, address, "unreachable"))
+            continue
+        rows.append(
+            RaftMember(
+                cluster=cluster,
+                broker_name=broker_name,
+                node_id=node_id,
+                address=address,
+                role=_role_of(info, leader),
+                term=info.term,
+                leader_id=info.leader_id,
+                last_index=info.last_index,
+                commit_index=info.commit_index,
+                applied_index=info.applied_index,
+                lag_entries=None if leader is None else max(0, leader.last_index - info.last_index),
+                counted=info.counted,
+                preferred=node_id in preferred,
+                fenced=info.fenced,
+                set_aside=info.set_aside,
+                set_aside_last=info.set_aside_last,
+                faults=info.faults,
+            )
+        )
+    return sorted(rows, key=lambda row: row.node_id)
+
+
+def leader_among(infos: Iterable[GroupInfoResponseHeader | None]) -> GroupInfoResponseHeader | None:
+    """Who leads, by its own word, in the highest term."""
+    leaders = [info for info in infos if info is not None and info.role == "leader"]
+    return max(leaders, key=lambda info: info.term, default=None)
+
+
+def _role_of(info: GroupInfoResponseHeader, leader: GroupInfoResponseHeader | None) -> str:
+    """A node's role: its own word, but whether it belongs to the group says the leader."""
+    if leader is None:
+        return info.role
+    if info.node_id not in dict(leader.members):
+        return "removed"
+    return "learner" if info.node_id in leader.learners else info.role

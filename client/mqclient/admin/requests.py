@@ -1,0 +1,111 @@
+"""How the administration reaches servers: any name server, one address, or whoever leads a group.
+
+Every request here may be repeated safely, so a lost connection or a refusal of a member that does
+not lead is followed by another try, until the deadline.
+"""
+
+from __future__ import annotations
+
+from dledger.errors import ConnectFailed, RemotingError
+from dledger.remoting.bodies import BrokerData, ClusterInfo, TopicRouteData
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import Header, encode_header
+from mqclient.connection.addresses import parse_addresses
+from mqclient.connection.answers import cluster_in
+from mqclient.connection.leaders import LeaderFinder
+from mqclient.connection.lifetime import Living
+from mqclient.connection.peers import PeerPool
+from mqclient.connection.routing import RouteTable
+from mqclient.errors import Refused
+
+
+class AdminRequests(Living):
+    """Connections of one administration session. Use it as an async context manager."""
+
+    def __init__(self, namesrv_addr: str, timeout_s: float) -> None:
+        self.name_servers = parse_addresses(namesrv_addr)
+        self._timeout_s = timeout_s
+        self._pool = PeerPool()
+        self._routes = RouteTable()
+        self._leaders = LeaderFinder(self._pool, self._routes, self.name_servers)
+
+    async def _start(self) -> None:
+        await self._pool.__aenter__()
+
+    async def _end(self, *, failed: bool) -> None:
+        await self._pool.__aexit__(None, None, None)
+
+    async def ask(
+        self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b""
+    ) -> Command:
+        """The answer of one server, whatever its code. RemotingError if there is none."""
+        self.check_open()
+        ext = {} if header is None else encode_header(header)
+        return await self._pool.request(address, Command(code, ext, body), self._timeout_s)
+
+    async def ask_name_server(self, code: RequestCode, header: Header | None = None) -> Command:
+        """The answer of the first name server that gives one."""
+        problems = []
+        for address in self.name_servers:
+            try:
+                return await self.ask(address, code, header)
+            except RemotingError as error:
+                problems.append(f"{address} ({error})")
+        raise ConnectFailed(
+            f"no name server answers: {', '.join(problems)}; "
+            "start one (mqnamesrv) or name another one (-n host:port)"
+        )
+
+    async def ask_every_name_server(
+        self, code: RequestCode, header: Header | None = None, body: bytes = b""
+    ) -> dict[str, Command]:
+        """The answers of all name servers, by address.
+
+        Name servers keep no common state: each is asked, then Refused or RemotingError of the first
+        that failed is raised.
+        """
+        answers: dict[str, Command] = {}
+        failure: Exception | None = None
+        for address in self.name_servers:
+            try:
+                answer = await self.ask(address, code, header, body)
+                answers[address] = expect_success(answer, code.name, address)
+            except (RemotingError, Refused) as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return answers
+
+    async def ask_leader(
+        self, broker: BrokerData, code: RequestCode, header: Header | None = None, body: bytes = b""
+    ) -> Command:
+        """The successful answer of a group's leader. Refused if it says no; NoLeader as below."""
+        answer = await self.ask_whoever_leads(broker, code, header, body)
+        return expect_success(answer, code.name, self.leader(broker))
+
+    async def ask_whoever_leads(
+        self, broker: BrokerData, code: RequestCode, header: Header | None = None, body: bytes = b""
+    ) -> Command:
+        """The leader's answer, whatever its code. NoLeader if none leads before the deadline."""
+        self.check_open()
+        self._routes.learn_members(TopicRouteData(broker_datas=[broker]))
+        ext = {} if header is None else encode_header(header)
+        command = Command(code, ext, body)
+        return await self._leaders.ask(broker.broker_name, command, self._timeout_s)
+
+    def leader(self, broker: BrokerData) -> str:
+        """The address that answered last for a group, or "" if none has."""
+        return self._routes.leader(broker.broker_name) or ""
+
+    async def cluster_info(self) -> ClusterInfo:
+        """Every broker group that the name server knows."""
+        answer = await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return cluster_in(answer)
+
+
+def expect_success(answer: Command, what: str, address: str) -> Command:
+    """The answer if it says success; else Refused with the server's words."""
+    if answer.code != ResponseCode.SUCCESS:
+        raise Refused(what, address, answer.code, answer.remark)
+    return answer

@@ -1,0 +1,85 @@
+"""What every part of the administration shares: connections and the choice of broker groups."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from dledger.remoting.bodies import BrokerData
+from mqclient import limits
+from mqclient.admin.requests import AdminRequests
+from mqclient.connection.lifetime import Living, together
+from mqclient.errors import ClientError
+
+TOOLS_GROUP = "TOOLS_CONSUMER"
+"""The group name under which RocketMQ's tools read; it never commits anything."""
+
+_T = TypeVar("_T")
+_U = TypeVar("_U")
+
+
+class UnknownTarget(ClientError):
+    """No cluster, broker or consumer group has that name; the message says which there are."""
+
+
+class AdminSession(Living):
+    """Open connections. `namesrv_addr` is "host:port;host:port"; a request ends in `timeout_s`."""
+
+    def __init__(
+        self, namesrv_addr: str = "127.0.0.1:9876", *, timeout_s: float = limits.REQUEST_TIMEOUT_S
+    ) -> None:
+        self.timeout_s = timeout_s
+        self.requests = AdminRequests(namesrv_addr, timeout_s)
+
+    async def _start(self) -> None:
+        await self.requests.__aenter__()
+
+    async def _end(self, *, failed: bool) -> None:
+        await self.requests.__aexit__(None, None, None)
+
+    async def groups(
+        self,
+        cluster: str | None = None,
+        broker: str | None = None,
+        *,
+        only_one_cluster: bool = False,
+    ) -> list[BrokerData]:
+        """The broker groups of a cluster, of one name or member's address, or all.
+
+        UnknownTarget if that are none.
+        """
+        info = await self.requests.cluster_info()
+        groups = [group for _, group in sorted(info.broker_addr_table.items())]
+        clusters = sorted({group.cluster for group in groups})
+        if not groups:
+            raise UnknownTarget(
+                "no broker is registered with the name server: start one (mqbroker -c FILE "
+                "-n NAMESRV), or check that it names this name server"
+            )
+        if only_one_cluster and cluster is None and broker is None and len(clusters) > 1:
+            raise UnknownTarget(f"choose one of the clusters {', '.join(clusters)} with -c")
+        chosen = [
+            group
+            for group in groups
+            if cluster in (None, group.cluster)
+            and broker in (None, group.broker_name, *group.broker_addrs.values())
+        ]
+        if not chosen:
+            names = ", ".join(f"{group.cluster}/{group.broker_name}" for group in groups)
+            wanted = f"cluster {cluster!r}" if cluster is not None else f"broker {broker!r}"
+            raise UnknownTarget(f"no {wanted} is registered; there are {names}")
+        return chosen
+
+
+async def run_for_each(call: Callable[[_T], Awaitable[_U]], values: Iterable[_T]) -> tuple[_U, ...]:
+    """The results of a call for each value, in order. The first error is raised, as it is."""
+    results: dict[int, _U] = {}
+    values = tuple(values)
+
+    async def one(number: int, value: _T) -> None:
+        results[number] = await call(value)
+
+    async with together() as tasks:
+        for number, value in enumerate(values):
+            tasks.start_soon(one, number, value)
+    return tuple(results[number] for number in range(len(values)))

@@ -1,0 +1,133 @@
+"""Configs of brokers and name servers, key-value entries, and write permissions.
+
+A broker group's settings are an entry of its log and hold for all its members. Name servers keep
+no common state: a change goes to each of them, and lasts there as RocketMQ's does (a setting until
+the next start, a permission until the broker's next change of topics, a key-value entry for ever).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dledger.program.settings import parse_properties
+from dledger.remoting.bodies import BrokerData
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.headers import (
+    AddWritePermOfBrokerHeader,
+    AddWritePermOfBrokerResponseHeader,
+    DeleteKvConfigHeader,
+    GetKvConfigHeader,
+    GetKvConfigResponseHeader,
+    PutKvConfigHeader,
+    WipeWritePermOfBrokerHeader,
+    WipeWritePermOfBrokerResponseHeader,
+    decode_header,
+)
+from mqclient.admin.requests import expect_success
+from mqclient.admin.results import PermChange, ServerConfig
+from mqclient.admin.session import AdminSession, run_for_each
+
+
+class SettingsAdmin(AdminSession):
+    """The calls about configs."""
+
+    async def broker_config(
+        self, broker: str | None = None, cluster: str | None = None
+    ) -> tuple[ServerConfig, ...]:
+        """The configs of one member by its address, or of the leaders of a name or cluster."""
+        code = RequestCode.GET_BROKER_CONFIG
+        if broker is not None and ":" in broker:
+            answer = expect_success(await self.requests.ask(broker, code), code.name, broker)
+            return (ServerConfig(broker, parse_properties(answer.payload)),)
+
+        async def config(group: BrokerData) -> ServerConfig:
+            answer = await self.requests.ask_leader(group, code)
+            return ServerConfig(self.requests.leader(group), parse_properties(answer.payload))
+
+        return await run_for_each(config, await self.groups(cluster, broker))
+
+    async def update_broker_config(
+        self, key: str, value: str, broker: str | None = None, cluster: str | None = None
+    ) -> tuple[str, ...]:
+        """Change a key on all members of groups, now and for ever; "" gives the file's value back.
+
+        `broker` is a group's name or the address of any member. Returns the broker names. Refused
+        (code 16) for a key that can't change while a broker runs.
+        """
+        body = f"{key}={value}\n".encode()
+
+        async def update(group: BrokerData) -> str:
+            await self.requests.ask_leader(group, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+            return group.broker_name
+
+        return await run_for_each(update, await self.groups(cluster, broker, only_one_cluster=True))
+
+    async def clean(self, code: RequestCode, broker: str | None, cluster: str | None) -> list[str]:
+        """Have brokers clean up (CLEAN_...); by address, or all of a cluster. Who did, by address.
+
+        Stock brokers have something to clean; ours keep nothing that nobody needs.
+        """
+        addresses = [broker] if broker is not None and ":" in broker else None
+        if addresses is None:
+            groups = await self.groups(cluster, broker)
+            addresses = sorted(a for group in groups for a in group.broker_addrs.values())
+        for address in addresses:
+            expect_success(await self.requests.ask(address, code), code.name, address)
+        return addresses
+
+    async def namesrv_config(self) -> tuple[ServerConfig, ...]:
+        """The config of every name server."""
+        answers = await self.requests.ask_every_name_server(RequestCode.GET_NAMESRV_CONFIG)
+        return tuple(
+            ServerConfig(address, parse_properties(answer.payload))
+            for address, answer in answers.items()
+        )
+
+    async def update_namesrv_config(self, key: str, value: str) -> tuple[str, ...]:
+        """Change a key on every name server until it is restarted. Their addresses."""
+        code, body = RequestCode.UPDATE_NAMESRV_CONFIG, f"{key}={value}\n".encode()
+        return tuple(await self.requests.ask_every_name_server(code, body=body))
+
+    async def kv_config(self, namespace: str, key: str) -> str | None:
+        """A value of the first name server that answers."""
+        header = GetKvConfigHeader(namespace=namespace, key=key)
+        answer = await self.requests.ask_name_server(RequestCode.GET_KV_CONFIG, header)
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        expect_success(answer, "GET_KV_CONFIG", "the name server")
+        return decode_header(GetKvConfigResponseHeader, answer).value
+
+    async def update_kv_config(self, namespace: str, key: str, value: str) -> tuple[str, ...]:
+        """Set a value on every name server. Their addresses."""
+        header = PutKvConfigHeader(namespace=namespace, key=key, value=value)
+        return tuple(await self.requests.ask_every_name_server(RequestCode.PUT_KV_CONFIG, header))
+
+    async def delete_kv_config(self, namespace: str, key: str) -> tuple[str, ...]:
+        """Remove a key on every name server; one that is not there is no error. Their addresses."""
+        header, code = DeleteKvConfigHeader(namespace=namespace, key=key), RequestCode
+        return tuple(await self.requests.ask_every_name_server(code.DELETE_KV_CONFIG, header))
+
+    async def set_write_perm(self, broker_name: str, *, writable: bool) -> tuple[PermChange, ...]:
+        """Let clients write to a broker group's topics, or to others only, by their routes."""
+        await self.groups(broker=broker_name)
+        if writable:
+            answers = await self.requests.ask_every_name_server(
+                RequestCode.ADD_WRITE_PERM_OF_BROKER,
+                AddWritePermOfBrokerHeader(broker_name=broker_name),
+            )
+            counts: Mapping[str, int] = {
+                address: decode_header(AddWritePermOfBrokerResponseHeader, answer).add_topic_count
+                for address, answer in answers.items()
+            }
+        else:
+            answers = await self.requests.ask_every_name_server(
+                RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+                WipeWritePermOfBrokerHeader(broker_name=broker_name),
+            )
+            counts = {
+                address: decode_header(WipeWritePermOfBrokerResponseHeader, answer).wipe_topic_count
+                for address, answer in answers.items()
+            }
+        return tuple(
+            PermChange(broker_name, address, writable, count) for address, count in counts.items()
+        )

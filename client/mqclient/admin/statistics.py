@@ -1,0 +1,86 @@
+"""What comes into topics and goes out to groups: the figures that brokers count."""
+
+from __future__ import annotations
+
+from dledger.remoting.bodies import (
+    BrokerData,
+    BrokerStatsData,
+    BrokerStatsItem,
+    GroupList,
+    decode_body,
+)
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.headers import QueryTopicConsumeByWhoHeader, ViewBrokerStatsDataHeader
+from mqclient.admin.groups import GroupAdmin
+from mqclient.admin.requests import expect_success
+from mqclient.admin.results import TopicTraffic
+from mqclient.admin.session import run_for_each
+
+_NOTHING = BrokerStatsItem()
+
+
+class StatisticsAdmin(GroupAdmin):
+    """The call behind statsAll."""
+
+    async def traffic(self, topic: str | None = None) -> tuple[TopicTraffic, ...]:
+        """In and out of one topic, or of all users' topics: one row for each group that reads it.
+
+        A topic that no group reads has one row with an empty group.
+        """
+        topics = [info.topic for info in await self.topic_list() if info.kind == "user"]
+        found = await run_for_each(self._traffic_of, [topic] if topic is not None else topics)
+        return tuple(row for rows in found for row in rows)
+
+    async def groups_of_topic(self, topic: str) -> list[str]:
+        """The groups that subscribe to a topic now, or have offsets in it, sorted."""
+        header = QueryTopicConsumeByWhoHeader(topic=topic)
+
+        async def ask(broker: BrokerData) -> list[str]:
+            code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
+            answer = await self.requests.ask_leader(broker, code, header)
+            return decode_body(GroupList, answer.payload).group_list
+
+        found = await run_for_each(ask, (await self._route(topic)).broker_datas)
+        return sorted({group for groups in found for group in groups})
+
+    async def _traffic_of(self, topic: str) -> list[TopicTraffic]:
+        brokers = (await self._route(topic)).broker_datas
+        came_in = await self._figure(brokers, "TOPIC_PUT_NUMS", topic)
+        rows = []
+        for group in await self.groups_of_topic(topic) or [""]:
+            went_out, lag = (_NOTHING, _NOTHING), 0
+            if group:
+                went_out = await self._figure(brokers, "GROUP_GET_NUMS", f"{topic}@{group}")
+                lag = (await self._progress(group, topic)).lag
+            rows.append(
+                TopicTraffic(
+                    topic=topic,
+                    group=group,
+                    lag=lag,
+                    in_per_s=came_in[0].tps,
+                    out_per_s=went_out[0].tps,
+                    in_24_h=came_in[1].sum,
+                    out_24_h=went_out[1].sum,
+                )
+            )
+        return rows
+
+    async def _figure(
+        self, brokers: list[BrokerData], name: str, key: str
+    ) -> tuple[BrokerStatsItem, BrokerStatsItem]:
+        """The last minute and the last day of a figure, of all leaders together."""
+        header = ViewBrokerStatsDataHeader(stats_name=name, stats_key=key)
+
+        async def ask(broker: BrokerData) -> BrokerStatsData:
+            code = RequestCode.VIEW_BROKER_STATS_DATA
+            answer = await self.requests.ask_whoever_leads(broker, code, header)
+            if answer.code == ResponseCode.SYSTEM_ERROR:  # never counted there
+                return BrokerStatsData(_NOTHING, _NOTHING, _NOTHING)
+            expect_success(answer, code.name, self.requests.leader(broker))
+            return decode_body(BrokerStatsData, answer.payload)
+
+        found = await run_for_each(ask, brokers)
+        return (
+            BrokerStatsItem(tps=sum(one.stats_minute.tps for one in found)),
+            BrokerStatsItem(sum=sum(one.stats_day.sum for one in found)),
+        )

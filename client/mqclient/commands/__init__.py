@@ -1,0 +1,19 @@
+"""`mqadmin`: the commands that RocketMQ users type, as tables for people and JSON for programs.
+
+`__main__` lists the commands, each module here holds a few of them.
+
+``topics``      updateTopic, deleteTopic, topicList, topicRoute, topicStatus
+``groups``      consumerProgress, updateSubGroup, deleteSubGroup
+``clients``     consumerConnection, producerConnection, consumerStatus, resetOffsetByTime
+``brokers``     clusterList, brokerStatus
+``raft``        raftStatus, transferLeader
+``members``     addNode, removeNode
+``settings``    configs, key-value entries, write permissions, cleaning
+``statistics``  statsAll
+``messages``    sendMessage, consumeMessage, printMsg
+``queries``     queryMsgById, queryMsgByKey, queryMsgByUniqueKey, queryMsgByOffset
+``replica``     verifyLog
+``common``      the options and the way of running that all share
+``output``      the two forms of printing
+``times``       points in time
+"""

@@ -1,0 +1,40 @@
+"""clusterList and brokerStatus."""
+
+from __future__ import annotations
+
+from mqclient.commands.common import DEFAULTS, AskedBroker, AskedCluster, Cluster, Common
+from mqclient.commands.output import Table, leaderless
+
+
+def cluster_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
+    """Show every broker: who leads, at which term, how busy, how far behind."""
+    brokers = common.ask(lambda admin: admin.cluster_list(cluster))
+    headers = (
+        *("CLUSTER", "BROKER", "ID", "ADDRESS", "ROLE", "TERM", "VERSION"),
+        *("IN/S", "OUT/S", "LOG END", "BEHIND"),
+    )
+    rows = [
+        (
+            *(b.cluster, b.broker_name, b.broker_id, b.address, b.role, b.term, b.version),
+            *(b.in_per_s, b.out_per_s, b.log_end_bytes, b.behind_entries),
+        )
+        for b in brokers
+    ]
+    notes = leaderless((b.broker_name, b.role) for b in brokers)
+    common.show("clusterList", brokers, Table(headers, rows, notes))
+
+
+def broker_status(
+    *,
+    broker: AskedBroker = None,
+    cluster: AskedCluster = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Show the figures that brokers report about themselves."""
+    found = common.ask(lambda admin: admin.broker_status(broker, cluster))
+    rows = [
+        (status.broker_name, status.address, name, value)
+        for status in found
+        for name, value in sorted(status.figures.items())
+    ]
+    common.show("brokerStatus", found, Table(("BROKER", "ADDRESS", "FIGURE", "VALUE"), rows))

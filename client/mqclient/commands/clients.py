@@ -1,0 +1,114 @@
+"""consumerConnection, producerConnection, consumerStatus, resetOffsetByTime."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from mqclient.admin.results import ClientInfo
+from mqclient.commands.common import DEFAULTS, Common, Group, Switch, Topic
+from mqclient.commands.output import Cell, Table, one_line, plural
+from mqclient.commands.times import parse_time
+
+_HEADERS = ("CLIENT", "ADDRESS", "LANGUAGE", "VERSION")
+
+
+def consumer_connection(*, group: Group, common: Common = DEFAULTS) -> None:
+    """Show who consumes for a group at the moment, and what."""
+    found = common.ask(lambda admin: admin.consumer_connection(group))
+    notes = [
+        f"group {group}: {found.consume_type}, {found.message_model}, {found.consume_from_where}",
+        *(f"subscribes to {s.topic}: {s.expression}" for s in found.subscriptions),
+    ]
+    common.show("consumerConnection", found, Table(_HEADERS, _rows(found.clients), notes))
+
+
+def producer_connection(
+    *,
+    group: Annotated[str, Parameter(name=["--group", "-g", "--producerGroup"])],
+    topic: Topic,
+    common: Common = DEFAULTS,
+) -> None:
+    """Show who produces for a group at the moment, on the brokers of a topic.
+
+    Parameters
+    ----------
+    group
+        Name of the producer group.
+    """
+    found = common.ask(lambda admin: admin.producer_connection(group, topic))
+    notes = [f"group {group}: {plural(len(found.clients), 'producer')}"]
+    common.show("producerConnection", found, Table(_HEADERS, _rows(found.clients), notes))
+
+
+def consumer_status(
+    *,
+    group: Group,
+    client: Annotated[str | None, Parameter(name=["--client", "-i", "--clientId"])] = None,
+    stacks: Annotated[bool, Parameter(name=["--stacks", "-s", "--jstack"], negative=())] = False,
+    common: Common = DEFAULTS,
+) -> None:
+    """Show what each consumer of a group says of itself: its queues, its pace, its settings.
+
+    Parameters
+    ----------
+    client
+        Only the one with this client id.
+    stacks
+        Ask for the stacks of its threads too.
+    """
+    found = common.ask(lambda admin: admin.consumer_status(group, client, with_stacks=stacks))
+    rows = [
+        (status.client.client_id, family, name, one_line(_in_one(value)))
+        for status in found
+        for family, values in sorted(status.running_info.items())
+        for name, value in _pairs(values)
+    ]
+    notes = [f"{s.client.client_id}: no answer: {s.problem}" for s in found if s.problem]
+    common.show("consumerStatus", found, Table(("CLIENT", "WHAT", "NAME", "VALUE"), rows, notes))
+
+
+def reset_offset_by_time(
+    *,
+    group: Group,
+    topic: Topic,
+    time: Annotated[
+        str, Parameter(name=["--time", "-s", "--timestamp"], allow_leading_hyphen=True)
+    ],
+    force: Annotated[Switch, Parameter(name=["--force", "-f"])] = "true",
+    common: Common = DEFAULTS,
+) -> None:
+    """Have a group go on at the first message that was stored at or after a time.
+
+    Parameters
+    ----------
+    time
+        now, -1 (the end), milliseconds since 1970, or a local time such as
+        2026-07-01#12:30:00:000 or 2026-07-01T12:30:00.
+    force
+        With false, offsets are only moved back.
+    """
+    timestamp_ms = parse_time(time)
+    found = common.ask(
+        lambda admin: admin.reset_offset(group, topic, timestamp_ms, force=force == "true")
+    )
+    rows = [(queue.broker_name, queue.queue_id, queue.offset) for queue in found]
+    notes = [f"group {group} goes on there in topic {topic}"]
+    common.show("resetOffsetByTime", found, Table(("BROKER", "QUEUE", "OFFSET"), rows, notes))
+
+
+def _rows(clients: tuple[ClientInfo, ...]) -> list[tuple[Cell, ...]]:
+    return [(one.client_id, one.address, one.language, one.version) for one in clients]
+
+
+def _pairs(values: object) -> list[tuple[str, object]]:
+    if isinstance(values, dict):
+        return sorted((str(name), value) for name, value in values.items())
+    return [("", values)]
+
+
+def _in_one(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name}={item}" for name, item in sorted(value.items()))
+    return str(value)

@@ -1,0 +1,141 @@
+"""What all commands share: options with their help, one administration session, output.
+
+Exit status: 0 done, 1 the cluster could not do it (or not in time), 2 the command line is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeVar
+
+import anyio
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from dledger.errors import BadInput, ConfigError
+from mqclient.admin import Admin
+from mqclient.commands.output import Table, print_json, print_table
+from mqclient.connection.addresses import parse_addresses
+
+_T = TypeVar("_T")
+
+_TOPIC = ["--topic", "-t"]
+_GROUP = ["--group", "-g", "--groupName", "--consumerGroup"]
+_BROKER = ["--broker", "-b", "--brokerName", "--brokerAddr"]
+_CLUSTER = ["--cluster", "-c", "--clusterName"]
+
+Topic = Annotated[str, Parameter(name=_TOPIC, help="Name of the topic.")]
+OneTopic = Annotated[str | None, Parameter(name=_TOPIC, help="Only this topic.")]
+Group = Annotated[str, Parameter(name=_GROUP, help="Name of the consumer group.")]
+BrokerName = Annotated[str, Parameter(name=_BROKER, help="Name of the broker group.")]
+Cluster = Annotated[str | None, Parameter(name=_CLUSTER, help="Only this cluster.")]
+
+ChangedBroker = Annotated[
+    str | None,
+    Parameter(
+        name=_BROKER,
+        help="On this broker group only: its name, or the address of one of its members.",
+    ),
+]
+ChangedCluster = Annotated[
+    str | None,
+    Parameter(
+        name=_CLUSTER,
+        help="On every broker group of this cluster; may be left out if there is one cluster.",
+    ),
+]
+AskedBroker = Annotated[
+    str | None,
+    Parameter(
+        name=_BROKER,
+        help="One broker by its address (host:port), or the leader of a broker name.",
+    ),
+]
+AskedCluster = Annotated[
+    str | None,
+    Parameter(
+        name=_CLUSTER,
+        help="Instead, the leaders of this cluster; without either, of all clusters.",
+    ),
+]
+CleanedBroker = Annotated[
+    str | None,
+    Parameter(name=_BROKER, help="One broker by its address (host:port), or all of a broker name."),
+]
+CleanedCluster = Annotated[
+    str | None,
+    Parameter(
+        name=_CLUSTER,
+        help="Instead, all brokers of this cluster; without either, of all clusters.",
+    ),
+]
+
+Key = Annotated[str, Parameter(name=["--key", "-k"])]
+Value = Annotated[str, Parameter(name=["--value", "-v"], allow_leading_hyphen=True)]
+Namespace = Annotated[
+    str, Parameter(name=["--namespace", "-s"], help="Such as ORDER_TOPIC_CONFIG.")
+]
+Switch = Literal["true", "false"]
+"""As RocketMQ's tools spell it: an option that is given with its value."""
+QueueCount = Annotated[int, Parameter(validator=Number(gte=1))]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How a command shows its result."""
+
+    output: Annotated[
+        Literal["table", "json"],
+        Parameter(name=["--output", "-o"], help="table for people, json for programs."),
+    ] = "table"
+
+    def show(self, command: str, result: object, table: Table) -> None:
+        """Print a result in the form that was asked for."""
+        if self.output == "json":
+            print_json(command, result)
+        else:
+            print_table(table)
+
+    def say(self, command: str, result: object, sentence: str) -> None:
+        """Print a result that people can read in one sentence."""
+        self.show(command, result, Table((), (), [sentence]))
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Common(Output):
+    """Options of every command that asks a cluster."""
+
+    namesrv: Annotated[
+        str,
+        Parameter(
+            name=["--namesrvAddr", "-n"],
+            env_var="NAMESRV_ADDR",
+            help="Name servers, host:port;host:port.",
+        ),
+    ] = "127.0.0.1:9876"
+    timeout_s: Annotated[
+        float,
+        Parameter(name="--timeout", help="Seconds for each request.", validator=Number(gt=0)),
+    ] = 3.0
+
+    def __post_init__(self) -> None:
+        try:
+            parse_addresses(self.namesrv)
+        except BadInput as error:
+            raise ConfigError(f"-n (or NAMESRV_ADDR): {error}") from error
+
+    def ask(self, call: Callable[[Admin], Awaitable[_T]]) -> _T:
+        """The result of a call, from a session that lasts as long as the call."""
+
+        async def session() -> _T:
+            async with Admin(self.namesrv, timeout_s=self.timeout_s) as admin:
+                return await call(admin)
+
+        return anyio.run(session)
+
+
+DEFAULTS = Common()
+DEFAULT_OUTPUT = Output()

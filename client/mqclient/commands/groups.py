@@ -1,0 +1,168 @@
+"""consumerProgress, updateSubGroup, deleteSubGroup."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from dledger.remoting.bodies import SubscriptionGroupConfig
+from mqclient.admin import Admin
+from mqclient.admin.results import GroupProgress
+from mqclient.commands.common import (
+    DEFAULTS,
+    ChangedBroker,
+    ChangedCluster,
+    Common,
+    Group,
+    OneTopic,
+    Switch,
+)
+from mqclient.commands.output import Table, joined, moment, plural
+
+
+def consumer_progress(
+    *,
+    group: Annotated[str | None, Parameter(name=["--group", "-g", "--groupName"])] = None,
+    topic: OneTopic = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Show how far a consumer group is in each queue; without -g, list all groups.
+
+    Parameters
+    ----------
+    group
+        Name of the consumer group.
+    """
+    if group is None:
+        groups = common.ask(lambda admin: admin.consumer_groups())
+        common.show("consumerProgress", groups, _summary(groups))
+    else:
+        progress = common.ask(lambda admin: admin.consumer_progress(group, topic))
+        common.show("consumerProgress", progress, _queues(progress))
+
+
+def update_sub_group(
+    *,
+    group: Group,
+    cluster: ChangedCluster = None,
+    broker: ChangedBroker = None,
+    consume: Annotated[
+        Switch | None, Parameter(name=["--consume", "-s", "--consumeEnable"])
+    ] = None,
+    from_min: Annotated[
+        Switch | None, Parameter(name=["--from-min", "-m", "--consumeFromMinEnable"])
+    ] = None,
+    broadcast: Annotated[
+        Switch | None, Parameter(name=["--broadcast", "-d", "--consumeBroadcastEnable"])
+    ] = None,
+    retry_queues: Annotated[
+        int | None, Parameter(name=["--retry-queues", "-q", "--retryQueueNums"])
+    ] = None,
+    retries: Annotated[int | None, Parameter(name=["--retries", "-r", "--retryMaxTimes"])] = None,
+    notify: Annotated[
+        Switch | None, Parameter(name=["--notify", "-a", "--notifyConsumerIdsChanged"])
+    ] = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Create a consumer group or change it. What is not given stays as it is.
+
+    Parameters
+    ----------
+    consume
+        With false, nobody can consume for the group.
+    from_min
+        Whether it may begin at the oldest message.
+    broadcast
+        Whether it may broadcast.
+    retry_queues
+        Queues of its retry topic; with 0, messages sent back are dropped.
+    retries
+        How often a message is tried again before it becomes a dead letter.
+    notify
+        Whether members are told at once when others come and go.
+    """
+    given = {
+        "consume_enable": consume,
+        "consume_from_min_enable": from_min,
+        "consume_broadcast_enable": broadcast,
+        "retry_queue_nums": retry_queues,
+        "retry_max_times": retries,
+        "notify_consumer_ids_changed_enable": notify,
+    }
+    changes = {
+        name: value == "true" if isinstance(value, str) else value
+        for name, value in given.items()
+        if value is not None
+    }
+
+    async def update(admin: Admin) -> tuple[SubscriptionGroupConfig, tuple[str, ...]]:
+        known = await admin.group_config(group) or SubscriptionGroupConfig(group_name=group)
+        config = msgspec.structs.replace(known, **changes)
+        return config, await admin.update_group(config, cluster=cluster, broker=broker)
+
+    config, names = common.ask(update)
+    rows = list(msgspec.to_builtins(config).items())
+    note = f"group {group} is on {joined(names)}"
+    result = {"group": group, "brokers": names, "config": config}
+    common.show("updateSubGroup", result, Table(("KEY", "VALUE"), rows, [note]))
+
+
+def delete_sub_group(
+    *,
+    group: Group,
+    cluster: ChangedCluster = None,
+    broker: ChangedBroker = None,
+    remove_offsets: Annotated[
+        Switch, Parameter(name=["--remove-offsets", "-r", "--removeOffset"])
+    ] = "false",
+    common: Common = DEFAULTS,
+) -> None:
+    """Delete a consumer group; on a whole cluster also its retry and dead-letter topics.
+
+    Parameters
+    ----------
+    remove_offsets
+        With true, also how far the group was in its topics.
+    """
+    names = common.ask(
+        lambda admin: admin.delete_group(
+            group, cluster=cluster, broker=broker, remove_offsets=remove_offsets == "true"
+        )
+    )
+    result = {"group": group, "brokers": names}
+    common.say("deleteSubGroup", result, f"group {group} is deleted on {joined(names)}")
+
+
+def _summary(groups: tuple[GroupProgress, ...]) -> Table:
+    headers = ("GROUP", "MEMBERS", "TYPE", "MODEL", "CONSUMED/S", "LAG")
+    rows = [
+        (g.group, g.members, g.consume_type, g.message_model, g.consumed_per_s, g.lag)
+        for g in groups
+    ]
+    return Table(headers, rows, [] if rows else ["no consumer groups"])
+
+
+def _queues(progress: GroupProgress) -> Table:
+    headers = (
+        *("TOPIC", "BROKER", "QUEUE", "BROKER OFFSET", "CONSUMER OFFSET", "LAG"),
+        "LAST CONSUMED",
+    )
+    rows = [
+        (
+            queue.topic,
+            queue.broker_name,
+            queue.queue_id,
+            queue.broker_offset,
+            queue.consumer_offset,
+            queue.lag,
+            moment(queue.last_consumed_ms),
+        )
+        for queue in progress.queues
+    ]
+    note = (
+        f"group {progress.group}: {plural(progress.members, 'member')} connected, "
+        f"lag {progress.lag}, {progress.consumed_per_s:.2f} messages/s"
+    )
+    return Table(headers, rows, [note])

@@ -1,0 +1,74 @@
+"""addNode and removeNode: a group gets a member more, or one less, while it serves."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from mqclient.admin.membership import CATCH_UP_S
+from mqclient.commands.common import DEFAULTS, Common
+
+Broker = Annotated[
+    str,
+    Parameter(
+        name=["--broker", "-b", "--brokerName"],
+        help="The group: its broker name, or a member's address.",
+    ),
+]
+Node = Annotated[str, Parameter(name=["--node"], help="Its dLegerSelfId, such as n3.")]
+Within = Annotated[
+    float,
+    Parameter(
+        name=["--within"],
+        help="Seconds until this command waits no longer; the change goes on.",
+        validator=Number(gt=0),
+    ),
+]
+
+
+def add_node(
+    *,
+    broker: Broker,
+    node: Node,
+    peer: Annotated[str, Parameter(name=["--peer"], help="host:port of its port for members.")],
+    client: Annotated[str, Parameter(name=["--client"], help="host:port for clients.")],
+    within: Within = CATCH_UP_S,
+    common: Common = DEFAULTS,
+) -> None:
+    """Add a node to a group, while it serves; done when the node votes.
+
+    Start the node first, with an empty store; its dLegerPeers and groupClientAddrs name all members
+    and itself. It copies the log, without being counted, and is made a voter when it has caught up.
+    """
+    said: set[str] = set()
+
+    def say(line: str) -> None:
+        if line not in said:
+            said.add(line)
+            sys.stderr.write(line + "\n")
+
+    change = common.ask(
+        lambda admin: admin.add_node(broker, node, peer, client, within_s=within, on_progress=say)
+    )
+    common.say(
+        "addNode",
+        change,
+        f"{node} votes in {change.broker_name} now, beside "
+        f"{', '.join(member for member in change.members if member != node)}",
+    )
+
+
+def remove_node(
+    *, broker: Broker, node: Node, within: Within = CATCH_UP_S, common: Common = DEFAULTS
+) -> None:
+    """Remove a node from a group, whether it runs or not.
+
+    One that leads hands over first. Refused if those left could not go on without it. Stop it
+    afterwards: it serves nobody any more.
+    """
+    change = common.ask(lambda admin: admin.remove_node(broker, node, within_s=within))
+    members = ", ".join(change.members)
+    common.say("removeNode", change, f"{node} is no member any more; {members} are")

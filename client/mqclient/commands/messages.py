@@ -1,0 +1,221 @@
+"""sendMessage, consumeMessage and printMsg."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import anyio
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from dledger.errors import ConfigError
+from dledger.remoting.json_dialect import MessageQueue
+from mqclient.admin import Admin, UnknownTarget
+from mqclient.admin.results import MessageView, QueueStatus
+from mqclient.commands.common import DEFAULTS, Common, Topic
+from mqclient.commands.output import Table, moment, one_line, plural
+from mqclient.commands.times import Begin, End, parse_bound
+from mqclient.errors import NoRoute
+from mqclient.models import Message, ReceivedMessage, SendResult
+from mqclient.producing.producer import Producer
+
+GROUP = "TOOLS_PRODUCER"
+_EARLIEST = "earliest"
+_CHUNK = 1024
+"""Messages held at a time while looking for those that are wanted."""
+
+OneBroker = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerName"])]
+OneQueue = Annotated[
+    int | None, Parameter(name=["--queue", "-i", "--queueId", "--qid"], validator=Number(gte=0))
+]
+
+
+def send_message(
+    *,
+    topic: Topic,
+    body: Annotated[str, Parameter(name=["--body", "-p"], allow_leading_hyphen=True)],
+    keys: Annotated[str, Parameter(name=["--keys", "-k", "--key"])] = "",
+    tags: Annotated[str, Parameter(name=["--tags", "-c"])] = "",
+    broker: OneBroker = None,
+    queue: OneQueue = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Send one message and show where it was stored.
+
+    Parameters
+    ----------
+    body
+        The message, as text.
+    keys
+        Keys to find it by, separated by blanks.
+    tags
+        Its tag.
+    broker
+        To a queue of this broker name.
+    queue
+        To this queue id.
+    """
+    message = Message(topic, body.encode(), keys=keys, tags=tags)
+    try:
+        result = anyio.run(_send, common, message, broker, queue)
+    except NoRoute:
+        # If no name server answers or no broker is there, this raises what says so.
+        common.ask(lambda admin: admin.cluster_list())
+        raise
+    shown = {
+        "topic": result.topic,
+        "broker_name": result.broker_name,
+        "queue_id": result.queue_id,
+        "queue_offset": result.queue_offset,
+        "message_id": result.message_id,
+        "offset_message_id": result.offset_message_id,
+    }
+    headers = ("BROKER", "QUEUE", "OFFSET", "MESSAGE ID", "OFFSET MESSAGE ID")
+    row = (
+        result.broker_name,
+        result.queue_id,
+        result.queue_offset,
+        result.message_id,
+        result.offset_message_id,
+    )
+    common.show("sendMessage", shown, Table(headers, [row]))
+
+
+async def _send(
+    common: Common, message: Message, broker: str | None, queue_id: int | None
+) -> SendResult:
+    async with Producer(common.namesrv, GROUP, timeout_s=common.timeout_s) as producer:
+        if broker is None and queue_id is None:
+            return await producer.send(message)
+        queues = await producer.prepare(message.topic)
+        wanted = [
+            queue
+            for queue in queues
+            if broker in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
+        ]
+        if wanted:
+            return await producer.send(message, selector=lambda _queues, _message: wanted[0])
+    there = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in queues)
+    raise UnknownTarget(
+        f"topic {message.topic} has no queue {'' if queue_id is None else f'{queue_id} '}"
+        f"{f'on broker {broker} ' if broker else ''}to write to; it has {there}"
+    )
+
+
+def consume_message(
+    *,
+    topic: Topic,
+    broker: OneBroker = None,
+    queue: OneQueue = None,
+    offset: str = _EARLIEST,
+    count: Annotated[int, Parameter(name=["--count", "-c"], validator=Number(gte=1))] = 128,
+    common: Common = DEFAULTS,
+) -> None:
+    """Print messages of a topic, queue by queue, without consuming them for any group.
+
+    Parameters
+    ----------
+    broker
+        Only from this broker name.
+    queue
+        Only from this queue id.
+    offset
+        Where to begin in each queue: earliest, a queue offset, or -N for the last N messages.
+    count
+        At most this many messages.
+    """
+    begin = parse_offset(offset)
+
+    async def read(admin: Admin) -> list[ReceivedMessage]:
+        found: list[ReceivedMessage] = []
+        for one in (await admin.topic_status(topic)).queues:
+            is_wanted = broker in (None, one.broker_name) and queue in (None, one.queue_id)
+            if is_wanted and len(found) < count:
+                start, left = first_offset(one, begin), count - len(found)
+                found += await admin.read_queue(topic, one.broker_name, one.queue_id, start, left)
+        return found
+
+    _show("consumeMessage", common.ask(read), common)
+
+
+def print_msg(
+    *,
+    topic: Topic,
+    tags: Annotated[str, Parameter(name=["--tags", "-s", "--subExpression"])] = "*",
+    begin: Begin = "0",
+    end: End = "now",
+    count: Annotated[int, Parameter(name="--count", validator=Number(gte=1))] = 1024,
+    common: Common = DEFAULTS,
+) -> None:
+    """Print the messages of a topic that were stored within a time, without consuming them.
+
+    Parameters
+    ----------
+    tags
+        Only those with one of these tags: "*", or "TagA || TagB".
+    count
+        At most this many messages.
+    """
+    begin_ms, end_ms = parse_bound(begin), parse_bound(end)
+    wanted = {tag.strip() for tag in tags.split("||")}
+
+    def is_before_end(message: ReceivedMessage) -> bool:
+        return message.store_timestamp_ms <= end_ms
+
+    def is_wanted(message: ReceivedMessage) -> bool:
+        return is_before_end(message) and (tags == "*" or message.tags in wanted)
+
+    async def read(admin: Admin) -> list[ReceivedMessage]:
+        found: list[ReceivedMessage] = []
+        for one in (await admin.topic_status(topic)).queues:
+            (broker,) = await admin.groups(broker=one.broker_name)
+            queue = MessageQueue(topic, one.broker_name, one.queue_id)
+            at = await admin.offset_at(broker, queue, begin_ms)
+            while at < one.max_offset and len(found) < count:
+                chunk = await admin.read_queue(topic, one.broker_name, one.queue_id, at, _CHUNK)
+                found += filter(is_wanted, chunk)
+                if not chunk or not is_before_end(chunk[-1]):
+                    break
+                at = chunk[-1].queue_offset + 1
+        return found[:count]
+
+    _show("printMsg", common.ask(read), common)
+
+
+def _show(command: str, messages: list[ReceivedMessage], common: Common) -> None:
+    """A row for each message."""
+    views = [MessageView.of(message) for message in messages]
+    headers = ("BROKER", "QUEUE", "OFFSET", "STORED", "TAGS", "KEYS", "MESSAGE ID", "BODY")
+    rows = [
+        (
+            view.broker_name,
+            view.queue_id,
+            view.queue_offset,
+            moment(view.store_timestamp_ms),
+            one_line(view.tags),
+            one_line(view.keys),
+            view.message_id,
+            one_line(view.text),
+        )
+        for view in views
+    ]
+    common.show(command, views, Table(headers, rows, [plural(len(rows), "message")]))
+
+
+def parse_offset(text: str) -> int | None:
+    """Where to begin in a queue: None for its first message, below 0 counted from its end."""
+    if text == _EARLIEST:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(
+            f"--offset is {text!r}; it must be {_EARLIEST}, a queue offset, or -N for the last N"
+        ) from None
+
+
+def first_offset(queue: QueueStatus, begin: int | None) -> int:
+    """The offset in this queue that `begin` stands for."""
+    if begin is None:
+        return queue.min_offset
+    return max(queue.min_offset, begin if begin >= 0 else queue.max_offset + begin)

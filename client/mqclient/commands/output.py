@@ -1,0 +1,102 @@
+"""Results on stdout: a table that never cuts a value, or JSON in one stable envelope.
+
+The envelope is `{"schema": 1, "command": "...", "result": ...}`; the result has the fields of the
+classes in `mqclient.admin.results`. The number goes up only if a field is renamed or removed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+
+JSON_SCHEMA = 1
+#: Wider than any row: what does not fit the terminal is wrapped by it, not cut by us.
+_TABLE_COLUMNS_MAX = 1_000_000
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under headers, and lines of text below them. Numbers are right-aligned."""
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = field(default=())
+
+
+def print_table(table: Table) -> None:
+    """Print for people; styled only on a terminal."""
+    # Loaded here because programs, which ask for JSON, need none of it.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table as RichTable  # noqa: PLC0415
+
+    console = Console(
+        file=sys.stdout, width=_TABLE_COLUMNS_MAX, markup=False, highlight=False, emoji=False
+    )
+    if table.rows:
+        grid = RichTable(box=None, pad_edge=False, header_style="bold")
+        for number, header in enumerate(table.headers):
+            cells = [row[number] for row in table.rows]
+            is_number = all(cell is None or isinstance(cell, int | float) for cell in cells)
+            grid.add_column(header, justify="right" if is_number else "left", no_wrap=True)
+        for row in table.rows:
+            grid.add_row(*map(_shown, row))
+        with console.capture() as capture:
+            console.print(grid)
+        # The last column is padded like the others; nobody wants the blanks in a pipe.
+        sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
+    sys.stdout.writelines(note + "\n" for note in table.notes)
+
+
+def print_json(command: str, result: object) -> None:
+    """Print for programs."""
+    envelope = {"schema": JSON_SCHEMA, "command": command, "result": result}
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(envelope), indent=2).decode() + "\n")
+
+
+def moment(timestamp_ms: int) -> str:
+    """A timestamp in the local time zone, to the millisecond; "-" for never."""
+    if timestamp_ms <= 0:
+        return "-"
+    local = datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
+    return local.isoformat(sep=" ", timespec="milliseconds")
+
+
+def one_line(text: str) -> str:
+    """Text that may hold anything, in one line and without control characters."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def joined(names: Iterable[str]) -> str:
+    """Names in one cell."""
+    return ", ".join(names) or "-"
+
+
+def leaderless(members: Iterable[tuple[str, str]]) -> list[str]:
+    """A note for each broker group that nobody leads; `members` are (broker name, role)."""
+    roles: dict[str, set[str]] = {}
+    for broker_name, role in members:
+        roles.setdefault(broker_name, set()).add(role)
+    return [
+        f"no leader: {name} takes no writes at the moment"
+        for name, found in sorted(roles.items())
+        if "leader" not in found
+    ]
+
+
+def _shown(cell: Cell) -> str:
+    if cell is None or cell == "":
+        return "-"
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)

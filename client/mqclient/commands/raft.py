@@ -1,0 +1,72 @@
+"""raftStatus and transferLeader."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from mqclient.commands.common import DEFAULTS, Cluster, Common
+from mqclient.commands.output import Table, leaderless, one_line
+
+Broker = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerName"])]
+
+
+def raft_status(
+    *, broker: Broker = None, cluster: Cluster = None, common: Common = DEFAULTS
+) -> None:
+    """Show all members of each group: who leads at which term, how far each log is.
+
+    Parameters
+    ----------
+    broker
+        Only this group: its broker name, or a member's address.
+    cluster
+        Only the groups of this cluster.
+    """
+    members = common.ask(lambda admin: admin.raft_status(cluster, broker))
+    headers = (
+        *("CLUSTER", "BROKER", "NODE", "ADDRESS", "ROLE", "TERM", "LEADER"),
+        *("LAST", "COMMITTED", "APPLIED", "LAG", "COUNTED", "ASIDE", "FAULTS", "FENCED"),
+    )
+    rows = [
+        (
+            *(m.cluster, m.broker_name, m.node_id + ("*" if m.preferred else ""), m.address),
+            *(m.role, m.term, m.leader_id, m.last_index, m.commit_index, m.applied_index),
+            *(m.lag_entries, m.counted, m.set_aside, m.faults, m.fenced),
+        )
+        for m in members
+    ]
+    notes = leaderless((m.broker_name, m.role) for m in members)
+    if any(m.preferred for m in members):
+        notes.append("* the preferred leader")
+    notes += [
+        f"set aside on {m.node_id} of {m.broker_name}: entry {index}, {one_line(reason)}"
+        for m in members
+        for index, reason in m.set_aside_last
+    ]
+    common.show("raftStatus", members, Table(headers, rows, notes))
+
+
+def transfer_leader(
+    *,
+    broker: Annotated[str, Parameter(name=["--broker", "-b", "--brokerName"])],
+    to: str | None = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Hand a group's leadership to another member; done when that one serves.
+
+    For a moment appends are refused, and sent again by themselves. If the other member does not
+    take over within a second, everything stays as it was.
+
+    Parameters
+    ----------
+    broker
+        The group: its broker name, or a member's address.
+    to
+        The node id of the member that shall lead; by default the one that holds most of the log.
+    """
+    moved = common.ask(lambda admin: admin.transfer_leader(broker, to))
+    row = moved.broker_name, moved.leader_id, moved.address, round(moved.waited_s, 3)
+    table = Table(("BROKER", "LEADER", "ADDRESS", "WAITED S"), [row])
+    common.show("transferLeader", moved, table)

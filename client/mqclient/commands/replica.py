@@ -1,0 +1,134 @@
+"""verifyLog: looks at a replica's files, asks nobody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from dledger.errors import CorruptLog
+from dledger.log.entry import Kind
+from dledger.log.recovery.scan import Found
+from dledger.log.recovery.verify import Verification, verify_replica
+from mqclient.commands.common import DEFAULT_OUTPUT, Output
+from mqclient.commands.output import Cell, Table, plural
+
+_KINDS = {kind.value: kind.name.lower() for kind in Kind}
+
+
+_REPAIRABLE = (
+    "The leader has it: stop the node if it runs, remove log/checkpoint so that a start reads all "
+    "of the log, and start it; it takes no part until it is repaired"
+)
+_TO_BE_REPLACED = (
+    "Term, vote or the log's beginning can't be repaired: move the folder away and start the node "
+    "with an empty one, which copies everything"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedEntry:
+    """An entry, or a range of bytes that is none: then all but place and `error` is missing."""
+
+    position: int
+    size_bytes: int
+    index: int | None
+    term: int | None
+    kind: str | None
+    chain_crc: int | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedLog:
+    """What verifyLog answers."""
+
+    verification: Verification
+    entries: list[DumpedEntry]
+
+
+def verify_log(
+    directory: Path,
+    *,
+    dump: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    from_index: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """Check a replica's folder: segments, chain, watermarks, checkpoint, term and vote.
+
+    Not a byte of it is changed, and the node may run meanwhile. Exit status 1 if something that
+    was durable is damaged.
+
+    Parameters
+    ----------
+    directory
+        The replica's folder: storePathRootDir of its broker.
+    dump
+        Show so many entries too.
+    from_index
+        The first entry to show.
+    """
+    entries: list[DumpedEntry] = []
+
+    def keep(base: int, found: Found) -> None:
+        if len(entries) < dump and (found.header is None or found.header.index >= from_index):
+            entries.append(_dumped(base, found))
+
+    result = verify_replica(directory, keep)
+    output.show("verifyLog", VerifiedLog(result, entries), _table(result, entries))
+    if result.damaged:
+        raise CorruptLog(
+            f"{directory}: {plural(result.damaged, 'place')} of what was durable can't be read. "
+            + (_REPAIRABLE if result.is_repairable else _TO_BE_REPLACED)
+        )
+
+
+def _dumped(base: int, found: Found) -> DumpedEntry:
+    position, header = base + found.offset, found.header
+    if header is None:
+        return DumpedEntry(position, found.size, None, None, None, None, found.error)
+    kind = _KINDS.get(header.kind, str(header.kind))
+    return DumpedEntry(
+        position, found.size, header.index, header.term, kind, header.chain_crc, found.error
+    )
+
+
+def _table(result: Verification, entries: list[DumpedEntry]) -> Table:
+    summary = [
+        f"{result.directory}: node {result.node_id} of {result.group}"
+        + (", in use by a running process" if result.in_use else ""),
+        f"term {result.term}, vote {result.vote or '-'}",
+        f"{plural(result.segments, 'segment')} of {result.segment_bytes} bytes, entries "
+        f"{result.first_index} to {result.last_index} (term {result.last_term}), "
+        f"end position {result.end_position}, chain CRC {result.last_chain_crc:#010x}",
+        f"durable up to {result.durable_index} at least, committed up to {result.commit_index} "
+        "at least",
+        f"{result.damaged} damaged, {result.torn} torn, {result.stale} stale"
+        + ("" if result.damaged + result.torn + result.stale else ": all of it checks"),
+    ]
+    if entries:
+        headers: tuple[str, ...] = (
+            "INDEX",
+            "TERM",
+            "KIND",
+            "POSITION",
+            "SIZE",
+            "CHAIN CRC",
+            "ERROR",
+        )
+        rows: list[tuple[Cell, ...]] = [
+            (e.index, e.term, e.kind, e.position, e.size_bytes, _hex(e.chain_crc), e.error)
+            for e in entries
+        ]
+        summary += [f"{f.severity}: {f.file}, offset {f.offset}: {f.what}" for f in result.faults]
+    else:
+        headers = ("FAULT", "FILE", "OFFSET", "ENTRY", "WHAT")
+        rows = [(f.severity, f.file, f.offset, f.index, f.what) for f in result.faults]
+    return Table(headers, rows, summary)
+
+
+def _hex(value: int | None) -> str | None:
+    return None if value is None else f"{value:#010x}"

@@ -1,0 +1,157 @@
+"""Configs of brokers and name servers, key-value entries, write permissions, cleaning."""
+
+from __future__ import annotations
+
+from dledger.remoting.codes import RequestCode
+from mqclient.admin.results import PermChange, ServerConfig
+from mqclient.commands.common import (
+    DEFAULTS,
+    AskedBroker,
+    AskedCluster,
+    BrokerName,
+    ChangedBroker,
+    ChangedCluster,
+    CleanedBroker,
+    CleanedCluster,
+    Common,
+    Key,
+    Namespace,
+    Value,
+)
+from mqclient.commands.output import Table, joined, plural
+
+
+def get_broker_config(
+    *, broker: AskedBroker = None, cluster: AskedCluster = None, common: Common = DEFAULTS
+) -> None:
+    """Show the configs of brokers as they are in force."""
+    found = common.ask(lambda admin: admin.broker_config(broker, cluster))
+    common.show("getBrokerConfig", found, _configs(found))
+
+
+def update_broker_config(
+    *,
+    key: Key,
+    value: Value,
+    broker: ChangedBroker = None,
+    cluster: ChangedCluster = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Change a config key on all members of a broker group, now and over restarts.
+
+    Parameters
+    ----------
+    key
+        A key that can change while a broker runs; others are refused.
+    value
+        Its new value; an empty one gives back what the config file says.
+    """
+    names = common.ask(lambda admin: admin.update_broker_config(key, value, broker, cluster))
+    note = f"{key} is {value or 'as in the config file'} on {joined(names)}"
+    result = {"key": key, "value": value, "brokers": names}
+    common.say("updateBrokerConfig", result, note)
+
+
+def get_namesrv_config(*, common: Common = DEFAULTS) -> None:
+    """Show the config of every name server."""
+    found = common.ask(lambda admin: admin.namesrv_config())
+    common.show("getNamesrvConfig", found, _configs(found))
+
+
+def update_namesrv_config(*, key: Key, value: Value, common: Common = DEFAULTS) -> None:
+    """Change a config key on every name server, until it is started again.
+
+    Parameters
+    ----------
+    key
+        A key that can change while a name server runs; others are refused.
+    value
+        Its new value.
+    """
+    addresses = common.ask(lambda admin: admin.update_namesrv_config(key, value))
+    result = {"key": key, "value": value, "namesrvs": addresses}
+    note = f"{key} is {value} on {joined(addresses)}"
+    common.say("updateNamesrvConfig", result, note)
+
+
+def update_kv_config(
+    *, namespace: Namespace, key: Key, value: Value, common: Common = DEFAULTS
+) -> None:
+    """Set a key-value entry on every name server, for ever.
+
+    Parameters
+    ----------
+    key
+        Within the namespace.
+    value
+        Its new value.
+    """
+    addresses = common.ask(lambda admin: admin.update_kv_config(namespace, key, value))
+    result = {"namespace": namespace, "key": key, "value": value, "namesrvs": addresses}
+    note = f"{namespace}/{key} is set on {joined(addresses)}"
+    common.say("updateKvConfig", result, note)
+
+
+def delete_kv_config(*, namespace: Namespace, key: Key, common: Common = DEFAULTS) -> None:
+    """Remove a key-value entry from every name server.
+
+    Parameters
+    ----------
+    key
+        Within the namespace.
+    """
+    addresses = common.ask(lambda admin: admin.delete_kv_config(namespace, key))
+    result = {"namespace": namespace, "key": key, "namesrvs": addresses}
+    note = f"{namespace}/{key} is deleted on {joined(addresses)}"
+    common.say("deleteKvConfig", result, note)
+
+
+def wipe_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
+    """Keep producers away from a broker group: routes say that its topics are not writable."""
+    changes = common.ask(lambda admin: admin.set_write_perm(broker, writable=False))
+    common.show("wipeWritePerm", changes, _perms(changes))
+
+
+def add_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
+    """Let producers write to a broker group again."""
+    changes = common.ask(lambda admin: admin.set_write_perm(broker, writable=True))
+    common.show("addWritePerm", changes, _perms(changes))
+
+
+def clean_expired_cq(
+    *, broker: CleanedBroker = None, cluster: CleanedCluster = None, common: Common = DEFAULTS
+) -> None:
+    """Have brokers remove consume queues whose messages are gone (ours do so by themselves)."""
+    _clean("cleanExpiredCQ", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, broker, cluster, common)
+
+
+def clean_unused_topic(
+    *, broker: CleanedBroker = None, cluster: CleanedCluster = None, common: Common = DEFAULTS
+) -> None:
+    """Have brokers remove what is left of deleted topics (ours leave nothing)."""
+    _clean("cleanUnusedTopic", RequestCode.CLEAN_UNUSED_TOPIC, broker, cluster, common)
+
+
+def _clean(
+    command: str, code: RequestCode, broker: str | None, cluster: str | None, common: Common
+) -> None:
+    addresses = common.ask(lambda admin: admin.clean(code, broker, cluster))
+    note = f"{plural(len(addresses), 'broker')} cleaned: {joined(addresses)}"
+    common.say(command, {"brokers": addresses}, note)
+
+
+def _configs(found: tuple[ServerConfig, ...]) -> Table:
+    rows = [
+        (server.address, key, value)
+        for server in found
+        for key, value in sorted(server.config.items())
+    ]
+    return Table(("ADDRESS", "KEY", "VALUE"), rows)
+
+
+def _perms(changes: tuple[PermChange, ...]) -> Table:
+    rows = [
+        (change.broker_name, change.namesrv, "yes" if change.writable else "no", change.topics)
+        for change in changes
+    ]
+    return Table(("BROKER", "NAME SERVER", "WRITABLE", "TOPICS"), rows)

@@ -1,0 +1,35 @@
+"""statsAll: what comes into topics and what groups take out of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from mqclient.commands.common import DEFAULTS, Common, OneTopic
+from mqclient.commands.output import Table
+
+
+def stats_all(
+    *,
+    active: Annotated[
+        bool, Parameter(name=["--active", "-a", "--activeTopic"], negative=())
+    ] = False,
+    topic: OneTopic = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Show for each topic and each group that reads it: messages in and out, and the lag.
+
+    Parameters
+    ----------
+    active
+        Only topics that got messages in the last 24 hours.
+    """
+    found = common.ask(lambda admin: admin.traffic(topic))
+    shown = [row for row in found if row.in_24_h or not active]
+    headers = ("TOPIC", "GROUP", "LAG", "IN/S", "OUT/S", "IN 24 H", "OUT 24 H")
+    rows = [
+        (row.topic, row.group, row.lag, row.in_per_s, row.out_per_s, row.in_24_h, row.out_24_h)
+        for row in shown
+    ]
+    common.show("statsAll", shown, Table(headers, rows, [] if rows else ["no topics"]))

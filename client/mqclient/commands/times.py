@@ -1,0 +1,55 @@
+"""Points in time on the command line."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from dledger.errors import ConfigError
+from mqclient.admin.results import END
+from mqclient.lookup import END_OF_TIME_MS
+
+#: RocketMQ's form of a time, beside the one of ISO 8601.
+_TIME_FORMATS = ("%Y-%m-%d#%H:%M:%S:%f", "%Y-%m-%d#%H:%M:%S")
+
+Begin = Annotated[
+    str,
+    Parameter(
+        name=["--begin", "-b", "--beginTimestamp"],
+        allow_leading_hyphen=True,
+        help="Stored at this time or later: now, milliseconds since 1970, or a local time.",
+    ),
+]
+End = Annotated[
+    str,
+    Parameter(
+        name=["--end", "-e", "--endTimestamp"],
+        allow_leading_hyphen=True,
+        help="Stored at this time or earlier.",
+    ),
+]
+
+
+def parse_bound(text: str) -> int:
+    """Where a span of time begins or ends, as `parse_time`; now is later than all messages."""
+    timestamp_ms = parse_time(text)
+    return END_OF_TIME_MS if timestamp_ms == END else timestamp_ms
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds since 1970, END for "now" and -1. ConfigError if the text is no time."""
+    if text in ("now", str(END)):
+        return END
+    if text.isdecimal():
+        return int(text)
+    for form in (None, *_TIME_FORMATS):
+        with suppress(ValueError):
+            time = datetime.strptime(text, form) if form else datetime.fromisoformat(text)
+            return round(time.astimezone().timestamp() * 1000)
+    raise ConfigError(
+        f"the time {text!r} is not understood; it must be now, -1, milliseconds since 1970, or a "
+        "local time such as 2026-07-01#12:30:00:000 or 2026-07-01T12:30:00"
+    )

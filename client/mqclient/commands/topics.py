@@ -1,0 +1,133 @@
+"""updateTopic, deleteTopic, topicList, topicRoute, topicStatus."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from mqclient.commands.common import (
+    DEFAULTS,
+    ChangedBroker,
+    ChangedCluster,
+    Cluster,
+    Common,
+    QueueCount,
+    Topic,
+)
+from mqclient.commands.output import Table, joined, moment, plural
+
+_PERMISSIONS = {2: "write", 4: "read", 6: "read, write", 7: "read, write, inherit"}
+
+
+def update_topic(
+    *,
+    topic: Topic,
+    cluster: ChangedCluster = None,
+    broker: ChangedBroker = None,
+    read_queues: Annotated[
+        QueueCount, Parameter(name=["--read-queues", "-r", "--readQueueNums"])
+    ] = 8,
+    write_queues: Annotated[
+        QueueCount, Parameter(name=["--write-queues", "-w", "--writeQueueNums"])
+    ] = 8,
+    perm: Annotated[int, Parameter(name=["--perm", "-p"], validator=Number(gte=0, lte=7))] = 6,
+    order: Annotated[bool, Parameter(negative=())] = False,
+    attributes: Annotated[
+        str | None, Parameter(name=["--attributes", "-a"], allow_leading_hyphen=True)
+    ] = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Create a topic or change it; returns when every name server shows it.
+
+    Parameters
+    ----------
+    read_queues
+        Queues to read from, on each group.
+    write_queues
+        Queues to write to, on each group.
+    perm
+        Sum of 2 (write) and 4 (read).
+    order
+        Mark the topic as ordered: its routes name its queues also while a group is down.
+    attributes
+        Attributes to set or remove, such as +message.type=DELAY,-reserve.time.
+    """
+    names = common.ask(
+        lambda admin: admin.update_topic(
+            topic,
+            cluster=cluster,
+            broker=broker,
+            read_queues=read_queues,
+            write_queues=write_queues,
+            perm=perm,
+            order=order,
+            attributes=attributes,
+        )
+    )
+    queues = plural(write_queues, "queue") + (" each" if len(names) > 1 else "")
+    result = {"topic": topic, "brokers": names}
+    common.say("updateTopic", result, f"topic {topic} is on {joined(names)} with {queues}")
+
+
+def delete_topic(
+    *, topic: Topic, cluster: ChangedCluster = None, common: Common = DEFAULTS
+) -> None:
+    """Delete a topic, its messages and the offsets of its consumers."""
+    names = common.ask(lambda admin: admin.delete_topic(topic, cluster))
+    result = {"topic": topic, "brokers": names}
+    common.say("deleteTopic", result, f"topic {topic} is deleted on {joined(names)}")
+
+
+def topic_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
+    """List the topics."""
+    topics = common.ask(lambda admin: admin.topic_list(cluster))
+    rows = [(info.topic, info.kind) for info in topics]
+    table = Table(("TOPIC", "KIND"), rows, [] if rows else ["no topics"])
+    common.show("topicList", topics, table)
+
+
+def topic_route(*, topic: Topic, common: Common = DEFAULTS) -> None:
+    """Show which brokers serve a topic, and who leads them."""
+    route = common.ask(lambda admin: admin.topic_route(topic))
+    headers = ("BROKER", "CLUSTER", "READ QUEUES", "WRITE QUEUES", "PERM", "LEADER", "FOLLOWERS")
+    rows = [
+        (
+            group.broker_name,
+            group.cluster,
+            group.read_queues,
+            group.write_queues,
+            _PERMISSIONS.get(group.perm, str(group.perm)),
+            group.addresses.get(0, "none at the moment"),
+            joined(address for number, address in sorted(group.addresses.items()) if number),
+        )
+        for group in route.groups
+    ]
+    notes = [f"queue order: {route.order_config}"] if route.order_config else []
+    common.show("topicRoute", route, Table(headers, rows, notes))
+
+
+def topic_cluster_list(*, topic: Topic, common: Common = DEFAULTS) -> None:
+    """List the clusters that serve a topic."""
+    clusters = common.ask(lambda admin: admin.topic_clusters(topic))
+    common.show("topicClusterList", clusters, Table(("CLUSTER",), [(name,) for name in clusters]))
+
+
+def topic_status(*, topic: Topic, common: Common = DEFAULTS) -> None:
+    """Show how many messages each queue of a topic holds."""
+    status = common.ask(lambda admin: admin.topic_status(topic))
+    rows = [
+        (
+            queue.broker_name,
+            queue.queue_id,
+            queue.min_offset,
+            queue.max_offset,
+            queue.max_offset - queue.min_offset,
+            moment(queue.last_update_ms),
+        )
+        for queue in status.queues
+    ]
+    headers = ("BROKER", "QUEUE", "MIN OFFSET", "MAX OFFSET", "MESSAGES", "LAST MESSAGE")
+    total = f"{plural(status.messages, 'message')} in {plural(len(rows), 'queue')}"
+    common.show("topicStatus", status, Table(headers, rows, [total]))

@@ -1,0 +1,75 @@
+"""What servers say, bounded before anybody builds on it. Pure.
+
+A name server passes on what anybody has registered, and a broker may be somebody else's: an answer
+that the codec can read may still tell of two thousand million queues. What is beyond its bound, or
+no such thing at all, is BadInput, as if it could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dledger.errors import BadInput
+from dledger.remoting.bodies import (
+    BrokerData,
+    ClusterInfo,
+    ConsumerIdList,
+    TopicRouteData,
+    decode_body,
+)
+from dledger.remoting.command import Command
+from mqclient import limits
+
+_OFFSET_MAX = 2**63 - 1
+
+
+def route_in(answer: Command) -> TopicRouteData:
+    """The route in a name server's answer. Raises BadInput."""
+    route = decode_body(TopicRouteData, answer.payload)
+    _check_groups(route.broker_datas)
+    _check_count("queue counts", len(route.queue_datas), limits.GROUPS_MAX)
+    queues = 0
+    for entry in route.queue_datas:
+        least = min(entry.read_queue_nums, entry.write_queue_nums)
+        most = max(entry.read_queue_nums, entry.write_queue_nums)
+        queues += most
+        if least < 0 or queues > limits.QUEUES_PER_TOPIC_MAX:
+            raise BadInput(
+                f"a route has {entry.read_queue_nums} queues to read and {entry.write_queue_nums} "
+                f"to write on {entry.broker_name[:100]!r}: not within 0 to "
+                f"{limits.QUEUES_PER_TOPIC_MAX} for a topic"
+            )
+    return route
+
+
+def cluster_in(answer: Command) -> ClusterInfo:
+    """The cluster that a name server tells of. Raises BadInput."""
+    info = decode_body(ClusterInfo, answer.payload)
+    _check_groups(info.broker_addr_table.values())
+    return info
+
+
+def consumers_in(answer: Command) -> tuple[str, ...]:
+    """The members of a consumer group, sorted. Raises BadInput."""
+    members = decode_body(ConsumerIdList, answer.payload).consumer_id_list
+    _check_count("consumers of one group", len(members), limits.CONSUMERS_PER_GROUP_MAX)
+    return tuple(sorted(members))
+
+
+def checked_offset(offset: int, what: str) -> int:
+    """An offset that a broker told. Raises BadInput if no queue can have it."""
+    if not 0 <= offset <= _OFFSET_MAX:
+        raise BadInput(f"{what} is {offset:.6g}: no offset of a queue")
+    return offset
+
+
+def _check_groups(groups: Iterable[BrokerData]) -> None:
+    known = list(groups)
+    _check_count("broker groups", len(known), limits.GROUPS_MAX)
+    for group in known:
+        _check_count("members of a broker group", len(group.broker_addrs), limits.MEMBERS_MAX)
+
+
+def _check_count(what: str, count: int, count_max: int) -> None:
+    if count > count_max:
+        raise BadInput(f"{count} {what} are above {count_max}")

@@ -1,0 +1,187 @@
+"""Finding out who leads a broker group, as fast as the group itself knows.
+
+Everybody who might know is asked at once: each known member for its own role (GROUP_INFO), each
+name server for members that are not known yet. A member that does not lead is asked again after 5
+to 50 ms. Only a member's own word that it leads counts; of two such words, the higher term. What
+others say about it, or a route, may be older than the failure that made us ask.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import anyio
+from anyio.abc import TaskGroup
+
+from dledger.errors import BadInput, RemotingError
+from dledger.remoting.bodies import TopicRouteData
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    GetRouteinfoByTopicHeader,
+    GroupInfoHeader,
+    GroupInfoResponseHeader,
+    decode_header,
+    encode_header,
+)
+from mqclient import limits
+from mqclient.connection.answers import route_in
+from mqclient.connection.lifetime import together
+from mqclient.connection.peers import PeerPool
+from mqclient.connection.retry import RETRIED_CODES, Next, backoff_s, judge
+from mqclient.connection.routing import RouteTable
+from mqclient.errors import NoLeader, Refused
+
+
+@dataclass(slots=True)
+class LeaderFinder:
+    """Asks for leaders and writes what it learns into `routes`."""
+
+    pool: PeerPool
+    routes: RouteTable
+    name_servers: tuple[str, ...]
+    _searches: defaultdict[str, anyio.Lock] = field(default_factory=lambda: defaultdict(anyio.Lock))
+    _found: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    async def find(self, broker_name: str, topic: str | None = None) -> str:
+        """The address of the member that leads now; waits as long as none does.
+
+        Callers at the same time share one search. `topic` is one whose route names the group.
+        """
+        before = self._found[broker_name]
+        async with self._searches[broker_name]:
+            leader = self.routes.leader(broker_name)
+            if leader is not None and self._found[broker_name] != before:
+                return leader
+            while True:
+                await self._search(broker_name, topic)
+                found = self.routes.leader(broker_name)
+                # None if somebody else has lost it already.
+                if found is not None:
+                    return found
+
+    async def ask(
+        self,
+        broker_name: str,
+        command: Command,
+        timeout_s: float,
+        topic: str | None = None,
+        held_s: float = 0.0,
+    ) -> Command:
+        """The leader's answer to a request that may safely be repeated, whoever leads meanwhile.
+
+        The answer may have any code that another try would not change. Tries begin until
+        `timeout_s` is over; the server may hold each for `held_s` (long polling). Raises NoLeader,
+        or the RemotingError of the last try, if none was answered.
+        """
+        began_s = time.monotonic()
+        deadline_s = began_s + timeout_s
+        attempt = 0
+        while True:
+            attempt += 1
+            server, outcome = await self._ask_once(broker_name, command, deadline_s, topic, held_s)
+            if isinstance(outcome, Command) and outcome.code not in RETRIED_CODES:
+                return outcome
+            verdict = judge(outcome, attempt=attempt, now_s=time.monotonic(), deadline_s=deadline_s)
+            if verdict.next is Next.REDIRECT:
+                self.routes.redirect(broker_name, server, verdict.address)
+            elif verdict.next is Next.FIND:
+                self.routes.suspect(broker_name, server)
+            elif verdict.next is Next.GIVE_UP:
+                if isinstance(outcome, Command):
+                    return outcome
+                raise outcome
+            await anyio.sleep(verdict.delay_s)
+
+    async def _ask_once(
+        self,
+        broker_name: str,
+        command: Command,
+        deadline_s: float,
+        topic: str | None,
+        held_s: float,
+    ) -> tuple[str, Command | RemotingError]:
+        began_s = time.monotonic()
+        leader = self.routes.leader(broker_name)
+        if leader is None:
+            with anyio.move_on_after(deadline_s - began_s):
+                leader = await self.find(broker_name, topic)
+        if leader is None:
+            waited_s = time.monotonic() - began_s
+            raise NoLeader(broker_name, self.routes.members(broker_name), waited_s)
+        try:
+            left_s = max(0.001, deadline_s - time.monotonic()) + held_s
+            return leader, await self.pool.request(leader, replace(command), left_s)
+        except RemotingError as error:
+            return leader, error
+
+    async def _search(self, broker_name: str, topic: str | None) -> None:
+        asked: set[str] = set()
+        async with together() as tasks:
+
+            def ask_new_members() -> None:
+                for address in self.routes.members(broker_name):
+                    if address not in asked:
+                        asked.add(address)
+                        tasks.start_soon(self._ask_member, broker_name, address, tasks)
+
+            ask_new_members()
+            if topic is not None:
+                for name_server in self.name_servers:
+                    tasks.start_soon(self._ask_name_server, name_server, topic)
+            while not tasks.cancel_scope.cancel_called:
+                await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
+                ask_new_members()
+
+    async def _ask_member(self, broker_name: str, address: str, tasks: TaskGroup) -> None:
+        """Ask one member until it says that it leads, or another one did."""
+        attempt = 0
+        while True:
+            attempt += 1
+            info = await self.group_info(address)
+            if info is not None:
+                self.routes.add_members(broker_name, (addr for _, addr in info.members))
+                if info.role == "leader" and self.routes.learn_leader(
+                    broker_name, address, info.term
+                ):
+                    self._found[broker_name] += 1
+                    tasks.cancel_scope.cancel()
+                    return
+            await anyio.sleep(backoff_s(attempt))
+
+    async def group_info(self, address: str) -> GroupInfoResponseHeader | None:
+        """What a member says of its group, or None if it can't be asked."""
+        command = Command(RequestCode.GROUP_INFO, encode_header(GroupInfoHeader()))
+        try:
+            answer = await self.pool.request(address, command, limits.FIND_REQUEST_TIMEOUT_S)
+            if answer.code != ResponseCode.SUCCESS:
+                return None
+            return decode_header(GroupInfoResponseHeader, answer)
+        except (RemotingError, BadInput):
+            return None
+
+    async def _ask_name_server(self, name_server: str, topic: str) -> None:
+        """Take in new members as the name server learns of them."""
+        while True:
+            with suppress(RemotingError, BadInput, Refused):
+                data = await self.topic_route(name_server, topic)
+                if data is not None:
+                    self.routes.learn_members(data)
+            await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
+
+    async def topic_route(self, name_server: str, topic: str) -> TopicRouteData | None:
+        """A topic's route as one name server has it; None if it has none.
+
+        Raises RemotingError, Refused or BadInput if it gives no proper answer.
+        """
+        header = GetRouteinfoByTopicHeader(topic=topic, accept_standard_json_only=True)
+        command = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, encode_header(header))
+        answer = await self.pool.request(name_server, command, limits.FIND_REQUEST_TIMEOUT_S)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise Refused("a route", f"name server {name_server}", answer.code, answer.remark)
+        return route_in(answer)

@@ -1,0 +1,109 @@
+"""What to do after a request that did not succeed: a table of RocketMQ's codes, without I/O. Pure.
+
+Three questions decide. Did it certainly have no effect (`definite`)? Can another try succeed, and
+where: at the same server, at the server it names, or at whoever leads now? Is there time left? Only
+requests that the broker recognises when repeated, or that may be repeated safely, are judged here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from dledger.errors import Busy, RemotingError
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.unavailable import LEADER_ADDR, OUTCOME, OUTCOME_UNKNOWN, RETRY_AFTER_MILLIS
+from mqclient import limits
+
+
+class Next(Enum):
+    """Where the next try goes."""
+
+    GIVE_UP = "give up"
+    SAME = "the same server"
+    REDIRECT = "the leader that the server named"
+    FIND = "whoever leads now: the group's members must be asked"
+    ELSEWHERE = "another group, if any will do: this one will go on declining"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The next step after one failed try, to be taken `delay_s` from now."""
+
+    next: Next
+    definite: bool
+    reason: str
+    delay_s: float = 0.0
+    address: str | None = None
+
+
+#: The server looked at the request and declined: nothing was stored, nothing will change by asking.
+_DECLINED = frozenset(
+    {
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        ResponseCode.MESSAGE_ILLEGAL,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ResponseCode.INVALID_PARAMETER,
+    }
+)
+
+
+#: What one group declines another may take: its topics and permissions are its own.
+_DECLINED_HERE = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST})
+
+#: Answers that another try, perhaps elsewhere, may change.
+RETRIED_CODES = frozenset({ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY})
+
+
+def backoff_s(attempt: int) -> float:
+    """How long to wait after the `attempt`-th failure (from 1): doubling, 5 to 50 ms."""
+    doubled: float = limits.FIND_BACKOFF_MIN_S * 2.0 ** min(attempt - 1, 16)
+    return min(doubled, limits.FIND_BACKOFF_MAX_S)
+
+
+def judge(
+    outcome: Command | RemotingError | Busy, *, attempt: int, now_s: float, deadline_s: float
+) -> Verdict:
+    """The next step after the `attempt`-th try (from 1) ended in `outcome`, which is no success."""
+    verdict = _judge_code(outcome) if isinstance(outcome, Command) else _judge_error(outcome)
+    if verdict.next in (Next.GIVE_UP, Next.ELSEWHERE):
+        return verdict
+    hurry = attempt == 1 and verdict.next in (Next.REDIRECT, Next.FIND)
+    delay_s = 0.0 if hurry else backoff_s(attempt)
+    if now_s + delay_s >= deadline_s:
+        return Verdict(Next.GIVE_UP, verdict.definite, f"{verdict.reason}; the deadline is over")
+    return Verdict(verdict.next, verdict.definite, verdict.reason, delay_s, verdict.address)
+
+
+def _judge_error(error: RemotingError | Busy) -> Verdict:
+    if isinstance(error, Busy):
+        return Verdict(Next.SAME, True, str(error))
+    return Verdict(Next.FIND, error.definite, str(error))
+
+
+def _judge_code(answer: Command) -> Verdict:
+    reason = f"code {answer.code}: {answer.remark or 'no reason given'}"
+    if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
+        return _judge_unavailable(answer, reason)
+    if answer.code == ResponseCode.SYSTEM_BUSY:
+        return Verdict(Next.SAME, True, reason)
+    if answer.code in _DECLINED_HERE:
+        return Verdict(Next.ELSEWHERE, True, reason)
+    return Verdict(Next.GIVE_UP, answer.code in _DECLINED, reason)
+
+
+def _judge_unavailable(answer: Command, reason: str) -> Verdict:
+    """Code 14: busy (`retryAfterMillis`), or not the leader (`leaderAddr`, if it knows one).
+
+    `outcome` is "unknown" if leadership was lost on the way: the append may yet come to be.
+    """
+    definite = answer.ext.get(OUTCOME) != OUTCOME_UNKNOWN
+    if RETRY_AFTER_MILLIS in answer.ext:
+        return Verdict(Next.SAME, definite, reason)
+    leader = answer.ext.get(LEADER_ADDR)
+    if isinstance(leader, str) and leader:
+        return Verdict(Next.REDIRECT, definite, reason, address=leader)
+    return Verdict(Next.FIND, definite, reason)

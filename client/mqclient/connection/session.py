@@ -1,0 +1,171 @@
+"""What a producer and a consumer share: connections, routes, leaders and heartbeats.
+
+Routes are fetched when a topic is first used and refreshed every few seconds. Heartbeats go to
+every replica of every broker group in use each second, so that a new leader knows the members of
+a group before it leads. Everything runs in one task group that ends with the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+from anyio.abc import TaskGroup
+
+from dledger.errors import BadInput, RemotingError
+from dledger.observe import get_logger
+from dledger.remoting.bodies import HeartbeatData, encode_body
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import UnregisterClientHeader, encode_header
+from dledger.remoting.message import DEFAULT_TOPIC
+from mqclient import limits
+from mqclient.connection.addresses import parse_addresses
+from mqclient.connection.identity import local_host_towards, make_client_id
+from mqclient.connection.leaders import LeaderFinder
+from mqclient.connection.lifetime import Living, together
+from mqclient.connection.peers import PeerPool, ServerRequest
+from mqclient.connection.routing import Route, RouteTable
+from mqclient.errors import ClientClosed, NoRoute, Refused
+
+log = get_logger(__name__)
+
+
+class Session(Living):
+    """One client's presence. `on_request` may answer what servers send to it."""
+
+    def __init__(self, namesrv_addr: str, on_request: ServerRequest | None = None) -> None:
+        self.name_servers = parse_addresses(namesrv_addr)[: limits.NAME_SERVERS_MAX]
+        self.host = local_host_towards(self.name_servers[0])
+        self.client_id = make_client_id(self.host)
+        self.routes = RouteTable()
+        self.pool = PeerPool(self._asked)
+        self.finder = LeaderFinder(self.pool, self.routes, self.name_servers)
+        self.on_route_change: list[Callable[[str], None]] = []
+        self._on_request = on_request
+        self._tasks: TaskGroup | None = None
+
+    @property
+    def tasks(self) -> TaskGroup:
+        """The session's task group. Raises ClientClosed outside its block."""
+        if self._tasks is None:
+            raise ClientClosed("this client is not open: use it inside its `with` block")
+        return self._tasks
+
+    async def _start(self) -> None:
+        await self.pool.__aenter__()
+        self._tasks = await anyio.create_task_group().__aenter__()
+        self._tasks.start_soon(self._refresh_routes)
+
+    async def _end(self, *, failed: bool) -> None:
+        tasks, self._tasks = self._tasks, None
+        try:
+            if tasks is not None:
+                tasks.cancel_scope.cancel()
+                await tasks.__aexit__(None, None, None)
+        finally:
+            await self.pool.__aexit__(None, None, None)
+
+    async def route(self, topic: str, purpose: str) -> Route:
+        """The topic's route, fetched if need be. `purpose` is "publish to" or "subscribe to".
+
+        A topic that does not exist yet is given the queues of TBW102 to publish to: the first
+        message creates it, where the brokers allow that. Raises NoRoute.
+        """
+        problems: dict[str, str] = {}
+        route = self.routes.route(topic) or await self._fetch(topic, topic, problems)
+        if route is None and purpose == "publish to":
+            route = await self._fetch(topic, DEFAULT_TOPIC, problems)
+        if route is None:
+            raise _no_route(topic, purpose, self.name_servers, problems)
+        return route
+
+    async def _fetch(self, topic: str, asked_topic: str, problems: dict[str, str]) -> Route | None:
+        """Ask all name servers at once for `asked_topic`'s route; the first that has it wins.
+
+        `problems` gets what is wrong with those that give no proper answer, by their address.
+        """
+        changed = False
+        async with together() as tasks:
+
+            async def ask(name_server: str) -> None:
+                nonlocal changed
+                try:
+                    data = await self.finder.topic_route(name_server, asked_topic)
+                    if data is not None:
+                        changed = self.routes.update(topic, data)
+                        tasks.cancel_scope.cancel()
+                except (RemotingError, BadInput, Refused) as error:
+                    problems[name_server] = str(error)
+
+            for name_server in self.name_servers:
+                tasks.start_soon(ask, name_server)
+        if changed:
+            for listener in self.on_route_change:
+                listener(topic)
+        return self.routes.route(topic)
+
+    async def _refresh_routes(self) -> None:
+        while True:
+            await anyio.sleep(limits.ROUTE_REFRESH_S)
+            for topic in self.routes.topics():
+                await self._fetch(topic, topic, {})
+
+    async def beat(self, heartbeat: HeartbeatData) -> None:
+        """Send one heartbeat to every known broker; ends when all answered or were too slow."""
+        command_body = encode_body(heartbeat)
+        addresses = {
+            address
+            for broker_name in self.routes.broker_names()
+            for address in self.routes.members(broker_name)
+        }
+        async with together() as tasks:
+            for address in addresses:
+                command = Command(RequestCode.HEART_BEAT, {}, command_body)
+                tasks.start_soon(self._tell, address, command)
+
+    async def keep_beating(self, heartbeat: Callable[[], HeartbeatData]) -> None:
+        """Beat once a second until cancelled."""
+        while True:
+            await self.beat(heartbeat())
+            await anyio.sleep(limits.HEARTBEAT_S)
+
+    async def leave(self, header: UnregisterClientHeader) -> None:
+        """Tell every broker that we are connected to that this client leaves a group."""
+        async with together() as tasks:
+            for broker_name in self.routes.broker_names():
+                for address in self.routes.members(broker_name):
+                    if self.pool.connected(address) is not None:
+                        command = Command(RequestCode.UNREGISTER_CLIENT, encode_header(header))
+                        tasks.start_soon(self._tell, address, command)
+
+    async def _tell(self, address: str, command: Command) -> None:
+        """Send what must not fail the client if a broker is down."""
+        try:
+            answer = await self.pool.request(address, command, limits.HEARTBEAT_TIMEOUT_S)
+        except RemotingError as error:
+            log.debug("broker not reached", address=address, reason=str(error))
+            return
+        if answer.code != ResponseCode.SUCCESS:
+            log.warning("broker declined", address=address, code=answer.code, reason=answer.remark)
+
+    def _asked(self, address: str, command: Command) -> Command | None:
+        answer = None if self._on_request is None else self._on_request(address, command)
+        if answer is not None or command.is_oneway:
+            return answer
+        return command.reply(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            remark=f"this client does not serve request code {command.code}",
+        )
+
+
+def _no_route(
+    topic: str, purpose: str, name_servers: tuple[str, ...], problems: dict[str, str]
+) -> NoRoute:
+    """Whether nobody knows the topic, or nobody could be asked."""
+    if len(problems) == len(name_servers):
+        reasons = "; ".join(problems.values())
+        advice = "start one (mqnamesrv), or check the address: host:port;host:port"
+        return NoRoute(topic, purpose, f"no name server answers ({reasons})", advice)
+    known = ", ".join(name for name in name_servers if name not in problems)
+    return NoRoute(topic, purpose, f"name server {known} does not know it")

@@ -1,0 +1,176 @@
+"""Reading one queue ahead of the application: a task per assigned queue.
+
+The broker holds a pull until there is something to answer (long polling), so an idle queue costs a
+request every few seconds. Whatever goes wrong, the task goes on: it asks who leads and pulls there,
+from the offset where it was. Nothing is lost or repeated by that, since offsets are the same on
+every replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from dledger.errors import BadInput, RecordError, RemotingError
+from dledger.observe import get_logger
+from dledger.remoting.bodies import SubscriptionData
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    PullMessageHeader,
+    PullMessageResponseHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.headers.consume import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
+from mqclient import limits
+from mqclient.connection.leaders import LeaderFinder
+from mqclient.connection.retry import backoff_s
+from mqclient.connection.signals import Broadcast
+from mqclient.consuming.progress import Chunk, QueueProgress
+from mqclient.errors import ClientError, Refused
+from mqclient.models import messages_in
+
+log = get_logger(__name__)
+
+_SYS_FLAG = PULL_SUSPEND | PULL_SUBSCRIPTION | PULL_LITE
+#: There may be more at once.
+_MORE = frozenset({ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY})
+_ANSWERS = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+
+
+@dataclass(slots=True, eq=False)
+class QueueFetcher:
+    """Fills `progress` from its queue. `on_arrival` is called when there is something new.
+
+    Whoever runs it does so inside `scope`, by which it is stopped.
+    """
+
+    progress: QueueProgress
+    group: str
+    subscription: SubscriptionData
+    finder: LeaderFinder
+    on_arrival: Callable[[], None]
+    room: Broadcast = field(default_factory=Broadcast)
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    _pulling: anyio.CancelScope | None = None
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        attempt = 0
+        while True:
+            while not self.progress.wants_more:
+                await self.room.wait()
+            try:
+                await self._pull_once()
+                attempt = 0
+            except RemotingError as error:
+                attempt += 1
+                if attempt > 1:
+                    self._warn(error)
+                await anyio.sleep(backoff_s(attempt))
+            except (ClientError, BadInput) as error:
+                self._warn(error)
+                await anyio.sleep(limits.REFUSED_RETRY_S)
+
+    def restart(self) -> None:
+        """The position was moved: pull from there, even if there was no room before."""
+        self.room.announce()
+        self.interrupt()
+
+    def interrupt(self) -> None:
+        """Pull again at once: the leader changed."""
+        if self._pulling is not None:
+            self._pulling.cancel()
+
+    async def _pull_once(self) -> None:
+        progress = self.progress
+        epoch = progress.epoch
+        header = PullMessageHeader(
+            consumer_group=self.group,
+            topic=progress.queue.topic,
+            queue_id=progress.queue.queue_id,
+            queue_offset=progress.fetch_offset,
+            max_msg_nums=limits.PULL_RECORDS_MAX,
+            sys_flag=_SYS_FLAG,
+            commit_offset=0,
+            suspend_timeout_millis=int(limits.PULL_SUSPEND_S * 1000),
+            sub_version=self.subscription.sub_version,
+            subscription=self.subscription.sub_string,
+            expression_type=self.subscription.expression_type,
+            max_msg_bytes=limits.PULL_BYTES_MAX,
+        )
+        command = Command(RequestCode.LITE_PULL_MESSAGE, encode_header(header))
+        with anyio.CancelScope() as self._pulling:
+            answer = await self.finder.ask(
+                progress.queue.broker_name,
+                command,
+                limits.REQUEST_TIMEOUT_S,
+                progress.queue.topic,
+                held_s=limits.PULL_SUSPEND_S,
+            )
+            before = progress.fetch_offset
+            self._take(answer, epoch)
+            moved = progress.fetch_offset != before
+            if answer.code not in _MORE or not moved:
+                await anyio.sleep(limits.EMPTY_PULL_PAUSE_S)
+        self._pulling = None
+        await checkpoint()
+
+    def _take(self, answer: Command, epoch: int) -> None:
+        queue = self.progress.queue
+        if answer.code not in _ANSWERS:
+            raise Refused(
+                f"pull of {queue} for group {self.group}", "its leader", answer.code, answer.remark
+            )
+        header = decode_header(PullMessageResponseHeader, answer)
+        next_offset = header.next_begin_offset
+        if answer.code == ResponseCode.PULL_OFFSET_MOVED and epoch == self.progress.epoch:
+            log.warning(
+                "offset moved",
+                group=self.group,
+                topic=queue.topic,
+                broker=queue.broker_name,
+                queue_id=queue.queue_id,
+                wanted=self.progress.fetch_offset,
+                resumed_at=next_offset,
+                first=header.min_offset,
+                end=header.max_offset,
+            )
+        found = answer.code == ResponseCode.SUCCESS
+        chunk = self._chunk(answer) if found else Chunk([], 0)
+        if self.progress.accept(epoch, chunk, next_offset):
+            self.progress.max_offset = header.max_offset
+            if chunk.messages:
+                self.on_arrival()
+
+    def _chunk(self, answer: Command) -> Chunk:
+        """Cut the answer into records, and leave out those with a tag that was not asked for."""
+        messages = messages_in(answer.payload, self.progress.queue.broker_name)
+        if self.subscription.tags_set:
+            wanted = frozenset(self.subscription.tags_set)
+            messages = [message for message in messages if message.tags in wanted]
+        if messages and messages[0].queue_id != self.progress.queue.queue_id:
+            raise RecordError(f"a pull of {self.progress.queue} was answered with another queue's")
+        return Chunk(messages, len(answer.payload))
+
+    def _warn(self, error: Exception) -> None:
+        queue = self.progress.queue
+        log.warning(
+            "fetch failed, will be tried again",
+            group=self.group,
+            topic=queue.topic,
+            broker=queue.broker_name,
+            queue_id=queue.queue_id,
+            reason=str(error),
+        )

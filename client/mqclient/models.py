@@ -1,0 +1,246 @@
+"""What goes in and what comes out: a message to send, where it went, a message received.
+
+A received message is a view of the raw record in the pull's answer; nothing of it is decoded until
+it is asked for. It keeps that answer's bytes (up to `limits.PULL_BYTES_MAX`) alive as long as it
+lives itself: keep `bytes` and `str` values rather than messages for long.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+from dledger.buffers import Buffer
+from dledger.errors import RecordError
+from dledger.remoting import message as wire
+from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.record import COMPRESSED, COMPRESSION_TYPE, Record, walk
+from mqclient import limits
+
+#: Chooses one of a topic's writable queues, given in RocketMQ's order.
+Selector: TypeAlias = "Callable[[Sequence[MessageQueue], Message], MessageQueue]"
+
+_ZLIB_TYPES = (0x000, 0x300)
+
+
+@dataclass(slots=True)
+class Message:
+    """A message to send. `keys` (blank-separated) are indexed, `tags` is one tag to filter by.
+
+    `unique_key` names the message for ever; the producer makes one unless it is set here. Never
+    give two different messages the same one: brokers know repeated batches by their first key.
+
+    `properties` are the sender's own; what has a field here is refused among them.
+
+    It is delivered at once, or, by one of these: after the time of a `delay_level` (1 is the first
+    of the broker's `messageDelayLevel`, one above its last means the last), after `delay_s` by the
+    broker's clock, or at a time that has a time zone, `deliver_at`. The last two can be taken back
+    (`Producer.recall`); brokers keep them for three days at most.
+    """
+
+    topic: str
+    body: bytes
+    keys: str = ""
+    tags: str = ""
+    properties: Mapping[str, str] | None = None
+    unique_key: str = ""
+    flag: int = 0
+    delay_level: int = 0
+    delay_s: float = 0.0
+    deliver_at: datetime | None = None
+
+    @property
+    def delayed(self) -> bool:
+        """Whether it asks to be delivered later."""
+        return bool(self.delay_level or self.delay_s) or self.deliver_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """Where an acknowledged message lies. `position` is its byte position in the group's log.
+
+    Of a message that waits, for its time or its transaction, `queue_offset` and `position` are
+    those of its place to wait. `recall_handle` takes it back, if it can be (`Producer.recall`).
+    """
+
+    message_id: str
+    topic: str
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    position: int
+    leader: str = ""
+    recall_handle: str = field(default="", repr=False)
+
+    @property
+    def offset_message_id(self) -> str:
+        """RocketMQ's offsetMsgId: the acknowledging broker's address and the position, in hex."""
+        host, _, port = self.leader.rpartition(":")
+        return wire.offset_message_id(wire.host_bytes(host.strip("[]"), int(port)), self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back for a request, with the properties that its sender gave it."""
+
+    body: bytes
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """A change of the queues that a consumer reads, and what caused it."""
+
+    cause: str
+    assigned: tuple[MessageQueue, ...]
+    revoked: tuple[MessageQueue, ...]
+    queues: tuple[MessageQueue, ...] = field(default=())
+
+
+class ReceivedMessage:
+    """One message as it lies in the log; fields are decoded when they are read."""
+
+    __slots__ = ("_data", "_properties", "_record", "broker_name")
+
+    def __init__(self, data: memoryview, broker_name: str) -> None:
+        self._data = data
+        self._record: Record | None = None
+        self._properties: dict[str, str] | None = None
+        self.broker_name = broker_name
+
+    def __repr__(self) -> str:
+        return (
+            f"<ReceivedMessage {self.topic}/{self.broker_name}/{self.queue_id} "
+            f"offset {self.queue_offset} id {self.message_id}>"
+        )
+
+    @property
+    def record(self) -> Record:
+        """The raw record."""
+        if self._record is None:
+            self._record = Record(self._data)
+        return self._record
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """All properties, the system's own among them."""
+        if self._properties is None:
+            self._properties = wire.properties_decode(self.record.properties)
+        return self._properties
+
+    @property
+    def topic(self) -> str:
+        """The topic that it was sent to, also when it comes by way of a retry topic."""
+        topic = self.record.topic
+        if topic.startswith(wire.RETRY_PREFIX):
+            return self.properties.get(wire.RETRY_TOPIC, topic)
+        return topic
+
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue that it was read from."""
+        return MessageQueue(self.record.topic, self.broker_name, self.queue_id)
+
+    @property
+    def body(self) -> bytes:
+        """The body, checked against its CRC and inflated. Raises RecordError if it is damaged."""
+        record = self.record
+        if not record.check():
+            raise RecordError(
+                f"the body of {self!r} does not match its CRC: it was damaged on the way here, or "
+                "on the broker's disk"
+            )
+        if record.sys_flag & COMPRESSED:
+            return inflate(
+                record.body, record.sys_flag, f"the body at position {record.physical_offset}"
+            )
+        return bytes(record.body)
+
+    @property
+    def message_id(self) -> str:
+        """The unique key that its producer gave it; else its offset message id."""
+        return self.properties.get(wire.UNIQ_KEY) or self.offset_message_id
+
+    @property
+    def offset_message_id(self) -> str:
+        """RocketMQ's offsetMsgId: where it lies, as the storing broker's address and position."""
+        return wire.offset_message_id(self.record.store_host, self.position)
+
+    @property
+    def keys(self) -> str:
+        """The user's keys, blank-separated, or ""."""
+        return self.properties.get(wire.KEYS, "")
+
+    @property
+    def tags(self) -> str:
+        """The tag, or ""."""
+        return self.properties.get(wire.TAGS, "")
+
+    @property
+    def queue_id(self) -> int:
+        """The queue within the topic and broker group."""
+        return self.record.queue_id
+
+    @property
+    def queue_offset(self) -> int:
+        """Its place in the queue, from 0."""
+        return self.record.queue_offset
+
+    @property
+    def position(self) -> int:
+        """Its byte position in the broker group's log."""
+        return self.record.physical_offset
+
+    @property
+    def flag(self) -> int:
+        """The sender's own flag."""
+        return self.record.flag
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often a consumer has sent it back."""
+        return self.record.reconsume_times
+
+    @property
+    def born_timestamp_ms(self) -> int:
+        """When its producer made it, by the producer's clock."""
+        return self.record.born_timestamp_ms
+
+    @property
+    def store_timestamp_ms(self) -> int:
+        """When the broker took it, by the broker's clock."""
+        return self.record.store_timestamp_ms
+
+
+def messages_in(records: Buffer, broker_name: str) -> list[ReceivedMessage]:
+    """The messages of raw records that a broker answered with. Raises RecordError."""
+    view = memoryview(records)
+    starts = walk(view)
+    if not starts:
+        return []
+    return [
+        ReceivedMessage(view[start:end], broker_name)
+        for start, end in zip(starts, [*starts[1:], len(view)], strict=True)
+    ]
+
+
+def inflate(body: Buffer, sys_flag: int, what: str) -> bytes:
+    """A compressed body as it was. Raises RecordError, which names `what`."""
+    if sys_flag & COMPRESSION_TYPE not in _ZLIB_TYPES:
+        raise RecordError(
+            f"{what} is compressed by algorithm {sys_flag & COMPRESSION_TYPE:#x}; this client "
+            "reads zlib only"
+        )
+    inflater = zlib.decompressobj()
+    try:
+        inflated = inflater.decompress(body, limits.INFLATED_BODY_BYTES_MAX)
+    except zlib.error as error:
+        raise RecordError(f"{what} is no zlib stream") from error
+    if not inflater.eof:
+        raise RecordError(
+            f"{what} is cut off or inflates to more than {limits.INFLATED_BODY_BYTES_MAX} bytes"
+        )
+    return inflated

@@ -1,0 +1,260 @@
+"""A batch of messages on its way to one broker group, and each message's place in it. Pure.
+
+A batch is mutable until it is first sent. From then on its bytes are frozen: every retry is byte
+for byte the same, so that the broker's window of seen batches recognises it by its first record.
+An acknowledgement settles a whole batch at once; what it means for one message is worked out only
+when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mqclient.errors import SendError, SendFailed, SendUnknown
+from mqclient.models import SendResult
+
+
+class Slot:
+    """One message's place in a batch; from it and the batch's acknowledgement follows its result.
+
+    `nth` and `start_bytes` count within the batch's run of `queue_id`. `moves_left` is how often it
+    may yet go to another queue: never, if its sender chose one.
+    """
+
+    __slots__ = (
+        "batch",
+        "deadline_s",
+        "error",
+        "moves_left",
+        "nth",
+        "queue_id",
+        "start_bytes",
+        "unique_key",
+    )
+
+    batch: Batch
+    moves_left: int
+    queue_id: int
+    nth: int
+    start_bytes: int
+    error: SendError | None
+
+    def __init__(self, unique_key: str, deadline_s: float, moves_left: int = 0) -> None:
+        self.unique_key = unique_key
+        self.deadline_s = deadline_s
+        self.moves_left = moves_left
+        self.error = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether the outcome stands."""
+        return self.error is not None or self.batch.ack is not None
+
+    def result(self) -> SendResult:
+        """Where the message went. Raises what made it fail; only for a settled slot."""
+        if self.error is not None:
+            raise self.error
+        batch, ack = self.batch, self.batch.ack
+        if ack is None:
+            raise RuntimeError(f"message {self.unique_key} is still on its way: wait for it")
+        return SendResult(
+            message_id=self.unique_key,
+            topic=batch.topic,
+            broker_name=batch.broker_name,
+            queue_id=self.queue_id,
+            queue_offset=ack.offsets[self.queue_id] + self.nth,
+            position=ack.position + batch.run_starts[self.queue_id] + self.start_bytes,
+            leader=ack.leader,
+            recall_handle=ack.recall_handle,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """A broker's word for a whole batch: log position of its first record, offset per queue."""
+
+    position: int
+    offsets: dict[int, int]
+    leader: str
+    recall_handle: str = ""
+
+
+@dataclass(slots=True)
+class Run:
+    """The records of one queue within a batch, in order."""
+
+    records: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Records of one topic, a run per queue, that become one entry of one group's log.
+
+    One that `waits` is a single message that the broker keeps for a while before it is delivered,
+    one that is `alone` a single message that its sender may send again.
+    """
+
+    topic: str
+    broker_name: str
+    lane: Lane
+    opened_s: float
+    oneway: bool = False
+    waits: bool = False
+    alone: bool = False
+    runs: dict[int, Run] = field(default_factory=dict)
+    slots: list[Slot] = field(default_factory=list)
+    size_bytes: int = 0
+    first_deadline_s: float = float("inf")
+    body: bytes | None = None
+    run_starts: dict[int, int] = field(default_factory=dict)
+    attempt: int = 0
+    sent_s: float = 0.0
+    sent_to: str = ""
+    retry_at_s: float = 0.0
+    on_wire: bool = False
+    lost: bool = False
+    ack: Ack | None = None
+    listeners: list[Callable[[], None]] = field(default_factory=list)
+
+    def append(self, slot: Slot, queue_id: int, record: bytes) -> None:
+        """Add one encoded record at the end of its queue's run and fill in `slot`."""
+        run = self.runs.get(queue_id)
+        if run is None:
+            run = self.runs[queue_id] = Run()
+        records = run.records
+        slot.batch = self
+        slot.queue_id = queue_id
+        slot.nth = len(records)
+        slot.start_bytes = run.size_bytes
+        records.append(record)
+        size_bytes = len(record)
+        run.size_bytes += size_bytes
+        self.size_bytes += size_bytes
+        self.slots.append(slot)
+        if slot.deadline_s < self.first_deadline_s:  # noqa: PLR1730  (min() costs three times this)
+            self.first_deadline_s = slot.deadline_s
+
+    def freeze(self) -> bytes:
+        """The body as it will be sent, now and at every retry."""
+        if self.body is None:
+            at = 0
+            for queue_id, run in self.runs.items():
+                self.run_starts[queue_id] = at
+                at += run.size_bytes
+            self.body = b"".join([record for run in self.runs.values() for record in run.records])
+        return self.body
+
+    @property
+    def run_counts(self) -> list[tuple[int, int]]:
+        """(queue id, number of records) in the order of the body."""
+        return [(queue_id, len(run.records)) for queue_id, run in self.runs.items()]
+
+    @property
+    def maybe_stored(self) -> bool:
+        """Whether a broker may hold it: a try is under way, or one ended without an answer."""
+        return self.on_wire or self.lost
+
+    @property
+    def movable(self) -> bool:
+        """Whether all messages of it may go to another queue."""
+        return all(slot.moves_left > 0 and not slot.settled for slot in self.slots)
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return all(slot.error is not None for slot in self.slots)
+
+    @property
+    def last_deadline_s(self) -> float:
+        """Until when somebody waits for it."""
+        return max((s.deadline_s for s in self.slots if s.error is None), default=0.0)
+
+    def fail(self, error_type: type[SendError], reason: str) -> None:
+        """Give up every message of it that is not settled."""
+        for slot in self.slots:
+            if slot.error is None:
+                slot.error = error_type(reason, self.topic, self.broker_name, slot.unique_key)
+
+    def expire(self, now_s: float) -> list[Slot]:
+        """Give up the messages whose deadline is over.
+
+        One that was never sent leaves the batch and has definitely failed. One that was sent may be
+        stored, so its record stays, and its outcome is unknown.
+        """
+        return self._expire_sent(now_s) if self.maybe_stored else self._expire_unsent(now_s)
+
+    def release(self) -> None:
+        """Let go of the bytes once the outcome stands; whoever keeps a slot keeps only numbers."""
+        self.body = None
+        self.runs = {}
+        self.slots = []
+
+    def settle(self) -> None:
+        """Tell those who wait that the outcome of some message stands."""
+        listeners, self.listeners = self.listeners, []
+        for listener in listeners:
+            listener()
+
+    def _expire_sent(self, now_s: float) -> list[Slot]:
+        late = [slot for slot in self.slots if slot.error is None and slot.deadline_s <= now_s]
+        reason = f"no acknowledgement inside the deadline, after {self.attempt} tries"
+        for slot in late:
+            slot.error = SendUnknown(reason, self.topic, self.broker_name, slot.unique_key)
+        left = [slot.deadline_s for slot in self.slots if slot.error is None]
+        self.first_deadline_s = min(left, default=float("inf"))
+        return late
+
+    def _expire_unsent(self, now_s: float) -> list[Slot]:
+        reason = "the deadline was over before it could be sent"
+        late = [slot for slot, _ in self._take_out(lambda slot: slot.deadline_s <= now_s)]
+        for slot in late:
+            slot.error = SendFailed(reason, self.topic, self.broker_name, slot.unique_key)
+        return late
+
+    def withdraw(self) -> list[tuple[list[Slot], list[bytes]]]:
+        """Take out the messages that may go to another queue, and their records, by run.
+
+        While it is certainly not stored: elsewhere nobody would recognise a second copy.
+        """
+        runs: dict[int, tuple[list[Slot], list[bytes]]] = {}
+        for slot, record in self._take_out(lambda slot: slot.moves_left > 0 and not slot.settled):
+            slot.moves_left -= 1
+            slots, records = runs.setdefault(slot.queue_id, ([], []))
+            slots.append(slot)
+            records.append(record)
+        return list(runs.values())
+
+    def _take_out(self, leaves: Callable[[Slot], bool]) -> list[tuple[Slot, bytes]]:
+        """Remove messages and their records; those that stay close ranks."""
+        runs, slots = self.runs, self.slots
+        self.runs, self.slots, self.size_bytes, self.body = {}, [], 0, None
+        self.first_deadline_s = float("inf")
+        taken = []
+        for slot in slots:
+            record = runs[slot.queue_id].records[slot.nth]
+            if leaves(slot):
+                taken.append((slot, record))
+            else:
+                self.append(slot, slot.queue_id, record)
+        return taken
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """A few queues of one topic, of which at most one batch is under way."""
+
+    topic: str
+    oneway: bool = False
+    open: Batch | None = None
+    full: deque[Batch] = field(default_factory=deque)
+    in_flight: Batch | None = None
+    queued: bool = False
+
+    def drop_empty(self) -> None:
+        """Forget batches that wait and have no message left."""
+        self.full = deque(batch for batch in self.full if batch.slots)
+        if self.open is not None and not self.open.slots:
+            self.open = None

@@ -1,0 +1,246 @@
+"""Gathering messages into batches for one broker group, without I/O. Pure.
+
+Order per queue must survive anything: a refused batch, a lost connection, a new leader. It would
+not if two batches with records of the same queue were under way at once, since the first may be
+refused and the second accepted. So the queues of a topic are dealt onto a few *lanes*, each lane
+has at most one batch under way, and what arrives meanwhile gathers in the lane's next batch. The
+lanes keep the pipe full, a slow broker makes batches grow, and no clock is needed for either.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from mqclient import limits
+from mqclient.producing.batch import Batch, Lane, Slot
+
+#: The lane of messages that nobody acknowledges: they keep no order with the others.
+ONEWAY_LANE = -1
+
+
+@dataclass(slots=True)
+class Budget:
+    """How much a producer holds, over all broker groups, and how much it may hold."""
+
+    messages_max: int = limits.PENDING_MESSAGES_MAX
+    bytes_max: int = limits.PENDING_BYTES_MAX
+    messages: int = 0
+    size_bytes: int = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more may be taken in. The last message taken in may go over the bytes."""
+        return self.messages >= self.messages_max or self.size_bytes >= self.bytes_max
+
+    def take(self, messages: int, size_bytes: int) -> None:
+        """Account for what was taken in, or, with negative numbers, for what left."""
+        self.messages += messages
+        self.size_bytes += size_bytes
+
+
+@dataclass(slots=True)
+class Accumulator:
+    """All batches of one broker group.
+
+    Call `add` for each message, then `take` until it gives None; send what it gives, and call
+    `done` when a batch is acknowledged or given up. `expire` gives up messages that are too late.
+    """
+
+    broker_name: str
+    budget: Budget = field(default_factory=Budget)
+    linger_s: float = 0.0
+    batch_bytes_max: int = limits.BATCH_BYTES_MAX
+    lanes_per_topic: int = limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
+    in_flight_max: int = limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
+    in_flight: int = 0
+    flushing: bool = False
+    _turn: int = 0
+    _lanes: dict[tuple[str, int], Lane] = field(default_factory=dict)
+    _ready: deque[Lane] = field(default_factory=deque)
+
+    def add(self, slot: Slot, topic: str, queue_id: int, record: bytes, now_s: float) -> None:
+        """Take in one encoded record.
+
+        This runs once for each message, so it is written for speed.
+        """
+        lane = self._lanes.get((topic, queue_id % self.lanes_per_topic))
+        if lane is None:
+            lane = self._lane(topic, queue_id % self.lanes_per_topic)
+        self._put(lane, slot, queue_id, record, now_s)
+
+    def add_alone(
+        self,
+        slot: Slot,
+        topic: str,
+        queue_id: int,
+        record: bytes,
+        now_s: float,
+        *,
+        waits: bool = False,
+    ) -> None:
+        """Take in a record that becomes a batch by itself.
+
+        One that `waits` with the broker keeps no order with others on the way there: any lane will
+        do, and they take turns.
+        """
+        self._turn += waits
+        lane = self._lane(topic, (self._turn if waits else queue_id) % self.lanes_per_topic)
+        batch = self._open(lane, now_s)
+        batch.waits, batch.alone = waits, not waits
+        batch.append(slot, queue_id, record)
+        self.budget.take(1, len(record))
+        self._close(lane)
+
+    def add_oneway(
+        self, slot: Slot, topic: str, queue_id: int, record: bytes, now_s: float
+    ) -> None:
+        """Take in a record that nobody will acknowledge, on a lane of its own."""
+        lane = self._lane(topic, ONEWAY_LANE)
+        lane.oneway = True
+        self._put(lane, slot, queue_id, record, now_s)
+
+    def add_together(
+        self, slots: Sequence[Slot], topic: str, queue_id: int, records: list[bytes], now_s: float
+    ) -> None:
+        """Take in records that become part of the same entry, next to each other.
+
+        They may be more than a batch otherwise holds: a batch of their own is opened for them.
+        """
+        lane = self._lane(topic, queue_id % self.lanes_per_topic)
+        size_bytes = sum(map(len, records))
+        batch = lane.open
+        if (
+            batch is None
+            or batch.size_bytes + size_bytes > self.batch_bytes_max
+            or len(batch.slots) + len(records) > limits.BATCH_RECORDS_MAX
+        ):
+            batch = self._open(lane, now_s)
+        for slot, record in zip(slots, records, strict=True):
+            batch.append(slot, queue_id, record)
+        self.budget.take(len(records), size_bytes)
+
+    def take(self, now_s: float) -> Batch | None:
+        """The next batch to send, or None if there is none to send at this moment."""
+        for _ in range(len(self._ready)):
+            if self.in_flight >= self.in_flight_max:
+                return None
+            lane = self._ready.popleft()
+            batch = self._next(lane, now_s)
+            if batch is None and lane.open is not None:
+                self._ready.append(lane)
+                continue
+            lane.queued = False
+            if batch is not None:
+                lane.in_flight = batch
+                self.in_flight += 1
+                return batch
+        return None
+
+    def done(self, batch: Batch) -> None:
+        """A batch is acknowledged or given up: its lane goes on with the next one."""
+        lane = batch.lane
+        if lane.in_flight is not batch:
+            return
+        lane.in_flight = None
+        self.in_flight -= 1
+        self.budget.take(-len(batch.slots), -batch.size_bytes)
+        if lane.full or lane.open is not None:
+            self._queue(lane)
+
+    def expire(self, now_s: float) -> list[Slot]:
+        """Give up the messages whose deadline is over (see `Batch.expire`).
+
+        The caller settles their batches, and calls `done` for those that nobody waits for.
+        """
+        expired: list[Slot] = []
+        for lane in self._lanes.values():
+            for batch in (lane.in_flight, *lane.full, lane.open):
+                if batch is None or batch.first_deadline_s > now_s:
+                    continue
+                messages, size_bytes = len(batch.slots), batch.size_bytes
+                expired += batch.expire(now_s)
+                self.budget.take(len(batch.slots) - messages, batch.size_bytes - size_bytes)
+            lane.drop_empty()
+        return expired
+
+    def withdraw(self, batch: Batch) -> list[tuple[list[Slot], list[bytes]]]:
+        """Take out of a batch what may go elsewhere (see `Batch.withdraw`).
+
+        The caller settles the batch, and calls `done` if it is under way and nothing is left of it.
+        """
+        messages, size_bytes = len(batch.slots), batch.size_bytes
+        runs = batch.withdraw()
+        self.budget.take(len(batch.slots) - messages, batch.size_bytes - size_bytes)
+        batch.lane.drop_empty()
+        return runs
+
+    def batches(self) -> Iterator[Batch]:
+        """Every batch that is not done, in no particular order."""
+        for lane in self._lanes.values():
+            if lane.in_flight is not None:
+                yield lane.in_flight
+            yield from lane.full
+            if lane.open is not None:
+                yield lane.open
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything that was taken in is done."""
+        return next(self.batches(), None) is None
+
+    def ready_in_s(self, now_s: float) -> float | None:
+        """How long until `take` may give a batch whose linger is running, or None if none is."""
+        lingering = [
+            lane.open.opened_s + self.linger_s - now_s
+            for lane in self._ready
+            if lane.open is not None and lane.in_flight is None
+        ]
+        return max(0.0, min(lingering)) if lingering else None
+
+    def _put(self, lane: Lane, slot: Slot, queue_id: int, record: bytes, now_s: float) -> None:
+        size_bytes = len(record)
+        batch = lane.open
+        if (
+            batch is None
+            or batch.size_bytes + size_bytes > self.batch_bytes_max
+            or len(batch.slots) >= limits.BATCH_RECORDS_MAX
+        ):
+            batch = self._open(lane, now_s)
+        batch.append(slot, queue_id, record)
+        budget = self.budget
+        budget.messages += 1
+        budget.size_bytes += size_bytes
+
+    def _lane(self, topic: str, number: int) -> Lane:
+        lane = self._lanes.get((topic, number))
+        if lane is None:
+            lane = self._lanes[topic, number] = Lane(topic)
+        return lane
+
+    def _close(self, lane: Lane) -> None:
+        if lane.open is not None:
+            lane.full.append(lane.open)
+            lane.open = None
+
+    def _open(self, lane: Lane, now_s: float) -> Batch:
+        self._close(lane)
+        lane.open = Batch(lane.topic, self.broker_name, lane, now_s, lane.oneway)
+        if lane.in_flight is None:
+            self._queue(lane)
+        return lane.open
+
+    def _queue(self, lane: Lane) -> None:
+        if not lane.queued:
+            lane.queued = True
+            self._ready.append(lane)
+
+    def _next(self, lane: Lane, now_s: float) -> Batch | None:
+        if lane.full:
+            return lane.full.popleft()
+        batch = lane.open
+        if batch is None or not (self.flushing or now_s >= batch.opened_s + self.linger_s):
+            return None
+        lane.open = None
+        return batch

@@ -1,0 +1,88 @@
+"""Messages that are not to be delivered at once, and how they ask for it. Pure.
+
+RocketMQ has three ways, all of them properties of the message: one of the broker's levels, a time
+to wait, a time of day. The broker keeps such a message and puts it into its queue when it is due.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from dledger.errors import BadInput
+from dledger.remoting.message import (
+    DELAY,
+    DELAYS,
+    KEYS,
+    ORIGIN_MESSAGE_ID,
+    PGROUP,
+    POP_CK,
+    REAL_QID,
+    REAL_TOPIC,
+    RECONSUME_TIME,
+    RETRY_TOPIC,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELIVER_MS,
+    TRAN_MSG,
+    UNIQ_KEY,
+    WAIT,
+)
+from mqclient import limits
+from mqclient.models import Message
+
+_BROKERS_OWN = (
+    REAL_TOPIC,
+    REAL_QID,
+    RETRY_TOPIC,
+    ORIGIN_MESSAGE_ID,
+    RECONSUME_TIME,
+    PGROUP,
+    POP_CK,
+    WAIT,
+)
+_INSTEAD: Mapping[str, str] = {
+    **dict.fromkeys(DELAYS, "set the message's delay_level, delay_s or deliver_at"),
+    TRAN_MSG: "send it by Producer.transaction",
+    KEYS: "set the message's keys",
+    TAGS: "set the message's tags",
+    UNIQ_KEY: "set the message's unique_key, or leave it to the producer",
+    **dict.fromkeys(
+        _BROKERS_OWN,
+        "brokers act upon it; choose another name for your own",
+    ),
+}
+
+
+def check_user_properties(properties: Mapping[str, str]) -> None:
+    """Raises BadInput for a property that has a field or a call of its own."""
+    for name, instead in _INSTEAD.items():
+        if name in properties:
+            raise BadInput(
+                f"the property {name}={properties[name]!r} is not sent as it is: {instead}"
+            )
+
+
+def delay_properties(message: Message) -> dict[str, str]:
+    """What asks the broker to wait; empty for a message that does not. Raises BadInput."""
+    level, delay_s, at = message.delay_level, message.delay_s, message.deliver_at
+    if bool(level) + bool(delay_s) + (at is not None) > 1:
+        raise BadInput(
+            f"delay_level={level}, delay_s={delay_s} and deliver_at={at}: set one of them at most"
+        )
+    if not 0 <= level <= limits.DELAY_LEVEL_MAX or level != int(level):
+        raise BadInput(
+            f"delay_level={level}: levels count from 1 (the broker's messageDelayLevel), and no "
+            f"broker has more than {limits.DELAY_LEVEL_MAX}; for seconds there is delay_s"
+        )
+    if not 0 <= delay_s < math.inf:
+        raise BadInput(f"delay_s={delay_s}: expected seconds from now")
+    if level:
+        return {DELAY: str(level)}
+    if delay_s:
+        return {TIMER_DELAY_MS: str(math.ceil(delay_s * 1000))}
+    if at is None:
+        return {}
+    if at.tzinfo is None:
+        raise BadInput(f"deliver_at={at} has no time zone: say which, as in datetime.now(UTC)")
+    return {TIMER_DELIVER_MS: str(math.ceil(at.timestamp() * 1000))}

@@ -1,0 +1,110 @@
+"""From a message to the record that will lie in the log.
+
+The producer encodes finished records, so that a broker only fills in where they went: work per
+message is the client's, work per batch the broker's. This runs once for each message.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+
+from dledger.errors import BadInput
+from dledger.limits import MESSAGE_BODY_BYTES_MAX
+from dledger.remoting.message import (
+    KEYS,
+    PGROUP,
+    TAGS,
+    TRAN_MSG,
+    UNIQ_KEY,
+    host_bytes,
+    properties_encode,
+)
+from dledger.remoting.names import check_topic_name
+from dledger.remoting.record import encode_record
+from mqclient.connection.identity import UniqueKeys
+from mqclient.errors import BadMessage
+from mqclient.models import Message
+from mqclient.producing.delays import check_user_properties, delay_properties
+
+PREPARED = 0x4
+"""The transaction bits of a half message (RocketMQ's MessageSysFlag)."""
+# A generated key needs no checks, so all but the key itself is encoded once.
+_PLACE = "0"
+_KEY_BEFORE, _KEY_AFTER = properties_encode({UNIQ_KEY: _PLACE}).split(_PLACE.encode())
+
+
+@lru_cache(maxsize=4096)
+def topic_bytes(topic: str) -> bytes:
+    """The topic as records hold it. Raises BadInput if it can't be one."""
+    check_topic_name(topic)
+    return topic.encode()
+
+
+def _properties(message: Message, half_of: str) -> dict[str, str]:
+    """All but the unique key. `half_of` is the producer group of a transactional message."""
+    properties = dict(message.properties or {})
+    check_user_properties(properties)
+    if message.delayed:
+        if half_of:
+            raise BadInput(
+                "a transactional message can't be delayed: it is seen once it is committed"
+            )
+        properties |= delay_properties(message)
+    if half_of:
+        properties |= {TRAN_MSG: "true", PGROUP: half_of}
+    if message.keys:
+        properties[KEYS] = message.keys
+    if message.tags:
+        properties[TAGS] = message.tags
+    return properties
+
+
+class Encoder:
+    """Encodes the messages of one producer, who is known to brokers by `host`."""
+
+    def __init__(self, keys: UniqueKeys, host: str) -> None:
+        self._keys = keys
+        self._born_host = host_bytes(host, 0)
+        self._refreshed_ms = 0
+
+    def encode(self, message: Message, queue_id: int, half_of: str = "") -> tuple[str, bytes]:
+        """(unique key, record) of a message. Raises BadMessage naming the field and the bound.
+
+        With a producer group `half_of`, it is the half message of a transaction of that group.
+        """
+        now_ms = int(time.time() * 1000)
+        if now_ms != self._refreshed_ms:
+            self._refreshed_ms = now_ms
+            self._keys.refresh(now_ms)
+        unique_key = message.unique_key or self._keys.next()
+        try:
+            body = message.body
+            if len(body) > MESSAGE_BODY_BYTES_MAX:
+                raise BadInput(
+                    f"a body of {len(body)} bytes; at most {MESSAGE_BODY_BYTES_MAX} are allowed"
+                )
+            if message.unique_key:
+                properties = properties_encode({UNIQ_KEY: unique_key})
+            else:
+                properties = _KEY_BEFORE + unique_key.encode() + _KEY_AFTER
+            if message.keys or message.tags or message.properties or half_of or message.delayed:
+                properties += properties_encode(_properties(message, half_of))
+            record = encode_record(
+                topic=topic_bytes(message.topic),
+                queue_id=queue_id,
+                body=body,
+                properties=properties,
+                flag=message.flag,
+                sys_flag=PREPARED if half_of else 0,
+                born_timestamp_ms=now_ms,
+                born_host=self._born_host,
+            )
+        except TypeError as error:
+            raise BadMessage(
+                f"message {unique_key} to topic {message.topic!r}: {error}; a body must be bytes, "
+                "all other fields text"
+            ) from error
+        except BadInput as error:
+            raise BadMessage(f"message {unique_key} to topic {message.topic!r}: {error}") from error
+        return unique_key, record

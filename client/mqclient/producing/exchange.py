@@ -1,0 +1,60 @@
+"""What is sent to a broker for a batch, and what its answer says of the batch. Pure.
+
+Finished records go as PRODUCE. A message that waits with the broker, for its time or for the end
+of its transaction, goes by itself and as stock clients send it (SEND_MESSAGE_V2): where it waits is
+the broker's affair, so the broker makes the record.
+"""
+
+from __future__ import annotations
+
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    ProduceHeader,
+    ProduceResponseHeader,
+    SendMessageResponseHeader,
+    SendMessageV2Header,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.message import DEFAULT_TOPIC, offset_message_id_decode
+from dledger.remoting.record import Record
+from mqclient.producing.batch import Ack, Batch
+
+_QUEUES_WANTED_MAX = 2**16
+"""A topic made by the send gets as many queues as the broker gives at most."""
+
+
+def request_for(batch: Batch, producer_group: str) -> Command:
+    """The batch as a request: the same body at every try."""
+    body = batch.freeze()
+    if batch.waits:
+        return _send(Record(body), producer_group)
+    header = ProduceHeader(topic=batch.topic, producer_group=producer_group, runs=batch.run_counts)
+    return Command(RequestCode.PRODUCE, encode_header(header), body)
+
+
+def acknowledgement(batch: Batch, answer: Command, server: str) -> Ack:
+    """What a successful answer says. Raises BadInput if it can't be read."""
+    if batch.waits:
+        sent = decode_header(SendMessageResponseHeader, answer)
+        _, _, position = offset_message_id_decode(sent.msg_id)
+        offsets = dict.fromkeys(batch.runs, sent.queue_offset)
+        return Ack(position, offsets, server, sent.recall_handle or "")
+    header = decode_header(ProduceResponseHeader, answer)
+    return Ack(header.position, dict(header.offsets), server)
+
+
+def _send(record: Record, producer_group: str) -> Command:
+    header = SendMessageV2Header(
+        a=producer_group,
+        b=record.topic,
+        c=DEFAULT_TOPIC,
+        d=_QUEUES_WANTED_MAX,
+        e=record.queue_id,
+        f=record.sys_flag,
+        g=record.born_timestamp_ms,
+        h=record.flag,
+        i=bytes(record.properties).decode(),
+    )
+    return Command(RequestCode.SEND_MESSAGE_V2, encode_header(header), bytes(record.body))

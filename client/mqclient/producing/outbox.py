@@ -1,0 +1,299 @@
+"""What a producer holds between being handed a message and its outcome.
+
+A message is given its queue, encoded, and put into a batch of the queue's broker group
+(`batching`), which that group's sender takes to whoever leads (`sender`). If it can't, and the
+queue was not the caller's choice, the message gets another group's queue, under the same unique
+key. How much may be held is one budget over all groups: who finds it used up waits here for room.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import anyio
+
+from dledger.observe import get_logger
+from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.record import with_queue
+from mqclient import limits
+from mqclient.connection.identity import UniqueKeys
+from mqclient.connection.session import Session
+from mqclient.connection.signals import Broadcast
+from mqclient.errors import BadMessage, BufferFull, NoRoute, SendFailed, SendUnknown
+from mqclient.models import Message, Selector
+from mqclient.producing.batch import Batch, Slot
+from mqclient.producing.batching import Accumulator, Budget
+from mqclient.producing.encoding import Encoder
+from mqclient.producing.pending import PendingSend
+from mqclient.producing.publishing import Publisher
+from mqclient.producing.sender import GroupSender
+
+log = get_logger(__name__)
+
+
+class Choice(NamedTuple):
+    """The queue that a message goes to, and how often it may move to another."""
+
+    queue: MessageQueue
+    moves_max: int
+
+
+class Outbox:
+    """The batches of one producer, by broker group, and the queues that it knows, by topic."""
+
+    def __init__(
+        self,
+        session: Session,
+        producer_group: str,
+        budget: Budget,
+        *,
+        linger_s: float,
+        batch_bytes_max: int,
+        at_least_once: bool,
+    ) -> None:
+        self.budget = budget
+        self._session = session
+        self._producer_group = producer_group
+        self._linger_s = linger_s
+        self._batch_bytes_max = min(batch_bytes_max, limits.BATCH_BYTES_MAX)
+        self._at_least_once = at_least_once
+        self._encoder = Encoder(UniqueKeys(session.host), session.host)
+        self._publishers: dict[str, Publisher] = {}
+        self._senders: dict[str, GroupSender] = {}
+        self._senders_of_waiting: dict[str, GroupSender] = {}
+        self._room = Broadcast()
+        session.on_route_change.append(self._route_changed)
+
+    async def prepare(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Look up a topic's queues to send to, in RocketMQ's order. Raises NoRoute."""
+        publisher = self._publishers.get(topic)
+        if publisher is None:
+            route = await self._session.route(topic, "publish to")
+            if not route.writable:
+                raise NoRoute(topic, "publish to", "its route has no writable queue")
+            publisher = self._publish_to(topic, route.writable)
+        return publisher.queues
+
+    def ready(self, topic: str) -> bool:
+        """Whether the topic's route is known and there is room for a message."""
+        return topic in self._publishers and not self.budget.full
+
+    async def wait_ready(self, topic: str, timeout_s: float) -> None:
+        """Wait until `ready`. Raises NoRoute, or BufferFull after `timeout_s`."""
+        with anyio.move_on_after(timeout_s) as waiting:
+            await self.prepare(topic)
+            while self.budget.full:
+                await self._room.wait()
+        if waiting.cancelled_caught:
+            raise BufferFull(f"no room within {timeout_s:.2f} s", topic, "", "not sent")
+
+    def choose(
+        self,
+        message: Message,
+        queue_id: int | None,
+        key: str | None,
+        selector: Selector | None = None,
+    ) -> Choice:
+        """The queue for `message`. Raises NoRoute or BadMessage."""
+        publisher = self._publishers.get(message.topic)
+        if publisher is None:
+            raise NoRoute(message.topic, "publish to", "not looked up: await prepare(topic) first")
+        queue = publisher.choose(message, queue_id, key, selector)
+        by_turn = queue_id is None and key is None and selector is None
+        return Choice(queue, limits.MOVES_MAX if by_turn else 0)
+
+    def put(
+        self,
+        message: Message,
+        choice: Choice,
+        now_s: float,
+        timeout_s: float,
+        alone: bool = False,
+    ) -> tuple[PendingSend, GroupSender]:
+        """Encode a message into a batch of the queue's broker group."""
+        queue = choice.queue
+        queue_id = queue.queue_id
+        unique_key, record = self._encoder.encode(message, queue_id)
+        pending = PendingSend(unique_key, now_s + timeout_s, choice.moves_max)
+        if message.delayed:
+            return pending, self._put_to_wait(pending, queue, record, now_s)
+        sender = self._senders.get(queue.broker_name) or self._sender(queue.broker_name)
+        add = sender.accumulator.add_alone if alone else sender.accumulator.add
+        add(pending, queue.topic, queue_id, record, now_s)
+        return pending, sender
+
+    def put_half(self, message: Message, choice: Choice, timeout_s: float) -> PendingSend:
+        """Encode a message as the half message of a transaction, and send it."""
+        now_s = time.monotonic()
+        queue = choice.queue
+        unique_key, record = self._encoder.encode(message, queue.queue_id, self._producer_group)
+        pending = PendingSend(unique_key, now_s + timeout_s, choice.moves_max)
+        self._put_to_wait(pending, queue, record, now_s).pump()
+        return pending
+
+    def _put_to_wait(
+        self, pending: Slot, queue: MessageQueue, record: bytes, now_s: float
+    ) -> GroupSender:
+        """Hand a message that waits with the broker to its sender."""
+        sender = self._sender_of_waiting(queue.broker_name)
+        topic, queue_id = queue.topic, queue.queue_id
+        sender.accumulator.add_alone(pending, topic, queue_id, record, now_s, waits=True)
+        return sender
+
+    def put_together(
+        self, messages: Sequence[Message], choice: Choice, timeout_s: float
+    ) -> list[PendingSend]:
+        """Encode messages of one topic into one batch, and send it. Raises BadMessage."""
+        _refuse_delays(messages, "a batch can't be delayed: send its messages one by one")
+        now_s = time.monotonic()
+        queue = choice.queue
+        encoded = [self._encoder.encode(message, queue.queue_id) for message in messages]
+        records = [record for _, record in encoded]
+        size_bytes = sum(map(len, records))
+        if size_bytes > limits.SEND_BATCH_BYTES_MAX or len(records) > limits.BATCH_RECORDS_MAX:
+            raise BadMessage(
+                f"a batch of {len(records)} messages and {size_bytes} bytes to topic "
+                f"{queue.topic!r} is above {limits.BATCH_RECORDS_MAX} messages or "
+                f"{limits.SEND_BATCH_BYTES_MAX} bytes"
+            )
+        deadline_s = now_s + timeout_s
+        slots = [PendingSend(key, deadline_s, choice.moves_max) for key, _ in encoded]
+        sender = self._sender(queue.broker_name)
+        sender.accumulator.add_together(slots, queue.topic, queue.queue_id, records, now_s)
+        sender.pump()
+        return slots
+
+    def put_oneway(self, message: Message, queue: MessageQueue, timeout_s: float) -> None:
+        """Encode a message that nobody will acknowledge. Raises BadMessage."""
+        _refuse_delays([message], "a delay needs an acknowledgement: use send")
+        now_s = time.monotonic()
+        unique_key, record = self._encoder.encode(message, queue.queue_id)
+        slot = PendingSend(unique_key, now_s + timeout_s)
+        sender = self._sender(queue.broker_name)
+        sender.accumulator.add_oneway(slot, queue.topic, queue.queue_id, record, now_s)
+        sender.wake()
+
+    async def flush(self) -> None:
+        """Wait until everything handed over so far is settled, lingering batches included."""
+        for sender in self._every_sender():
+            sender.accumulator.flushing = True
+            sender.pump()
+        while self.budget.messages:
+            await self._room.wait()
+        for sender in self._every_sender():
+            sender.accumulator.flushing = False
+
+    async def drain(self) -> None:
+        """`flush` for the last time: what is left if that is cut short has failed."""
+        try:
+            await self.flush()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Nobody will send what is left: say so to whoever waits for it, or for room."""
+        for sender in self._every_sender():
+            for batch in tuple(sender.accumulator.batches()):
+                error_type = SendUnknown if batch.maybe_stored else SendFailed
+                batch.fail(error_type, "the producer was closed")
+                batch.settle()
+        self.budget.take(-self.budget.messages, -self.budget.size_bytes)
+        self._room.announce()
+
+    def _every_sender(self) -> list[GroupSender]:
+        return [*self._senders.values(), *self._senders_of_waiting.values()]
+
+    def _sender(self, broker_name: str) -> GroupSender:
+        sender = self._senders.get(broker_name)
+        if sender is None:
+            accumulator = Accumulator(
+                broker_name,
+                self.budget,
+                linger_s=self._linger_s,
+                batch_bytes_max=self._batch_bytes_max,
+            )
+            sender = self._senders[broker_name] = self._begin(accumulator)
+        return sender
+
+    def _sender_of_waiting(self, broker_name: str) -> GroupSender:
+        """Messages that wait with the broker are no batches: they don't take turns with those."""
+        sender = self._senders_of_waiting.get(broker_name)
+        if sender is None:
+            many = limits.WAITING_IN_FLIGHT_PER_GROUP_MAX
+            accumulator = Accumulator(
+                broker_name, self.budget, lanes_per_topic=many, in_flight_max=many
+            )
+            sender = self._senders_of_waiting[broker_name] = self._begin(accumulator)
+        return sender
+
+    def _begin(self, accumulator: Accumulator) -> GroupSender:
+        sender = GroupSender(
+            accumulator,
+            self._session.finder,
+            self._producer_group,
+            self._room.announce,
+            self._move,
+            at_least_once=self._at_least_once,
+        )
+        self._session.tasks.start_soon(sender.keep_time)
+        self._session.tasks.start_soon(sender.keep_leader)
+        return sender
+
+    def _publish_to(self, topic: str, queues: tuple[MessageQueue, ...]) -> Publisher:
+        turn = random.randrange(len(queues))
+        publisher = Publisher(topic, queues, self._serves, turn)
+        self._publishers[topic] = publisher
+        return publisher
+
+    def _serves(self, broker_name: str) -> bool:
+        """Whether a group takes messages, as far as is known. Asked for each message."""
+        sender = self._senders.get(broker_name) or self._senders_of_waiting.get(broker_name)
+        if sender is not None:
+            return sender.serving
+        return self._session.routes.leader(broker_name) is not None
+
+    def _move(self, sender: GroupSender, batch: Batch) -> None:
+        """Give what may leave a batch to another group's sender, if one serves.
+
+        Messages of one queue stay together, and in order.
+        """
+        publisher = self._publishers[batch.topic]
+        if publisher.elsewhere(batch.broker_name) is None:
+            return
+        now_s = time.monotonic()
+        for slots, records in sender.accumulator.withdraw(batch):
+            queue = publisher.elsewhere(batch.broker_name)
+            assert queue is not None, "looked at a moment ago"
+            moved = [with_queue(record, queue.queue_id) for record in records]
+            log.info(
+                "messages go to another group",
+                topic=batch.topic,
+                left=batch.broker_name,
+                broker=queue.broker_name,
+                messages=len(slots),
+            )
+            if batch.waits:
+                target = self._put_to_wait(slots[0], queue, moved[0], now_s)
+            else:
+                target = self._sender(queue.broker_name)
+                add = target.accumulator
+                if batch.alone:
+                    add.add_alone(slots[0], queue.topic, queue.queue_id, moved[0], now_s)
+                else:
+                    add.add_together(slots, queue.topic, queue.queue_id, moved, now_s)
+            target.wake()
+        sender.moved(batch)
+
+    def _route_changed(self, topic: str) -> None:
+        route = self._session.routes.route(topic)
+        if topic in self._publishers and route is not None and route.writable:
+            self._publish_to(topic, route.writable)
+
+
+def _refuse_delays(messages: Sequence[Message], reason: str) -> None:
+    for message in messages:
+        if message.delayed:
+            raise BadMessage(f"a message to topic {message.topic!r}: {reason}")

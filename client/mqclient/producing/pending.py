@@ -1,0 +1,42 @@
+"""A message on its way: what `send_nowait` hands back.
+
+It is as light as its place in a batch: waiting costs an event only if someone does wait, and the
+result is computed when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import anyio
+
+from mqclient.models import SendResult
+from mqclient.producing.batch import Slot
+
+
+class PendingSend(Slot):
+    """Await `wait()`, or register a callback; `settled` and `result()` never block."""
+
+    __slots__ = ()
+
+    async def wait(self) -> SendResult:
+        """Wait for the outcome. Raises SendFailed (definitely not stored) or SendUnknown.
+
+        Cancelling the wait does not call the message back.
+        """
+        while not self.settled:
+            event = anyio.Event()
+            self.batch.listeners.append(event.set)
+            await event.wait()
+        return self.result()
+
+    def add_callback(self, callback: Callable[[PendingSend], None]) -> None:
+        """Have `callback(self)` called once the outcome stands, at once if it does already.
+
+        It runs in the client's event loop between two messages: it must be quick and not raise.
+        """
+        if self.settled:
+            callback(self)
+        else:
+            self.batch.listeners.append(partial(self.add_callback, callback))

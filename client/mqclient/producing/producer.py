@@ -1,0 +1,352 @@
+"""Sending messages: `async with Producer("127.0.0.1:9876", group="PG") as producer: ...`.
+
+`send` returns where the message went. `send_soon` hands over a message and returns at once, waiting
+only while the producer holds as much as it may; `send_nowait` never waits. All of them gather
+messages into batches by themselves: what arrives while a batch is on its way leaves with the next.
+Leaving the block sends and awaits everything handed over.
+
+Messages with the same key go to the same queue and keep the order in which they were handed over,
+across retries and new leaders. A message is retried until its own deadline, and stored at most
+once: brokers recognise a batch that they have seen. One that any queue will do for goes to another
+broker group if the first does not take it. Only where no answer came until the deadline is
+the outcome unknown (SendUnknown); any other failure is definite.
+
+`request` sends a message and waits for what its consumer answers with `reply`. `transaction` sends
+one that is seen only if some work of the caller's own is done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+from anyio import move_on_after
+from anyio.lowlevel import checkpoint
+
+from dledger.remoting.bodies import HeartbeatData, ProducerData
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import UnregisterClientHeader
+from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.names import check_group_name
+from mqclient import limits
+from mqclient.connection.lifetime import Living
+from mqclient.connection.session import Session
+from mqclient.errors import BadMessage, BufferFull
+from mqclient.models import Message, ReceivedMessage, Reply, Selector, SendResult
+from mqclient.producing.batching import Budget
+from mqclient.producing.outbox import Outbox
+from mqclient.producing.pending import PendingSend
+from mqclient.producing.recall import recall
+from mqclient.producing.replies import Questions
+from mqclient.producing.sender import GroupSender
+from mqclient.producing.transactions import Checker, Transaction, Transactions
+
+Where: TypeAlias = "tuple[int | None, str | None, Selector | None]"
+"""Which queue: `queue_id`, `key` or `selector`, as in `Producer.send`."""
+
+
+class Producer(Living):
+    """Sends messages of one producer group.
+
+    `timeout_s` is a send's deadline unless the call says otherwise. `linger_s` makes a batch wait
+    for company although it could leave. At most `pending_max` messages or `pending_bytes_max` bytes
+    of records are held at a time. `checker` answers for transactions whose end nobody told. With
+    `at_least_once` a message whose whole broker group is gone before it answered is sent to another
+    group too, and may be stored twice; without, that is SendUnknown.
+    """
+
+    def __init__(
+        self,
+        namesrv_addr: str = "127.0.0.1:9876",
+        group: str = "DEFAULT_PRODUCER",
+        *,
+        checker: Checker | None = None,
+        timeout_s: float = limits.SEND_TIMEOUT_S,
+        linger_s: float = 0.0,
+        batch_bytes_max: int = limits.BATCH_BYTES_MAX,
+        pending_max: int = limits.PENDING_MESSAGES_MAX,
+        pending_bytes_max: int = limits.PENDING_BYTES_MAX,
+        at_least_once: bool = False,
+    ) -> None:
+        check_group_name(group)
+        self.group = group
+        self._timeout_s = timeout_s
+        self._linger_s = linger_s
+        self._session = Session(namesrv_addr, self._asked)
+        self._questions = Questions(self._session, self.group, self._heartbeat)
+        self._transactions = Transactions(self._session, group, checker)
+        self._outbox = Outbox(
+            self._session,
+            group,
+            Budget(pending_max, pending_bytes_max),
+            linger_s=linger_s,
+            batch_bytes_max=batch_bytes_max,
+            at_least_once=at_least_once,
+        )
+
+    @property
+    def client_id(self) -> str:
+        """How brokers know this producer."""
+        return self._session.client_id
+
+    @property
+    def pending(self) -> int:
+        """Messages handed over and not settled yet."""
+        return self._outbox.budget.messages
+
+    async def _start(self) -> None:
+        await self._session.__aenter__()
+        self._session.tasks.start_soon(self._session.keep_beating, self._heartbeat)
+
+    async def _end(self, *, failed: bool) -> None:
+        """Send and await what was handed over, within the messages' own deadlines."""
+        try:
+            if failed:
+                self._outbox.abandon()
+            else:
+                await self._outbox.drain()
+            with move_on_after(limits.HEARTBEAT_TIMEOUT_S, shield=True):
+                await self._session.leave(
+                    UnregisterClientHeader(client_id=self.client_id, producer_group=self.group)
+                )
+        finally:
+            await self._session.__aexit__(None, None, None)
+
+    async def prepare(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Look up a topic's queues to send to, in RocketMQ's order. Raises NoRoute."""
+        self.check_open()
+        return await self._outbox.prepare(topic)
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue_id: int | None = None,
+        key: str | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+        alone: bool = False,
+    ) -> SendResult:
+        """Send one message and wait until it is stored on a majority; where it went.
+
+        `key` picks the queue by its hash, `selector` by a function, `queue_id` directly; otherwise
+        queues take turns. A message sent `alone`, with its own `unique_key` and the same queue, may
+        be sent again after SendUnknown without a second copy. Raises NoRoute, BadMessage,
+        BufferFull, SendFailed or SendUnknown.
+        """
+        where = (queue_id, key, selector)
+        pending, sender = await self._hand_over(message, where, timeout_s, alone)
+        if self._linger_s == 0.0 or alone or message.delayed:
+            sender.pump()
+        return await pending.wait()
+
+    async def send_soon(
+        self,
+        message: Message,
+        *,
+        queue_id: int | None = None,
+        key: str | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> PendingSend:
+        """Hand over one message, waiting for room if need be; its outcome is the result's."""
+        where = (queue_id, key, selector)
+        pending, sender = await self._hand_over(message, where, timeout_s)
+        sender.wake()
+        if len(pending.batch.slots) == 1:
+            # A batch was begun: let the event loop have a turn, to send those that are full.
+            await checkpoint()
+        return pending
+
+    def send_nowait(
+        self,
+        message: Message,
+        *,
+        queue_id: int | None = None,
+        key: str | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> PendingSend:
+        """Hand over one message without waiting. Raises BufferFull if there is no room.
+
+        The topic's route must be known: call `prepare(topic)` once before.
+        """
+        self._check_room(message)
+        chosen = self._outbox.choose(message, queue_id, key, selector)
+        pending, sender = self._outbox.put(
+            message, chosen, time.monotonic(), self._timeout(timeout_s)
+        )
+        sender.wake()
+        return pending
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue_id: int | None = None,
+        key: str | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> list[SendResult]:
+        """Send messages of one topic to one queue, stored all or none, next to each other.
+
+        Raises BadMessage if they are of several topics or too large (`limits.SEND_BATCH_...`).
+        """
+        self.check_open()
+        if not messages:
+            return []
+        topic = messages[0].topic
+        if any(message.topic != topic for message in messages):
+            raise BadMessage(f"a batch must have one topic: {sorted({m.topic for m in messages})}")
+        timeout_s = self._timeout(timeout_s)
+        deadline_s = time.monotonic() + timeout_s
+        await self._ready(topic, timeout_s)
+        chosen = self._outbox.choose(messages[0], queue_id, key, selector)
+        left_s = deadline_s - time.monotonic()
+        return [await slot.wait() for slot in self._outbox.put_together(messages, chosen, left_s)]
+
+    def send_oneway(
+        self, message: Message, *, queue_id: int | None = None, key: str | None = None
+    ) -> None:
+        """Hand over a message that nobody acknowledges: fast, and lost if anything goes wrong.
+
+        The topic's route must be known: call `prepare(topic)` once before. Raises BufferFull.
+        """
+        self._check_room(message)
+        chosen = self._outbox.choose(message, queue_id, key)
+        self._outbox.put_oneway(message, chosen.queue, self._timeout_s)
+
+    @asynccontextmanager
+    async def transaction(
+        self,
+        message: Message,
+        *,
+        queue_id: int | None = None,
+        key: str | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> AsyncIterator[Transaction]:
+        """Send a message that is seen only if the block is left as planned.
+
+        ::
+
+            async with producer.transaction(Message("Orders", b"...", keys="o-1")) as transaction:
+                ...  # your own work, which `checker` can look up by the message
+
+        Leaving the block commits, unless `transaction.rollback()` was awaited in it. After an
+        exception nothing is decided: the broker asks `checker`, in this process or another of the
+        group (it knows those that have prepared a topic or sent to one). `timeout_s` is for the
+        send and for the end, each. Raises what `send` and `Transaction.commit` do.
+        """
+        self.check_open()
+        self._transactions.check_allowed(message.topic)
+        timeout_s = self._timeout(timeout_s)
+        await self._ready(message.topic, timeout_s)
+        chosen = self._outbox.choose(message, queue_id, key, selector)
+        pending = self._outbox.put_half(message, chosen, timeout_s)
+        with self._transactions.running(pending.unique_key):
+            transaction = Transaction(await pending.wait(), self._transactions, timeout_s)
+            yield transaction
+            if transaction.ended is None:
+                await transaction.commit()
+
+    async def recall(self, sent: SendResult, *, timeout_s: float | None = None) -> None:
+        """Take back a message with `delay_s` or `deliver_at` whose time has not come yet.
+
+        Raises BadMessage if it can't be, RecallTooLate if it was delivered or taken back already,
+        NoLeader, or the RemotingError of the last try.
+        """
+        self.check_open()
+        await recall(self._session, self.group, sent, self._timeout(timeout_s))
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue_id: int | None = None,
+        key: str | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> Reply:
+        """Send one message, and wait until somebody who consumes it replies (`reply`).
+
+        `timeout_s` is for all of it. Raises NoReply, and whatever `send` does.
+        """
+        timeout_s = self._timeout(timeout_s)
+        await self._ready(message.topic, timeout_s)
+
+        async def send(asking: Message, left_s: float) -> SendResult:
+            return await self.send(
+                asking, queue_id=queue_id, key=key, selector=selector, timeout_s=left_s
+            )
+
+        return await self._questions.ask(message, send, timeout_s)
+
+    async def reply(
+        self,
+        request: ReceivedMessage,
+        body: bytes,
+        *,
+        properties: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Reply to a message that was sent by `request`; returns when who asked has it.
+
+        Raises BadMessage if it was not, Refused if who asked is gone, NoLeader, or the
+        RemotingError of the last try.
+        """
+        self.check_open()
+        await self._questions.reply(request, body, properties or {}, self._timeout(timeout_s))
+
+    async def flush(self) -> None:
+        """Wait until everything handed over so far is settled, lingering batches included."""
+        self.check_open()
+        await self._outbox.flush()
+
+    async def _hand_over(
+        self, message: Message, where: Where, timeout_s: float | None, alone: bool = False
+    ) -> tuple[PendingSend, GroupSender]:
+        """Put a message into the outbox, once there is room and its topic's route is known."""
+        timeout_s = self._timeout(timeout_s)
+        now_s = time.monotonic()
+        await self._ready(message.topic, timeout_s)
+        chosen = self._outbox.choose(message, *where)
+        return self._outbox.put(message, chosen, now_s, timeout_s, alone)
+
+    async def _ready(self, topic: str, timeout_s: float) -> None:
+        """Wait until a message can be put into the outbox, and somebody will send it from there."""
+        self.check_open()
+        if not self._outbox.ready(topic):
+            await self._outbox.wait_ready(topic, timeout_s)
+            self.check_open()
+
+    def _timeout(self, timeout_s: float | None) -> float:
+        return self._timeout_s if timeout_s is None else timeout_s
+
+    def _check_room(self, message: Message) -> None:
+        self.check_open()
+        budget = self._outbox.budget
+        if budget.full:
+            raise BufferFull(
+                f"{budget.messages} messages of {budget.size_bytes} bytes wait for "
+                "acknowledgement: use send_soon, or wait for earlier messages",
+                message.topic,
+                "",
+                message.unique_key or "without a key yet",
+            )
+
+    def _asked(self, address: str, command: Command) -> Command | None:
+        if command.code == RequestCode.CHECK_TRANSACTION_STATE:
+            self._transactions.asked(address, command)
+            return None
+        return self._questions.take(command)
+
+    def _heartbeat(self) -> HeartbeatData:
+        return HeartbeatData(
+            client_id=self.client_id,
+            producer_data_set=[ProducerData(group_name=self.group)],
+            consumer_data_set=[],
+        )

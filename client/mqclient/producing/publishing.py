@@ -1,0 +1,79 @@
+"""Which of a topic's queues a message goes to. Pure.
+
+By hand (`queue_id`), by key (the same key always goes to the same queue, by Java's string hash as
+in RocketMQ's SelectMessageQueueByHash), by the caller's own function, or each queue in its turn;
+turns pass over broker groups that don't serve at the moment while another one does. A message that
+went by turn can go to `elsewhere` as well, should its group not take it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.message import tags_code
+from mqclient.errors import BadMessage
+from mqclient.models import Message, Selector
+
+
+class Publisher:
+    """The writable queues of one topic, in RocketMQ's order, and whose turn it is.
+
+    `serves` says whether a broker group takes messages now, as far as is known. `turn` is where the
+    turns begin: at random, or all producers that send one message each would fill the same queue.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        queues: tuple[MessageQueue, ...],
+        serves: Callable[[str], bool],
+        turn: int,
+    ) -> None:
+        self.topic = topic
+        self.queues = queues
+        self._serves = serves
+        self._turn = turn
+
+    def choose(
+        self,
+        message: Message,
+        queue_id: int | None,
+        key: str | None,
+        selector: Selector | None,
+    ) -> MessageQueue:
+        """The queue for `message`. Raises BadMessage if the caller's choice is not one of them."""
+        if key is not None:
+            return self.queues[abs(tags_code(key)) % len(self.queues)]
+        if queue_id is not None:
+            return self._numbered(queue_id)
+        if selector is not None:
+            return self._selected(selector, message)
+        self._turn += 1
+        queue = self.queues[self._turn % len(self.queues)]
+        if self._serves(queue.broker_name):
+            return queue
+        return self.elsewhere(queue.broker_name) or queue
+
+    def elsewhere(self, broker_name: str) -> MessageQueue | None:
+        """The next queue in turn of another group that serves, or None."""
+        for step in range(1, len(self.queues)):
+            queue = self.queues[(self._turn + step) % len(self.queues)]
+            if queue.broker_name != broker_name and self._serves(queue.broker_name):
+                self._turn += step
+                return queue
+        return None
+
+    def _numbered(self, queue_id: int) -> MessageQueue:
+        for queue in self.queues:
+            if queue.queue_id == queue_id:
+                return queue
+        raise BadMessage(
+            f"topic {self.topic!r} has no queue {queue_id}: it has {len(self.queues)} to write to"
+        )
+
+    def _selected(self, selector: Selector, message: Message) -> MessageQueue:
+        queue = selector(self.queues, message)
+        if queue not in self.queues:
+            raise BadMessage(f"the selector chose {queue}, which is no queue of {self.topic!r}")
+        return queue

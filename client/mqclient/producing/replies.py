@@ -1,0 +1,165 @@
+"""Requests that wait for a reply, and replies on their way: RocketMQ's request-reply.
+
+A request is an ordinary message with four properties more: who asks, which question it is, how long
+the answer is waited for, and the cluster, from which stock repliers derive where to send. Whoever
+consumes it sends the reply to a broker, which pushes it to who asked, over the connection of that
+client's heartbeats. Nobody stores a reply: one that comes after the deadline, or to a client that
+is gone, is lost, and the question may be asked again.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import anyio
+
+from dledger.errors import RecordError
+from dledger.remoting import message as wire
+from dledger.remoting.bodies import HeartbeatData
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    PushReplyMessageToClientHeader,
+    SendMessageV2Header,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.record import COMPRESSED
+from mqclient import limits
+from mqclient.connection.session import Session
+from mqclient.errors import BadMessage, BufferFull, NoReply, NoRoute, Refused
+from mqclient.models import Message, ReceivedMessage, Reply, SendResult, inflate
+
+
+@dataclass(slots=True)
+class _Expected:
+    """A reply that has not come yet, or has."""
+
+    came: anyio.Event
+    reply: Reply | RecordError | None = None
+
+
+class Questions:
+    """What one client of a producer group asks and answers, by the id of each question."""
+
+    def __init__(
+        self, session: Session, group: str, heartbeat: Callable[[], HeartbeatData]
+    ) -> None:
+        self._session = session
+        self._group = group
+        self._heartbeat = heartbeat
+        self._known_to: set[str] = set()
+        self._expected: dict[str, _Expected] = {}
+
+    async def ask(
+        self,
+        message: Message,
+        send: Callable[[Message, float], Awaitable[SendResult]],
+        timeout_s: float,
+    ) -> Reply:
+        """Send a message as a request and wait for its reply; the topic's route is known.
+
+        `send` gets the message with the properties of a request, and the time that is left.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        if len(self._expected) >= limits.REPLIES_AWAITED_MAX:
+            reason = f"{limits.REPLIES_AWAITED_MAX} requests wait for their replies"
+            raise BufferFull(reason, message.topic, "", message.unique_key or "without a key yet")
+        question = await self._question(message, timeout_s)
+        correlation_id = question[wire.CORRELATION_ID]
+        expected = self._expected[correlation_id] = _Expected(anyio.Event())
+        try:
+            sent = await send(replace(message, properties=question), deadline_s - time.monotonic())
+            with anyio.move_on_after(deadline_s - time.monotonic()):
+                await expected.came.wait()
+        finally:
+            del self._expected[correlation_id]
+        if expected.reply is None:
+            raise NoReply(message.topic, sent.message_id, timeout_s)
+        if isinstance(expected.reply, RecordError):
+            raise expected.reply
+        return expected.reply
+
+    async def reply(
+        self,
+        to: ReceivedMessage,
+        body: bytes,
+        properties: Mapping[str, str],
+        timeout_s: float,
+    ) -> None:
+        """Have the leader that the request came from push a reply; see `Producer.reply`."""
+        now_ms = int(time.time() * 1000)
+        command = reply_request(to, body, properties, group=self._group, now_ms=now_ms)
+        answer = await self._session.finder.ask(to.broker_name, command, timeout_s, to.topic)
+        if answer.code != ResponseCode.SUCCESS:
+            what = f"the reply to message {to.message_id}"
+            raise Refused(what, to.broker_name, answer.code, answer.remark)
+
+    def take(self, push: Command) -> Command | None:
+        """Take a reply that a broker pushes; one that nobody waits for any more is dropped."""
+        if push.code != RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
+            return None
+        header = decode_header(PushReplyMessageToClientHeader, push)
+        properties = wire.properties_decode((header.properties or "").encode())
+        expected = self._expected.get(properties.get(wire.CORRELATION_ID, ""))
+        if expected is not None:
+            expected.reply = _reply(bytes(push.payload), header.sys_flag, properties)
+            expected.came.set()
+        return push.reply()
+
+    async def _question(self, message: Message, timeout_s: float) -> dict[str, str]:
+        """The properties of a request, made once the brokers know who asks."""
+        route = await self._session.route(message.topic, "publish to")
+        cluster = self._session.routes.cluster(route.broker_names[0])
+        if not self._known_to.issuperset(self._session.routes.broker_names()):
+            with suppress(NoRoute):
+                # Stock repliers may take any broker that has this topic.
+                await self._session.route(cluster + wire.REPLY_SUFFIX, "reply by")
+            names = self._session.routes.broker_names()
+            await self._session.beat(self._heartbeat())
+            self._known_to.update(names)
+        return dict(message.properties or {}) | {
+            wire.CORRELATION_ID: uuid.uuid4().hex,
+            wire.REPLY_TO_CLIENT: self._session.client_id,
+            wire.TTL: str(round(timeout_s * 1000)),
+            wire.CLUSTER: cluster,
+        }
+
+
+def reply_request(
+    to: ReceivedMessage, body: bytes, properties: Mapping[str, str], *, group: str, now_ms: int
+) -> Command:
+    """The request that carries a reply. Raises BadMessage if `to` asks for none."""
+    asked = to.properties
+    if not {wire.CORRELATION_ID, wire.REPLY_TO_CLIENT} <= asked.keys():
+        raise BadMessage(f"{to!r} asks for no reply: it was sent, not requested")
+    told = dict(properties) | {wire.MSG_TYPE: "reply"}
+    for name in (wire.CORRELATION_ID, wire.REPLY_TO_CLIENT, wire.TTL):
+        if name in asked:
+            told[name] = asked[name]
+    header = SendMessageV2Header(
+        a=group,
+        b=asked.get(wire.CLUSTER, "") + wire.REPLY_SUFFIX,
+        c=wire.DEFAULT_TOPIC,
+        d=1,
+        e=0,
+        f=0,
+        g=now_ms,
+        h=0,
+        i=wire.properties_encode(told).decode(),
+    )
+    return Command(RequestCode.SEND_REPLY_MESSAGE_V2, encode_header(header), body)
+
+
+def _reply(body: bytes, sys_flag: int, properties: Mapping[str, str]) -> Reply | RecordError:
+    """A reply as its sender wrote it; the error if it can't be inflated."""
+    try:
+        if sys_flag & COMPRESSED:
+            body = inflate(body, sys_flag, "the body of a reply")
+    except RecordError as error:
+        return error
+    return Reply(body, properties)

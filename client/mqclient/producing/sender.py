@@ -1,0 +1,279 @@
+"""Sending one broker group its batches, whoever leads it at the moment.
+
+A batch is *on the wire* from being handed to a connection until its answer; a batch that needs
+another try is *parked* until its time has come and a leader is connected. Two tasks serve a group:
+one keeps time (retries, deadlines, linger), one looks for the leader when a batch needs it. Neither
+has work per message or per batch in the good case: answers arrive as callbacks, and a callback
+sends the next batch.
+
+A silent leader is not the same as a dead one. When a try stays unanswered for a while, the group is
+asked who leads; only if that is somebody else is the batch sent again there. The answer to the
+first try still counts if it comes: both can only speak of the same stored copy.
+
+A batch that is certainly not stored is not bound to a group that shows no leader, or declines: what
+`elsewhere` can place with another group leaves it. What may be stored stays, since only its own
+group would recognise a second copy; unless its sender would rather have two copies than an unknown
+outcome (`at_least_once`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from dledger.errors import BadInput, Busy, ConnectFailed, RemotingError
+from dledger.observe import get_logger
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command
+from mqclient import limits
+from mqclient.connection.leaders import LeaderFinder
+from mqclient.connection.peers import PeerPool
+from mqclient.connection.retry import Next, Verdict, backoff_s, judge
+from mqclient.connection.routing import RouteTable
+from mqclient.connection.signals import Wakeup
+from mqclient.errors import SendFailed, SendUnknown
+from mqclient.producing.batch import Ack, Batch
+from mqclient.producing.batching import Accumulator
+from mqclient.producing.exchange import acknowledgement, request_for
+
+log = get_logger(__name__)
+
+
+class GroupSender:
+    """Takes batches of `accumulator` to its group's leader. `on_room` is called as they end.
+
+    `elsewhere` hands what it can of a batch to another group's sender, and calls `moved` here.
+    """
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        finder: LeaderFinder,
+        producer_group: str,
+        on_room: Callable[[], None],
+        elsewhere: Callable[[GroupSender, Batch], None] = lambda _, __: None,
+        *,
+        at_least_once: bool = False,
+    ) -> None:
+        self.accumulator = accumulator
+        self._finder = finder
+        self._pool: PeerPool = finder.pool
+        self._routes: RouteTable = finder.routes
+        self._producer_group = producer_group
+        self._on_room = on_room
+        self._elsewhere = elsewhere
+        self._at_least_once = at_least_once
+        self._seeking_since_s: float | None = None
+        self._name = accumulator.broker_name
+        self._parked: list[Batch] = []
+        self._on_wire: set[Batch] = set()
+        self._wake = Wakeup()
+        self._need_leader = Wakeup()
+        self._pumping = False
+
+    @property
+    def serving(self) -> bool:
+        """Whether a leader is known and can be reached, as far as anybody has noticed."""
+        return self._seeking_since_s is None and self._routes.leader(self._name) is not None
+
+    def wake(self) -> None:
+        """Messages were added: send them at the end of this turn of the event loop."""
+        self._wake.set()
+
+    def pump(self) -> None:
+        """Send what can be sent now."""
+        if self._pumping:
+            return
+        self._pumping = True
+        now_s = time.monotonic()
+        while (batch := self.accumulator.take(now_s)) is not None:
+            self._try(batch, now_s)
+        self._pumping = False
+
+    async def keep_time(self) -> None:
+        """Retries, deadlines and linger, until cancelled."""
+        while True:
+            await self._wake.wait(self._sleep_s())
+            now_s = time.monotonic()
+            self._expire(now_s)
+            self._retry(now_s)
+            self._move_on(now_s)
+            self.pump()
+
+    async def keep_leader(self) -> None:
+        """Look for the leader whenever a batch needs one, until cancelled."""
+        attempt = 0
+        known: str | None = None
+        while True:
+            await self._need_leader.wait()
+            began_s = time.monotonic()
+            if self._seeking_since_s is None:
+                self._seeking_since_s = began_s
+            leader = self._routes.leader(self._name)
+            if leader is None or self._silent(began_s):
+                topic = next((batch.topic for batch in self.accumulator.batches()), None)
+                leader = await self._finder.find(self._name, topic)
+            try:
+                await self._pool.connect(leader)
+                attempt = 0
+            except ConnectFailed:
+                self._routes.suspect(self._name, leader)
+                attempt += 1
+                await self._need_leader.wait(backoff_s(attempt))
+                self._need_leader.set()
+                continue
+            if leader != known:
+                log.info(
+                    "leader found",
+                    broker=self._name,
+                    leader=leader,
+                    seconds=round(time.monotonic() - began_s, 4),
+                )
+            known = leader
+            self._seeking_since_s = None
+            self._move_to(leader)
+            self._wake.set()
+
+    def _sleep_s(self) -> float:
+        """How long nothing needs to happen unless somebody wakes us."""
+        if self._parked:
+            return limits.FIND_BACKOFF_MIN_S
+        linger_s = self.accumulator.ready_in_s(time.monotonic())
+        if linger_s is not None and self.accumulator.in_flight < self.accumulator.in_flight_max:
+            return min(linger_s, limits.PRODUCER_TICK_S)
+        return limits.PRODUCER_TICK_S
+
+    def _try(self, batch: Batch, now_s: float) -> None:
+        leader = self._routes.leader(self._name)
+        peer = None if leader is None else self._pool.connected(leader)
+        if peer is None or leader is None:
+            self._park(batch, now_s)
+            self._need_leader.set()
+            return
+        batch.attempt += 1
+        batch.sent_s, batch.sent_to = now_s, leader
+        command = request_for(batch, self._producer_group)
+        try:
+            if batch.oneway:
+                peer.send_oneway(command)
+                batch.ack = Ack(-1, dict.fromkeys(batch.runs, -1), leader)
+                self._finish(batch)
+                return
+            # Before it is sent: a connection that breaks in that moment answers within the call.
+            batch.on_wire = True
+            self._on_wire.add(batch)
+            peer.request_nowait(command, partial(self._answered, batch, batch.attempt, leader))
+        except (ConnectFailed, Busy) as error:
+            self._answered(batch, batch.attempt, leader, error)
+
+    def _answered(
+        self, batch: Batch, attempt: int, server: str, answer: Command | RemotingError | Busy
+    ) -> None:
+        """The callback of one try."""
+        if batch.ack is not None or batch.lane.in_flight is not batch:
+            return
+        if isinstance(answer, Command) and answer.code == ResponseCode.SUCCESS:
+            try:
+                batch.ack = acknowledgement(batch, answer, server)
+                self._finish(batch)
+            except BadInput as error:
+                batch.fail(SendUnknown, f"{server} acknowledged in a way not understood: {error}")
+                self._finish(batch)
+            return
+        if attempt != batch.attempt:
+            return
+        now_s = time.monotonic()
+        verdict = judge(answer, attempt=attempt, now_s=now_s, deadline_s=batch.last_deadline_s)
+        self._failed(batch, server, verdict, now_s)
+
+    def _failed(self, batch: Batch, server: str, verdict: Verdict, now_s: float) -> None:
+        batch.on_wire = False
+        batch.lost = batch.lost or not verdict.definite
+        self._on_wire.discard(batch)
+        if verdict.next is Next.ELSEWHERE and not batch.lost:
+            self._elsewhere(self, batch)
+            if not batch.slots:
+                return
+        if verdict.next in (Next.GIVE_UP, Next.ELSEWHERE):
+            batch.fail(SendUnknown if batch.lost else SendFailed, f"{server}: {verdict.reason}")
+            self._finish(batch)
+            return
+        if verdict.next is Next.REDIRECT:
+            self._routes.redirect(self._name, server, verdict.address)
+        elif verdict.next is Next.FIND:
+            self._routes.suspect(self._name, server)
+        log.info("send will be retried", broker=self._name, server=server, reason=verdict.reason)
+        self._park(batch, now_s + verdict.delay_s)
+        self._wake.set()
+
+    def _park(self, batch: Batch, retry_at_s: float) -> None:
+        batch.retry_at_s = retry_at_s
+        self._parked.append(batch)
+
+    def _retry(self, now_s: float) -> None:
+        """Try parked batches whose time has come; ask who leads if a try stays unanswered."""
+        parked, self._parked = self._parked, []
+        for batch in parked:
+            if batch.retry_at_s <= now_s:
+                self._try(batch, now_s)
+            else:
+                self._parked.append(batch)
+        if self._silent(now_s):
+            self._need_leader.set()
+
+    def _silent(self, now_s: float) -> bool:
+        """Whether a try is unanswered for so long that somebody else may lead by now."""
+        return any(now_s - batch.sent_s > limits.SUSPECT_AFTER_S for batch in self._on_wire)
+
+    def _move_to(self, leader: str) -> None:
+        """Send again, to the leader found, what another server has not answered yet."""
+        now_s = time.monotonic()
+        for batch in tuple(self._on_wire):
+            if batch.sent_to == leader:
+                batch.sent_s = now_s
+                continue
+            batch.lost = True
+            self._on_wire.discard(batch)
+            self._try(batch, now_s)
+
+    def _move_on(self, now_s: float) -> None:
+        """Let go what could not be sent for a while, if that is not only for its turn to come."""
+        since_s = now_s if self._seeking_since_s is None else self._seeking_since_s
+        gone = self._at_least_once and since_s + limits.UNSURE_AFTER_S <= now_s
+        for batch in tuple(self.accumulator.batches()):
+            if batch.maybe_stored:
+                leaves = gone and batch.movable
+            else:
+                held_up = since_s < now_s or batch.attempt > 0
+                leaves = held_up and batch.opened_s + limits.MOVE_AFTER_S <= now_s
+            if leaves and not batch.oneway:
+                self._on_wire.discard(batch)
+                self._elsewhere(self, batch)
+
+    def moved(self, batch: Batch) -> None:
+        """Some messages of a batch are another sender's now: tell those who wait for them."""
+        batch.settle()
+        if batch.lane.in_flight is batch and not batch.slots:
+            self._finish(batch)
+
+    def _expire(self, now_s: float) -> None:
+        late = self.accumulator.expire(now_s)
+        if not late:
+            return
+        for batch in {slot.batch for slot in late}:
+            batch.settle()
+            if batch.abandoned:
+                self._finish(batch)
+        self._on_room()
+
+    def _finish(self, batch: Batch) -> None:
+        """A batch is acknowledged or given up: tell who waits, and go on with its lane."""
+        self._on_wire.discard(batch)
+        if batch in self._parked:
+            self._parked.remove(batch)
+        self.accumulator.done(batch)
+        batch.settle()
+        batch.release()
+        self._on_room()
+        self.pump()

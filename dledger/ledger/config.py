@@ -1,0 +1,71 @@
+"""What a node of a replicated log is told, and what it says of itself. Values, no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from dledger import limits
+from dledger.raft.membership.changes import MemberStatus
+from dledger.raft.roles import Timing
+
+__all__ = ["LedgerConfig", "LedgerStatus", "MemberStatus"]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerConfig:
+    """What a node needs to know.
+
+    `peers` names every node of the group, this one too, with host and port of its peer port. Once
+    members were added or removed, the log says who they are, and this only where to listen.
+    `services`: where the nodes serve those whom the group is for, as the others are told.
+    `flush`: "sync" acknowledges what is durable on a majority. "interval" acknowledges what a
+    majority holds in the kernel's memory, and syncs every `flush_interval_s`: a power failure of a
+    majority loses what was acknowledged since the last sync but one. "async" leaves it to the
+    kernel, and syncs every 5 s so that restarts stay short.
+    `preferred_leader`: the node that gets leadership back when it has been caught up for a while.
+    `secret`: what the group's nodes prove to each other that they know; needed unless the peer port
+    is on loopback.
+    `repair`: a node whose log is damaged gets what it lacks from the leader before it takes part;
+    without, it refuses to start.
+    """
+
+    group: str
+    node_id: str
+    peers: Mapping[str, tuple[str, int]]
+    directory: Path
+    flush: Literal["sync", "async", "interval"] = "sync"
+    flush_interval_s: float = 0.5
+    segment_bytes: int = limits.SEGMENT_BYTES
+    secret: bytes = b""
+    timing: Timing = field(default_factory=Timing)
+    preferred_leader: str | None = None
+    services: Mapping[str, str] = field(default_factory=dict)
+    repair: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerStatus:
+    """A node at one moment. Role "leader" only while it serves, its own no-op applied.
+
+    `fenced`: why it takes no further part until it is restarted. `repairing`: which damage it waits
+    to have repaired by the leader; it takes part again after that. `counted`: whether its copy
+    counts for a majority, by its own word: it has a seat, and the state before its log is saved.
+    """
+
+    node_id: str
+    role: Literal["leader", "follower", "candidate"]
+    term: int
+    leader_id: str | None
+    last_index: int
+    commit_index: int
+    applied_index: int
+    first_position: int
+    end_position: int
+    fenced: str | None
+    first_index: int = 1
+    members: tuple[MemberStatus, ...] = ()
+    repairing: str | None = None
+    counted: bool = True

@@ -1,0 +1,425 @@
+"""A replicated log, ready to use: :func:`open_ledger`.
+
+What a program asks of one node: appends, reads, leadership, members, retention. Behind it stand a
+:class:`~dledger.raft.engine.RaftEngine`, which decides, `stepping`, which steps it, and `upkeep`,
+which looks after the files.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing
+from functools import partial
+
+import trio
+
+from dledger import limits
+from dledger.buffers import Buffer
+from dledger.errors import (
+    ConfigError,
+    DledgerError,
+    NotConfirmed,
+    NotLeader,
+    OutcomeUnknown,
+    Rot,
+    StorageError,
+    TransferFailed,
+)
+from dledger.ledger.config import LedgerConfig, LedgerStatus
+from dledger.ledger.opening import open_replica
+from dledger.ledger.outcome import Outcome
+from dledger.ledger.stepping import Stepper
+from dledger.ledger.upkeep import Upkeep
+from dledger.log.disk import Disk
+from dledger.log.entry import Draft, Entry, Kind
+from dledger.log.hard_state import HardStateFile
+from dledger.log.replica import hold_replica
+from dledger.log.retention import SegmentInfo
+from dledger.log.store import SegmentedLog
+from dledger.observe import get_logger
+from dledger.raft.election.transfer import PREFERRED_HEALTHY_S, TRANSFER_TIMEOUT_S, Preference
+from dledger.raft.engine import Appended, OnDone, RaftEngine, StateMachine
+from dledger.raft.library.adapter import monotonic
+from dledger.raft.links import listen
+from dledger.raft.membership.configuration import Member
+from dledger.raft.membership.members import Members
+from dledger.raft.roles import Role
+from dledger.trust.secret import require_secret
+
+__all__ = ["Ledger", "open_ledger"]
+
+log = get_logger("dledger.ledger.ledger")
+
+
+class Ledger:
+    """One node of a group. Made by :func:`open_ledger`."""
+
+    def __init__(
+        self,
+        config: LedgerConfig,
+        hard_state: HardStateFile,
+        machine: StateMachine,
+        store: SegmentedLog,
+        members: Members,
+    ) -> None:
+        self.config = config
+        self._hard_state = hard_state
+        self._machine = machine
+        self._failure: DledgerError | OSError | None = None
+        self._repairing: str | None = None
+        self._kept_from = 1
+        self._closing = False
+        self._fenced = trio.Event()
+        self._set_up(store, members)
+
+    def _set_up(self, store: SegmentedLog, members: Members) -> None:
+        """Make what takes part in the group, over a log that is whole."""
+        config, preferred = self.config, self.config.preferred_leader
+        self._log = store
+        self._engine = RaftEngine(
+            config.node_id,
+            members,
+            store,
+            self._hard_state,
+            self._machine,
+            sync=config.flush == "sync",
+            timing=config.timing,
+            clock=monotonic,
+            rng=random.Random(),
+            preference=Preference(preferred, PREFERRED_HEALTHY_S) if preferred else None,
+        )
+        store.on_cut = self._log_cut
+        self._upkeep = Upkeep(
+            config, store, lambda: config.repair and not self._engine.solo, self.step_aside
+        )
+        self._upkeep.keep_from(self._kept_from)
+        self._stepper = Stepper(config, self._engine, store, members, self._upkeep.look)
+
+    # -- appending and reading -------------------------------------------------------------
+
+    def append_nowait(
+        self, body: Buffer | Draft, kind: int, on_done: OnDone, *, urgent: bool = False
+    ) -> None:
+        """Append an entry; `on_done` gets its place or an AppendError, once, after it is applied.
+        An urgent one takes the last room that a full disk has left.
+
+        Raises NotLeader, Busy or TooLarge at once if it was definitely not taken.
+        """
+        if self._closing:
+            raise OutcomeUnknown("the ledger is closing")
+        try:
+            self._engine.append(body, kind, on_done, urgent=urgent)
+        except (StorageError, OSError) as error:
+            self._stepper.fail(error)
+            raise OutcomeUnknown(f"the log can't be written: {error}") from error
+        self._stepper.step_soon()
+
+    async def append(self, body: Buffer | Draft, kind: int = Kind.MESSAGES) -> Appended:
+        """Append an entry and wait until it is committed and applied here. Raises AppendError."""
+        outcome: Outcome[Appended] = Outcome()
+        self.append_nowait(body, kind, outcome.set)
+        return await outcome.wait()
+
+    async def read_index(self, timeout_s: float = limits.READ_TIMEOUT_S) -> int:
+        """An index up to which everything is applied here, and above which nothing was
+        acknowledged, by any node, before this call: a read of the state that follows misses none.
+
+        Costs one round trip to a majority, no disk; concurrent calls share it. Raises NotLeader,
+        Busy, or NotConfirmed after `timeout_s`; after each of them nothing was read.
+        """
+        outcome: Outcome[int] = Outcome()
+        self._engine.read(outcome.set)
+        self._stepper.wake()
+        with trio.move_on_after(timeout_s):
+            return await outcome.wait()
+        raise NotConfirmed(
+            f"no majority has confirmed within {timeout_s} s that {self.config.node_id} still "
+            "leads; nothing was read. Ask again, here or whoever leads by then"
+        )
+
+    async def transfer_leadership(self, target: str | None = None) -> str:
+        """Hand leadership to a peer, by default the one that holds most of the log; the peer's id.
+
+        Until it leads, for a second at most, appends are refused with Busy. Returns when this node
+        leads no longer, or raises TransferFailed, or NotLeader.
+        """
+        outcome: Outcome[str | None] = Outcome()
+        chosen = self._engine.transfer(target, outcome.set)
+        self._stepper.wake()
+        log.info("leadership transfer", node=self.config.node_id, to=chosen)
+        failed = await outcome.wait()
+        if failed is not None:
+            raise TransferFailed(f"{failed}; {self.config.node_id} still leads")
+        return chosen
+
+    async def step_aside(self) -> None:
+        """Before a stop: if this node leads, let another take over. Returns if none can, too."""
+        if self._engine.solo or not self._engine.standing.serving:
+            return
+        with trio.move_on_after(TRANSFER_TIMEOUT_S):
+            try:
+                await self.transfer_leadership()
+                while self._engine.standing.leader is None:
+                    await self._stepper.more_applied()
+            except (TransferFailed, NotLeader) as reason:
+                log.warning("leadership not handed over", reason=str(reason))
+
+    def entries(self, first_index: int, last_index: int | None = None) -> Iterator[Entry]:
+        """Applied entries, in order; bodies are views of the log. Raises StorageError."""
+        end = self._machine.applied_index
+        last = end if last_index is None else min(last_index, end)
+        for index in range(max(first_index, self._log.first_index), last + 1):
+            try:
+                entry = self._log.entry(index)
+            except Rot as rot:
+                self._stepper.fail(rot)
+                raise
+            yield entry
+
+    def view(self, position: int, size: int) -> memoryview:
+        """`size` bytes of the log from `position`, not copied. Raises StorageError.
+
+        Damaged ones are not handed out, but Rot is raised. If peers can repair them, that begins.
+        """
+        try:
+            return self._log.checked_view(position, size)
+        except Rot as rot:
+            self._upkeep.found(rot)
+            raise
+
+    def derive_again(self, make_again: Callable[[], None]) -> None:
+        """Have the state machine make again what it derives from the log. `make_again` takes its
+        `applied_index` back, and the entries behind that are applied once more.
+
+        Until they are, this node serves nobody; a caller who can wait should `step_aside` first.
+        """
+        index = self._machine.applied_index
+        make_again()
+        self._engine.went_back(index)
+        self._stepper.wake()
+
+    async def wait_applied(self, index: int) -> None:
+        """Return when everything up to `index` is applied on this node."""
+        while self._machine.applied_index < index:
+            await self._stepper.more_applied()
+
+    async def changed(self) -> None:
+        """Return when more is applied on this node, or its log has begun anew."""
+        await self._stepper.more_applied()
+
+    async def wait_fenced(self) -> str:
+        """Return when this node takes no further part until it is restarted: why."""
+        await self._fenced.wait()
+        return str(self._failure)
+
+    async def wait_durable(self, index: int) -> None:
+        """Return when everything up to `index` is on this node's disk, synced now if need be.
+
+        A state machine's snapshot waits for that: a log that ends before it is not what it says.
+        """
+        while self._log.durable_index < index:
+            await self._stepper.more_durable()
+
+    @property
+    def state_unsaved(self) -> bool:
+        """Whether this node is counted only when the state machine's state is saved: save it now.
+
+        So it is when the log has begun anew behind the state that a restart would find.
+        """
+        footing = self._engine.footing
+        return not footing.is_saved and not footing.is_missing
+
+    @property
+    def status(self) -> LedgerStatus:
+        """This node, now."""
+        standing, core = self._engine.standing, self._engine.core
+        candidate = core.role is Role.CANDIDATE or (
+            core.role is Role.LEADER and not standing.serving
+        )
+        return LedgerStatus(
+            node_id=self.config.node_id,
+            role="leader" if standing.serving else "candidate" if candidate else "follower",
+            term=standing.term,
+            leader_id=standing.leader,
+            last_index=self._log.last_index,
+            commit_index=core.commit_index,
+            applied_index=self._machine.applied_index,
+            first_position=self._log.first_position,
+            end_position=self._log.end_position,
+            fenced=None if self._repairing else self._engine.fenced or self._log.fenced,
+            first_index=self._log.first_index,
+            members=self._engine.changes.status,
+            repairing=self._repairing,
+            counted=self._engine.transport.is_counted,
+        )
+
+    # -- members ---------------------------------------------------------------------------
+
+    async def add_member(self, node_id: str, host: str, port: int, service: str = "") -> None:
+        """Add a node, with the address of its peer port, as a learner; nothing if it is there.
+
+        Returns when that is committed. The learner copies the log, and whoever leads makes it a
+        voter when it has: `status` shows it. Raises ChangePending, BadInput, or AppendError.
+        """
+        member = Member(host, port, service=service)
+        await self._change(partial(self._engine.add_member, node_id, member))
+
+    async def remove_member(self, node_id: str) -> None:
+        """Remove a member; returns when that is committed. Raises MembershipError, AppendError.
+
+        A leader can't remove itself: it hands over, and raises NotLeader with whom to ask.
+        """
+        if node_id == self.config.node_id and self._engine.standing.serving:
+            raise NotLeader(await self.transfer_leadership())
+        await self._change(partial(self._engine.remove_member, node_id))
+
+    async def _change(self, change: Callable[[OnDone], bool]) -> None:
+        outcome: Outcome[Appended] = Outcome()
+        self._stepper.wake()
+        try:
+            if change(outcome.set):
+                await outcome.wait()
+        except (StorageError, OSError) as error:
+            self._stepper.fail(error)
+            raise OutcomeUnknown(f"the log can't be written: {error}") from error
+
+    # -- retention -------------------------------------------------------------------------
+
+    def segments(self) -> list[SegmentInfo]:
+        """The log's segments, the oldest first."""
+        return self._log.segments()
+
+    @property
+    def sent_to_all_index(self) -> int:
+        """What every peer that is connected has been sent, if this node leads; else 0.
+
+        Earlier entries are needed only by a peer that was away, and it can do without them.
+        """
+        return self._engine.sending.sent_to_all_index
+
+    def keep_from(self, index: int) -> None:
+        """Remove, soon, the segments that lie before the entry `index` as a whole.
+
+        The caller vouches that a restart does not need them: a durable snapshot of the state
+        machine reaches `index` - 1 at least. Only committed entries go.
+        """
+        self._kept_from = max(self._kept_from, index)
+        self._upkeep.keep_from(index)
+
+    # -- running ---------------------------------------------------------------------------
+
+    async def _run(self, listener: socket.socket) -> None:
+        """Take part until this node is fenced for good."""
+        await self._take_part_and_mend(listener)
+        self._fenced.set()
+
+    async def _take_part_and_mend(self, listener: socket.socket) -> None:
+        """Take part until this node is fenced. If that was for rot, do so again when it is mended:
+        from the files alone, as a new process would, but for the state machine, which holds only
+        what is committed."""
+        await self._take_part(listener)
+        while self._repairing is not None:
+            log.warning("log reopened", node=self.config.node_id, reason=self._repairing)
+            try:
+                await self._reopen(listener)
+            except (DledgerError, OSError) as error:
+                self._give_up(error)
+                self._repairing = None
+                return
+            await self._take_part(listener)
+
+    async def _take_part(self, listener: socket.socket) -> None:
+        stepper, upkeep = self._stepper, self._upkeep
+        loops = stepper.step_loop, stepper.sync_loop, upkeep.housekeeping_loop
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stepper.network_loop, listener)
+            for loop in (*loops, upkeep.scrub_loop, upkeep.rot_loop):
+                nursery.start_soon(self._fence_after, loop, nursery.cancel_scope)
+
+    async def _fence_after(
+        self, loop: Callable[[], Awaitable[None]], scope: trio.CancelScope
+    ) -> None:
+        """Run a loop; if it fails, this node takes no further part in the group."""
+        try:
+            await loop()
+        except (DledgerError, OSError) as error:
+            if isinstance(error, Rot):
+                self._log.distrust(error.base_position)
+                self._log.save_checkpoint(self._log.checkpoint())
+            self._give_up(error)
+            scope.cancel()
+
+    def _give_up(self, error: DledgerError | OSError) -> None:
+        """Fence this node. A failed disk weighs more than rot, which a leader can mend."""
+        log.error("fenced", node=self.config.node_id, reason=str(error))
+        if self._failure is None or isinstance(self._failure, Rot):
+            self._failure = error
+            mends = isinstance(error, Rot) and self.config.repair and not self._engine.solo
+            self._repairing = str(error) if mends else None
+        self._engine.fence(error)
+
+    async def _reopen(self, listener: socket.socket) -> None:
+        """Close the log and open it again, repaired. No thread uses it by now."""
+        old, stepper = self._log, self._stepper
+        old.close()
+        store, members = await open_replica(self.config, self._hard_state, listener)
+        self._failure = self._repairing = None
+        self._set_up(store, members)
+        stepper.retire()
+        old.close_files()
+
+    def _log_cut(self, first_index: int, last_index: int) -> None:
+        log.warning(
+            "log truncated",
+            node=self.config.node_id,
+            first_index=first_index,
+            last_index=last_index,
+            leader=self._engine.core.leader_id,
+            term=self._engine.core.term,
+        )
+
+    def _close(self) -> None:
+        self._closing = True
+        if self._engine.fenced is None:
+            self._engine.fence(OutcomeUnknown("the ledger was closed"))
+        if self._failure is None:
+            self._log.close()
+        else:
+            self._log.close_files()
+
+
+@asynccontextmanager
+async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncIterator[Ledger]:
+    """Open this node's replica and take part in its group until the block is left.
+
+    If its log is damaged, first wait until a leader has repaired it (`LedgerConfig.repair`).
+
+    Raises ConfigError for a config that can't be used, also for a peer port that other machines
+    reach without a secret, StorageError or CorruptLog for a replica that can't be trusted, OSError
+    for a port that is taken or a folder that can't be written. It runs under trio only.
+    """
+    if not trio.lowlevel.in_trio_run():
+        raise ConfigError(
+            "open_ledger runs under trio, not under asyncio: call it in trio.run(...). A program "
+            "on asyncio can run it in a thread of its own (docs/dledger.md)"
+        )
+    if config.node_id not in config.peers:
+        raise ConfigError(f"node_id {config.node_id!r} is not among the peers {[*config.peers]}")
+    require_secret("the peer port", config.peers[config.node_id][0], config.secret)
+    folder, segment_bytes = config.directory, config.segment_bytes
+    with ExitStack() as stack:
+        stack.enter_context(hold_replica(folder, config.group, config.node_id, segment_bytes))
+        listener = stack.enter_context(listen(*config.peers[config.node_id]))
+        (folder / "log").mkdir(exist_ok=True)
+        hard_state = stack.enter_context(closing(HardStateFile(folder / "log" / "term", Disk())))
+        store, members = await open_replica(config, hard_state, listener)
+        ledger = Ledger(config, hard_state, machine, store, members)
+        stack.callback(ledger._close)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ledger._run, listener)
+            try:
+                yield ledger
+            finally:
+                nursery.cancel_scope.cancel()

@@ -1,0 +1,191 @@
+"""Opens a replica; a log that is damaged is repaired by the leader of its group first.
+
+That is so at the start of a process, and when a running node comes upon rot: it drops all that it
+has in memory but the state machine, and opens its files again. Until the log is whole this node is
+a stranger to its peers that only says what it lacks: the engine, which votes and acknowledges, is
+not made before the log is whole.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import trio
+
+from dledger.errors import CorruptLog, DledgerError, FrameError
+from dledger.ledger.config import LedgerConfig
+from dledger.ledger.stepping import peer_network
+from dledger.log.disk import Disk
+from dledger.log.hard_state import HardStateFile
+from dledger.log.recovery.repair import DamagedLog, LogRepair, Place
+from dledger.log.recovery.startup import open_log
+from dledger.log.store import SegmentedLog
+from dledger.observe import get_logger
+from dledger.raft.library.adapter import monotonic
+from dledger.raft.library.messages import PeerKind, PeerMessage, encode_message
+from dledger.raft.links import LinkOwner, SocketLink
+from dledger.raft.membership.configuration import initial
+from dledger.raft.membership.members import Members, last_saved, open_members
+from dledger.raft.replication.repair import ASK_AGAIN_S, Asking
+
+STILL_WAITING_S = 10.0
+
+log = get_logger("dledger.ledger.opening")
+
+Connect = Callable[[LinkOwner], Awaitable[None]]
+"""Keeps connections to all peers, until it is cancelled."""
+
+
+async def open_replica(
+    config: LedgerConfig, hard_state: HardStateFile, listener: socket.socket
+) -> tuple[SegmentedLog, Members]:
+    """The log and the members in a replica's folder, after a stop or a fence.
+
+    If the log is damaged, first wait until a leader has repaired it (`LedgerConfig.repair`).
+    Raises CorruptLog, StorageError, OSError.
+    """
+    folder, disk = config.directory / "log", Disk()
+    by_config = initial(config.peers, config.services)
+    known = last_saved(folder, disk, by_config)
+
+    async def connect(owner: LinkOwner) -> None:
+        await peer_network(config, owner).run(listener, known)
+
+    repairs = config.repair and len(known.members) > 1
+    store = await open_whole_log(
+        config.node_id, folder, config.segment_bytes, hard_state, connect if repairs else None
+    )
+    return store, open_members(folder, disk, store, by_config)
+
+
+async def open_whole_log(
+    node_id: str,
+    folder: Path,
+    segment_bytes: int,
+    hard_state: HardStateFile,
+    connect: Connect | None,
+) -> SegmentedLog:
+    """Open the log in `folder`. Without `connect` nothing is repaired.
+
+    Raises CorruptLog (DamagedLog) for what can't be repaired, StorageError, OSError.
+    """
+    committed_end: int | None = None
+    repaired: Place | None = None
+    while True:
+        started_at = monotonic()
+        try:
+            store, recovery = open_log(folder, segment_bytes, committed_end=committed_end)
+            break
+        except DamagedLog as damage:
+            if connect is None:
+                raise
+            if damage.place == repaired:
+                raise CorruptLog(f"{damage} The disk does not keep what is written.") from damage
+            log.warning("log damaged", node=node_id, reason=str(damage))
+            repaired = damage.place
+            repair = LogRepair(folder, segment_bytes, Disk(), damage)
+            asking = Asking(repair, hard_state)
+            committed_end = await _repair(node_id, asking, connect)
+            log.warning(
+                "log repaired",
+                node=node_id,
+                first_index=damage.place.next_index,
+                entries_written=repair.written,
+                commit_index=committed_end,
+            )
+    log.info(
+        "recovered",
+        node=node_id,
+        last_index=store.last_index,
+        end_position=store.end_position,
+        entries_checked=recovery.entries_checked,
+        torn_bytes=recovery.torn_bytes,
+        torn_because=recovery.torn_because,
+        seconds=round(monotonic() - started_at, 3),
+    )
+    return store
+
+
+async def _repair(node_id: str, asking: Asking, connect: Connect) -> int:
+    """Repair one damaged range; what the leader has committed."""
+    owner = _Repairing(node_id, asking)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connect, owner)
+        nursery.start_soon(owner.ask)
+        await owner.over.wait()
+        nursery.cancel_scope.cancel()
+    if isinstance(owner.outcome, int):
+        return owner.outcome
+    raise owner.outcome
+
+
+class _Repairing:
+    """The owner of the links while this node does nothing else."""
+
+    def __init__(self, node_id: str, asking: Asking) -> None:
+        self.over = trio.Event()
+        self.outcome: int | DledgerError | OSError
+        self._node_id = node_id
+        self._asking = asking
+        self._links: dict[str, SocketLink] = {}
+
+    async def ask(self) -> None:
+        """Ask every peer that is connected; only one that leads answers."""
+        waiting_since = said_at = trio.current_time()
+        while True:
+            for link in self._links.values():
+                self._ask(link)
+            await trio.sleep(ASK_AGAIN_S)
+            now = trio.current_time()
+            if now - said_at > STILL_WAITING_S:
+                said_at = now
+                log.warning(
+                    "no leader to repair the log",
+                    node=self._node_id,
+                    wanted_index=self._asking.question,
+                    connected=len(self._links),
+                    seconds=round(now - waiting_since),
+                )
+
+    def _ask(self, link: SocketLink) -> None:
+        link.send(encode_message(PeerKind.LACKING, 0, self._asking.question))
+
+    # -- LinkOwner -------------------------------------------------------------------------
+
+    def link_up(self, node_id: str, link: SocketLink) -> None:
+        """A connection to a peer stands."""
+        self._links[node_id] = link
+        self._ask(link)
+
+    def link_down(self, node_id: str, link: SocketLink) -> None:
+        """A connection broke."""
+        if self._links.get(node_id) is link:
+            del self._links[node_id]
+
+    def link_drained(self, node_id: str) -> None:
+        """Nothing waits for that."""
+
+    def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
+        """Take what a leader gives, and nothing else."""
+        if message.kind is not PeerKind.GIVEN or self.over.is_set():
+            return
+        try:
+            commit_index = self._asking.take(message)
+        except FrameError:
+            raise  # the link's fault: it is closed
+        except (DledgerError, OSError) as error:
+            self._end(error)
+            return
+        if commit_index is None:
+            self._ask(link)
+        else:
+            self._end(commit_index)
+
+    def _end(self, outcome: int | DledgerError | OSError) -> None:
+        self.outcome = outcome
+        self.over.set()
+
+    def received_all(self) -> None:
+        """Nothing waits for that."""

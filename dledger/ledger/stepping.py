@@ -1,0 +1,220 @@
+"""Steps a replica's engine: at once, in the next turn, or when the engine says that a step is due.
+
+The engine decides and never waits; here is what it waits for. Nothing ticks: a node that has
+nothing to do sleeps until its next heartbeat or its next timeout. Everything but the syncs runs in
+one trio task tree, so appends, callbacks and the state machine never meet in two threads.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Callable
+
+import trio
+
+from dledger.errors import DledgerError
+from dledger.ledger.config import LedgerConfig
+from dledger.log.store import SegmentedLog, SyncJob
+from dledger.raft.engine import RaftEngine
+from dledger.raft.library.adapter import monotonic
+from dledger.raft.library.messages import PeerMessage
+from dledger.raft.links import LinkOwner, PeerNetwork, SocketLink
+from dledger.raft.membership.members import Members
+
+STEP_PAUSE_S_MIN = 0.001
+"""Between steps for the sake of time, should the clocks not agree whether one is due."""
+FORGET_PAGES_S = 0.02
+ASYNC_SYNC_PERIOD_S = 5.0
+NOTHING_TO_SYNC_S = 0.25
+
+
+def peer_network(config: LedgerConfig, owner: LinkOwner) -> PeerNetwork:
+    """The connections to a node's peers."""
+    return PeerNetwork(config.group, config.node_id, config.segment_bytes, config.secret, owner)
+
+
+class Stepper:
+    """The loops around one engine, and the owner of its links."""
+
+    def __init__(
+        self,
+        config: LedgerConfig,
+        engine: RaftEngine,
+        store: SegmentedLog,
+        members: Members,
+        on_stepped: Callable[[], None],
+    ) -> None:
+        self._flush = config.flush
+        self._on_stepped = on_stepped
+        self._engine = engine
+        self._log = store
+        self._members = members
+        self._network = peer_network(config, self)
+        interval = config.flush == "interval"
+        period_s = config.flush_interval_s if interval else ASYNC_SYNC_PERIOD_S
+        self._sync_period_s = math.inf if config.flush == "sync" else period_s
+        self._stepping = False
+        self._due_at = self._patience_ends_at = self._sleeps_until = self._forgot_at = monotonic()
+        self._failure: DledgerError | OSError | None = None
+        self._has_news = False
+        self._wake = trio.Event()
+        self._must_sync = trio.Event()
+        self._applied = trio.Event()
+        self._durable = trio.Event()
+
+    def wake(self) -> None:
+        """Something happened: step in the loop's next turn."""
+        self._has_news = True
+        self._wake.set()
+
+    def retire(self) -> None:
+        """Another stepper goes on: whoever waits for this one looks again."""
+        self._applied.set()
+        self._durable.set()
+
+    def fail(self, error: DledgerError | OSError) -> None:
+        """The log could not be written; the step loop ends with it."""
+        self._failure = error
+        self.wake()
+
+    async def more_applied(self) -> None:
+        """Return when entries were applied, or the log has begun anew."""
+        await self._applied.wait()
+
+    async def more_durable(self) -> None:
+        """Sync soon; return when a sync has ended, or there was nothing to sync for a while."""
+        self._must_sync.set()
+        with trio.move_on_after(NOTHING_TO_SYNC_S):
+            await self._durable.wait()
+
+    def step_soon(self) -> None:
+        """Step at once if little is under way, or in the loop's next turn, together with others.
+
+        A lone append passes three processes, and would wait for a turn of the loop in each. When
+        many are under way a turn gathers them: one write, one message, one sync for all, or for as
+        many as make a burst.
+        """
+        engine = self._engine
+        gathering = engine.appends_pending > 1 and not engine.sending.has_burst
+        if self._stepping or engine.solo or self._lost_patience or gathering:
+            self.wake()
+        elif self._failure is None and engine.fenced is None:
+            self._step()
+
+    def _step(self) -> None:
+        engine, log = self._engine, self._log
+        before = engine.machine.applied_index, log.replacements
+        self._stepping = True
+        try:
+            if engine.solo:
+                # It counts its copy as it is: durable by now, and by no thread that is not done.
+                log.sync()
+            if engine.step() or engine.urgent:
+                self.wake()
+        except (DledgerError, OSError) as error:
+            # Whose call this is inside of can't deal with it; the step loop can.
+            self.fail(error)
+        finally:
+            self._stepping = False
+        self._due_at, self._patience_ends_at = engine.next_step_at(), engine.core.patience_ends_at
+        if self._due_at < self._sleeps_until:
+            self._wake.set()
+        self._network.take_members(self._members.current)
+        self._on_stepped()
+        if self._flush == "sync" and log.is_dirty and not engine.solo:
+            self._must_sync.set()
+        if (engine.machine.applied_index, log.replacements) != before:
+            self._applied.set()
+            self._applied = trio.Event()
+
+    @property
+    def _lost_patience(self) -> bool:
+        """Whether a step now may take peers for gone. They may have been heard meanwhile: if this
+        process stood still, what they said waits to be read."""
+        return bool(monotonic() >= self._patience_ends_at)
+
+    # -- links (LinkOwner) -----------------------------------------------------------------
+
+    def link_up(self, node_id: str, link: SocketLink) -> None:
+        """A connection to a peer stands."""
+        self._engine.link_up(node_id, link)
+        self.wake()
+
+    def link_down(self, node_id: str, link: SocketLink) -> None:
+        """A connection to a peer broke."""
+        self._engine.link_down(node_id, link)
+        self.wake()
+
+    def link_drained(self, node_id: str) -> None:
+        """A peer takes more again."""
+        self._engine.link_drained(node_id)
+        self.wake()
+
+    def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
+        """A peer's message arrived."""
+        self._engine.receive(node_id, link, message)
+
+    def received_all(self) -> None:
+        """Those were all messages that have arrived so far."""
+        if self._engine.urgent:
+            self.step_soon()
+
+    # -- the loops -------------------------------------------------------------------------
+
+    async def network_loop(self, listener: socket.socket) -> None:
+        """Keep connections to all peers."""
+        await self._network.run(listener, self._members.current)
+
+    async def step_loop(self) -> None:
+        """Step when woken or when time has come, until the log can't be written. Raises what it
+        failed with."""
+        while True:
+            await self._sleep()
+            if not self._has_news and monotonic() < self._due_at:
+                continue  # it was woken to sleep shorter, or has stepped meanwhile
+            if self._lost_patience:
+                # Read what the others said meanwhile before judging them silent.
+                for _ in range(3):
+                    await trio.lowlevel.checkpoint()
+            self._has_news = False
+            self._step()
+            if self._failure is not None:
+                raise self._failure
+            self._forget_pages()
+
+    async def _sleep(self) -> None:
+        """Until there is news, or the next step is due."""
+        self._sleeps_until = self._due_at
+        pause_s = max(STEP_PAUSE_S_MIN, self._due_at - monotonic())
+        with trio.move_on_after(pause_s):
+            await self._wake.wait()
+        self._sleeps_until = -math.inf
+        self._wake = trio.Event()
+
+    def _forget_pages(self) -> None:
+        now = monotonic()
+        if now - self._forgot_at >= FORGET_PAGES_S:
+            self._forgot_at = now
+            self._log.forget_pages()
+
+    async def sync_loop(self) -> None:
+        """Group commit: one sync at a time, each covering all that was written before it."""
+        while True:
+            with trio.move_on_after(self._sync_period_s):
+                await self._must_sync.wait()
+            self._must_sync = trio.Event()
+            job = self._log.start_sync()
+            if job is not None:
+                await self._sync(job)
+
+    async def _sync(self, job: SyncJob) -> None:
+        error: OSError | None = None
+        try:
+            await trio.to_thread.run_sync(job.run)
+        except OSError as caught:
+            error = caught
+        self._engine.synced(job, error)
+        self._durable.set()
+        self._durable = trio.Event()
+        self.step_soon()

@@ -1,0 +1,161 @@
+"""What a replica's files need beside appends: segments, checkpoints, and a second look.
+
+The next segment is prepared before it is needed, checkpoints keep restarts short, segments that
+nobody needs go, and sealed ones are read again, slowly, while the disk still has peers to copy
+from. All of it waits in threads; decisions are the log's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from dledger import limits
+from dledger.errors import Rot
+from dledger.ledger.config import LedgerConfig
+from dledger.log.recovery.scrub import SLICE_BYTES, Scrub
+from dledger.log.store import SegmentedLog
+from dledger.observe import get_logger
+
+AGAIN_S = 0.05
+"""What could not be done is tried again after this: old segments may be in use still."""
+CHECKPOINT_PERIOD_S = 5.0
+NO_SPACE_RETRY_S = 1.0
+"""Between two attempts to make a segment on a full disk."""
+
+log = get_logger("dledger.ledger.upkeep")
+
+
+class Upkeep:
+    """The loops that look after one replica's log.
+
+    `scrubs`: whether there are peers that could repair what is found rotten. `step_aside` is
+    called before this node stops for it.
+    """
+
+    def __init__(
+        self,
+        config: LedgerConfig,
+        store: SegmentedLog,
+        scrubs: Callable[[], bool],
+        step_aside: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._node_id = config.node_id
+        self._log = store
+        self._scrubs = scrubs
+        self._step_aside = step_aside
+        self._kept_from = 1
+        self._wake = trio.Event()
+        self._saved_checkpoint = b""
+        self._prepare_at = 0.0
+        self._rot: Rot | None = None
+        self._rotten = trio.Event()
+
+    def found(self, rot: Rot) -> None:
+        """A reader came upon damage. If there are peers that can repair it, this node stops for
+        that; else it serves what is not damaged."""
+        if self._rot is None or str(rot) != str(self._rot):
+            log.error("log damaged", node=self._node_id, reason=str(rot))
+            self._rot = rot
+        if self._scrubs():
+            self._rotten.set()
+
+    async def rot_loop(self) -> None:
+        """Wait for damage that a reader came upon, and stop for it. Raises Rot."""
+        await self._rotten.wait()
+        assert self._rot is not None
+        await self._step_aside()
+        raise self._rot
+
+    def keep_from(self, index: int) -> None:
+        """Remove, soon, the segments that lie before the entry `index` as a whole."""
+        self._kept_from = max(self._kept_from, index)
+        self._wake.set()
+
+    def look(self) -> None:
+        """The log has grown: it may want its next segment."""
+        if self._wants_segment_now:
+            self._wake.set()
+
+    @property
+    def _wants_segment_now(self) -> bool:
+        return self._log.wants_segment and trio.current_time() >= self._prepare_at
+
+    async def housekeeping_loop(self) -> None:
+        """Prepare the next segment before it is needed; leave checkpoints."""
+        checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
+        while True:
+            if self._wants_segment_now:
+                await self._prepare_segment()
+            await self._remove_old()
+            if trio.current_time() >= checkpoint_at:
+                await self._save_checkpoint()
+                checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
+            with trio.move_on_at(min(checkpoint_at, self._again_at())):
+                await self._wake.wait()
+            self._wake = trio.Event()
+
+    def _again_at(self) -> float:
+        """When what is left to do is tried again."""
+        soon = trio.current_time() + AGAIN_S
+        if self._log.holds_before(self._kept_from):
+            return soon
+        return max(soon, self._prepare_at) if self._log.wants_segment else math.inf
+
+    async def _save_checkpoint(self) -> None:
+        content = self._log.checkpoint()
+        if content != self._saved_checkpoint:
+            await trio.to_thread.run_sync(self._log.save_checkpoint, content)
+            self._saved_checkpoint = content
+        self._log.release_idle()
+
+    async def _prepare_segment(self) -> None:
+        space = self._log.space
+        lacked = space.lacking
+        try:
+            prepared = await trio.to_thread.run_sync(self._log.prepare_segment)
+        except OSError as error:
+            if not space.lacks(error):
+                raise
+            self._prepare_at = trio.current_time() + NO_SPACE_RETRY_S
+            if lacked is None:
+                log.error("disk full", node=self._node_id, reason=space.lacking)
+            return
+        self._log.adopt_segment(prepared)
+        if lacked is not None:
+            log.info("disk has room again", node=self._node_id)
+
+    async def _remove_old(self) -> None:
+        job = self._log.trim(self._kept_from)
+        if job is None:
+            return
+        try:
+            await trio.to_thread.run_sync(job.run)
+        except OSError as error:
+            log.warning("old segments not removed", node=self._node_id, reason=str(error))
+            return
+        log.info(
+            "old segments removed",
+            node=self._node_id,
+            segments=len(job.paths),
+            first_index=job.head.first_index,
+        )
+
+    async def scrub_loop(self) -> None:
+        """Read sealed segments again, slowly. Who finds rot stops: the next start repairs it."""
+        scrub = Scrub(self._log)
+        while self._scrubs():
+            part = scrub.next_slice(min(self._log.commit_index, self._log.durable_index))
+            if part is None:
+                await trio.sleep(limits.SCRUB_PAUSE_S)
+                continue
+            try:
+                scrub.checked(part, await trio.to_thread.run_sync(part.check))
+            except FileNotFoundError:
+                pass  # removed by retention meanwhile
+            except Rot:
+                await self._step_aside()
+                raise
+            await trio.sleep(SLICE_BYTES / limits.SCRUB_BYTES_PER_S)

@@ -1,0 +1,87 @@
+"""Reading sealed segments again, now and then, for damage that nobody has come upon yet.
+
+A start trusts the summaries of sealed segments, and who reads one entry looks at no other, so a
+rotten byte could lie for years, until the other copies of its entry are rotten too. A scrub checks
+every entry and the chain over all of them, from the log's head to the end of the last segment that
+is sealed and committed, in slices; how fast is the caller's business. It reads files, not mappings:
+those would count as this process's memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dledger.errors import Rot
+from dledger.log.entry import HEADER_BYTES, decode_header, fault_of, padded
+from dledger.log.recovery.repair import Place
+from dledger.log.segment import Segment
+from dledger.log.store import SegmentedLog
+
+SLICE_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of a segment to be read. Slow, so `check` may be called in a thread."""
+
+    segment: Segment
+    place: Place
+    replacements: int
+
+    def check(self) -> Place:
+        """The place behind the last whole entry of this part. Raises Rot, OSError."""
+        base = self.segment.base_position
+        offset = self.place.end_position - base
+        size = min(SLICE_BYTES, self.segment.end - offset)
+        raw = memoryview(self.segment.read_part(offset, size))
+        first_size = padded(decode_header(raw).size) if len(raw) >= HEADER_BYTES else 0
+        if size < first_size <= self.segment.end - offset:
+            raw = memoryview(self.segment.read_part(offset, first_size))
+        place, at = self.place, 0
+        while at + HEADER_BYTES <= len(raw):
+            header = decode_header(raw, at)
+            if at and at + padded(header.size) > len(raw):
+                break  # the next slice begins with it
+            fault = fault_of(header, raw, at, place.chain_crc, base + offset + at)
+            if fault is None and header.index != place.next_index:
+                fault = f"index {header.index} stands where {place.next_index} must follow"
+            if fault is not None:
+                raise Rot(
+                    f"{self.segment.path}: entry {place.next_index} at offset {offset + at} is "
+                    f"damaged ({fault}); a start has it repaired by the leader",
+                    base,
+                )
+            place = Place(header.index + 1, header.chain_crc, header.end)
+            at += padded(header.size)
+        return place
+
+
+class Scrub:
+    """A pass over a log, and how far it has come."""
+
+    def __init__(self, log: SegmentedLog) -> None:
+        self._log = log
+        self._place: Place | None = None
+        self._replacements = 0
+
+    def next_slice(self, committed_index: int) -> Slice | None:
+        """What to check next; None at the end of a pass: the next call begins another."""
+        log = self._log
+        is_void = self._replacements != log.replacements
+        if self._place is None or is_void or self._place.end_position < log.first_position:
+            self._replacements = log.replacements
+            self._place = Place(
+                log.first_index, log.chain_crc_before(log.first_index), log.first_position
+            )
+        for segment in log.sealed(committed_index):
+            start = max(self._place.end_position, segment.base_position)
+            if start < segment.base_position + segment.end:
+                place = self._place._replace(end_position=start)
+                return Slice(segment, place, self._replacements)
+        self._place = None
+        return None
+
+    def checked(self, part: Slice, place: Place) -> None:
+        """A slice was good, up to there."""
+        if part.replacements == self._log.replacements:
+            self._place = place

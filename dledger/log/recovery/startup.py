@@ -1,0 +1,299 @@
+"""Opening a replica's log after a stop, a crash or a power loss.
+
+Sealed segments that the checkpoint vouches for are taken from its summaries; every later one is
+read and checked, entry by entry. What :mod:`dledger.log.recovery.tail` finds at the end decides:
+a torn tail is cut, corruption stops the start with an error that names the place. Where entries are
+missing or damaged that is a :class:`~dledger.log.recovery.repair.DamagedLog`: the leader has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dledger.errors import CorruptLog, StorageError
+from dledger.log.disk import Disk
+from dledger.log.entry import Header, decode_header
+from dledger.log.head import LogHead, decode_head
+from dledger.log.recovery.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
+from dledger.log.recovery.repair import DamagedLog, Place
+from dledger.log.recovery.tail import decode_watermark, first_valid_after, scan_segment
+from dledger.log.segment import Segment, segment_path
+from dledger.log.store import SegmentedLog
+
+_WIPE_BYTES = 1 << 20
+_ADVICE = (
+    "Let the leader repair it (repairDamagedLog), or remove this replica's folder so that it "
+    "copies everything."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What opening found: how much was checked again, and how much of a torn tail was cut."""
+
+    entries_checked: int
+    torn_bytes: int
+    torn_because: str | None
+
+
+def open_log(
+    folder: Path, segment_bytes: int, disk: Disk | None = None, committed_end: int | None = None
+) -> tuple[SegmentedLog, Recovery]:
+    """Open the log in `folder`, or start one.
+
+    `committed_end`: a leader has confirmed, since this node takes no part, that nothing behind that
+    index is committed of what this node may have held; so what is damaged there is cut.
+
+    Raises DamagedLog if a leader could help, CorruptLog, StorageError, OSError.
+    """
+    disk = disk or Disk()
+    disk.make_folder(folder)
+    names = disk.names(folder)
+    for leftover in (name for name in names if name.endswith(".new")):
+        disk.remove(folder / leftover)
+    head = _read_head(folder, disk)
+    _remove_before(head, folder, names, disk)
+    bases = _segment_bases(folder, disk.names(folder), segment_bytes, disk)
+    checkpoint = decode_checkpoint(disk.read(folder / "checkpoint"))
+    opening = _Opening(folder, segment_bytes, disk, checkpoint, head, committed_end)
+    log, recovery = opening.run(bases)
+    if head.replacing:
+        log.replace_by(head)
+    return log, recovery
+
+
+def _read_head(folder: Path, disk: Disk) -> LogHead:
+    try:
+        return decode_head(disk.read(folder / "head"))
+    except CorruptLog as error:
+        raise CorruptLog(f"{folder / 'head'}: {error}. {_ADVICE}") from error
+
+
+def _remove_before(head: LogHead, folder: Path, names: list[str], disk: Disk) -> None:
+    """Finish what was interrupted: a removal of old segments, or of all for a new head."""
+    void = [
+        name
+        for name in names
+        if name.endswith(".seg")
+        and (head.replacing or (name[:-4].isdecimal() and int(name[:-4]) < head.base_position))
+    ]
+    if head.replacing:
+        void.append("checkpoint")
+    for name in void:
+        disk.remove(folder / name)
+    if void:
+        disk.sync_folder(folder)
+
+
+def _segment_bases(folder: Path, names: list[str], segment_bytes: int, disk: Disk) -> list[int]:
+    bases = []
+    for path in (folder / name for name in names if name.endswith(".seg")):
+        if not path.stem.isdecimal() or int(path.stem) % segment_bytes:
+            raise StorageError(
+                f"{path}: its name is no multiple of the segment size of {segment_bytes} bytes; "
+                "this log was made with another segment size"
+            )
+        if disk.size(path) != segment_bytes:
+            raise CorruptLog(
+                f"{path}: {disk.size(path)} bytes long, not {segment_bytes}: "
+                "the file was shortened; let this replica copy it from a peer"
+            )
+        bases.append(int(path.stem))
+    return bases
+
+
+def _was_written_to(segment: Segment) -> bool:
+    return decode_header(segment.raw).magic != 0 or decode_watermark(segment.raw) > 0
+
+
+def _watermark_of(segment: Segment) -> int:
+    durable_index = decode_watermark(segment.raw)
+    segment.release()
+    return durable_index
+
+
+class _Opening:
+    """The state of one opening: segments so far, the last entry so far."""
+
+    def __init__(
+        self,
+        folder: Path,
+        segment_bytes: int,
+        disk: Disk,
+        known: Checkpoint,
+        head: LogHead,
+        committed_end: int | None,
+    ) -> None:
+        self.folder = folder
+        self.segment_bytes = segment_bytes
+        self.disk = disk
+        self.known = known
+        #: Everything up to here was durable once: a log that ends before it has lost something.
+        self.durable_index = 0
+        self.sealed = {summary.base_position: summary for summary in known.sealed}
+        self.segments: list[Segment] = []
+        self.last: Header | None = None
+        self.head = head
+        self.next_index = head.first_index
+        self.chain_crc = head.chain_crc
+        self.end_position = head.base_position
+        self.committed_end = committed_end
+        #: Up to here the log surely holds what is committed.
+        self.committed = self._place()
+        self.entries_checked = 0
+        self.unchecked_index = 0
+        self.torn_bytes = 0
+        self.torn_because: str | None = None
+
+    def run(self, bases: list[int]) -> tuple[SegmentedLog, Recovery]:
+        every = [self._open_segment(base) for base in bases]
+        watermarks = [_watermark_of(segment) for segment in every]
+        if self.head.first_index > 1 and not self.head.replacing:
+            self.durable_index = self.head.first_index
+        self.durable_index = max(self.durable_index, self.known.commit_index, *watermarks)
+        if self.committed_end is not None:
+            self.durable_index = min(self.durable_index, self.committed_end)
+        opened = self._before_a_hole(every)
+        unread: list[Segment] = every[len(opened) :]
+        for at, segment in enumerate(opened):
+            summary = self.sealed.get(segment.base_position)
+            if summary is not None and at + 1 < len(opened) and self._take(segment, summary):
+                continue
+            if not self._read(segment):
+                unread = every[at:] if not segment.offsets else every[at + 1 :]
+                break
+        self._check_end(every[len(opened) :])
+        # Only now: what a refusal leaves behind is evidence, and may be all that there is.
+        last_index = self.next_index - 1
+        if max(watermarks, default=0) > last_index:
+            self._lower_watermarks(last_index)
+        self._drop(unread)
+        if self.segments:
+            self._wipe(self.segments[-1])
+        log = SegmentedLog(
+            self.folder,
+            self.segment_bytes,
+            self.disk,
+            self.segments,
+            self.last,
+            min(self.known.commit_index, last_index),
+            self.head,
+        )
+        log.unchecked_index = self.unchecked_index
+        return log, Recovery(self.entries_checked, self.torn_bytes, self.torn_because)
+
+    def _place(self) -> Place:
+        return Place(self.next_index, self.chain_crc, self.end_position)
+
+    def _open_segment(self, base: int) -> Segment:
+        return Segment(self.disk, segment_path(self.folder, base), 0, self.segment_bytes)
+
+    def _before_a_hole(self, every: list[Segment]) -> list[Segment]:
+        """The segments that follow each other, from the log's head."""
+        base = self.head.base_position
+        for at, segment in enumerate(every):
+            if segment.base_position != base + at * self.segment_bytes:
+                return every[:at]
+        return every
+
+    def _check_end(self, behind_a_hole: list[Segment]) -> None:
+        """Raise DamagedLog if the log ends before what was durable. A crash may leave a prepared
+        segment behind a removed one, which was never written to. Any other hole is a loss."""
+        last_index = self.next_index - 1
+        if last_index < self.durable_index:
+            raise DamagedLog(
+                f"{self.folder}: the log ends at index {last_index}, although it was durable up "
+                f"to {self.durable_index}. Nothing was cut. {_ADVICE}",
+                self._place(),
+                self.committed,
+            )
+        if self.committed_end is None and any(map(_was_written_to, behind_a_hole)):
+            raise CorruptLog(
+                f"{self.folder}: a segment before position {behind_a_hole[0].base_position} is "
+                f"missing. {_ADVICE}"
+            )
+
+    def _lower_watermarks(self, last_index: int) -> None:
+        """They vouch for what was not committed and is cut now."""
+        for segment in self.segments:
+            segment.mark(last_index)
+            segment.sync()
+
+    def _take(self, segment: Segment, summary: SealedSegment) -> bool:
+        """Take a summary for a segment, if it holds for what is there; else it must be read."""
+        last = segment.last_of(summary)
+        if last is None or self.next_index != summary.first_index:
+            return False
+        segment.first_index = summary.first_index
+        segment.adopt_summary(summary)
+        self.segments.append(segment)
+        self._go_behind(last)
+        self.unchecked_index = last.index
+        segment.release()
+        return True
+
+    def _go_behind(self, last: Header) -> None:
+        self.last, self.chain_crc = last, last.chain_crc
+        self.next_index, self.end_position = last.index + 1, last.end
+        if last.index <= self.known.commit_index:
+            self.committed = self._place()
+
+    def _read(self, segment: Segment) -> bool:
+        """Check a segment; whether the next one may follow."""
+        place = segment.base_position, self.next_index, self.chain_crc
+        scan = scan_segment(segment.raw, *place, segment.forget_pages)
+        self.entries_checked += len(scan.offsets)
+        if scan.fault is not None:
+            self._judge_fault(segment, scan.end, scan.fault, scan.last)
+        # What a killed process wrote can be read, but a power loss could still take it: only now
+        # may this node vouch for it.
+        segment.sync()
+        if scan.last is not None and scan.first_index is not None:
+            segment.first_index = scan.first_index
+            segment.adopt_scan(scan)
+            self.segments.append(segment)
+            self._go_behind(scan.last)
+        segment.release()
+        return scan.fault is None and scan.last is not None
+
+    def _judge_fault(self, segment: Segment, end: int, fault: str, last: Header | None) -> None:
+        """Cut a torn tail; raise CorruptLog where acknowledged entries may be affected."""
+        bad_index = last.index + 1 if last else self.next_index
+        if bad_index <= self.durable_index:
+            following = first_valid_after(segment.raw, end, segment.base_position)
+            after = (
+                f"; entries that can be read follow from offset {following}" if following else ""
+            )
+            if last is not None:
+                self._go_behind(last)
+            raise DamagedLog(
+                f"{segment_path(self.folder, segment.base_position)}: entry {bad_index} at offset "
+                f"{end} is damaged ({fault}), although it was durable (up to index "
+                f"{self.durable_index}){after}. Nothing was cut. {_ADVICE}",
+                self._place(),
+                self.committed,
+            )
+        self.torn_because = fault
+
+    def _wipe(self, segment: Segment) -> None:
+        """Overwrite with zeros whatever a crash left behind the last entry.
+
+        Not only where reading stopped: behind zeros, of a write that was lost, there may be parts
+        of one that was not. If a later entry ended just before them, they would look like damage.
+        """
+        for start in range(segment.end, segment.capacity_bytes, _WIPE_BYTES):
+            piece = bytes(segment.part(start, min(_WIPE_BYTES, segment.capacity_bytes - start)))
+            if piece.count(0) != len(piece):
+                segment.write(start, [bytes(len(piece))])
+                self.torn_bytes = start + len(piece.rstrip(b"\0")) - segment.end
+                self.torn_because = self.torn_because or "a write before it was lost"
+        if self.torn_bytes:
+            segment.sync()
+
+    def _drop(self, unread: list[Segment]) -> None:
+        """Remove the segments behind the end of the log, the last one first."""
+        for segment in reversed(unread):
+            self.disk.remove(segment_path(self.folder, segment.base_position))
+            self.disk.sync_folder(self.folder)
+            segment.close()

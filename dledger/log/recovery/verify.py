@@ -1,0 +1,235 @@
+"""Checks a replica's folder, of a stopped or a running node, without changing a byte.
+
+A start reads what it must and stops at the first thing that it can't trust. This reads everything
+and goes on after each fault, so that an operator sees how much is affected before deciding what to
+do. What it finds is of three kinds:
+
+- ``damaged``: what was durable once, and may have been acknowledged, can't be read any more. If it
+  is in segments the leader can repair it, else the node refuses to start;
+- ``torn``: behind the last index that was surely durable something ends in the middle. A start
+  wipes it. On a running node it may be an entry that is being written;
+- ``stale``: derived data that does not fit (any more). A start reads more, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from dledger.log.disk import mapped
+from dledger.log.entry import Header, padded
+from dledger.log.hard_state import HardState, read_slots
+from dledger.log.recovery.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
+from dledger.log.recovery.scan import Found, scan_entries
+from dledger.log.recovery.tail import WATERMARK_BYTES, decode_watermark, encode_watermark
+from dledger.log.replica import describe_replica, is_held
+from dledger.log.segment import segment_path
+
+FAULTS_MAX = 1000
+"""How many faults are kept one by one; more are only counted."""
+
+Severity = Literal["damaged", "torn", "stale"]
+OnEntry = Callable[[int, Found], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something wrong: in which file, at which byte of it, and at which entry if that is known."""
+
+    severity: Severity
+    file: str
+    offset: int
+    index: int | None
+    what: str
+
+
+@dataclass(slots=True)
+class Verification:
+    """What a folder holds. Indexes count from 1; 0 means none."""
+
+    directory: str
+    group: str
+    node_id: str
+    in_use: bool
+    segment_bytes: int
+    segments: int
+    term: int = 0
+    vote: str | None = None
+    #: Everything up to here was durable once, by the watermarks and the checkpoint.
+    durable_index: int = 0
+    #: The commit index that the last checkpoint knew.
+    commit_index: int = 0
+    first_index: int = 0
+    last_index: int = 0
+    last_term: int = 0
+    last_chain_crc: int = 0
+    end_position: int = 0
+    entries: int = 0
+    damaged: int = 0
+    torn: int = 0
+    stale: int = 0
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def is_repairable(self) -> bool:
+        """Whether all that is damaged are entries, which a leader has."""
+        return all(f.file not in ("term", "head") for f in self.faults if f.severity == "damaged")
+
+    def note(self, fault: Fault) -> None:
+        """Count a fault, and keep it while there are few."""
+        setattr(self, fault.severity, getattr(self, fault.severity) + 1)
+        if len(self.faults) < FAULTS_MAX:
+            self.faults.append(fault)
+
+
+def verify_replica(folder: Path, on_entry: OnEntry = lambda base, found: None) -> Verification:
+    """Read all of a replica; `on_entry` gets each find, after the first position of its segment.
+
+    Raises ConfigError if the folder is no replica's, OSError if a file can't be read.
+    """
+    about = describe_replica(folder)
+    result = Verification(
+        directory=str(folder),
+        group=about.group,
+        node_id=about.node_id,
+        in_use=is_held(folder),
+        segment_bytes=about.segment_bytes,
+        segments=len(about.segments),
+    )
+    checkpoint = _read_checkpoint(folder / "log", result)
+    _read_watermarks(folder / "log", about.segments, checkpoint, result)
+    _Walk(folder / "log", checkpoint, result, on_entry).run(about.segments)
+    _read_hard_state(folder / "log", result)
+    return result
+
+
+def _read_checkpoint(folder: Path, result: Verification) -> Checkpoint:
+    with mapped(folder / "checkpoint") as raw:
+        checkpoint = decode_checkpoint(bytes(raw or b""))
+        if raw is not None and checkpoint == Checkpoint():
+            what = "it does not check; a start reads the whole log"
+            result.note(Fault("stale", "checkpoint", 0, None, what))
+    result.commit_index = checkpoint.commit_index
+    return checkpoint
+
+
+def _read_watermarks(
+    folder: Path, bases: tuple[int, ...], checkpoint: Checkpoint, result: Verification
+) -> None:
+    result.durable_index = checkpoint.commit_index
+    for base in bases:
+        with mapped(segment_path(folder, base)) as raw:
+            if raw is None or len(raw) != result.segment_bytes:
+                continue
+            durable_index = decode_watermark(raw)
+            at = result.segment_bytes - WATERMARK_BYTES
+            written = bytes(raw[at:]).rstrip(b"\0")
+            if written and not encode_watermark(durable_index).startswith(written):
+                what = "the watermark does not check; damage may be taken for a torn tail"
+                result.note(Fault("stale", segment_path(folder, base).name, at, None, what))
+            result.durable_index = max(result.durable_index, durable_index)
+
+
+def _read_hard_state(folder: Path, result: Verification) -> None:
+    """Term and vote, as a start would read them."""
+    with mapped(folder / "term") as raw:
+        content = bytes(raw or b"")
+    good = read_slots(content)
+    result.term, result.vote = (state := good[-1][1] if good else HardState()).term, state.vote
+    if not good and any(content):
+        what = "neither copy of term and vote can be read: the node could vote twice"
+        result.note(Fault("damaged", "term", 0, None, what))
+    elif result.last_term > state.term:
+        what = (
+            f"the saved term is {state.term}, but the log has entries of term {result.last_term}: "
+            "the file was lost, or replaced by an older one"
+        )
+        result.note(Fault("damaged", "term", 0, result.last_index, what))
+
+
+class _Walk:
+    """The state of one reading: the last entry so far, and what must follow it."""
+
+    def __init__(
+        self, folder: Path, checkpoint: Checkpoint, result: Verification, on_entry: OnEntry
+    ) -> None:
+        self._folder = folder
+        self._sealed = {summary.base_position: summary for summary in checkpoint.sealed}
+        self._result = result
+        self._on_entry = on_entry
+        self._last: Header | None = None
+
+    def run(self, bases: tuple[int, ...]) -> None:
+        result = self._result
+        for number, base in enumerate(bases):
+            if number and base != bases[number - 1] + result.segment_bytes:
+                self._miss(bases[number - 1] + result.segment_bytes, base)
+            self._read(base)
+        if self._last is not None:
+            result.last_index, result.last_term = self._last.index, self._last.term
+            result.last_chain_crc, result.end_position = self._last.chain_crc, self._last.end
+        if result.last_index < result.durable_index:
+            what = (
+                f"the log ends at entry {result.last_index}, although it was durable up to "
+                f"{result.durable_index}"
+            )
+            result.note(Fault("damaged", "log", 0, result.last_index + 1, what))
+
+    @property
+    def _next_index(self) -> int | None:
+        return None if self._last is None else self._last.index + 1
+
+    def _miss(self, first: int, following: int) -> None:
+        what = f"the segments of positions {first} to {following} are missing"
+        self._note(first, 0, what)
+
+    def _read(self, base: int) -> None:
+        """Walk one segment."""
+        # The chain of a log whose head was removed continues a value that went with it.
+        previous = self._last.chain_crc if self._last else None if base else 0
+        before = self._last
+        with mapped(segment_path(self._folder, base)) as raw:
+            if raw is None:  # removed meanwhile by retention
+                return
+            size = self._result.segment_bytes
+            for found in scan_entries(raw, base, size, previous, verify=True):
+                self._on_entry(base, found)
+                self._take(base, found)
+        summary = self._sealed.get(base)
+        if summary is not None and self._last is not before:
+            self._check_summary(summary)
+
+    def _take(self, base: int, found: Found) -> None:
+        result, header = self._result, found.header
+        if found.error is not None:
+            self._note(base, found.offset, found.error)
+        if header is None:
+            return
+        wanted = self._next_index
+        if wanted is not None and header.index != wanted:
+            what = f"entry {header.index} stands where {wanted} must follow"
+            self._note(base, found.offset, what)
+        if self._last is not None and header.term < self._last.term:
+            what = f"entry {header.index} of term {header.term} follows one of {self._last.term}"
+            self._note(base, found.offset, what)
+        result.entries += 1
+        result.first_index = result.first_index or header.index
+        self._last = header
+
+    def _note(self, base: int, offset: int, what: str) -> None:
+        index = self._next_index or 1
+        severity: Severity = "damaged" if index <= self._result.durable_index else "torn"
+        name = segment_path(self._folder, base).name
+        self._result.note(Fault(severity, name, offset, index, what))
+
+    def _check_summary(self, summary: SealedSegment) -> None:
+        assert self._last is not None
+        last = self._last
+        end = last.position - summary.base_position + padded(last.size)
+        found = last.index, last.chain_crc, end
+        if found != (summary.last_index, summary.last_chain_crc, summary.end):
+            name = segment_path(self._folder, summary.base_position).name
+            what = "the checkpoint's summary of it does not hold; a start reads the segment"
+            self._result.note(Fault("stale", name, 0, summary.last_index, what))

@@ -1,0 +1,88 @@
+"""A server's config as administration tools see it: properties text, changes at run time. Pure.
+
+GET_BROKER_CONFIG, UPDATE_BROKER_CONFIG and their name server twins carry `key=value` lines. Few
+keys can change while a server runs; for all others a change is refused by name, since a server
+that says yes and goes on as before is worse than one that says no.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from dledger.buffers import Buffer
+from dledger.errors import BadInput, ConfigError
+
+ConfigT = TypeVar("ConfigT", bound=msgspec.Struct)
+
+_HIDDEN = "******"
+
+
+class FixedKey(ConfigError):
+    """The key exists, but its value is fixed while the server runs."""
+
+
+def write_properties(config: msgspec.Struct, secrets: Collection[str] = ()) -> str:
+    """A config as properties text, sorted by key; the values of `secrets` are not shown."""
+    values = msgspec.to_builtins(config)
+    lines = []
+    for key, value in sorted(values.items()):
+        text = _HIDDEN if key in secrets and value else _shown(value)
+        lines.append(f"{key}={text}\n")
+    return "".join(lines)
+
+
+def parse_properties(data: Buffer) -> dict[str, str]:
+    """The pairs of properties text; blank lines and comments are skipped. BadInput if malformed."""
+    try:
+        lines = [line.strip() for line in str(data, "utf-8").splitlines()]
+    except UnicodeDecodeError as error:
+        raise BadInput(f"the properties text is no UTF-8: {error}") from error
+    pairs = {}
+    for line in lines:
+        if not line or line[0] in "#!":
+            continue
+        key, separator, value = line.partition("=")
+        if not separator:
+            raise BadInput(f"the properties line {line[:80]!r} has no '='")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def check_keys(config: msgspec.Struct, keys: Iterable[str], changeable: Collection[str]) -> None:
+    """Raise ConfigError for a key that `config` has not, FixedKey for one not in `changeable`."""
+    known = config.__struct_encode_fields__
+    for key in keys:
+        if key not in known:
+            can = f"what can change is {', '.join(sorted(changeable))}"
+            raise ConfigError(f"{unknown_key(key, known)}; {can}")
+        if key not in changeable:
+            raise FixedKey(
+                f"{key} can't change while the server runs: change its config file and restart "
+                f"it; what can change is {', '.join(sorted(changeable))}"
+            )
+
+
+def changed(config: ConfigT, changes: Mapping[str, str]) -> ConfigT:
+    """The config with some values replaced, given as text. ConfigError names a value's problem."""
+    fields = {field.encode_name: field for field in msgspec.structs.fields(config)}
+    values: dict[str, object] = {}
+    for key, text in changes.items():
+        try:
+            values[fields[key].name] = msgspec.convert(text, fields[key].type, strict=False)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{key} is {text[:80]!r}: {error}") from error
+    return msgspec.structs.replace(config, **values)
+
+
+def unknown_key(key: str, known: Iterable[str]) -> str:
+    """What to say of a key that does not exist, with the nearest one that does."""
+    nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    return f"unknown key {key!r}" + (f"; did you mean {nearest[0]}?" if nearest else "")
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,109 @@
+"""A leader's part in handing leadership over: whom to, when to tell them, when to give up.
+
+`transfer` decides; here is what it goes by, how far a follower is, and what is sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+from dledger.errors import TransferFailed
+from dledger.raft.election.transfer import TRANSFER_TIMEOUT_S, Follower, Next, Preference, Transfer
+from dledger.raft.library.messages import PeerKind
+from dledger.raft.library.transport import PeerTransport
+from dledger.raft.membership.changes import Changes
+from dledger.raft.membership.members import Members
+
+
+class HandOver:
+    """The transfer under way, and the node that is preferred. Called while this node leads."""
+
+    def __init__(
+        self,
+        transport: PeerTransport,
+        members: Members,
+        changes: Changes,
+        preference: Preference | None,
+    ) -> None:
+        self._transport = transport
+        self._members = members
+        self._changes = changes
+        preferred = preference is not None and preference.node_id != transport.node_id
+        self._preference = preference if preferred else None
+        self._transfer: Transfer | None = None
+
+    @property
+    def target(self) -> str | None:
+        """Who shall lead next, while a transfer is under way."""
+        return None if self._transfer is None else self._transfer.target
+
+    def begin(self, target: str | None, now: float, on_done: Callable[[str | None], None]) -> str:
+        """Begin a transfer, by default to the voter that holds most; its id.
+
+        `on_done` is called once: with None when this node leads no longer, else with the reason
+        why it still does. Raises TransferFailed at once.
+        """
+        if self._transfer is not None:
+            raise TransferFailed(f"leadership goes to {self._transfer.target} already")
+        node_id = self._transport.node_id
+        voters = {*self._members.current.voters} - {node_id}
+        linked = {peer_id: self._follower(peer_id) for peer_id in sorted(voters)}
+        if target is None:
+            target = min(linked, key=lambda peer_id: linked[peer_id].lag, default=node_id)
+        if target not in linked:
+            others = ", ".join(sorted(linked)) or "this group has no other members"
+            raise TransferFailed(f"{target} can't take over; choose one of the others: {others}")
+        self._transfer = Transfer(target, now + TRANSFER_TIMEOUT_S, on_done)
+        return target
+
+    def step(self, now: float, uncommitted: int) -> None:
+        """Go on with a transfer, or begin one to the preferred node."""
+        if self._transfer is None:
+            self._prefer(now)
+        transfer = self._transfer
+        if transfer is None:
+            return
+        target = self._follower(transfer.target)
+        match transfer.next(now, target, uncommitted):
+            case Next.TELL:
+                transfer.told = True
+                peer = self._transport.peers[transfer.target]
+                self._transport.post(peer, PeerKind.TAKE_OVER, self._transport.core.term)
+            case Next.GIVE_UP:
+                self._end(transfer.reason(target, uncommitted))
+
+    def _prefer(self, now: float) -> None:
+        preference = self._preference
+        if preference and preference.due(now, self._follower(preference.node_id)):
+            self.begin(preference.node_id, now, partial(preference.ended, now))
+
+    @property
+    def next_at(self) -> float:
+        """When a step has to go on with it although nothing comes in."""
+        if self._transfer is not None:
+            return self._transfer.deadline
+        return math.inf if self._preference is None else self._preference.next_at
+
+    def link_down(self, node_id: str) -> None:
+        """A connection broke: the preferred node has to be well from the start again."""
+        if self._preference is not None and self._preference.node_id == node_id:
+            self._preference.reset()
+
+    def deposed(self) -> None:
+        """This node leads no longer, which is what was wished for."""
+        self._end(None)
+        if self._preference is not None:
+            self._preference.reset()
+
+    def _end(self, failed: str | None) -> None:
+        transfer, self._transfer = self._transfer, None
+        if transfer is not None:
+            transfer.on_done(failed)
+
+    def _follower(self, node_id: str) -> Follower:
+        peer = self._transport.peers.get(node_id)
+        if peer is None or not self._members.current.votes(node_id):
+            return Follower(linked=False, lag=0)
+        return Follower(peer.link is not None, self._changes.lag(peer))

@@ -1,0 +1,180 @@
+"""This node's part in elections: when to start one, and what to answer to those who want to.
+
+The library counts votes and raises terms; it is let to, by its election deadline, only when
+:class:`~dledger.raft.election.rules.ElectionGate` says so or the leader wished it. Others' messages
+about elections end here, all but the votes themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dledger.log.store import SegmentedLog
+from dledger.raft.election.rules import LINK_LOST_WAIT_S, RETRY_WAIT_S, YIELD_WAIT_S, ElectionGate
+from dledger.raft.library.adapter import Core
+from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.transport import PeerTransport
+from dledger.raft.membership.members import Members
+from dledger.raft.roles import Role
+
+
+class Elections:
+    """Stands between the messages of peers and the library's election deadline."""
+
+    def __init__(
+        self,
+        core: Core,
+        gate: ElectionGate,
+        transport: PeerTransport,
+        members: Members,
+        log: SegmentedLog,
+        clock: Callable[[], float],
+    ) -> None:
+        self.core = core
+        self._gate = gate
+        self._transport = transport
+        self._members = members
+        self._log = log
+        self._clock = clock
+        self._may_elect = False
+        self._told_in_term: int | None = None
+        self._resigned_term: int | None = None
+        core.election_deadline = clock() + gate.wait(RETRY_WAIT_S)
+
+    # -- around the library's tick ---------------------------------------------------------
+
+    def before_tick(self, now: float) -> bool:
+        """Let the library elect in the coming tick, or not; whether it will."""
+        return self._told_to_elect() or self._hold_election(now)
+
+    def after_tick(self, now: float, *, electing: bool) -> None:
+        """What follows from the tick's outcome."""
+        self._transport.handed_over = False
+        self._say_if_resigned(now)
+        if electing and self.core.role is Role.CANDIDATE:
+            self.core.election_deadline = now + self._gate.wait(RETRY_WAIT_S)
+
+    # -- what happens ----------------------------------------------------------------------
+
+    def heard_from_leader(self, now: float) -> None:
+        """The leader of the current term sent something."""
+        self._gate.heard_from_leader(now)
+        self._may_elect = False
+
+    def may_vote(self, message: PeerMessage, now: float) -> bool:
+        """Whether a request for this node's vote is to be looked at while the leader may live."""
+        if not self._transport.seated:
+            return False
+        at_the_leaders_wish = message.fields[2]
+        return bool(at_the_leaders_wish) or not self._gate.leader_alive(now)
+
+    def resigned(self, term: int | None) -> None:
+        """This node led `term`, and leads no longer."""
+        self._resigned_term = term
+
+    def leader_lost(self) -> None:
+        """This node's leader is gone for certain: ask for another soon."""
+        if self.core.role is not Role.LEADER:
+            self._gate.leader_lost()
+            soon = self._clock() + self._gate.wait(LINK_LOST_WAIT_S)
+            self.core.election_deadline = min(self.core.election_deadline, soon)
+
+    def deliver(self, node_id: str, message: PeerMessage, now: float) -> None:
+        """A message about elections, other than a vote."""
+        match message.kind:
+            case PeerKind.PREVOTE:
+                self.answer_prevote(node_id, message, now)
+            case PeerKind.PREVOTED:
+                self.take_prevote(node_id, message)
+            case _:
+                self.heed_leader(node_id, message)
+
+    def heed_leader(self, node_id: str, message: PeerMessage) -> None:
+        """The leader says that it leads no longer, or wishes this node to lead."""
+        if (node_id, message.term) != (self.core.leader_id, self.core.term):
+            return
+        if message.kind is PeerKind.TAKE_OVER:
+            self._told_in_term = message.term
+        else:
+            self.leader_lost()
+
+    def _hold_election(self, now: float) -> bool:
+        """Let the library start an election only after a majority agreed; whether it will now."""
+        core = self.core
+        if core.role is Role.LEADER or core.election_deadline > now:
+            return False
+        if self._may_elect:
+            self._may_elect = False
+            return True
+        core.election_deadline = now + self._gate.wait(RETRY_WAIT_S)
+        if not self._may_stand:
+            return False
+        last = self._log.last
+        assert last is not None
+        if self._gate.ask(core.term):
+            self._start_election()
+        else:
+            self._transport.broadcast(PeerKind.PREVOTE, core.term, last.index, last.term)
+        return False
+
+    @property
+    def _may_stand(self) -> bool:
+        """Whether this node is a voter that remembers what it promised.
+
+        By its own configuration. Its vote it gives in any case: who asks may know a newer one, in
+        which it counts.
+        """
+        return self._transport.seated and self._members.current.votes(self._transport.node_id)
+
+    def _start_election(self) -> None:
+        self._may_elect = True
+        self.core.election_deadline = 0.0
+
+    def _say_if_resigned(self, now: float) -> None:
+        """A leader that no majority answers any more tells those who still hear it.
+
+        They go first: whatever keeps their answers from it would keep their votes from it too.
+        """
+        term, self._resigned_term = self._resigned_term, None
+        if term is not None and term == self.core.term:
+            self._transport.broadcast(PeerKind.RESIGNED, term)
+            self.core.election_deadline = now + self._gate.election_timeout()
+
+    def answer_prevote(self, node_id: str, message: PeerMessage, now: float) -> None:
+        """Another node asks: would you vote for me, and do you miss the leader too?"""
+        core, last = self.core, self._log.last
+        assert last is not None
+        index, term = message.fields
+        grant = (
+            message.term >= core.term
+            and (term, index) >= (last.term, last.index)
+            and self._transport.seated
+            and core.role is not Role.LEADER
+            and not self._gate.leader_alive(now)
+        )
+        if grant and not self._may_elect and self._gate.yields_to(node_id, message.term):
+            self._gate.cancel()
+            core.election_deadline = max(
+                core.election_deadline, now + self._gate.wait(YIELD_WAIT_S)
+            )
+        peer = self._transport.peers[node_id]
+        self._transport.post(peer, PeerKind.PREVOTED, core.term, grant, message.term)
+
+    def take_prevote(self, node_id: str, message: PeerMessage) -> None:
+        """Another node's answer to that question of this one."""
+        granted, asked_term = message.fields
+        if message.term > self.core.term:
+            self._gate.cancel()
+            self._transport.step_down(self._transport.peers[node_id], message.term)
+        elif granted and self._gate.granted(node_id, asked_term):
+            self._start_election()
+
+    def _told_to_elect(self) -> bool:
+        """Start an election without asking anybody, if the leader of this term wished it."""
+        told, self._told_in_term = self._told_in_term, None
+        if told != self.core.term or not self._may_stand or self.core.role is not Role.FOLLOWER:
+            return False
+        self._gate.cancel()
+        self._transport.handed_over = True
+        self.core.election_deadline = 0.0
+        return True

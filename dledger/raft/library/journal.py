@@ -1,0 +1,209 @@
+"""PySyncObj's journal, kept in our segmented log.
+
+The library sees a list of `(command, index, term)`. A command here is a light object that knows its
+length and its type byte, which is all that the library asks of it; bodies are never copied to the
+heap, and memory does not grow with the log.
+
+The library truncates whatever follows the entry that a leader's message builds on, matching or
+not; that lost committed entries. So truncation is only a wish here: :meth:`deleteEntriesFrom` does
+nothing, and :meth:`add` cuts when, and only when, an entry of another term stands at that index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import SupportsIndex
+
+from dledger.errors import CorruptLog, StorageError
+from dledger.log.entry import Kind, chain
+from dledger.log.hard_state import HardStateFile
+from dledger.log.store import SegmentedLog
+from dledger.raft.library.adapter import COMMAND_NOOP, COMMAND_OPAQUE, Journal
+from dledger.raft.library.messages import Copy
+from dledger.raft.membership.members import Members
+
+_TYPE_BYTES = {Kind.NOOP.value: bytes([COMMAND_NOOP])}
+_OPAQUE_BYTE = bytes([COMMAND_OPAQUE])
+
+LibraryEntry = tuple["Command", int, int]
+
+
+class Command:
+    """What the library sees of an entry's body: its length and its type byte."""
+
+    __slots__ = ("kind", "length")
+
+    def __init__(self, kind: int, length: int) -> None:
+        self.kind = kind
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length + 1
+
+    def __getitem__(self, _: slice) -> bytes:
+        return _TYPE_BYTES.get(self.kind, _OPAQUE_BYTE)
+
+
+class LazySlice:
+    """`journal[a:b]` without reading it."""
+
+    __slots__ = ("_first", "_journal", "_last")
+
+    def __init__(self, journal: LogJournal, first: int, last: int) -> None:
+        self._journal = journal
+        self._first = first
+        self._last = last
+
+    def __len__(self) -> int:
+        return max(0, self._last - self._first + 1)
+
+    def __getitem__(self, key: slice | int) -> LazySlice | LibraryEntry:
+        if isinstance(key, slice):
+            start, stop, _ = key.indices(len(self))
+            return LazySlice(self._journal, self._first + start, self._first + stop - 1)
+        offset = key if key >= 0 else len(self) + key
+        if not 0 <= offset < len(self):
+            raise IndexError(key)
+        return self._journal.library_entry(self._first + offset)
+
+
+class LogJournal(Journal):  # type: ignore[misc]
+    """The library's journal over a :class:`~dledger.log.store.SegmentedLog`."""
+
+    def __init__(self, log: SegmentedLog, hard_state: HardStateFile, members: Members) -> None:
+        self.log = log
+        self._members = members
+        self._hard_state = hard_state
+        self._last: LibraryEntry | None = None
+        self.check_hard_state()
+
+    def check_hard_state(self) -> None:
+        """Raise CorruptLog if the saved term is older than the log's last entry.
+
+        A term is saved before its first entry is appended, so the `term` file was lost or an old
+        copy put back, and a vote may be forgotten: the node could vote twice in a term. The
+        library would take the log's term and go on.
+        """
+        saved, last = self._hard_state.state.term, self.log.last
+        if last is not None and last.term > saved:
+            raise CorruptLog(
+                f"{self.log.folder}: the saved term is {saved}, but the log has entries of term "
+                f"{last.term}: the file `term` was lost, or replaced by an older one. Starting "
+                "anyway could vote twice in a term. Remove this replica's folder and let it copy "
+                "from its peers."
+            )
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.log.last_index - self.log.first_index + 1
+
+    def library_entry(self, index: int) -> LibraryEntry:
+        """An entry as the library wants it."""
+        header = self.log.header(index)
+        return Command(header.kind, header.body_length), index, header.term
+
+    def __getitem__(self, key: SupportsIndex | slice) -> LazySlice | LibraryEntry:
+        first = self.log.first_index
+        if isinstance(key, slice):
+            start, stop, _ = key.indices(len(self))
+            return LazySlice(self, first + start, first + stop - 1)
+        at = int(key)
+        if at == -1:
+            return self._last_entry()
+        return self.library_entry(first + (at if at >= 0 else len(self) + at))
+
+    def _last_entry(self) -> LibraryEntry:
+        # Asked for several times in every tick, so it is kept.
+        last = self.log.last
+        if last is None:
+            raise IndexError(-1)
+        if self._last is None or self._last[1] != last.index or self._last[2] != last.term:
+            self._last = (Command(last.kind, last.body_length), last.index, last.term)
+        return self._last
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def add(self, command: Copy | bytes, idx: int, term: int) -> None:
+        """Put an entry at `idx`.
+
+        Raises CorruptLog where replicas differ, Rot where this is damaged, Fenced, StorageError.
+        """
+        if isinstance(command, Copy):
+            self._add_copy(command, idx, term)
+        elif isinstance(command, bytes) and command[0] == COMMAND_NOOP:
+            self.log.append(idx, term, Kind.NOOP, b"")
+        else:
+            raise StorageError(f"the library tried to append a command of type {command[:1]!r}")
+
+    def _add_copy(self, copy: Copy, index: int, term: int) -> None:
+        if index <= self.log.last_index:
+            held = self.log.header(index)
+            if (held.term, held.chain_crc) == (term, copy.header.chain_crc):
+                return
+            self.log.checked_run_of(index, index)
+            self._check_chain(copy, index)
+            if held.term == term:
+                raise CorruptLog(
+                    f"entry {index} of term {term} has chain CRC {held.chain_crc:#010x} here and "
+                    f"{copy.header.chain_crc:#010x} at the leader: the replicas differ"
+                )
+            self.log.cut(index)
+            self._members.cut(index)
+        if copy.header.kind == Kind.CONFIGURATION:
+            self._check_chain(copy, index)
+            self._members.append(index, term, copy.body)
+        self.log.append_copy(copy.header, copy.raw_header, copy.body)
+
+    def _check_chain(self, copy: Copy, index: int) -> None:
+        """Raise CorruptLog if an entry does not continue this log, before anything is cut for it.
+
+        A bit of its term that flipped, at the leader or here, would make an entry that this node
+        has acknowledged look like one of another leader.
+        """
+        chain_crc = chain(self.log.chain_crc_before(index), copy.raw_header, copy.header.body_crc)
+        if chain_crc != copy.header.chain_crc:
+            raise CorruptLog(
+                f"entry {index} of term {copy.header.term} does not continue this log, which "
+                f"makes its chain CRC {chain_crc:#010x} and not {copy.header.chain_crc:#010x}: "
+                "the leader's copy is damaged, or the replicas differ. Nothing was cut"
+            )
+
+    def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803
+        """Do nothing: a tail is cut when an entry conflicts with it, by :meth:`add`."""
+
+    def deleteEntriesTo(self, entryTo: int) -> None:  # noqa: N802, N803
+        """Refuse: the head is removed by whole segments, never by rewriting."""
+        raise StorageError("trimming the log through the Raft library is refused")
+
+    def clear(self) -> None:
+        """Refuse: nothing that the library does may empty the log."""
+        raise StorageError("clearing the log through the Raft library is refused")
+
+    # -- term, vote, commit index ----------------------------------------------------------
+
+    def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803
+        """Make term and vote durable, before any message that depends on them is sent."""
+        self._hard_state.save(replace(self._hard_state.state, term=term, vote=votedForNodeId))
+
+    def getCurrentTerm(self) -> int:  # noqa: N802
+        """The term that was saved last."""
+        return self._hard_state.state.term
+
+    def getVotedForNodeId(self) -> str | None:  # noqa: N802
+        """The vote that was saved last."""
+        return self._hard_state.state.vote
+
+    def setRaftCommitIndex(self, index: int) -> None:  # noqa: N802
+        """Take note of what is committed; cuts respect it."""
+        self.log.commit_index = max(self.log.commit_index, index)
+
+    def getRaftCommitIndex(self) -> int:  # noqa: N802
+        """What was known to be committed, never beyond the end of the log that was found."""
+        return max(self.log.first_index, min(self.log.commit_index, self.log.last_index))
+
+    def onOneSecondTimer(self) -> None:  # noqa: N802
+        """Do nothing: checkpoints are the ledger's."""
+
+    def _destroy(self) -> None:
+        """Do nothing: the ledger closes the log."""

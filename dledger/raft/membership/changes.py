@@ -1,0 +1,190 @@
+"""A leader changes who belongs to its group, one member at a time.
+
+A new member comes as a learner: it is sent the log, and what it acknowledges is not counted, so a
+group is never slowed or stopped by a node that has nothing yet. It becomes a voter, by a second
+entry, when it holds nearly all that the leader does, has its seat
+(:mod:`dledger.raft.membership.seat`), and no longer asks for the state. Whoever leads by then sees
+to that, so an addition survives its leader. A removal is one entry.
+
+:mod:`dledger.raft.membership.configuration` says which changes are safe. On top of that a change is
+refused if the group could not go on after it: if no majority of the new voters is in touch with the
+leader. A leader is not removed while it leads: it hands over first, and its successor removes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dledger.errors import BadInput, ChangePending, UnknownMember, WouldLoseMajority
+from dledger.log.store import SegmentedLog
+from dledger.raft.library.adapter import Core
+from dledger.raft.library.peer import Peer
+from dledger.raft.library.transport import PeerTransport
+from dledger.raft.membership.configuration import Configuration, Member
+from dledger.raft.membership.members import Members
+from dledger.raft.roles import Role
+
+LAG_ENTRIES_MAX = 1000
+"""A learner that lacks no more than these is caught up; the rest takes some milliseconds."""
+IN_TOUCH_S = 1.0
+"""A member that answered within this time is there."""
+STATE_ASKED_S = 3.0
+"""A learner that asked for the state within this time does not have all of it yet."""
+VOTERS_MIN = 2
+"""A group is not made smaller than this: one copy is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStatus:
+    """A member as this node knows it. A learner is a voter to be, that is not counted yet.
+
+    `linked` to this node; how many entries it may lack only a leader knows.
+    """
+
+    node_id: str
+    host: str
+    port: int
+    service: str
+    role: Literal["voter", "learner"]
+    linked: bool
+    lag_entries: int | None
+
+
+class Changes:
+    """What a leader may change now. It asks; appending is the engine's."""
+
+    def __init__(
+        self, core: Core, transport: PeerTransport, log: SegmentedLog, members: Members
+    ) -> None:
+        self._core = core
+        self._transport = transport
+        self._log = log
+        self._members = members
+
+    def addition(self, node_id: str, member: Member) -> Mapping[str, Member] | None:
+        """The members with a new learner; None if it is a member already.
+
+        Raises ChangePending, BadInput.
+        """
+        current = self._current()
+        held = current.members.get(node_id)
+        if held is not None and held.address == member.address:
+            return None
+        if held is not None:
+            raise BadInput(
+                f"{node_id} is a member at {held.host}:{held.port}: remove it before it is added "
+                f"at {member.host}:{member.port}"
+            )
+        return current.with_learner(node_id, member)
+
+    def removal(self, node_id: str) -> Mapping[str, Member]:
+        """The members without one. Raises ChangePending, UnknownMember, WouldLoseMajority."""
+        current = self._current()
+        if node_id not in current.members:
+            raise UnknownMember(
+                f"{node_id} is no member; the members are {', '.join(sorted(current.members))}"
+            )
+        members = current.without(node_id)
+        if current.votes(node_id):
+            if len(Configuration(members).voters) < VOTERS_MIN:
+                raise WouldLoseMajority(
+                    f"without {node_id} only one voter would be left, and no copy of what it "
+                    "loses: add another member first"
+                )
+            self._check_in_touch(members)
+        return members
+
+    def promotion(self, now: float) -> Mapping[str, Member] | None:
+        """The members with a learner made a voter, if one has caught up and nothing is pending."""
+        current = self._members.current
+        if not current.learners or self._members.changing(self._core.commit_index):
+            return None
+        for node_id in current.learners:
+            peer = self._transport.peers.get(node_id)
+            if peer is not None and self._has_caught_up(peer, now):
+                members = current.with_voter(node_id)
+                return members if self._missing(members) is None else None
+        return None
+
+    def next_at(self, stepped_at: float) -> float:
+        """When a learner may be found to have the whole state, although nothing comes in."""
+        peers, learners = self._transport.peers, self._members.current.learners
+        if not learners:
+            return math.inf
+        known = [peers[node_id] for node_id in learners if node_id in peers]
+        asked = [peer.state_asked_at + STATE_ASKED_S for peer in known]
+        return min([at for at in asked if at >= stepped_at], default=math.inf)
+
+    @property
+    def status(self) -> tuple[MemberStatus, ...]:
+        """Who belongs to the group, by node id."""
+        return tuple(
+            self._status_of(node_id, member)
+            for node_id, member in sorted(self._members.current.members.items())
+        )
+
+    def _status_of(self, node_id: str, member: Member) -> MemberStatus:
+        peer = self._transport.peers.get(node_id)
+        leads = self._core.role is Role.LEADER
+        return MemberStatus(
+            node_id,
+            member.host,
+            member.port,
+            member.service,
+            role="voter" if member.votes else "learner",
+            linked=peer is None or peer.link is not None,
+            lag_entries=None if not leads else 0 if peer is None else self.lag(peer),
+        )
+
+    def lag(self, peer: Peer) -> int:
+        """How many of the leader's entries a peer may lack."""
+        return self._log.last_index - self._core.match_index(peer.node)
+
+    def _current(self) -> Configuration:
+        if self._members.changing(self._core.commit_index):
+            raise ChangePending(
+                "another change of the members is not committed yet: try again in a moment"
+            )
+        return self._members.current
+
+    def _has_caught_up(self, peer: Peer, now: float) -> bool:
+        return (
+            self._in_touch(peer)
+            and self.lag(peer) <= LAG_ENTRIES_MAX
+            and now - peer.state_asked_at > STATE_ASKED_S
+        )
+
+    def _in_touch(self, peer: Peer) -> bool:
+        """Whether a peer has a seat, has acknowledged something in this term, and not long ago."""
+        answered_s = self._core.now - self._core.last_contact(peer.node)
+        return self._core.match_index(peer.node) > 0 and answered_s < IN_TOUCH_S
+
+    def _check_in_touch(self, members: Mapping[str, Member]) -> None:
+        missing = self._missing(members)
+        if missing is None:
+            return
+        silent = f"of the members that would be left, {', '.join(missing)}"
+        if any(self._may_answer_yet(node_id) for node_id in missing):
+            raise ChangePending(
+                f"{silent} have not answered this leader yet: try again in a moment"
+            )
+        raise WouldLoseMajority(
+            f"{silent} do not answer: the rest is no majority, and the group would stop. "
+            "Start them first, or add another member"
+        )
+
+    def _may_answer_yet(self, node_id: str) -> bool:
+        """Whether a member is connected to this leader, and has not acknowledged anything yet."""
+        peer = self._transport.peers.get(node_id)
+        return peer is not None and peer.link is not None and not self._core.match_index(peer.node)
+
+    def _missing(self, members: Mapping[str, Member]) -> list[str] | None:
+        """Who is not there, if the others are no majority of these members' voters."""
+        wanted = Configuration(dict(members))
+        peers = self._transport.peers
+        there = {node_id for node_id in peers if self._in_touch(peers[node_id])}
+        there.add(self._transport.node_id)
+        return None if wanted.is_majority(there) else sorted({*wanted.voters} - there)

@@ -1,0 +1,255 @@
+"""How a node comes into its group: for the first time, with an emptied folder, or after too long.
+
+Three things may be missing, and each comes by its own way:
+
+- a seat (:mod:`dledger.raft.membership.seat`);
+- entries that the others no longer have: the leader sends its own head, with the first entry that
+  it holds, and this node begins a new log there. All later entries come as to any follower;
+- the state that those entries built on (:mod:`dledger.raft.replication.footing` says why it must be
+saved,
+  :mod:`dledger.raft.replication.state_copy` how it comes).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dledger.checksum import crc32
+from dledger.errors import StorageError
+from dledger.log.entry import Kind
+from dledger.log.hard_state import HardStateFile
+from dledger.log.store import SegmentedLog
+from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.peer import Peer
+from dledger.raft.library.transport import PeerTransport
+from dledger.raft.membership.configuration import Configuration, decode_members
+from dledger.raft.membership.members import Members
+from dledger.raft.membership.seat import Barrier, Forming
+from dledger.raft.replication.footing import Applying, Footing, PortableState
+from dledger.raft.replication.state_copy import Copy, Picture
+from dledger.raft.roles import Role
+
+ASK_AGAIN_S = 1.0
+"""A part of the state that did not come is asked for again."""
+LOOK_AGAIN_S = 0.02
+"""A node that lacks a state looks every so often whether it has it by now, or whom to ask."""
+PICTURE_KEPT_S = 30.0
+"""A picture of the state that nobody has asked for in this time is dropped."""
+
+
+class Joining:
+    """What a node still lacks, and what it gives to others that lack it."""
+
+    def __init__(
+        self,
+        transport: PeerTransport,
+        log: SegmentedLog,
+        hard_state: HardStateFile,
+        members: Members,
+        machine: Applying,
+        footing: Footing,
+    ) -> None:
+        self._transport = transport
+        self._log = log
+        self._hard_state = hard_state
+        self._machine = machine
+        self._footing = footing
+        self._was_saved = footing.is_saved
+        self._lacks_something = True
+        self._members = members
+        self._forming = Forming(sorted({*members.base.members} - {transport.node_id}))
+        self._copy = Copy()
+        self._asked_at = float("-inf")
+        self._asked: str | None = None
+        self._turn = 0
+        self._picture: Picture | None = None
+        self._picture_used_at = 0.0
+        transport.seated = hard_state.state.seated
+        self._take_seat_if_new()
+
+    @property
+    def seated(self) -> bool:
+        """Whether this node may vote and is counted."""
+        return self._transport.seated
+
+    # -- links and time --------------------------------------------------------------------
+
+    def link_up(self, node_id: str) -> None:
+        """A connection to a peer stands: ask it whether there is a group."""
+        self._forming.lost(node_id)
+        if not self.seated:
+            peer = self._transport.peers[node_id]
+            self._transport.post(peer, PeerKind.FORMING, self._transport.core.term)
+
+    def link_down(self, node_id: str) -> None:
+        """A connection broke: what the peer said of itself may no longer be so."""
+        self._forming.lost(node_id)
+
+    def step(self, now: float) -> None:
+        """Ask for what is missing, drop what nobody wants; count once what it needs is saved."""
+        was_saved, self._was_saved = self._was_saved, self._footing.is_saved
+        is_missing = self._footing.is_missing
+        self._lacks_something = is_missing or not self._was_saved
+        if self._was_saved and not was_saved:
+            self._transport.count_early_acks()
+        if self._picture is not None and now - self._picture_used_at > PICTURE_KEPT_S:
+            self._picture = None
+        if is_missing and now - self._asked_at > ASK_AGAIN_S:
+            peer = self._next_to_ask()
+            if peer is not None:
+                self._ask(peer, now)
+
+    def next_at(self, stepped_at: float) -> float:
+        """When a step has to look although nothing comes in, if the last one was at `stepped_at`.
+
+        What is missing is asked for, and nobody says when the state is saved, so both are looked
+        for: it does not take long.
+        """
+        if self._lacks_something:
+            return stepped_at + LOOK_AGAIN_S
+        return math.inf if self._picture is None else self._picture_used_at + PICTURE_KEPT_S
+
+    def _next_to_ask(self) -> Peer | None:
+        """The leader; one after the other if this node leads, or nobody does.
+
+        A leader may lack the state, too: its log is the longest all the same.
+        """
+        peers = self._transport.peers
+        leader = peers.get(self._transport.core.leader_id or "")
+        if leader is not None:
+            return leader
+        linked = [peer for peer in peers.values() if peer.link is not None]
+        self._turn += 1
+        return linked[self._turn % len(linked)] if linked else None
+
+    def _ask(self, peer: Peer, now: float) -> None:
+        self._asked_at, self._asked = now, str(peer.node.id)
+        fields = self._copy.index, self._copy.offset
+        self._transport.post(peer, PeerKind.WANTED, self._transport.core.term, *fields)
+
+    # -- messages --------------------------------------------------------------------------
+
+    def deliver(self, peer: Peer, message: PeerMessage, now: float) -> None:
+        """A message that concerns joining. Raises FrameError, StorageError."""
+        core = self._transport.core
+        match message.kind:
+            case PeerKind.FORMING:
+                fresh = self._fresh and str(peer.node.id) in self._members.current.members
+                self.introduce(peer)
+                self._transport.post(peer, PeerKind.FORMED, core.term, fresh)
+            case PeerKind.CONFIGURATION:
+                self._take_configuration(message)
+            case PeerKind.FORMED:
+                fresh = bool(message.fields[0])
+                self._forming.heard(str(peer.node.id), message.term, fresh=fresh)
+                self._take_seat_if_new(peer)
+            case PeerKind.LEARNED:
+                self._transport.deliver_ack(peer, message)
+                self._admit(peer, message)
+            case PeerKind.SEATED:
+                self._take_offered_seat(peer, message)
+            case PeerKind.WANTED:
+                peer.state_asked_at = now
+                self._give_state(peer, message, now)
+            case PeerKind.STATE:
+                self._take_state(peer, message, now)
+
+    # -- the members -----------------------------------------------------------------------
+
+    def introduce(self, peer: Peer) -> None:
+        """Tell a stranger who belongs to the group: it may have been removed while it was away."""
+        if str(peer.node.id) not in self._members.current.members:
+            self._transport.tell_members(peer)
+
+    def _take_configuration(self, message: PeerMessage) -> None:
+        """A peer says what is committed. Who leads, or is being elected, has begun to count by its
+        own log."""
+        index, term = message.fields
+        if self._transport.core.role is Role.FOLLOWER:
+            self._members.adopt(Configuration(decode_members(message.run), index, term))
+
+    # -- the seat --------------------------------------------------------------------------
+
+    @property
+    def _fresh(self) -> bool:
+        """Whether nothing that this node holds can ever have been committed: it holds no entry.
+
+        Whatever its term: a member that took its seat first may ask for votes before the others
+        have heard all answers, and they must still find their seats.
+        """
+        return self._log.last_index <= 1 and not self._members.current.index
+
+    def _take_seat_if_new(self, answering: Peer | None = None) -> None:
+        if not self.seated and self._fresh and self._forming.complete:
+            if answering is not None:
+                self._transport.step_down(answering, self._forming.unused_term)
+            self._take_seat()
+
+    def _take_seat(self) -> None:
+        self._hard_state.save(replace(self._hard_state.state, seated=True))
+        self._transport.seated = True
+
+    def _admit(self, peer: Peer, message: PeerMessage) -> None:
+        """A learner acknowledged: see that there is a barrier, and whether it is passed."""
+        core = self._transport.core
+        if core.role is not Role.LEADER or message.term != core.term:
+            return
+        if str(peer.node.id) not in self._members.current.members:
+            return
+        if peer.barrier is None or peer.barrier.term != core.term:
+            peer.barrier = Barrier(core.term, self._log.last_index + 1)
+            self._log.append(self._log.last_index + 1, core.term, Kind.NOOP, b"")
+        next_index, _, success, _ = message.fields
+        if success and peer.barrier.passed(
+            commit_index=core.commit_index, held_index=next_index - 1
+        ):
+            self._transport.post(peer, PeerKind.SEATED, core.term, peer.barrier.index)
+
+    def _take_offered_seat(self, peer: Peer, message: PeerMessage) -> None:
+        core, index = self._transport.core, message.fields[0]
+        if self.seated or message.term != core.term or core.leader_id != str(peer.node.id):
+            return
+        if not self._footing.is_saved:
+            return  # it is offered again with every answer to the leader
+        # A log that began again behind the barrier holds it too, if it holds an entry of this term.
+        held = max(index, self._log.first_index)
+        if held <= self._log.durable_index and self._log.header(held).term == core.term:
+            self._take_seat()
+
+    # -- the state -------------------------------------------------------------------------
+
+    def _give_state(self, peer: Peer, message: PeerMessage, now: float) -> None:
+        if self._footing.is_missing or not isinstance(self._machine, PortableState):
+            return
+        index, offset = message.fields
+        if self._picture is None or self._picture.index != index:
+            self._picture, offset = Picture(*self._machine.capture()), 0
+        self._picture_used_at = now
+        part = self._picture.part(offset)
+        fields = self._picture.index, len(self._picture.payload), offset, crc32(part)
+        self._transport.post(peer, PeerKind.STATE, self._transport.core.term, *fields, run=part)
+
+    def _is_asked_for(self, peer: Peer, message: PeerMessage) -> bool:
+        """Whether a part of the state comes from whom this node asked: the leader of its term.
+
+        While nobody else leads that may be any peer, and it must be in this node's term.
+        """
+        core, node_id = self._transport.core, str(peer.node.id)
+        leader = core.leader_id
+        may_give = leader in (None, node_id, self._transport.node_id)
+        return node_id == self._asked and may_give and message.term == core.term
+
+    def _take_state(self, peer: Peer, message: PeerMessage, now: float) -> None:
+        if not self._footing.is_missing or not self._is_asked_for(peer, message):
+            return
+        if not isinstance(self._machine, PortableState):
+            raise StorageError("this state machine can't take a state, but its log lost its head")
+        index, total_bytes, offset, crc = message.fields
+        picture = self._copy.take(index, total_bytes, offset, crc, message.run)
+        if picture is None:
+            self._ask(peer, now)
+        elif picture.index + 1 >= self._log.first_index:
+            # What came in while the state was missing is applied only now: it may have rotted.
+            self._log.unchecked_index = self._log.last_index
+            self._machine.install(picture.index, picture.payload, self._log.first_index)

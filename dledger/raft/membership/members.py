@@ -1,0 +1,162 @@
+"""The configurations that this node's log holds; the last one is in force.
+
+Invariant: a node acts by the last configuration in its log, from the moment when the entry is
+appended until it is cut, over restarts, and also when the log's head is gone. The crash that would
+break it: the entry is on the disk, acknowledged and counted, the node restarts, counts the
+majority of the group as it was before, and two leaders are elected by majorities that share no
+node.
+
+So the file `members` is durable before such an entry is appended, and holds all configurations
+that are not surely committed, and the last one that is, its base. A start keeps those that the log
+holds, by index and term, and whatever lies before its head. What it drops it drops from the file
+too: when the head has passed that index, nobody could tell any more.
+
+A configuration that a leader's log lacks is forgotten here before the log is cut, or replaced: once
+a new head has passed its index, a start would take it for committed. A crash between the two leaves
+an entry in the log that this node no longer acts by. No harm: what a majority committed in its
+place is newer than all of this log, so no majority elects the node, whomever it counts.
+
+The base needs no entry here. A node whose log begins anew behind a leader's head is given the
+leader's base with it, and a node that was away, or removed, is told of it by whoever it asks for a
+vote. It may be newer than all of this node's log. That elects nobody wrongly: a majority of that
+configuration has committed its entry, and will not vote for a log that lacks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dledger.buffers import Buffer
+from dledger.errors import CorruptLog
+from dledger.log.disk import Disk
+from dledger.log.entry import Kind
+from dledger.log.store import SegmentedLog
+from dledger.raft.membership.configuration import (
+    Configuration,
+    Member,
+    decode_file,
+    decode_members,
+    encode_file,
+)
+
+FILE_NAME = "members"
+
+
+@dataclass(slots=True)
+class Members:
+    """The base, and what may still be cut. `on_change` is told whenever another is in force."""
+
+    path: Path
+    disk: Disk
+    base: Configuration
+    later: list[Configuration] = field(default_factory=list)
+    on_change: Callable[[], None] = lambda: None
+
+    @property
+    def current(self) -> Configuration:
+        """The configuration in force."""
+        return self.later[-1] if self.later else self.base
+
+    def is_majority(self, node_ids: Collection[str]) -> bool:
+        """Whether these are a majority by the configuration in force."""
+        return self.current.is_majority(node_ids)
+
+    def changing(self, commit_index: int) -> bool:
+        """Whether the configuration in force may still be cut."""
+        return self.current.index > commit_index
+
+    # -- as the log changes ----------------------------------------------------------------
+
+    def append(self, index: int, term: int, body: Buffer) -> None:
+        """A configuration is about to be appended to the log. Raises FrameError, OSError."""
+        configuration = Configuration(decode_members(body), index, term)
+        if index > self.base.index:
+            self.later.append(configuration)
+            self._save()
+            self.on_change()
+
+    def cut(self, first_index: int) -> None:
+        """The log was cut: what its entries said from there on holds no more."""
+        kept = [held for held in self.later if held.index < first_index]
+        if len(kept) < len(self.later):
+            self.later = kept
+            self._save()
+            self.on_change()
+
+    def committed(self, commit_index: int) -> None:
+        """Nothing up to there will be cut. What is saved says so with the next change."""
+        while self.later and self.later[0].index <= commit_index:
+            self.base = self.later.pop(0)
+
+    def adopt(self, base: Configuration) -> None:
+        """Another node says that this one is committed."""
+        if base.index <= self.base.index:
+            return
+        self.base = base
+        self.later = [held for held in self.later if held.index > base.index]
+        self._save()
+        self.on_change()
+
+    def begin_anew(self) -> None:
+        """The log is about to be replaced by one whose first entry is committed.
+
+        Whatever this one says behind the base was not: the leader's base is the newest one that is.
+        """
+        if self.later:
+            self.cut(self.base.index + 1)
+
+    def _save(self) -> None:
+        self.disk.replace(self.path, encode_file([self.base, *self.later]))
+
+
+def open_members(
+    folder: Path, disk: Disk, log: SegmentedLog, initial: dict[str, Member]
+) -> Members:
+    """The members as of the end of the log; `initial` if the group never changed any.
+
+    Raises CorruptLog, OSError.
+    """
+    path = folder / FILE_NAME
+    try:
+        saved = decode_file(disk.read(path))
+    except CorruptLog as error:
+        raise CorruptLog(
+            f"{path}: {error}. Without it this node could count the wrong majority. "
+            "Remove this replica's folder and let it copy from its peers."
+        ) from error
+    base, *later = saved or [Configuration(initial)]
+    members = Members(path, disk, base)
+    for held in later:
+        if held.index < log.first_index:
+            members.base = held
+        elif _holds(log, held):
+            members.later.append(held)
+    if [members.base, *members.later] != [base, *later]:
+        members._save()
+    return members
+
+
+def last_saved(folder: Path, disk: Disk, initial: dict[str, Member]) -> Configuration:
+    """The newest configuration that this node has heard of, in force or not: whom to connect to.
+
+    Raises CorruptLog.
+    """
+    saved = decode_file(disk.read(folder / FILE_NAME))
+    return saved[-1] if saved else Configuration(initial)
+
+
+def note_committed(folder: Path, disk: Disk, configuration: Configuration) -> None:
+    """A committed configuration is about to be written into a log that is not open."""
+    saved = decode_file(disk.read(folder / FILE_NAME))
+    if not saved or saved[0].index < configuration.index:
+        later = [held for held in saved[1:] if held.index > configuration.index]
+        disk.replace(folder / FILE_NAME, encode_file([configuration, *later]))
+
+
+def _holds(log: SegmentedLog, configuration: Configuration) -> bool:
+    if configuration.index > log.last_index:
+        return False
+    header = log.header(configuration.index)
+    return (header.term, header.kind) == (configuration.term, Kind.CONFIGURATION)

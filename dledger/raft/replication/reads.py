@@ -1,0 +1,117 @@
+"""Reads that miss nothing: whatever was acknowledged before a read began is in what it sees.
+
+A leader that was cut off does not know that another leads by now, and has acknowledged more. So
+a read on the leader waits for a round of confirmations (Raft's read index, section 6.4 of Ongaro's
+dissertation): the leader notes its commit index, asks all peers whether they are still in its term,
+and answers when a majority, itself among them, has said so and everything up to the noted index is
+applied. No clock is involved, so none can be wrong.
+
+Why that is enough. A peer that confirms was in this term *after* the read began: it had voted for
+nobody of a later one. Any later leader needs the vote of one of the majority, so when the read
+began there was none, and all that was acknowledged by then was acknowledged by this leader, or by
+those before it. What this one acknowledged is committed, hence at or below the noted index. What
+earlier ones acknowledged lies before this leader's own no-op; reads are taken only when that is
+applied.
+
+Who has no seat does not confirm: it may have forgotten for whom it voted. Reads that come while a
+round is under way wait for the next one, which they share: its confirmations are sent after them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from dledger import limits
+from dledger.errors import Busy, NotLeader
+from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.peer import Peer
+from dledger.raft.library.transport import PeerTransport
+from dledger.raft.membership.members import Members
+
+ASK_AGAIN_S = 0.1
+"""A round without a majority is asked for again: a link may have broken, and stand again."""
+BUSY_RETRY_AFTER_S = 0.02
+
+OnRead = Callable[[int | NotLeader], None]
+"""Gets the index up to which everything is applied, or NotLeader; called once."""
+
+
+class Reads:
+    """A node's part in reads: as the leader that asks, and as a peer that confirms."""
+
+    def __init__(self, transport: PeerTransport, members: Members) -> None:
+        self._transport = transport
+        self._members = members
+        self._waiting: list[OnRead] = []
+        self._asking: list[OnRead] = []
+        self._round = 0
+        self._index = 0
+        self._asked_at = 0.0
+        self._confirmed: set[str] = set()
+
+    def add(self, on_read: OnRead) -> None:
+        """Take a read; it is in the next round. Raises Busy."""
+        count = len(self._waiting) + len(self._asking)
+        if count >= limits.READS_PENDING_MAX:
+            raise Busy(f"{count} reads wait to be confirmed", BUSY_RETRY_AFTER_S)
+        self._waiting.append(on_read)
+
+    def step(self, now: float, applied_index: int) -> None:
+        """Answer, begin a round, or ask again. For a leader that serves."""
+        self._answer(applied_index)
+        if self._waiting and not self._asking:
+            self._begin_round()
+            self._ask(now)
+            self._answer(applied_index)  # at once, if there are no peers
+        elif self._asking and now - self._asked_at >= ASK_AGAIN_S:
+            self._ask(now)
+
+    @property
+    def next_at(self) -> float:
+        """When a step has to ask although nothing comes in."""
+        if self._asking:
+            return self._asked_at + ASK_AGAIN_S
+        return self._asked_at if self._waiting else math.inf
+
+    def _begin_round(self) -> None:
+        self._round += 1
+        self._confirmed.clear()
+        self._index = self._transport.core.commit_index
+        self._asking, self._waiting = self._waiting, []
+
+    def _ask(self, now: float) -> None:
+        self._asked_at = now
+        self._transport.broadcast(PeerKind.CONFIRM, self._transport.core.term, self._round)
+
+    def _answer(self, applied_index: int) -> None:
+        if self._asking and self._is_confirmed() and applied_index >= self._index:
+            answered, self._asking = self._asking, []
+            for on_read in answered:
+                on_read(self._index)
+
+    def _is_confirmed(self) -> bool:
+        return self._members.is_majority({self._transport.node_id, *self._confirmed})
+
+    def fail(self, error: NotLeader) -> None:
+        """This node leads no longer: nothing was read."""
+        failed = self._asking + self._waiting
+        self._asking, self._waiting = [], []
+        for on_read in failed:
+            on_read(error)
+
+    # -- messages --------------------------------------------------------------------------
+
+    def deliver(self, peer: Peer, message: PeerMessage) -> None:
+        """A leader asks, or a peer confirms."""
+        transport, core = self._transport, self._transport.core
+        number = message.fields[0]
+        if message.term < core.term:
+            transport.deny(peer)
+            return
+        transport.step_down(peer, message.term)
+        if message.kind is PeerKind.CONFIRMED:
+            if number == self._round:
+                self._confirmed.add(str(peer.node.id))
+        elif transport.seated:
+            transport.post(peer, PeerKind.CONFIRMED, core.term, number)

@@ -1,0 +1,122 @@
+"""A node whose log is damaged gets what it lacks from the leader, before it takes part.
+
+While its log is damaged a node is, to the others, one that is connected and says nothing but which
+entry it lacks: it votes for nobody, acknowledges nothing, answers no pre-vote. That can harm
+nobody, no more than a node that is down. What must be shown is that it may take part afterwards,
+with its seat, its term and its vote, which it never lost.
+
+- *What it is given* is committed, so it is what must stand there: each answer comes from a leader
+  that serves, after a round of confirmations that began when the question had come (as for a read,
+  see `reads`). So an old leader that was cut off gives nothing.
+- *What it may lack afterwards.* Up to the leader's commit index C the repaired log holds all that
+  is committed. Behind C it holds what it can still read. Of what it can't, it may have acknowledged
+  some, but nothing of that is committed, or ever will be: this node has been silent since before
+  the question; let an entry behind C be committed in a term before the leader's, by a majority that
+  this node was counted in. The leader was elected by a majority too. Whoever is in both had the
+  entry when it voted, so the leader has it as well, before its own no-op, which it had committed
+  when it began to serve. So the entry lies at or below C. In a later term than the leader's nothing
+  was committed yet: the confirmations say so. In the leader's own term only the leader commits, up
+  to C, and from now on only with what this node acknowledges from now on.
+
+So after a repair nothing is forgotten that anybody relies on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dledger.buffers import Buffer
+from dledger.errors import CorruptLog, NotLeader
+from dledger.log.entry import Kind
+from dledger.log.hard_state import HardStateFile
+from dledger.log.recovery.repair import LogRepair
+from dledger.log.store import SegmentedLog
+from dledger.raft.claims import check_term
+from dledger.raft.library.messages import PeerKind, PeerMessage, split_run
+from dledger.raft.library.peer import Peer
+from dledger.raft.library.transport import PeerTransport
+from dledger.raft.membership.configuration import Configuration, decode_members
+from dledger.raft.membership.members import note_committed
+from dledger.raft.replication.sending import batch_end
+
+ASK_AGAIN_S = 0.5
+"""A peer that leads answers within a round trip or two; others say nothing."""
+
+
+class Asking:
+    """The side that lacks entries. Whoever runs it asks all peers, again and again."""
+
+    def __init__(self, repair: LogRepair, hard_state: HardStateFile) -> None:
+        self._repair = repair
+        self._hard_state = hard_state
+
+    @property
+    def question(self) -> int:
+        """The field of a LACKING: the entry that is needed next."""
+        return self._repair.next.next_index
+
+    def take(self, message: PeerMessage) -> int | None:
+        """Take a GIVEN: the commit index that it tells if the repair is over, else None.
+
+        Raises FrameError for what is malformed, CorruptLog if the leader can't help, OSError.
+        """
+        first_index, chain_crc, commit_index, count = message.fields
+        check_term(self._hard_state.state.term, message.term, "a peer that says it leads")
+        repair, place = self._repair, self._repair.next
+        if first_index > place.next_index:
+            raise CorruptLog(
+                f"entry {place.next_index} is damaged here, and gone at the leader, whose log "
+                f"begins with {first_index}. Remove this replica's folder so that it copies "
+                "everything."
+            )
+        if first_index < place.next_index:
+            return None  # the answer to an earlier question
+        if count and chain_crc != place.chain_crc:
+            repair.begin_at_what_is_committed()
+            return None
+        copies = split_run(message.run, first_index, count, message.term)
+        self._take_term(message.term)
+        for copy in copies:
+            header = copy.header
+            if header.kind == Kind.CONFIGURATION:
+                members = Configuration(decode_members(copy.body), header.index, header.term)
+                note_committed(repair.folder, repair.disk, members)
+            if repair.take(header, copy.raw_header, copy.body):
+                break
+        else:
+            if repair.next.next_index <= commit_index:
+                return None
+        repair.finish()
+        return commit_index
+
+    def _take_term(self, term: int) -> None:
+        """A term is durable before the first entry of it."""
+        state = self._hard_state.state
+        if term > state.term:
+            self._hard_state.save(replace(state, term=term, vote=None))
+
+
+class Giving:
+    """The leader's side."""
+
+    def __init__(self, transport: PeerTransport, log: SegmentedLog) -> None:
+        self._transport = transport
+        self._log = log
+
+    def give(self, peer: Peer, wanted_index: int, commit_index: int | NotLeader) -> None:
+        """Send committed entries from `wanted_index` on, or from where this log begins.
+
+        `commit_index` was confirmed after they were asked for; nothing is sent without.
+        """
+        if isinstance(commit_index, NotLeader):
+            return
+        log = self._log
+        first = max(wanted_index, log.first_index)
+        chain_crc, count = 0, 0
+        run: Buffer = b""
+        if first <= commit_index:
+            last = min(batch_end(log, first), commit_index)
+            chain_crc = log.chain_crc_before(first)
+            count, run = last - first + 1, log.checked_run_of(first, last)
+        fields = first, chain_crc, commit_index, count
+        self._transport.post(peer, PeerKind.GIVEN, self._transport.core.term, *fields, run=run)

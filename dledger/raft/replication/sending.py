@@ -1,0 +1,185 @@
+"""What a leader sends of its log, to whom, and how much at a time.
+
+Each peer gets all that it lacks, in messages of bounded size, as soon as it is written here; the
+same bytes that lie in the file. One that is far behind gets no more than it can take beside the
+appends (`pacing`), one that takes nothing waits (19), and one that needs what is gone here begins
+where this log does.
+"""
+
+from __future__ import annotations
+
+from dledger.buffers import Buffer
+from dledger.log.store import SegmentedLog
+from dledger.raft.library.adapter import Node
+from dledger.raft.library.messages import PeerKind, encode_message
+from dledger.raft.library.peer import Link, Peer
+from dledger.raft.library.transport import SIGN_OF_LIFE_S, PeerTransport
+from dledger.raft.membership.members import Members
+from dledger.raft.roles import Role
+
+BATCH_BYTES = 1 << 20
+"""A message to a peer carries entries up to about this many bytes, all of one segment."""
+BURST_ENTRIES, BURST_BYTES = 32, 256 << 10
+"""So much of a burst leaves before its end: the peers write it while the leader takes the rest."""
+COMMITS_GO_ON_S = 0.2
+"""A leader that has committed nothing for so long has no appends that a copy could slow."""
+PACE_S = 0.02
+"""A peer whose pace held it back is looked at again after this."""
+HEAD_AGAIN_S = 0.5
+"""A head that was sent and not answered is sent again."""
+
+
+def batch_end(log: SegmentedLog, first_index: int) -> int:
+    """The last entry of a message that begins with `first_index`."""
+    return log.batch_end(first_index, BATCH_BYTES)
+
+
+class Sending:
+    """One node's sending of entries, while it leads."""
+
+    def __init__(self, transport: PeerTransport, log: SegmentedLog, members: Members) -> None:
+        self._transport = transport
+        self._core = transport.core
+        self._log = log
+        self._members = members
+        self._sent_index = self._sent_position = 0
+        self._committed = 0, 0.0
+        self._runs: dict[tuple[int, int], Buffer] | None = None
+        self._core.send_entries = self.send_entries
+
+    @property
+    def has_burst(self) -> bool:
+        """Whether so much was appended since the last sending that the rest of it can't wait."""
+        return (
+            self._log.last_index - self._sent_index >= BURST_ENTRIES
+            or self._log.end_position - self._sent_position >= BURST_BYTES
+        )
+
+    @property
+    def sent_to_all_index(self) -> int:
+        """Up to where a leader has sent its log to each peer that is connected; else 0."""
+        if self._core.role is not Role.LEADER:
+            return 0
+        members = self._members.current.members
+        peers = self._transport.peers.items()
+        linked = [peer for node_id, peer in peers if peer.link and node_id in members]
+        sent = [self._core.next_index(peer.node) - 1 for peer in linked]
+        return min([self._log.last_index, *sent])
+
+    def next_at(self, stepped_at: float) -> float:
+        """When a leader that was stepped last at `stepped_at` sends although nothing comes in."""
+        heartbeat_at = self._core.heartbeat_at()
+        for peer in self._transport.peers.values():
+            if peer.held_back:
+                return min(heartbeat_at, stepped_at + PACE_S)
+        return heartbeat_at
+
+    def begin_to_lead(self) -> None:
+        """What this node sent when it led before will not be acknowledged to it any more."""
+        for peer in self._transport.peers.values():
+            peer.pace.start_again()
+
+    def send_new(self) -> None:
+        """Send what is new, or what was held back, if this node leads."""
+        if self._core.role is not Role.LEADER:
+            return
+        log, transport = self._log, self._transport
+        if log.last_index != self._sent_index or transport.must_send:
+            self._sent_index, self._sent_position = log.last_index, log.end_position
+            transport.must_send = False
+            # In such a round nothing is appended or cut, so a run can't change; after it, it may.
+            self._runs = {}
+            try:
+                self._core.send_append_entries()
+            finally:
+                self._runs = None
+            return
+        for peer in transport.peers.values():
+            if peer.held_back:
+                self.send_entries(peer.node)
+
+    def send_entries(self, node: Node) -> None:
+        """Send a peer all that it lacks, in messages of bounded size; an empty one if nothing.
+
+        A peer that lacks what lies before the log's head gets that head.
+        """
+        peer, log = self._transport.peers[str(node.id)], self._log
+        peer.held_back = False
+        next_index, last_index = self._core.next_index(node), log.last_index
+        if next_index <= log.first_index:
+            self._send_head(peer)
+            return
+        while peer.link is not None and not peer.paused:
+            if next_index <= last_index and not self._may_send(peer, next_index):
+                peer.held_back = True
+                self._show_life(peer, next_index)
+                return
+            lacking = next_index <= last_index
+            end = batch_end(log, next_index) if lacking else last_index
+            self._send_append(peer, peer.link, next_index, end)
+            next_index = end + 1
+            self._core.set_next_index(node, next_index)
+            if next_index > last_index:
+                return
+
+    def _may_send(self, peer: Peer, next_index: int) -> bool:
+        log, core = self._log, self._core
+        behind_bytes = log.end_position - log.header(next_index - 1).end
+        if core.commit_index != self._committed[0]:
+            self._committed = core.commit_index, core.now
+        # If nothing is committed any more, nobody appends, or this peer is whom all wait for.
+        busy = core.now - self._committed[1] < COMMITS_GO_ON_S
+        return peer.pace.may_send(core.now, behind_bytes=behind_bytes, busy=busy)
+
+    def _show_life(self, peer: Peer, next_index: int) -> None:
+        """A peer that gets no entries for now hears at least that there is a leader."""
+        if peer.link is not None and self._core.now - peer.sent_at > SIGN_OF_LIFE_S / 2:
+            self._send_append(peer, peer.link, next_index, next_index - 1)
+
+    def _send_append(self, peer: Peer, link: Link, first_index: int, last_index: int) -> None:
+        """Send the entries from `first_index` to `last_index`, which may be none."""
+        log, core = self._log, self._core
+        count = last_index - first_index + 1
+        run = self._run(first_index, last_index) if count else b""
+        previous = log.header(first_index - 1)
+        peer.sent_sequence += 1
+        peer.sent_at = core.now
+        if count:
+            peer.pace.sent(last_index, len(run), core.now)
+        link.send(
+            encode_message(
+                PeerKind.APPEND,
+                core.term,
+                core.commit_index,
+                previous.index,
+                previous.term,
+                peer.sent_sequence,
+                count,
+                run=run,
+            )
+        )
+        self._transport.pause_if_slow(peer)
+
+    def _run(self, first_index: int, last_index: int) -> Buffer:
+        """The same object for all peers of a round: to check and hash it is paid for once."""
+        if self._runs is None:
+            return self._log.checked_run_of(first_index, last_index)
+        key = first_index, last_index
+        if key not in self._runs:
+            self._runs[key] = self._log.checked_run_of(*key)
+        return self._runs[key]
+
+    def _send_head(self, peer: Peer) -> None:
+        """A peer needs entries that are gone here: let it begin where this log does."""
+        transport, log, core = self._transport, self._log, self._core
+        if core.now - peer.head_sent_at < HEAD_AGAIN_S:
+            return
+        peer.head_sent_at = core.now
+        peer.sent_sequence += 1
+        transport.tell_members(peer)
+        first = log.first_index
+        head = log.head_before(first)
+        fields = core.commit_index, first, head.base_position, head.chain_crc, peer.sent_sequence
+        transport.post(
+            peer, PeerKind.HEAD, core.term, *fields, run=log.checked_run_of(first, first)
+        )

@@ -1,0 +1,200 @@
+"""How two servers of ours prove to each other that they know one secret. Pure: no sockets.
+
+One side dials, the other accepts. Both say who they are and give a nonce, and from then on each
+has the same *transcript*: the door that this is about, what both must agree on (the group, the
+format), the dialler's id and nonce, the acceptor's id and nonce, in this order. Every field is
+written with its type and its length, so no two transcripts have the same bytes. From the secret and
+the transcript comes a key that nobody else has and that no other connection has, and from that key
+everything else: the dialler's proof, the acceptor's proof, one key for the frames in each
+direction.
+
+Why a stranger gets nothing (Dolev and Yao's: it reads, keeps, changes and invents all messages):
+
+- *The dialler proves first, the acceptor only to who has proven.* So nobody can have an acceptor
+  sign for him. A dialler signs only what begins with its own id, its own nonce and the id of the
+  node that it wants to reach, and only as a dialler.
+- *Reflection*: what one side says is no proof for the other, since the roles are part of both.
+- *Relay*: a stranger that stands between two members may pass on what they say. It gets no key by
+  that, so it is a wire, and no more. If it says another id on the way, the two transcripts differ,
+  and no proof fits.
+- *Replay*: the nonces of both are fresh, so an old proof fits no new transcript, and an old
+  connection's frame no new key. Within a connection every frame is counted, by each end for itself:
+  one that is repeated, left out, put elsewhere, sent back, or changed does not check.
+- *Another group, door or version*: part of the transcript.
+
+The frames can be read by who sees them; what is told here is who speaks, not a secret. Where that
+matters the network must be one that is trusted, or a tunnel. TLS can take this module's place: it
+would hand the same :class:`Session` a stream that needs no tags.
+
+The secret must have been drawn at random: a stranger that is dialled gets a proof, on which to try
+guesses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from dledger import limits
+from dledger.buffers import Buffer
+from dledger.errors import FrameError
+
+NONCE_BYTES: Final = 32
+PROOF_BYTES: Final = 32
+TAG_BYTES: Final = 16
+"""Of HMAC-SHA-256, cut: the usual length of a MAC (RFC 2104 wants ten at least)."""
+_COUNT_BYTES: Final = 8
+
+Field = str | int | bytes
+
+
+def encode_fields(*fields: Field) -> bytes:
+    """Bytes that no other fields have: of each its type, its length, itself."""
+    parts = []
+    for field in fields:
+        if isinstance(field, str):
+            kind, raw = b"s", field.encode()
+        elif isinstance(field, bytes):
+            kind, raw = b"b", field
+        else:
+            kind, raw = b"i", b"%d" % field
+        parts += [kind, len(raw).to_bytes(4, "big"), raw]
+    return b"".join(parts)
+
+
+class Hello(NamedTuple):
+    """Who a side says it is, and its nonce."""
+
+    node_id: str
+    nonce: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What a proof is for. `name` tells our doors apart; `terms` are what both must agree on."""
+
+    name: str
+    terms: tuple[Field, ...]
+
+
+class Session(NamedTuple):
+    """Two ends that have proven: the key of what this end sends, and of what it receives."""
+
+    sending_key: bytes
+    receiving_key: bytes
+
+
+def check_hello(node_id: object, nonce: object) -> Hello:
+    """A hello's fields, of the types and sizes that they must have. Raises FrameError."""
+    bytes_max = limits.NODE_ID_BYTES_MAX
+    if not isinstance(node_id, str) or not 0 < len(node_id) <= bytes_max or not _is_utf8(node_id):
+        raise FrameError(f"node id {str(node_id)[:80]!r} is no text of 1 to {bytes_max} bytes")
+    if not isinstance(nonce, bytes) or len(nonce) != NONCE_BYTES:
+        raise FrameError(f"the hello's nonce is not {NONCE_BYTES} bytes")
+    return Hello(node_id, nonce)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        return len(text.encode()) <= limits.NODE_ID_BYTES_MAX
+    except UnicodeEncodeError:
+        return False
+
+
+class _Keys:
+    """All that follows from a secret and a transcript (HKDF, RFC 5869: extract, then expand)."""
+
+    def __init__(self, secret: bytes, door: Door, dialler: Hello, acceptor: Hello) -> None:
+        transcript = encode_fields("dledger", door.name, *door.terms, *dialler, *acceptor)
+        self._key = hmac.digest(secret, transcript, hashlib.sha256)
+
+    def derive(self, label: str) -> bytes:
+        """The key or proof of that name. Labels are of one fixed set, so they need no length."""
+        return hmac.digest(self._key, label.encode(), hashlib.sha256)
+
+
+class Dialler:
+    """The side that begins: `hello` goes out, then `prove`, then `check` says whether it is in."""
+
+    def __init__(self, door: Door, node_id: str, secret: bytes, nonce: bytes) -> None:
+        self.hello = Hello(node_id, nonce)
+        self._door = door
+        self._secret = secret
+        self._acceptor: Hello | None = None
+
+    def prove(self, acceptor: Hello, wanted_id: str) -> bytes:
+        """The proof for the acceptor that has answered. Raises FrameError if it is another one."""
+        if acceptor.node_id != wanted_id:
+            raise FrameError(f"node {acceptor.node_id!r} answers at the address of {wanted_id!r}")
+        self._acceptor = acceptor
+        return self._keys.derive(PROOF_OF_DIALLER)
+
+    @property
+    def _keys(self) -> _Keys:
+        assert self._acceptor is not None, "the acceptor has not said hello"
+        return _Keys(self._secret, self._door, self.hello, self._acceptor)
+
+    def check(self, proof: object) -> Session:
+        """The session, if the acceptor's proof is right. Raises FrameError."""
+        keys = self._keys
+        assert self._acceptor is not None
+        _check_proof(proof, keys.derive(PROOF_OF_ACCEPTOR), self._acceptor.node_id)
+        return Session(keys.derive(KEY_OF_DIALLER), keys.derive(KEY_OF_ACCEPTOR))
+
+
+class Acceptor:
+    """The side that was dialled: it says `hello`, and proves only to who has proven."""
+
+    def __init__(self, door: Door, node_id: str, secret: bytes, nonce: bytes) -> None:
+        self.hello = Hello(node_id, nonce)
+        self._door = door
+        self._secret = secret
+
+    def check(self, dialler: Hello, proof: object) -> tuple[bytes, Session]:
+        """This side's own proof, and the session, if the dialler's is right. Raises FrameError."""
+        keys = _Keys(self._secret, self._door, dialler, self.hello)
+        _check_proof(proof, keys.derive(PROOF_OF_DIALLER), dialler.node_id)
+        session = Session(keys.derive(KEY_OF_ACCEPTOR), keys.derive(KEY_OF_DIALLER))
+        return keys.derive(PROOF_OF_ACCEPTOR), session
+
+
+PROOF_OF_DIALLER: Final = "proof of the dialler"
+PROOF_OF_ACCEPTOR: Final = "proof of the acceptor"
+KEY_OF_DIALLER: Final = "frames of the dialler"
+KEY_OF_ACCEPTOR: Final = "frames of the acceptor"
+
+
+def _check_proof(proof: object, right: bytes, node_id: str) -> None:
+    if not isinstance(proof, bytes) or not hmac.compare_digest(proof, right):
+        raise FrameError(f"node {node_id!r} does not know the group's secret")
+
+
+class Tags:
+    """The tags of one direction's frames, in order: HMAC-SHA-256 over the frame's number and bytes.
+
+    Both ends count for themselves, so the number takes no room on the wire. A frame must tell its
+    own length, or be one whose parts were written by `encode_fields`.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._keyed = hmac.new(key, digestmod=hashlib.sha256)
+        self._count = 0
+
+    def next(self, *parts: Buffer) -> bytes:
+        """The tag of the next frame, given in parts."""
+        mac = self._keyed.copy()
+        mac.update(self._count.to_bytes(_COUNT_BYTES, "big"))
+        for part in parts:
+            mac.update(part)
+        self._count += 1
+        return mac.digest()[:TAG_BYTES]
+
+    def check(self, tag: Buffer, *parts: Buffer) -> None:
+        """Raise FrameError unless this is the tag of the next frame."""
+        if not hmac.compare_digest(tag, self.next(*parts)):
+            raise FrameError(
+                f"frame {self._count - 1} of this connection does not match its tag: it was "
+                "changed on the way, or is not the one that was sent in this place"
+            )

@@ -1,0 +1,3 @@
+"""The version of all packages: they are released together."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,71 @@
+"""The name server as a whole: socket, clock, and the scan for silent brokers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from dledger.net import Faults, serve_remoting
+from dledger.net.machine import room_on_machine
+from dledger.net.watchdog import watched_loop
+from dledger.observe import get_logger
+from dledger.program.pulse import beat
+from dledger.trust.proof import NONCE_BYTES
+from mqnamesrv import limits
+from mqnamesrv.config import NamesrvConfig
+from mqnamesrv.dispatch import Dispatcher
+from mqnamesrv.kv_file import KvStore
+
+_log = get_logger("namesrv")
+
+
+async def serve(
+    config: NamesrvConfig, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Serve until cancelled; `task_status` gets the port once connections are accepted.
+
+    ConfigError if the key-value file or the secret can't be used, OSError if the port can't.
+    """
+    kv = KvStore(Path(config.kv_config_path) if config.kv_config_path else None)
+    door = config.door(partial(os.urandom, NONCE_BYTES))
+    room = room_on_machine(
+        config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
+    )
+    dispatcher = Dispatcher(config, kv, trio.current_time, door)
+    async with trio.open_nursery() as nursery:
+        faults = Faults()
+        address = config.bind_address, config.listen_port
+        port = await nursery.start(
+            partial(serve_remoting, dispatcher, *address, faults=faults, room=room)
+        )
+        _log.info(
+            "name server started",
+            address=f"{config.bind_address}:{port}",
+            connections_max=room.places_max,
+            client_memory_max=room.bytes_max,
+        )
+        task_status.started(port)
+        while True:
+            await beat(limits.SCAN_INTERVAL_S)
+            try:
+                dispatcher.expire()
+            except Exception as error:  # over what brokers said: the others are served on
+                faults.note("scan failed", error)
+
+
+async def serve_until_signalled(config: NamesrvConfig) -> None:
+    """Serve until SIGTERM or SIGINT; then close every connection and return."""
+    with (
+        trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals,
+        watched_loop(),
+    ):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(serve, config)
+            async for number in signals:
+                _log.info("name server stopping", signal=signal.Signals(number).name)
+                nursery.cancel_scope.cancel()
+                break

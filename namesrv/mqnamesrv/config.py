@@ -1,0 +1,71 @@
+"""The name server's settings: RocketMQ's names where it has them, read from TOML.
+
+`mqadmin getNamesrvConfig` shows them as properties text. One of them may be changed while the
+server runs, until its next start; the others are fixed by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from dledger.observe import LogFormat, LogLevel
+from dledger.trust.secret import read_secret, require_secret
+from mqnamesrv.door import LOOPBACK, AdminAddresses, Door
+
+PORT_MAX = 65_535
+RUNTIME_KEYS: Final = frozenset({"returnOrderTopicConfigToBroker"})
+"""What UPDATE_NAMESRV_CONFIG can change."""
+
+
+class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """Every key of the config file, with its default."""
+
+    #: 0 lets the system choose; the event "name server started" names the port.
+    listen_port: int = 9876
+    bind_address: str = "127.0.0.1"
+    #: Where the key-value config is kept; without it, in memory only.
+    kv_config_path: str | None = None
+    #: Whether a broker gets ORDER_TOPIC_CONFIG in answer to its registration.
+    return_order_topic_config_to_broker: bool = True
+    #: The file with the cluster's secret; needed unless the server is on loopback.
+    secret_file: str = ""
+    #: Whether brokers that don't sign are let in, without terms.
+    allow_unsigned_brokers: bool = False
+    #: From where tools may change something: addresses, networks, `loopback`, `*`.
+    admin_addresses: str = LOOPBACK
+    #: Bytes kept for all connections; 0: a quarter of the machine's memory, 512 MiB at most.
+    client_memory_max: int = 0
+    #: Connections from one address that is not loopback; 0: half of all that there may be.
+    connections_per_address_max: int = 0
+    log_format: LogFormat = "json"
+    log_level: LogLevel = "info"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.listen_port <= PORT_MAX:
+            raise ValueError(f"listenPort is {self.listen_port}; it must be 0 to {PORT_MAX}")
+        AdminAddresses(self.admin_addresses)
+        for key, value in (
+            ("clientMemoryMax", self.client_memory_max),
+            ("connectionsPerAddressMax", self.connections_per_address_max),
+        ):
+            if value < 0:
+                raise ValueError(f"{key} is {value}; it must be 0 (the default) or above")
+
+    def door(self, nonce: Callable[[], bytes]) -> Door:
+        """Who may do what here; reads the secret. Raises ConfigError.
+
+        A server that others can reach needs a secret, or the word that it needs none.
+        """
+        secret = read_secret(Path(self.secret_file)).encode() if self.secret_file else b""
+        if not self.allow_unsigned_brokers:
+            require_secret("the name server", self.bind_address, secret)
+        return Door(
+            secret,
+            AdminAddresses(self.admin_addresses),
+            nonce,
+            lets_unsigned_in=self.allow_unsigned_brokers,
+        )

@@ -1,0 +1,391 @@
+"""Requests to a name server, one small method per code.
+
+The dispatcher holds the route table and the key-value config and is the only one that changes them.
+It runs in one task of one loop, so a request is a transaction. Whatever a broker may not do is
+answered with an error code and text, and logged; the connection lives on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from dledger.errors import BadInput, ConfigError, DledgerError, FrameError
+from dledger.net import Connection
+from dledger.observe import get_logger
+from dledger.program.settings import (
+    FixedKey,
+    changed,
+    check_keys,
+    parse_properties,
+    write_properties,
+)
+from dledger.remoting.bodies import (
+    BrokerMemberGroup,
+    BrokerMemberGroupBody,
+    DataVersion,
+    Dialect,
+    KVTable,
+    TopicList,
+    decode_body,
+    encode_body,
+)
+from dledger.remoting.codes import VERSION_STANDARD_JSON, RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    AddWritePermOfBrokerHeader,
+    AddWritePermOfBrokerResponseHeader,
+    BrokerHeartbeatHeader,
+    DeleteKvConfigHeader,
+    DeleteTopicInNamesrvHeader,
+    GetBrokerMemberGroupHeader,
+    GetKvConfigHeader,
+    GetKvConfigResponseHeader,
+    GetKvlistByNamespaceHeader,
+    GetRouteinfoByTopicHeader,
+    GetTopicsByClusterHeader,
+    PutKvConfigHeader,
+    QueryDataVersionHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerHeader,
+    RegisterBrokerResponseHeader,
+    UnregisterBrokerHeader,
+    WipeWritePermOfBrokerHeader,
+    WipeWritePermOfBrokerResponseHeader,
+    decode_header,
+    encode_header,
+)
+from mqnamesrv.config import RUNTIME_KEYS, NamesrvConfig
+from mqnamesrv.door import ADMIN_CODES, Door, NotLetIn, Trust
+from mqnamesrv.kv import ORDER_TOPIC_CONFIG
+from mqnamesrv.kv_file import KvStore
+from mqnamesrv.registration import decode_registration
+from mqnamesrv.routes import Departure, RegistrationRefused, RouteTable, UnknownBroker
+
+UNIT_LISTS: Mapping[int, Callable[[bool, bool], bool]] = {
+    RequestCode.GET_UNIT_TOPIC_LIST: lambda unit, subscribed: unit,
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: lambda unit, subscribed: subscribed,
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: lambda unit, subscribed: (
+        subscribed and not unit
+    ),
+}
+NOT_SERVED: Mapping[int, str] = {
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: "a name server takes topics from the brokers that have "
+    "them, and from nobody else: create the topic at a broker (mqadmin updateTopic)"
+}
+_Answer = Command | Awaitable[Command]
+_log = get_logger("namesrv")
+
+
+class Dispatcher:
+    """Answers the requests of brokers, clients and admin tools."""
+
+    def __init__(
+        self, config: NamesrvConfig, kv: KvStore, clock: Callable[[], float], door: Door
+    ) -> None:
+        self.routes = RouteTable()
+        self._door = door
+        self._config = config
+        self._kv = kv
+        self._clock = clock
+        self._connections: dict[int, Connection] = {}
+        code = RequestCode
+        self._methods: dict[int, Callable[[Command, Connection], _Answer]] = {
+            code.PUT_KV_CONFIG: self._put_kv,
+            code.GET_KV_CONFIG: self._get_kv,
+            code.DELETE_KV_CONFIG: self._delete_kv,
+            code.GET_KVLIST_BY_NAMESPACE: self._list_kv,
+            code.REGISTER_BROKER: self._register,
+            code.UNREGISTER_BROKER: self._unregister,
+            code.PROVE: self._prove,
+            code.BROKER_HEARTBEAT: self._heartbeat,
+            code.QUERY_DATA_VERSION: self._query_data_version,
+            code.GET_ROUTEINFO_BY_TOPIC: self._route,
+            code.GET_BROKER_CLUSTER_INFO: self._cluster_info,
+            code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._all_topics,
+            code.GET_TOPICS_BY_CLUSTER: self._topics_by_cluster,
+            code.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._system_topics,
+            code.GET_UNIT_TOPIC_LIST: self._unit_topics,
+            code.GET_HAS_UNIT_SUB_TOPIC_LIST: self._unit_topics,
+            code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._unit_topics,
+            code.GET_BROKER_MEMBER_GROUP: self._members,
+            code.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
+            code.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_perm,
+            code.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
+            code.UPDATE_NAMESRV_CONFIG: self._update_config,
+            code.GET_NAMESRV_CONFIG: self._get_config,
+        }
+
+    def __call__(self, request: Command, connection: Connection) -> _Answer:
+        """The answer, or an awaitable of it where something must become durable first."""
+        method = self._methods.get(request.code)
+        if method is None:
+            code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+            reason = NOT_SERVED.get(request.code, "")
+            remark = f"request code {request.code} is not supported here{reason and ': '}{reason}"
+            return request.reply(code, remark=remark)
+        try:
+            if request.code in ADMIN_CODES:
+                self._door.check_admin(request, connection.peer[0])
+            return method(request, connection)
+        except NotLetIn as error:
+            _log.warning("not let in", code=request.code, reason=str(error), peer=connection.peer)
+            return request.reply(ResponseCode.NO_PERMISSION, remark=str(error))
+        except RegistrationRefused as error:
+            _log.warning("registration refused", reason=str(error), peer=connection.peer)
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        except BadInput as error:
+            _log.warning(
+                "request refused", code=request.code, reason=str(error), peer=connection.peer
+            )
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+
+    def connected(self, connection: Connection) -> None:
+        """A client, a tool or a broker came."""
+        self._connections[connection.id] = connection
+
+    def disconnected(self, connection: Connection) -> None:
+        """It went, and with it the brokers that registered over this connection."""
+        self._connections.pop(connection.id, None)
+        self._door.forget(connection.id)
+        gone = self.routes.connection_lost(connection.id, self._clock())
+        _log_departures(gone, "connection closed")
+
+    def expire(self) -> None:
+        """Drop silent brokers, and close their connections so that they notice if they live."""
+        gone = self.routes.expire(self._clock())
+        _log_departures(gone, "silent")
+        for departure in gone:
+            connection = self._connections.get(departure.connection_id)
+            if connection is not None:
+                connection.close(f"broker {departure.address} was silent for too long")
+
+    # Brokers.
+
+    def _prove(self, request: Command, connection: Connection) -> Command:
+        try:
+            return self._door.prove(request, connection.id)
+        except FrameError as error:
+            raise NotLetIn(str(error)) from error
+
+    def _trust(self, request: Command, connection: Connection) -> Trust:
+        """How far a broker is believed; a connection with a wrong tag is closed."""
+        try:
+            return self._door.trust_in(request, connection.id)
+        except FrameError as error:
+            connection.close(str(error))
+            raise NotLetIn(str(error)) from error
+
+    def _register(self, request: Command, connection: Connection) -> Command:
+        trust = self._trust(request, connection)
+        header = decode_header(RegisterBrokerHeader, request)
+        new = decode_registration(header, request.payload, trust)
+        done = self.routes.register(new, connection.id, self._clock())
+        if done.changed:
+            _log.info(
+                "registered",
+                cluster=new.cluster,
+                broker_name=new.broker_name,
+                broker_id=new.broker_id,
+                address=new.address,
+                term=new.term,
+                trust=trust.value,
+                displaced=done.displaced,
+            )
+        answer = RegisterBrokerResponseHeader()
+        if new.broker_id != 0 and done.leader_address is not None:
+            answer = RegisterBrokerResponseHeader(
+                master_addr=done.leader_address, ha_server_addr=done.leader_ha_address
+            )
+        body = b""
+        if self._config.return_order_topic_config_to_broker:
+            body = encode_body(KVTable(table=dict(self._kv.table.entries(ORDER_TOPIC_CONFIG))))
+        return request.reply(ext=encode_header(answer), body=body)
+
+    def _unregister(self, request: Command, connection: Connection) -> Command:
+        proven = self._trust(request, connection) is Trust.PROVEN
+        header = decode_header(UnregisterBrokerHeader, request)
+        gone = self.routes.unregister(
+            header.cluster_name,
+            header.broker_name,
+            header.broker_addr,
+            self._clock(),
+            proven=proven,
+        )
+        _log_departures(gone, "unregistered")
+        return request.reply()
+
+    def _heartbeat(self, request: Command, connection: Connection) -> Command:
+        trust = self._trust(request, connection)
+        header = decode_header(BrokerHeartbeatHeader, request)
+        try:
+            self.routes.heartbeat(
+                header.cluster_name,
+                header.broker_name,
+                header.broker_addr,
+                None if trust is Trust.UNSIGNED else header.epoch,
+                self._clock(),
+                proven=trust is Trust.PROVEN,
+            )
+        except UnknownBroker as error:
+            return request.reply(ResponseCode.BROKER_NOT_EXIST, remark=f"{error}: register again")
+        return request.reply()
+
+    def _query_data_version(self, request: Command, connection: Connection) -> Command:
+        proven = self._trust(request, connection) is Trust.PROVEN
+        header = decode_header(QueryDataVersionHeader, request)
+        asked = decode_body(DataVersion, request.payload)
+        try:
+            self.routes.heartbeat(
+                header.cluster_name,
+                header.broker_name,
+                header.broker_addr,
+                None,
+                self._clock(),
+                proven=proven,
+            )
+        except UnknownBroker:
+            known = None
+        else:
+            known = self.routes.data_version(header.broker_name, header.broker_addr)
+        answer = QueryDataVersionResponseHeader(changed=known != asked)
+        body = b"" if known is None else encode_body(known)
+        return request.reply(ext=encode_header(answer), body=body)
+
+    # Routes.
+
+    def _route(self, request: Command, _: Connection) -> Command:
+        header = decode_header(GetRouteinfoByTopicHeader, request)
+        route = self.routes.route_of(header.topic)
+        if route is None:
+            remark = f"No topic route info in name server for the topic: {header.topic}"
+            return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+        route.order_topic_conf = self._kv.table.get(ORDER_TOPIC_CONFIG, header.topic)
+        is_standard = header.accept_standard_json_only or request.version >= VERSION_STANDARD_JSON
+        dialect = Dialect.STANDARD if is_standard else Dialect.LOOSE
+        return request.reply(body=encode_body(route, dialect))
+
+    def _cluster_info(self, request: Command, _: Connection) -> Command:
+        # Always loose in the reference, whatever the client's version; see Dialect.
+        return request.reply(body=encode_body(self.routes.cluster_info(), Dialect.LOOSE))
+
+    def _all_topics(self, request: Command, _: Connection) -> Command:
+        return _topic_list(request, self.routes.topics.names())
+
+    def _topics_by_cluster(self, request: Command, _: Connection) -> Command:
+        header = decode_header(GetTopicsByClusterHeader, request)
+        return _topic_list(request, self.routes.topics_of_cluster(header.cluster))
+
+    def _system_topics(self, request: Command, _: Connection) -> Command:
+        """Cluster and broker names, and a broker that knows its own system topics."""
+        info = self.routes.cluster_info()
+        addresses = (
+            address
+            for broker in info.broker_addr_table.values()
+            for address in broker.broker_addrs.values()
+        )
+        names = [*info.cluster_addr_table, *info.broker_addr_table]
+        return _topic_list(request, names, broker_addr=next(addresses, None))
+
+    def _unit_topics(self, request: Command, _: Connection) -> Command:
+        return _topic_list(request, self.routes.topics.of_units(UNIT_LISTS[request.code]))
+
+    def _members(self, request: Command, _: Connection) -> Command:
+        """An unknown group has no members, as in the reference."""
+        header = decode_header(GetBrokerMemberGroupHeader, request)
+        name = header.broker_name
+        broker = self.routes.cluster_info().broker_addr_table.get(name)
+        addresses = {}
+        if broker is not None and broker.cluster == header.cluster_name:
+            addresses = broker.broker_addrs
+        members = BrokerMemberGroup(header.cluster_name, name, addresses)
+        return request.reply(body=encode_body(BrokerMemberGroupBody(members)))
+
+    def _delete_topic(self, request: Command, _: Connection) -> Command:
+        header = decode_header(DeleteTopicInNamesrvHeader, request)
+        cluster = header.cluster_name
+        self.routes.topics.remove_topic(
+            header.topic, self.routes.broker_names(cluster) if cluster else None
+        )
+        return request.reply()
+
+    def _wipe_write_perm(self, request: Command, _: Connection) -> Command:
+        header = decode_header(WipeWritePermOfBrokerHeader, request)
+        count = self.routes.topics.set_perm(header.broker_name, writable=False)
+        answer = WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
+        return request.reply(ext=encode_header(answer))
+
+    def _add_write_perm(self, request: Command, _: Connection) -> Command:
+        header = decode_header(AddWritePermOfBrokerHeader, request)
+        count = self.routes.topics.set_perm(header.broker_name, writable=True)
+        answer = AddWritePermOfBrokerResponseHeader(add_topic_count=count)
+        return request.reply(ext=encode_header(answer))
+
+    # Key-value config.
+
+    def _put_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
+        header = decode_header(PutKvConfigHeader, request)
+        change = self._kv.put(header.namespace, header.key, header.value)
+        return _when_durable(request, change)
+
+    def _delete_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
+        header = decode_header(DeleteKvConfigHeader, request)
+        return _when_durable(request, self._kv.delete(header.namespace, header.key))
+
+    def _get_kv(self, request: Command, _: Connection) -> Command:
+        header = decode_header(GetKvConfigHeader, request)
+        value = self._kv.table.get(header.namespace, header.key)
+        if value is None:
+            remark = f"no {header.key} in namespace {header.namespace}"
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, remark=remark)
+        return request.reply(ext=encode_header(GetKvConfigResponseHeader(value=value)))
+
+    def _list_kv(self, request: Command, _: Connection) -> Command:
+        header = decode_header(GetKvlistByNamespaceHeader, request)
+        entries = self._kv.table.entries(header.namespace)
+        if not entries:
+            remark = f"no key in namespace {header.namespace}"
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, remark=remark)
+        return request.reply(body=encode_body(KVTable(table=dict(entries))))
+
+    # The name server's own config.
+
+    def _update_config(self, request: Command, _: Connection) -> Command:
+        changes = parse_properties(request.payload)
+        try:
+            check_keys(self._config, changes, RUNTIME_KEYS)
+            self._config = changed(self._config, changes)
+        except FixedKey as error:
+            return request.reply(ResponseCode.NO_PERMISSION, remark=str(error))
+        except ConfigError as error:
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        _log.info("config updated", changes=changes)
+        return request.reply()
+
+    def _get_config(self, request: Command, _: Connection) -> Command:
+        return request.reply(body=write_properties(self._config).encode())
+
+
+async def _when_durable(request: Command, change: Awaitable[None]) -> Command:
+    try:
+        await change
+    except DledgerError as error:
+        _log.error("config change failed", code=request.code, reason=str(error))
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+    return request.reply()
+
+
+def _topic_list(request: Command, names: Iterable[str], broker_addr: str | None = None) -> Command:
+    topics = TopicList(topic_list=list(names), broker_addr=broker_addr)
+    return request.reply(body=encode_body(topics))
+
+
+def _log_departures(departures: Iterable[Departure], reason: str) -> None:
+    for gone in departures:
+        _log.info(
+            "broker left",
+            reason=reason,
+            cluster=gone.cluster,
+            broker_name=gone.broker_name,
+            broker_id=gone.broker_id,
+            address=gone.address,
+        )

@@ -1,0 +1,130 @@
+"""What a REGISTER_BROKER request (103) says, whatever its form. Pure.
+
+The header names the broker; the body lists its topics, as JSON or, with `compressed`, as a zlib
+stream of length-prefixed pieces: data version (JSON), number of topics, each topic as text
+`name readQueues writeQueues perm filterType`, filter servers (JSON), and more that we don't need.
+`bodyCrc32` covers the body as sent. Source: RocketMQ's RegisterBrokerBody; reference in its 5.3.3.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from dledger.buffers import Buffer
+from dledger.checksum import crc32
+from dledger.errors import BadInput
+from dledger.remoting.bodies import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigWrapper,
+    decode_body,
+)
+from dledger.remoting.headers import RegisterBrokerHeader
+from mqnamesrv import limits
+from mqnamesrv.door import Trust
+from mqnamesrv.routes import Registration
+
+_CRC_MASK = 0x7FFF_FFFF
+_WORD = struct.Struct(">i")
+
+
+def decode_registration(
+    header: RegisterBrokerHeader, body: Buffer, trust: Trust = Trust.OPEN
+) -> Registration:
+    """Everything a registration says, as far as its sender is believed.
+
+    BadInput if the body is damaged or malformed.
+    """
+    if header.body_crc32:
+        computed = crc32(body) & _CRC_MASK
+        if computed != header.body_crc32:
+            raise BadInput(f"bodyCrc32 is {header.body_crc32}, but the body's is {computed}")
+    wrapper = _decode_compressed(body) if header.compressed else _decode_json(body)
+    return Registration(
+        cluster=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        address=header.broker_addr,
+        ha_address=header.ha_server_addr,
+        term=None if trust is Trust.UNSIGNED else header.term,
+        expiry_s=expiry_s(header.heartbeat_timeout_millis),
+        data_version=wrapper.data_version,
+        topics=wrapper.topic_config_table,
+        proven=trust is Trust.PROVEN,
+    )
+
+
+def expiry_s(timeout_millis: int | None) -> float:
+    """The silence after which a broker that asks for this timeout is dropped."""
+    if timeout_millis is None or timeout_millis <= 0:
+        return limits.BROKER_EXPIRY_S
+    asked_s = timeout_millis / 1000
+    return min(max(asked_s, limits.BROKER_EXPIRY_MIN_S), limits.BROKER_EXPIRY_MAX_S)
+
+
+def _decode_json(body: Buffer) -> TopicConfigWrapper:
+    if not len(body):
+        return TopicConfigWrapper()
+    return decode_body(RegisterBrokerBody, body).topic_config_serialize_wrapper
+
+
+def _decode_compressed(body: Buffer) -> TopicConfigWrapper:
+    pieces = _Pieces(_inflate(body))
+    data_version = decode_body(DataVersion, pieces.take())
+    count = pieces.number()
+    if not 0 <= count <= limits.TOPICS_PER_GROUP_MAX:
+        raise BadInput(f"{count} topics; 0 to {limits.TOPICS_PER_GROUP_MAX} are taken")
+    topics = [_topic_of_text(pieces.take()) for _ in range(count)]
+    return TopicConfigWrapper(
+        data_version=data_version,
+        topic_config_table={topic.topic_name: topic for topic in topics},
+    )
+
+
+def _inflate(body: Buffer) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        data = inflater.decompress(body, limits.REGISTRATION_BYTES_MAX)
+    except zlib.error as error:
+        raise BadInput(f"the compressed body is no zlib stream: {error}") from error
+    if inflater.unconsumed_tail:
+        raise BadInput(f"the inflated body is above {limits.REGISTRATION_BYTES_MAX} bytes")
+    return data
+
+
+def _topic_of_text(text: bytes) -> TopicConfig:
+    try:
+        name, read_queues, write_queues, perm, filter_type, *_ = text.decode().split(" ")
+        return TopicConfig(
+            topic_name=name,
+            read_queue_nums=int(read_queues),
+            write_queue_nums=int(write_queues),
+            perm=int(perm),
+            topic_filter_type=filter_type,
+        )
+    except ValueError as error:
+        raise BadInput(f"no topic config: {text[:64]!r}") from error
+
+
+class _Pieces:
+    """Reads 4-byte numbers and byte strings with their length before them."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def number(self) -> int:
+        if len(self._data) - self._at < _WORD.size:
+            raise BadInput(f"the inflated body ends within a number at byte {self._at}")
+        (value,) = _WORD.unpack_from(self._data, self._at)
+        self._at += _WORD.size
+        return int(value)
+
+    def take(self) -> bytes:
+        size = self.number()
+        if not 0 <= size <= len(self._data) - self._at:
+            raise BadInput(f"the inflated body ends within a piece of {size} bytes at {self._at}")
+        self._at += size
+        return self._data[self._at - size : self._at]

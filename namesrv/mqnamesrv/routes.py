@@ -1,0 +1,422 @@
+"""The route table: broker groups, their members, who leads, and what they serve. Pure.
+
+Theory of operation
+-------------------
+A *group* is all members of one broker name. The member with id 0 is its leader: the only one that
+takes writes, and the only one whose topic list counts. A member is here because it registered; it
+leaves by unregistering, by the end of the connection that it registered on, or by silence.
+
+Rules that keep the table true while leaders change:
+
+1. An address has one id and an id one address. A follower that registers as 0 thereby leaves its
+   old id; the member that held 0 before is dropped until it registers again.
+2. Registrations carry the Raft term. Whatever would take, keep or give up place 0 needs a term not
+   older than the newest one seen, so a leader that was paused can't come back from the past. In
+   one term there is one leader, so a second address that claims the same term is refused too.
+3. The newest term is remembered for a while after the group's last member has gone, unless the
+   members said goodbye.
+   It is forgotten `TERM_MEMORY_S` after the leader that showed it has gone, whoever stays.
+4. A group with a member that has proven who it is takes no others, and the first that has proven
+   ends what others have made of its group's name.
+5. Brokers without terms (RocketMQ's own) follow its rule: the last one to register wins unless
+   its state version is older. They can't lead a group that has shown a term.
+
+Pure: `now_s` is any monotonic clock in seconds, connections are numbers. Sources of the rules:
+RocketMQ's RouteInfoManager; terms are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from dledger.errors import DledgerError
+from dledger.limits import NUMBER_MAX, TERM_JUMP_MAX
+from dledger.remoting.bodies import (
+    BrokerData,
+    ClusterInfo,
+    DataVersion,
+    TopicConfig,
+    TopicRouteData,
+)
+from mqnamesrv import limits
+from mqnamesrv.topics import TopicTable
+
+LEADER_ID = 0
+
+
+class RegistrationRefused(DledgerError):
+    """The broker may not register like that; nothing was changed. The message says why."""
+
+
+class UnknownBroker(DledgerError):
+    """A heartbeat of a broker that is not registered: it has to register again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a broker says about itself (code 103)."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    ha_address: str = ""
+    #: Raft term of the sender; None from brokers that have no terms.
+    term: int | None = None
+    expiry_s: float = limits.BROKER_EXPIRY_S
+    data_version: DataVersion | None = None
+    topics: Mapping[str, TopicConfig] = field(default_factory=dict)
+    #: Whether it was signed with the cluster's secret.
+    proven: bool = False
+
+
+@dataclass(slots=True)
+class Member:
+    """A broker process that is registered at present."""
+
+    broker_id: int
+    address: str
+    ha_address: str
+    connection_id: int
+    seen_s: float
+    expiry_s: float
+    data_version: DataVersion | None
+    proven: bool = False
+
+
+@dataclass(slots=True)
+class Group:
+    """The members of one broker name, by address."""
+
+    cluster: str
+    broker_name: str
+    members: dict[str, Member] = field(default_factory=dict)
+    #: The newest term of a leader, None until one registered with a term.
+    term: int | None = None
+    #: Who showed it, and until when it is remembered; None while that member is here.
+    term_from: str = ""
+    term_until_s: float | None = None
+    empty_since_s: float = 0.0
+
+    @property
+    def proven(self) -> bool:
+        """Whether a member has proven that it belongs to the cluster."""
+        return any(member.proven for member in self.members.values())
+
+    def forget_term(self, now_s: float) -> None:
+        """Forget the term a while after the member that showed it has gone."""
+        if self.term is None or self.term_from in self.members:
+            self.term_until_s = None
+        elif self.term_until_s is None:
+            self.term_until_s = now_s + limits.TERM_MEMORY_S
+        elif now_s > self.term_until_s:
+            self.term, self.term_until_s = None, None
+
+    @property
+    def leader(self) -> Member | None:
+        """The member with id 0."""
+        return self.holder(LEADER_ID)
+
+    def holder(self, broker_id: int) -> Member | None:
+        """The member with this id."""
+        return next((m for m in self.members.values() if m.broker_id == broker_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The effect of an accepted registration."""
+
+    leader_address: str | None
+    leader_ha_address: str | None
+    #: Whether the member is new or has another id than before: worth a line in the log.
+    changed: bool
+    #: The address that lost its id to this registration.
+    displaced: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A member that was removed."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    connection_id: int
+
+
+class RouteTable:
+    """All groups and topics that this name server knows."""
+
+    def __init__(self) -> None:
+        self.topics = TopicTable()
+        self._groups: dict[str, Group] = {}
+        self._scanned_s: float | None = None
+
+    # Brokers come, stay and go.
+
+    def register(self, new: Registration, connection_id: int, now_s: float) -> Registered:
+        """Add or refresh a member, and its topics if it leads. RegistrationRefused otherwise."""
+        group = self._groups.get(new.broker_name)
+        if group is None or (not group.members and group.cluster != new.cluster):
+            group = Group(new.cluster, new.broker_name)
+        elif new.proven and group.members and not group.proven:
+            self.topics.remove_broker(new.broker_name)
+            group = Group(new.cluster, new.broker_name)
+        old = group.members.get(new.address)
+        _check_place(group, old, new)
+        _check_bounds(self._groups, group, old, new)
+
+        displaced = group.holder(new.broker_id)
+        if displaced is not None and displaced.address != new.address:
+            del group.members[displaced.address]
+        else:
+            displaced = None
+        group.members[new.address] = Member(
+            broker_id=new.broker_id,
+            address=new.address,
+            ha_address=new.ha_address,
+            connection_id=connection_id,
+            seen_s=now_s,
+            expiry_s=new.expiry_s,
+            data_version=new.data_version,
+            proven=new.proven,
+        )
+        self._groups[new.broker_name] = group
+        if new.broker_id == LEADER_ID:
+            self._lead(group, old, new)
+        leader = group.leader
+        return Registered(
+            leader_address=leader.address if leader else None,
+            leader_ha_address=leader.ha_address if leader else None,
+            changed=old is None or old.broker_id != new.broker_id,
+            displaced=displaced.address if displaced else None,
+        )
+
+    def _lead(self, group: Group, old: Member | None, new: Registration) -> None:
+        """Take over the leader's term and, if they may have changed, its topics."""
+        led_before = old is not None and old.broker_id == LEADER_ID and group.term == new.term
+        group.term, group.term_from, group.term_until_s = new.term, new.address, None
+        known = old.data_version if old is not None and led_before else None
+        if known is None or known != new.data_version:
+            # Ours always list all their topics; RocketMQ's may list only the one that changed.
+            self.topics.put(group.broker_name, new.topics, is_whole_table=new.term is not None)
+
+    def heartbeat(
+        self,
+        cluster: str,
+        broker_name: str,
+        address: str,
+        term: int | None,
+        now_s: float,
+        *,
+        proven: bool = False,
+    ) -> None:
+        """Note that a member is alive.
+
+        UnknownBroker if it is not registered; RegistrationRefused if it sits in the leader's place
+        with a term that is over, or has proven what the sender has not.
+        """
+        group = self._groups.get(broker_name)
+        member = group.members.get(address) if group is not None else None
+        if group is None or member is None or group.cluster != cluster:
+            raise UnknownBroker(f"{address} is not registered as a member of {broker_name}")
+        if member.proven and not proven:
+            raise RegistrationRefused(_unproven(broker_name, address))
+        if member.broker_id == LEADER_ID and term is not None and term < (group.term or 0):
+            raise RegistrationRefused(_stale(group, address, term))
+        member.seen_s = now_s
+
+    def data_version(self, broker_name: str, address: str) -> DataVersion | None:
+        """The version of the topics that a member registered last."""
+        group = self._groups.get(broker_name)
+        member = group.members.get(address) if group is not None else None
+        return member.data_version if member is not None else None
+
+    def unregister(
+        self,
+        cluster: str,
+        broker_name: str,
+        address: str,
+        now_s: float,
+        *,
+        proven: bool = False,
+    ) -> list[Departure]:
+        """A member says goodbye. Not being registered is no error; RegistrationRefused for the
+        goodbye of a member that has proven, in the name of which the sender can't speak."""
+        group = self._groups.get(broker_name)
+        member = group.members.get(address) if group is not None else None
+        if member is not None and member.proven and not proven:
+            raise RegistrationRefused(_unproven(broker_name, address))
+        departures = self._remove(
+            lambda group, member: (
+                (group.cluster, group.broker_name, member.address)
+                == (cluster, broker_name, address)
+            ),
+            now_s,
+        )
+        if departures and not self._groups[broker_name].members:
+            del self._groups[broker_name]
+        return departures
+
+    def connection_lost(self, connection_id: int, now_s: float) -> list[Departure]:
+        """Remove the members whose last registration came over this connection."""
+        return self._remove(lambda _, member: member.connection_id == connection_id, now_s)
+
+    def expire(self, now_s: float) -> list[Departure]:
+        """Remove silent members and forget old terms. To be called each SCAN_INTERVAL_S."""
+        stall_s = now_s - (now_s if self._scanned_s is None else self._scanned_s)
+        self._scanned_s = now_s
+        if stall_s > 2 * limits.SCAN_INTERVAL_S:
+            # It was us who were held up: heartbeats of that time may still be unread.
+            for group in self._groups.values():
+                for member in group.members.values():
+                    member.seen_s = min(now_s, member.seen_s + stall_s)
+        departures = self._remove(lambda _, m: now_s - m.seen_s > m.expiry_s, now_s)
+        for group in list(self._groups.values()):
+            group.forget_term(now_s)
+            if not group.members and now_s - group.empty_since_s > limits.TERM_MEMORY_S:
+                del self._groups[group.broker_name]
+        return departures
+
+    def _remove(self, doomed: Callable[[Group, Member], bool], now_s: float) -> list[Departure]:
+        departures = []
+        for group in self._groups.values():
+            gone = [m for m in group.members.values() if doomed(group, m)]
+            for m in gone:
+                del group.members[m.address]
+                departures.append(
+                    Departure(
+                        group.cluster, group.broker_name, m.broker_id, m.address, m.connection_id
+                    )
+                )
+            if gone and not group.members:
+                group.empty_since_s = now_s
+                self.topics.remove_broker(group.broker_name)
+        return departures
+
+    # What clients and operators ask.
+
+    def route_of(self, topic: str) -> TopicRouteData | None:
+        """The groups and queues of a topic; None if no registered group serves it."""
+        queues = self.topics.queues(topic)
+        brokers = [_broker_data(self._groups[queue.broker_name]) for queue in queues]
+        return TopicRouteData(broker_datas=brokers, queue_datas=queues) if queues else None
+
+    def cluster_info(self) -> ClusterInfo:
+        """Every group by name, and the names by cluster."""
+        groups = [group for _, group in sorted(self._groups.items()) if group.members]
+        clusters: dict[str, list[str]] = {}
+        for group in groups:
+            clusters.setdefault(group.cluster, []).append(group.broker_name)
+        return ClusterInfo(
+            broker_addr_table={group.broker_name: _broker_data(group) for group in groups},
+            cluster_addr_table=clusters,
+        )
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        """The topics served by any group of a cluster, sorted."""
+        return sorted(self.topics.topics_of(self.broker_names(cluster)))
+
+    def broker_names(self, cluster: str) -> set[str]:
+        """The groups of a cluster that have members."""
+        return {
+            name
+            for name, group in self._groups.items()
+            if group.cluster == cluster and group.members
+        }
+
+
+def _check_place(group: Group, old: Member | None, new: Registration) -> None:
+    """Refuse whoever is in the wrong cluster or claims a place that a newer leader decides on."""
+    if group.proven and not new.proven:
+        raise RegistrationRefused(_unproven(new.broker_name, new.address))
+    if group.cluster != new.cluster:
+        raise RegistrationRefused(
+            f"broker name {new.broker_name} belongs to cluster {group.cluster}, not {new.cluster}: "
+            "set another brokerName, or the same brokerClusterName on all its members"
+        )
+    if new.term is not None:
+        _check_jump(group, new.term)
+    touches_leadership = new.broker_id == LEADER_ID or (
+        old is not None and old.broker_id == LEADER_ID
+    )
+    holder = group.holder(new.broker_id)
+    taken_from = holder if holder is not None and holder.address != new.address else None
+    if group.term is not None and touches_leadership:
+        if new.term is None or new.term < group.term:
+            raise RegistrationRefused(_stale(group, new.address, new.term))
+        if new.term == group.term and new.broker_id == LEADER_ID and taken_from is not None:
+            raise RegistrationRefused(
+                f"{new.address} claims to lead {group.broker_name} in term {new.term}, but "
+                f"{taken_from.address} does: two groups use one broker name"
+            )
+    if group.term is None and taken_from is not None and _is_newer(taken_from, new):
+        raise RegistrationRefused(
+            f"{taken_from.address} holds id {new.broker_id} of {group.broker_name} "
+            "with a newer state version"
+        )
+
+
+def _check_jump(group: Group, term: int) -> None:
+    """Refuse a term that is none, or that no elections explain (see `dledger/raft/claims.py`)."""
+    ahead = TERM_JUMP_MAX if group.term is not None else NUMBER_MAX
+    most = min((group.term or 0) + ahead, NUMBER_MAX)
+    if not 0 <= term <= most:
+        raise RegistrationRefused(
+            f"term {term} of {group.broker_name} is not within 0 to {most}: there can't have been "
+            "so many elections"
+        )
+
+
+def _check_bounds(
+    groups: Mapping[str, Group], group: Group, old: Member | None, new: Registration
+) -> None:
+    known = new.broker_name in groups or new.proven
+    if not known and len(groups) >= limits.BROKER_GROUPS_MAX:
+        raise RegistrationRefused(
+            f"this name server holds {limits.BROKER_GROUPS_MAX} groups already"
+        )
+    if old is None and len(group.members) >= limits.MEMBERS_PER_GROUP_MAX:
+        raise RegistrationRefused(
+            f"{new.broker_name} has {limits.MEMBERS_PER_GROUP_MAX} members already"
+        )
+    if len(new.topics) > limits.TOPICS_PER_GROUP_MAX:
+        raise RegistrationRefused(
+            f"{new.broker_name} lists {len(new.topics)} topics; "
+            f"at most {limits.TOPICS_PER_GROUP_MAX} are taken"
+        )
+    if old is None and new.term is None and len(new.topics) == 1:
+        # RocketMQ's incremental registration; its full ones always list several system topics.
+        raise RegistrationRefused(
+            f"{new.address} lists a single topic before its first full registration"
+        )
+
+
+def _is_newer(holder: Member, new: Registration) -> bool:
+    ours, theirs = holder.data_version, new.data_version
+    return ours is not None and theirs is not None and ours.state_version > theirs.state_version
+
+
+def _unproven(broker_name: str, address: str) -> str:
+    return (
+        f"{broker_name} has members that have proven that they know the cluster's secret, and "
+        f"{address} has not"
+    )
+
+
+def _stale(group: Group, address: str, term: int | None) -> str:
+    leader = group.leader
+    claim = f"term {term}" if term is not None else "no term"
+    known = f"{leader.address} leads" if leader is not None else "a leader was seen"
+    return f"{address} comes with {claim} for {group.broker_name}, but {known} in term {group.term}"
+
+
+def _broker_data(group: Group) -> BrokerData:
+    addresses = {m.broker_id: m.address for m in group.members.values()}
+    return BrokerData(
+        cluster=group.cluster,
+        broker_name=group.broker_name,
+        broker_addrs=dict(sorted(addresses.items())),
+    )

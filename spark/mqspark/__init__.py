@@ -1,0 +1,15 @@
+"""Spark reads the replicas' own files and a history of what clients saw, and judges them.
+
+``mqaudit``   the command of that name
+``auditing``  an audit from end to end
+``session``   finds a Java and starts Spark
+``source``    replicas' files as a DataFrame: the data source `dledger`
+``history``   what clients did and were told, as a DataFrame
+``judge``     one module per property
+``verdict``   puts the evidence before every judge
+``report``    says what was found
+``limits``    the bounds
+``testing``   replicas and histories without a broker, and faults in them
+"""
+
+from dledger.version import __version__ as __version__

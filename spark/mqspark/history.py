@@ -1,0 +1,94 @@
+"""A history as DataFrames: what clients did and were told, by one clock.
+
+JSON Lines, one event a line, in a file or in all `*.jsonl` files of a directory. `t` is the
+harness's monotonic clock in nanoseconds; `id` is a message's unique key. A line that can't be read,
+such as one torn by a kill, becomes a row without a kind, and is no evidence of anything. The run's
+description (`meta`) is the first line of its file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dledger.errors import ConfigError
+from mqspark.limits import META_BYTES_MAX
+
+SCHEMA = (
+    "kind string, t long, client string, id string, topic string, broker string, queue_id int, "
+    "offset long, position long, crc long, definite boolean, group string"
+)
+#: Without `retries` in a history: RocketMQ's default retryTimesWhenSendFailed.
+RETRIES_DEFAULT = 2
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What the harness says of the run. `brokers`: broker name -> node ids that it started."""
+
+    topics: tuple[str, ...]
+    idempotent: bool
+    retries: int
+    brokers: dict[str, tuple[str, ...]]
+
+    @property
+    def copies_max(self) -> int:
+        """How often one message may be in a log (property 9)."""
+        return 1 if self.idempotent else 1 + self.retries
+
+
+def read_history(session: SparkSession, path: Path) -> DataFrame:
+    """All events. Raises ConfigError if there is no history at `path`."""
+    find_history(path)
+    reader = session.read.schema(SCHEMA)
+    if path.is_dir():
+        reader = reader.option("pathGlobFilter", "*.jsonl")
+    return reader.json(str(path))
+
+
+def find_history(path: Path) -> list[Path]:
+    """The files of the history at `path`. Raises ConfigError if there is none."""
+    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    if not path.exists() or not files:
+        raise ConfigError(f"{path}: no history there: a JSON Lines file, or a directory of *.jsonl")
+    return files
+
+
+def read_meta(path: Path, events: DataFrame) -> Meta:
+    """The run's description; without one, topics are those that were sent to."""
+    metas = [meta for file in find_history(path) if (meta := _meta_of(file))]
+    topics = {str(meta["topic"]) for meta in metas if meta.get("topic")}
+    if not topics:
+        sent = events.where("kind = 'send'").select("topic").distinct()
+        topics = {row.topic for row in sent.collect() if row.topic is not None}
+    if not topics:
+        raise ConfigError(f"{path}: the history has no send and names no topic: nothing to judge")
+    return Meta(
+        topics=tuple(sorted(topics)),
+        idempotent=all(bool(meta.get("idempotent", True)) for meta in metas),
+        retries=max((int(str(meta.get("retries", RETRIES_DEFAULT))) for meta in metas), default=0),
+        brokers=_brokers(metas),
+    )
+
+
+def _meta_of(file: Path) -> dict[str, object]:
+    """The description that a file starts with; nothing if it starts with another event."""
+    with file.open("rb") as lines:
+        try:
+            event = json.loads(lines.readline(META_BYTES_MAX))
+        except (ValueError, RecursionError):
+            return {}
+    return event if isinstance(event, dict) and event.get("kind") == "meta" else {}
+
+
+def _brokers(metas: Sequence[dict[str, object]]) -> dict[str, tuple[str, ...]]:
+    brokers: dict[str, tuple[str, ...]] = {}
+    for meta in metas:
+        named = meta.get("brokers")
+        if isinstance(named, dict):
+            brokers |= {str(name): tuple(sorted(nodes)) for name, nodes in named.items()}
+    return brokers

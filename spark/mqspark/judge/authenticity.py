@@ -1,0 +1,79 @@
+"""Property 2: nothing is read that was not sent, and what is read is what was sent.
+
+A message is read when a consumer gets it, and when a replica's log holds it, since a drain reads
+that. A record that nobody sent (a phantom) has no excuse anywhere in a log, because a harness notes
+a send before it makes it. A send that definitely failed may be in an unsettled tail, which may
+still vanish; it must not be where everybody reads. A send of unknown outcome may be read.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from mqspark.judge.evidence import Evidence
+from mqspark.judge.testimony import ACK, DELIVER, FAIL, SEND
+from mqspark.judge.violations import text, together, violation
+
+NUMBER: Final = 2
+TITLE: Final = "Nothing is read that was not sent"
+
+_PLACE: Final = ("id", "broker", "replica", "topic", "queue_id", "queue_offset", "position", "crc")
+
+
+def violations(evidence: Evidence) -> DataFrame:
+    """A row for each reading of a message that was not sent, was refused, or was changed."""
+    said = evidence.suspects
+    sent = said.where(F.col("source") == SEND).groupBy("id").agg(F.max("crc").alias("sent_crc"))
+    refused = (
+        said.where((F.col("source") == FAIL) & F.col("definite"))
+        .select("id")
+        .distinct()
+        .join(said.where(F.col("source") == ACK), "id", "left_anti")
+    )
+    delivered = said.where(F.col("source") == DELIVER).withColumn(
+        "replica", F.lit(None).cast("string")
+    )
+    held = evidence.holdings
+    whole = held.where(F.col("error").isNull())
+    settled = whole.where(evidence.is_settled())
+    reads = whole.select(*_PLACE).unionByName(delivered.select(*_PLACE))
+    final_reads = settled.select(*_PLACE).unionByName(delivered.select(*_PLACE))
+    damaged = held.where(F.col("error").isNotNull() & evidence.is_settled())
+    place = "{topic}/{queue_id} offset {queue_offset}"
+    reader = F.when(F.col("replica").isNull(), F.lit("delivered")).otherwise(F.lit("stored"))
+    return together(
+        _named(reads.join(sent, "id", "left_anti"), "phantom", reader, f" at {place}, never sent"),
+        _named(
+            final_reads.join(refused, "id"),
+            "refused",
+            reader,
+            f" at {place}, though its send definitely failed",
+        ),
+        _named(
+            reads.join(sent, "id").where("crc != sent_crc"),
+            "altered",
+            reader,
+            f" at {place} with another body than was sent",
+        ),
+        violation(
+            damaged,
+            "damaged",
+            text("{error}"),
+            severity=1,
+            message_id=F.col("id"),
+            positions=[F.col("position")],
+        ),
+    )
+
+
+def _named(rows: DataFrame, what: str, reader: Column, template: str) -> DataFrame:
+    return violation(
+        rows.distinct(),
+        what,
+        F.concat(reader, text(template)),
+        message_id=F.col("id"),
+        positions=F.array_compact(F.array("position")),
+    )

@@ -1,0 +1,133 @@
+"""Property 1: every acknowledged send is in a full drain from offset 0 of every replica.
+
+A drain of a replica gives its queues' messages, as its file has them. So for every acknowledgement
+and every replica of its broker there must be a readable record with that id, with the body that was
+sent, at the very queue, offset and position that the acknowledgement named. What is there instead
+is one of four faults, the worst first:
+
+- lost: no record has that id;
+- damaged: one has, but it fails its own CRC or contradicts its place;
+- altered: its body is whole, but not what was sent;
+- moved: it is at another place than was acknowledged.
+
+A message is judged by its own bytes. That the entry around it fails its CRC is for property 5 to
+say, or one flipped bit would condemn a whole batch.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from mqspark.judge.evidence import Evidence
+from mqspark.judge.testimony import ACK, SEND
+from mqspark.judge.violations import text, violation
+
+NUMBER: Final = 1
+TITLE: Final = "Every acknowledged message is on every replica"
+
+_FAULTS: Final = ("lost", "damaged", "altered", "moved")
+_GOOD: Final = len(_FAULTS)
+_SLOT: Final = ("topic", "queue_id", "queue_offset", "position")
+
+
+def violations(evidence: Evidence) -> DataFrame:
+    """A row for each acknowledged message and replica that does not hold it as it should."""
+    copies = _expected(evidence).join(
+        evidence.holdings.select(
+            "id",
+            "broker",
+            "replica",
+            F.lit(True).alias("found"),
+            F.struct(*_SLOT, "crc", "error").alias("held"),
+        ),
+        ["id", "broker", "replica"],
+        "left",
+    )
+    best = (
+        copies.withColumn("fault", _fault())
+        .groupBy("id", "broker", "replica", *_SLOT)
+        .agg(F.max_by(F.struct("fault", "held"), "fault").alias("best"))
+        .where(F.col("best.fault") < _GOOD)
+    )
+    return _explained(evidence, best)
+
+
+def _expected(evidence: Evidence) -> DataFrame:
+    """Each acknowledgement once for each replica that must hold its message."""
+    said = evidence.suspects
+    sent = said.where(F.col("source") == SEND).groupBy("id").agg(F.max("crc").alias("sent_crc"))
+    acks = said.where(F.col("source") == ACK).select("id", "broker", *_SLOT).distinct()
+    return acks.join(sent, "id", "left").join(F.broadcast(evidence.members_table), "broker")
+
+
+def _fault() -> Column:
+    """What is wrong with a copy: a place in `_FAULTS`, or `_GOOD`."""
+    same_place = reduce(
+        lambda left, right: left & right,
+        (F.col(f"held.{name}").eqNullSafe(F.col(name)) for name in _SLOT),
+    )
+    return (
+        F.when(F.col("found").isNull(), 0)
+        .when(F.col("held.error").isNotNull(), 1)
+        .when(F.col("held.crc") != F.col("sent_crc"), 2)
+        .when(~same_place, 3)
+        .otherwise(_GOOD)
+    )
+
+
+def _explained(evidence: Evidence, best: DataFrame) -> DataFrame:
+    """The violations, with what stands where the message should be."""
+    there = evidence.holdings.select(
+        "broker", "replica", "position", F.col("id").alias("other")
+    ).dropDuplicates(["broker", "replica", "position"])
+    damage = evidence.damage.select(
+        F.col("broker").alias("at_broker"),
+        F.col("replica").alias("at_replica"),
+        F.col("position").alias("start"),
+        (F.col("position") + F.col("size")).alias("end"),
+        F.col("error").alias("damage"),
+    )
+    inside = (
+        (F.col("broker") == F.col("at_broker"))
+        & (F.col("replica") == F.col("at_replica"))
+        & F.col("position").between(F.col("start"), F.col("end") - 1)
+    )
+    rows = (
+        best.join(there, ["broker", "replica", "position"], "left")
+        .join(F.broadcast(damage), inside, "left")
+        .groupBy("id", "broker", "replica", *_SLOT, "best")
+        .agg(F.min("other").alias("other"), F.min("damage").alias("damage"))
+    )
+    fault, held = F.col("best.fault"), F.col("best.held")
+    place = text("acknowledged at offset {queue_offset}, position {position}")
+    reason = (
+        F.when(
+            fault == 0,
+            F.when(F.col("other") != F.col("id"), text("; {other} stands there"))
+            .when(F.col("damage").isNotNull(), text("; {damage}"))
+            .otherwise(F.lit("; no such message in this replica's log")),
+        )
+        .when(fault == 1, text("; {error}", error=held["error"]))
+        .when(fault == 2, F.lit("; the body is not the one that was sent"))
+        .otherwise(
+            text(
+                "; it is at {topic}/{queue} offset {offset}, position {position}",
+                topic=held["topic"],
+                queue=held["queue_id"],
+                offset=held["queue_offset"],
+                position=held["position"],
+            )
+        )
+    )
+    return violation(
+        rows,
+        F.element_at(F.array(*map(F.lit, _FAULTS)), fault + 1),
+        F.concat(place, reason),
+        severity=fault,
+        message_id=F.col("id"),
+        positions=F.array_distinct(F.array_compact(F.array(F.col("position"), held["position"]))),
+    )

@@ -1,0 +1,78 @@
+"""Who the replicas are, as numbers: brokers are numbered, a broker's replicas are bits of a mask.
+
+Numbers and masks have a fixed width, so Spark aggregates them without sorting, and one number says
+which of the replicas hold something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from dledger.errors import ConfigError
+from mqspark.source.planning import Replica
+
+REPLICAS_MAX: Final = 62
+"""Replicas of one broker are bits of a signed 64-bit mask."""
+
+
+class Members:
+    """The replicas of all brokers. Raises ConfigError for more than a mask can hold."""
+
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        self.replicas = list(replicas)
+        self.brokers = sorted({replica.broker for replica in replicas})
+        for broker in self.brokers:
+            count = len(self.of(broker))
+            if count > REPLICAS_MAX:
+                raise ConfigError(f"{broker} has {count} replicas: {REPLICAS_MAX} can be judged")
+
+    def of(self, broker: str) -> list[Replica]:
+        """The broker's replicas, by node id: their places are the bits in masks."""
+        return [replica for replica in self.replicas if replica.broker == broker]
+
+    def bit(self, replica: Replica) -> int:
+        """The replica's bit in masks."""
+        return 1 << self.of(replica.broker).index(replica)
+
+    def full_mask(self, broker: str) -> int:
+        """The bits of all replicas of a broker."""
+        return (1 << len(self.of(broker))) - 1
+
+    def table(self, session: SparkSession) -> DataFrame:
+        """Broker, replica, bit (its number), everyone (the full mask): one row a replica."""
+        rows = {
+            "broker": [replica.broker for replica in self.replicas],
+            "replica": [replica.node for replica in self.replicas],
+            "bit": [self.of(replica.broker).index(replica) for replica in self.replicas],
+            "everyone": [self.full_mask(replica.broker) for replica in self.replicas],
+        }
+        return session.createDataFrame(pa.table(rows))
+
+    def by_number(self, value: Callable[[str], str | int]) -> Column:
+        """What `value` gives for the name of the broker that `broker_number` numbers."""
+        column = F.lit(None)
+        for number, name in enumerate(self.brokers):
+            column = F.when(F.col("broker_number") == number, F.lit(value(name))).otherwise(column)
+        return column
+
+    @property
+    def broker_number(self) -> Column:
+        """The number of `broker`; -1 for one without any replica here."""
+        value = F.lit(-1)
+        for number, name in enumerate(self.brokers):
+            value = F.when(F.col("broker") == name, F.lit(number)).otherwise(value)
+        return value
+
+    @property
+    def replica_bit(self) -> Column:
+        """The bit of the replica that `broker` and `replica` name."""
+        value = F.lit(0).cast("long")
+        for replica in self.replicas:
+            same = (F.col("broker") == replica.broker) & (F.col("replica") == replica.node)
+            value = F.when(same, F.lit(self.bit(replica)).cast("long")).otherwise(value)
+        return value

@@ -1,0 +1,139 @@
+"""Property 4: acknowledgements and reads respect the order of a queue.
+
+Three statements. If a's acknowledgement came before b was sent, then a's offset is lower than b's,
+in whatever way b's offset became known. A queue has no holes, and its messages lie in the log in
+the order of their offsets. Every read is a prefix of the final queue: what a group has read at any
+moment is the queue from where the group began, without a gap. So only the first delivery of each
+offset counts, repeats are free, and the first deliveries must come in the order of the offsets.
+
+Times are one harness's monotonic clock. A group that begins behind offset 0 began there on purpose.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from mqspark.judge.evidence import Evidence
+from mqspark.judge.testimony import DELIVER, STORED, queue_hash
+from mqspark.judge.violations import text, together, violation
+
+NUMBER: Final = 4
+TITLE: Final = "Acknowledgements and reads keep the order of a queue"
+
+_QUEUE: Final = ("broker", "topic", "queue_id")
+
+
+def violations(evidence: Evidence) -> DataFrame:
+    """A row for each message out of order, hole in a queue, and skip in what a group read."""
+    return together(_of_queues(evidence), _of_reads(evidence), _vanished(evidence))
+
+
+def _of_queues(evidence: Evidence) -> DataFrame:
+    """Messages that are overtaken, out of log order, or preceded by a hole."""
+    higher = Window.partitionBy("queue").orderBy(F.col("queue_offset").desc())
+    later = higher.rowsBetween(Window.unboundedPreceding, -1)
+    from_start = all(replica.segments[:1] == (0,) for replica in evidence.members.replicas)
+    lower = F.lead("queue_offset").over(higher)
+    below = F.coalesce(lower, F.lit(-1)) if from_start else lower
+    rows = (
+        evidence.slots.withColumn("first_ack_above", F.min("ack_t").over(later))
+        .withColumn("position_above", F.lag("position").over(higher))
+        .withColumn("offset_below", below)
+    )
+    overtaken = F.col("first_ack_above") < F.col("send_t")
+    misplaced = F.col("position_above") < F.col("position")
+    hole = F.col("queue_offset") - F.col("offset_below") > 1
+    flagged = evidence.kept(rows.where(overtaken | misplaced | hole))
+    what = F.when(overtaken, "overtaken").when(misplaced, "misplaced").otherwise("hole")
+    detail = (
+        F.when(
+            overtaken,
+            text(
+                "sent at {send_t} ns, but a higher offset was acknowledged at {first_ack_above} ns"
+            ),
+        )
+        .when(
+            misplaced,
+            text("stands at {position}, behind the next offset's position {position_above}"),
+        )
+        .otherwise(text("the queue has no offset between {offset_below} and {queue_offset}"))
+    )
+    described = flagged.join(_queue_names(evidence, flagged), "queue", "left")
+    return violation(
+        described,
+        what,
+        detail,
+        message_id=F.col("id"),
+        positions=F.array_compact(F.array("position", F.when(misplaced, F.col("position_above")))),
+    )
+
+
+def _queue_names(evidence: Evidence, flagged: DataFrame) -> DataFrame:
+    """Broker, topic and queue id behind the hashes of the flagged queues."""
+    return (
+        evidence.testimony_of(flagged.select("id"))
+        .where(F.col("queue_id").isNotNull())
+        .select(queue_hash().alias("queue"), *_QUEUE)
+        .dropDuplicates(["queue"])
+    )
+
+
+def _of_reads(evidence: Evidence) -> DataFrame:
+    """First deliveries that come after a higher offset's, and offsets that never came."""
+    first_reads, reading = _first_reads(evidence)
+    higher = Window.partitionBy("reading").orderBy(F.col("queue_offset").desc())
+    before = F.min("t").over(higher.rowsBetween(Window.unboundedPreceding, -1))
+    rows = first_reads.withColumn("first_above", before).withColumn(
+        "offset_above", F.lag("queue_offset").over(higher)
+    )
+    late = F.col("first_above") < F.col("t")
+    skipped = F.col("offset_above") - F.col("queue_offset") > 1
+    flagged = evidence.kept(rows.where(late | skipped))
+    names = (
+        evidence.events.where(F.col("kind") == DELIVER)
+        .select(reading.alias("reading"), "group", *_QUEUE)
+        .join(F.broadcast(flagged.select("reading").distinct()), "reading", "left_semi")
+        .dropDuplicates(["reading"])
+    )
+    return violation(
+        flagged.join(names, "reading"),
+        F.when(skipped, "skipped").otherwise("late"),
+        F.when(
+            skipped, text("group {group} was never given what is between this and {offset_above}")
+        ).otherwise(text("group {group} got this after a higher offset")),
+        severity=F.when(skipped, 0).otherwise(1),
+    )
+
+
+def _first_reads(evidence: Evidence) -> tuple[DataFrame, Column]:
+    """The first delivery of each offset in each reading: reading (a hash), queue_offset, t.
+
+    A reading is what one group read of one queue; the second value makes its hash from an event.
+    With one group the slots know all of it, and the history need not be read again.
+    """
+    if evidence.one_group:
+        slots = evidence.slots.where(F.col("read_t").isNotNull())
+        rows = slots.select(
+            F.col("queue").alias("reading"), "queue_offset", F.col("read_t").alias("t")
+        )
+        return rows, queue_hash()
+    reading = F.xxhash64("group", *_QUEUE)
+    judged = F.col("topic").isin(*evidence.meta.topics)
+    delivered = evidence.events.where((F.col("kind") == DELIVER) & judged)
+    offsets = delivered.groupBy(reading.alias("reading"), F.col("offset").alias("queue_offset"))
+    return offsets.agg(F.min("t").alias("t")), reading
+
+
+def _vanished(evidence: Evidence) -> DataFrame:
+    """Messages that were delivered and are in no replica's log."""
+    delivered = evidence.suspects.where(F.col("source") == DELIVER).dropDuplicates(["id"])
+    kept = evidence.suspects.where(F.col("source") == STORED)
+    return violation(
+        delivered.join(kept, "id", "left_anti"),
+        "vanished",
+        F.lit("delivered, but no replica's log holds it"),
+        message_id=F.col("id"),
+    )

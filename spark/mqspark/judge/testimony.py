@@ -1,0 +1,130 @@
+"""What is said of every message, row by row and in one row a message.
+
+**Testimony** is one long table: everything that a source (a send, an acknowledgement, a failure, a
+delivery, a replica's file) says of a message. Replicas that hold an entry byte for byte alike
+speak with one voice: one row, with a mask of its holders.
+
+**Digest** is that table with one row a message: counts, and the smallest and largest of every value
+on which sources must agree. Where smallest and largest are equal all sources agree, so nearly all
+messages of a good run are done with there, by one shuffle of fixed-width values. The few others
+are *suspects*: only for them is the testimony read again, and judged exactly. A digest never
+acquits wrongly: whatever could be a violation of property 1, 2 or 9 differs in one of its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from mqspark.judge.members import Members
+
+SEND, ACK, FAIL, DELIVER, STORED = "send", "ack", "fail", "deliver", "stored"
+#: Clients' events about one message; the others (leads, faults, ...) are no testimony.
+_EVENTS: Final = (SEND, ACK, FAIL, DELIVER)
+#: What the testimony needs of a record.
+RECORD_COLUMNS: Final = (
+    "broker,holders,position,topic,queue_id,queue_offset,unique_key,content_crc,error"
+)
+
+
+def testify(events: DataFrame, records: DataFrame, topics: Sequence[str]) -> DataFrame:
+    """What clients and replicas say of messages of these topics.
+
+    Columns: source, t, id, group, broker, holders, topic, queue_id, queue_offset, position, crc (of
+    the body as sent), definite, error.
+    """
+    judged = F.col("topic").isNull() | F.col("topic").isin(*topics)
+    said = events.where(F.col("kind").isin(*_EVENTS) & judged).select(
+        F.col("kind").alias("source"),
+        "t",
+        "id",
+        "group",
+        "broker",
+        F.lit(0).cast("long").alias("holders"),
+        "topic",
+        "queue_id",
+        F.col("offset").alias("queue_offset"),
+        "position",
+        "crc",
+        "definite",
+        F.lit(None).cast("string").alias("error"),
+    )
+    # A record without a unique key was sent by no producer of ours: its place names it.
+    unnamed = F.concat(F.lit("no UNIQ_KEY, at "), F.col("position").cast("string"))
+    stored = records.where(F.col("topic").isin(*topics)).select(
+        F.lit(STORED).alias("source"),
+        F.lit(None).cast("long").alias("t"),
+        F.coalesce("unique_key", unnamed).alias("id"),
+        F.lit(None).cast("string").alias("group"),
+        "broker",
+        "holders",
+        "topic",
+        "queue_id",
+        "queue_offset",
+        "position",
+        F.col("content_crc").alias("crc"),
+        F.lit(None).cast("boolean").alias("definite"),
+        "error",
+    )
+    return said.unionByName(stored)
+
+
+def digest(testimony: DataFrame, members: Members) -> DataFrame:
+    """One row a message: id, who says what of it, the spread of its values, whether it is suspect.
+
+    `send_t`, `ack_t`, `read_t` are the first such event's time; null if there is none.
+    """
+    source, good = F.col("source"), F.col("error").isNull()
+    sent, acked, delivered = (source == SEND, source == ACK, source == DELIVER)
+    stored = (source == STORED) & good
+    placed = stored | acked | delivered
+    slot = F.xxhash64("broker", "topic", "queue_id", "queue_offset")
+    crc, position = F.when(good, F.col("crc")), F.when(good, F.col("position"))
+    group = F.when(delivered, F.xxhash64("group"))
+    rows = testimony.groupBy("id").agg(
+        F.min(F.when(sent, F.col("t"))).alias("send_t"),
+        F.min(F.when(acked, F.col("t"))).alias("ack_t"),
+        F.min(F.when(delivered, F.col("t"))).alias("read_t"),
+        F.min(group).alias("group_min"),
+        F.max(group).alias("group_max"),
+        F.count_if(delivered).alias("deliveries"),
+        F.count_if((source == FAIL) & F.col("definite")).alias("refusals"),
+        F.count_if(stored).alias("versions"),
+        F.count_if(~good).alias("damaged"),
+        F.bit_or(F.when(stored, F.col("holders")).otherwise(0)).alias("holders"),
+        F.max(F.when(placed, members.broker_number)).alias("broker_number"),
+        F.max(F.when(placed, queue_hash())).alias("queue"),
+        F.min(F.when(placed, F.col("queue_offset"))).alias("queue_offset"),
+        F.min(F.when(placed, slot)).alias("slot_min"),
+        F.max(F.when(placed, slot)).alias("slot_max"),
+        F.min(position).alias("position_min"),
+        F.max(position).alias("position_max"),
+        F.min(crc).alias("crc_min"),
+        F.max(crc).alias("crc_max"),
+    )
+    return rows.withColumn("suspect", F.coalesce(_is_suspect(members), F.lit(False)))
+
+
+def queue_hash() -> Column:
+    """A queue (of a topic on a broker) as one number: cheap to group and to sort by."""
+    return F.xxhash64("broker", "topic", "queue_id")
+
+
+def _is_suspect(members: Members) -> Column:
+    """Whether anything said of a message needs a closer look."""
+    full = members.by_number(members.full_mask)
+    acked, delivered = F.col("ack_t").isNotNull(), F.col("read_t").isNotNull()
+    read = (F.col("versions") > 0) | delivered
+    return (
+        (F.col("send_t").isNull() & (read | acked))
+        | (F.col("damaged") > 0)
+        | (F.col("slot_min") != F.col("slot_max"))
+        | (F.col("position_min") != F.col("position_max"))
+        | (F.col("crc_min") != F.col("crc_max"))
+        | (F.col("versions") > 1)
+        | ((F.col("refusals") > 0) & ~acked & read)
+        | ((acked | delivered) & (F.col("holders") != full))
+    )

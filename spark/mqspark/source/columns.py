@@ -1,0 +1,167 @@
+"""Records of a segment as Arrow columns, each made only if it is wanted.
+
+Python's walk (:mod:`mqspark.source.records`) has found where the records are. Fields at fixed
+places are cut out of the mapped file by numpy, a whole batch at a time; the others are made row by
+row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from dledger.checksum import crc32
+from dledger.errors import BadInput
+from dledger.remoting.message import KEYS, TAGS, host_decode, properties_decode
+from dledger.remoting.record import BORN_HOST_IPV6, HOST_IPV4_BYTES, HOST_IPV6_BYTES
+from dledger.remoting.record.layout import (
+    BODY_CRC_AT,
+    BORN_HOST_AT,
+    BORN_TIMESTAMP_AT,
+    FLAG_AT,
+    PHYSICAL_OFFSET_AT,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    SYS_FLAG_AT,
+)
+from mqspark.source.planning import SegmentPartition
+from mqspark.source.records import RecordColumns
+from mqspark.source.schema import arrow_schema
+
+Ints = npt.NDArray[np.int64]
+Values = Iterable[object]
+
+_US_PER_MS: Final = 1000
+#: Fixed fields before the hosts: where in the record, and numpy's type.
+_FRONT: Final = {
+    "body_crc": (BODY_CRC_AT, ">u4"),
+    "queue_id": (QUEUE_ID_AT, ">i4"),
+    "flag": (FLAG_AT, ">i4"),
+    "queue_offset": (QUEUE_OFFSET_AT, ">i8"),
+    "physical_offset": (PHYSICAL_OFFSET_AT, ">i8"),
+    "sys_flag": (SYS_FLAG_AT, ">i4"),
+    "born_timestamp": (BORN_TIMESTAMP_AT, ">i8"),
+}
+#: Fixed fields behind the hosts: how far before the body.
+_BACK: Final = {"reconsume_times": (16, ">i4"), "prepared_offset": (12, ">i8")}
+_STORE_TIMESTAMP: Final = "store_timestamp"
+_TIMESTAMP_BYTES: Final = 8
+
+
+class MessageColumns:
+    """Makes the wanted columns of batches of records of one segment."""
+
+    def __init__(self, raw: memoryview, segment: SegmentPartition, schema: StructType) -> None:
+        self._raw = raw
+        self._bytes = np.frombuffer(raw, np.uint8)
+        self._segment = segment
+        self._schema = arrow_schema(schema)
+        self._makers: dict[str, Callable[[RecordColumns], Values]] = {
+            "broker": lambda rows: [segment.broker] * len(rows),
+            "replica": lambda rows: [segment.replica] * len(rows),
+            "segment": lambda rows: [segment.position] * len(rows),
+            "entry_index": lambda rows: [place.entry_index for place in rows.places],
+            "holders": lambda rows: [place.holders for place in rows.places],
+            "term": lambda rows: [place.term for place in rows.places],
+            "position": lambda rows: np.array(rows.starts, np.int64) + segment.position,
+            "size": lambda rows: rows.sizes,
+            "topic": lambda rows: rows.topics,
+            "unique_key": lambda rows: rows.unique_keys,
+            "content_crc": lambda rows: rows.content_crcs,
+            "error": lambda rows: rows.errors,
+            "body_length": lambda rows: _where_whole(rows, (size for _, size in rows.bodies)),
+            "body": lambda rows: _where_whole(rows, map(self._span, rows.bodies)),
+            "record_crc": self._record_crcs,
+            "born_host": lambda rows: self._hosts(rows, store=False),
+            "store_host": lambda rows: self._hosts(rows, store=True),
+            "keys": lambda rows: [_decoded(raw).get(KEYS) for raw in rows.properties],
+            "tags": lambda rows: [_decoded(raw).get(TAGS) for raw in rows.properties],
+            "properties": lambda rows: _where_whole(
+                rows, (list(_decoded(raw).items()) for raw in rows.properties)
+            ),
+        }
+
+    def batch(self, rows: RecordColumns) -> pa.RecordBatch:
+        """All wanted columns of these rows."""
+        arrays = [
+            pa.array(self._makers[column.name](rows), column.type)
+            if column.name in self._makers
+            else self._fixed(column.name, column.type, rows)
+            for column in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _fixed(self, name: str, kind: pa.DataType, rows: RecordColumns) -> pa.Array:
+        """A field at a fixed place, of all records at once."""
+        whole = np.array(rows.whole, bool)
+        if name in _FRONT:
+            shift, stored = _FRONT[name]
+            places = np.array(rows.starts, np.int64) + shift
+        elif name in _BACK:
+            shift, stored = _BACK[name]
+            places = np.array([at for at, _ in rows.bodies], np.int64) - shift
+        else:
+            assert name == _STORE_TIMESTAMP
+            places, stored = self._store_timestamp_places(rows), ">i8"
+        values = np.zeros(len(rows), np.int64)
+        values[whole] = self._cut(places[whole], stored)
+        if pa.types.is_timestamp(kind):
+            values *= _US_PER_MS
+        return pa.array(values, mask=~whole).cast(kind)
+
+    def _cut(self, places: Ints, stored: str) -> Ints:
+        """The integers of numpy type `stored` at `places`."""
+        width = np.dtype(stored).itemsize
+        if not len(places):
+            return np.zeros(0, np.int64)
+        windows = np.lib.stride_tricks.sliding_window_view(self._bytes, width)
+        return windows[places].view(stored)[:, 0].astype(np.int64)
+
+    def _store_timestamp_places(self, rows: RecordColumns) -> Ints:
+        starts = np.array(rows.starts, np.int64)
+        whole = np.array(rows.whole, bool)
+        flags = np.zeros(len(rows), np.int64)
+        at, stored = _FRONT["sys_flag"]
+        flags[whole] = self._cut(starts[whole] + at, stored)
+        born_host_bytes = np.where(flags & BORN_HOST_IPV6, HOST_IPV6_BYTES, HOST_IPV4_BYTES)
+        return starts + BORN_HOST_AT + born_host_bytes
+
+    def _record_crcs(self, rows: RecordColumns) -> Values:
+        spans = zip(rows.starts, rows.sizes, strict=True)
+        return _where_whole(rows, (crc32(self._raw[at : at + size]) for at, size in spans))
+
+    def _hosts(self, rows: RecordColumns, *, store: bool) -> Values:
+        """The born or store host of each record, as `address:port`."""
+        hosts: list[str | None] = []
+        times = self._store_timestamp_places(rows).tolist()
+        for start, time_at, (body_at, _), whole in zip(
+            rows.starts, times, rows.bodies, rows.whole, strict=True
+        ):
+            span = (start + BORN_HOST_AT, time_at)
+            if store:
+                span = (time_at + _TIMESTAMP_BYTES, body_at - _BACK["reconsume_times"][0])
+            host, port = host_decode(self._raw[slice(*span)]) if whole else ("", 0)
+            hosts.append(f"{host}:{port}" if whole else None)
+        return hosts
+
+    def _span(self, span: tuple[int, int]) -> bytes:
+        at, size = span
+        return bytes(self._raw[at : at + size])
+
+
+def _where_whole(rows: RecordColumns, values: Values) -> Sequence[object]:
+    """The values, with null where the row is no readable record."""
+    return [value if whole else None for value, whole in zip(values, rows.whole, strict=True)]
+
+
+def _decoded(properties: bytes) -> dict[str, str]:
+    """The properties; none if they are no properties, as damaged ones may be."""
+    try:
+        return properties_decode(properties)
+    except BadInput:
+        return {}

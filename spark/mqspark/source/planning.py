@@ -1,0 +1,118 @@
+"""From directories to replicas, and from replicas to one partition a segment.
+
+A replica is a directory with `replica.json` and `log/<first position>.seg` files. Directories
+whose `replica.json` has the same broker name are replicas of each other. Segment k of a log
+starts at position k * segment_bytes; a file that is missing between others gets a partition too,
+so that its absence becomes a row, and not silence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from pyspark.sql.datasource import InputPartition
+
+from dledger.errors import ConfigError
+from dledger.log.replica import describe_replica
+from dledger.log.segment import segment_path
+
+PATH_SEPARATOR = ";"
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One replica's directory. `segments` are the first positions of its segment files."""
+
+    broker: str
+    node: str
+    directory: str
+    segment_bytes: int
+    segments: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SegmentPartition(InputPartition):
+    """One segment to read: the unit of parallelism.
+
+    `directories` are those of all replicas of the broker, by node id; `number` is this one's place.
+    """
+
+    broker: str
+    replica: str
+    directories: tuple[str, ...]
+    number: int
+    position: int
+    segment_bytes: int
+
+    @property
+    def path(self) -> Path:
+        """The segment's file."""
+        return self.path_of(self.number)
+
+    @property
+    def previous_path(self) -> Path | None:
+        """The file of the segment before; None at the start of the log."""
+        if self.position == 0:
+            return None
+        folder = Path(self.directories[self.number]) / "log"
+        return segment_path(folder, self.position - self.segment_bytes)
+
+    def path_of(self, number: int) -> Path:
+        """The file of the same segment on the broker's replica `number`."""
+        return segment_path(Path(self.directories[number]) / "log", self.position)
+
+
+def split_paths(value: str) -> list[str]:
+    """The directories of a `path` option: separated by semicolons, or Spark's list as JSON."""
+    if value.startswith("["):
+        return [str(path) for path in json.loads(value)]
+    return [path for path in value.split(PATH_SEPARATOR) if path]
+
+
+def find_replicas(directories: Sequence[str]) -> list[Replica]:
+    """The replicas in these directories, in order of broker name and node id.
+
+    Raises ConfigError if one is no replica's directory, or if two are the same replica.
+    """
+    replicas = sorted(
+        (_open_replica(Path(directory)) for directory in directories),
+        key=lambda replica: (replica.broker, replica.node),
+    )
+    for left, right in pairwise(replicas):
+        if (left.broker, left.node) == (right.broker, right.node):
+            raise ConfigError(
+                f"{left.directory} and {right.directory} both hold node {left.node} of "
+                f"{left.broker}: give each replica once"
+            )
+    return replicas
+
+
+def plan(replicas: Sequence[Replica]) -> list[SegmentPartition]:
+    """One partition for each segment, present or missing, in log order.
+
+    Segments of the same position stand together, so tasks that run at the same time read
+    the replicas side by side.
+    """
+    partitions = []
+    for broker in {replica.broker for replica in replicas}:
+        members = [replica for replica in replicas if replica.broker == broker]
+        directories = tuple(replica.directory for replica in members)
+        for number, replica in enumerate(members):
+            step = replica.segment_bytes
+            first, last = (
+                (replica.segments[0], replica.segments[-1]) if replica.segments else (0, -1)
+            )
+            partitions += [
+                SegmentPartition(broker, replica.node, directories, number, position, step)
+                for position in range(first, last + 1, step)
+            ]
+    return sorted(partitions, key=lambda segment: (segment.broker, segment.position))
+
+
+def _open_replica(directory: Path) -> Replica:
+    found = describe_replica(directory)
+    return Replica(found.group, found.node_id, str(directory), found.segment_bytes, found.segments)

@@ -1,0 +1,203 @@
+"""Puts the evidence before every judge, and says what came of it.
+
+A verdict is made only of what was found: per property the violations, how many things were checked,
+and whether it holds; over all the counts that people ask for first. A property without anything to
+check holds vacuously; `checked` being 0 says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from dledger.errors import ConfigError
+from mqspark.judge import authenticity, copies, durability, identity, order, replication
+from mqspark.judge.evidence import Evidence
+from mqspark.limits import VIOLATIONS_SHOWN_MAX
+
+Scalar = str | int | bool | None
+Counts = dict[str, int | bool | dict[str, int]]
+
+
+@dataclass(frozen=True)
+class Property:
+    """A property of the design, how to judge it, and which count says how much was checked."""
+
+    number: int
+    title: str
+    judge: Callable[[Evidence], DataFrame]
+    checked: str
+
+
+PROPERTIES: Final = (
+    Property(durability.NUMBER, durability.TITLE, durability.violations, "expected_copies"),
+    Property(authenticity.NUMBER, authenticity.TITLE, authenticity.violations, "reads"),
+    Property(identity.NUMBER, identity.TITLE, identity.violations, "slots"),
+    Property(order.NUMBER, order.TITLE, order.violations, "slots"),
+    Property(
+        replication.CHAIN_NUMBER,
+        replication.CHAIN_TITLE,
+        replication.chain_violations,
+        "entries",
+    ),
+    Property(copies.NUMBER, copies.TITLE, copies.violations, "messages"),
+    Property(
+        replication.EQUALITY_NUMBER,
+        replication.EQUALITY_TITLE,
+        replication.equality_violations,
+        "entries",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a judge found. `count` is complete, `violations` are the first of them."""
+
+    number: int
+    title: str
+    checked: int
+    count: int
+    violations: list[dict[str, Scalar | list[int]]]
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing was found against the property."""
+        return self.count == 0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All judgements, the counts, and notes on what could not be judged."""
+
+    judgements: list[Judgement]
+    counts: Counts
+    notes: list[str]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every property holds."""
+        return all(judgement.holds for judgement in self.judgements)
+
+    def as_json(self) -> dict[str, object]:
+        """The verdict as `verdict.json` has it."""
+        return {
+            "verdict": "ok" if self.holds else "violated",
+            "properties": [
+                {**asdict(judgement), "holds": judgement.holds} for judgement in self.judgements
+            ],
+            "counts": self.counts,
+            "notes": self.notes,
+        }
+
+
+def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
+    """Judge every property. Raises ConfigError if the evidence is not enough for any verdict."""
+    progress("reading the history and the replicas' messages")
+    totals = _totals(evidence)
+    if totals["elsewhere"]:
+        raise ConfigError(
+            f"{totals['elsewhere']} messages were acknowledged or delivered by brokers of which no "
+            f"store is given; stores are given of {', '.join(evidence.members.brokers)}"
+        )
+    progress("comparing the replicas' entries")
+    totals["entries"] = evidence.ledger.count()
+    totals["slots"] = evidence.slots.count()
+    judgements = []
+    for item in PROPERTIES:
+        progress(f"judging property {item.number}: {item.title}")
+        count, rows = _collect(item.judge(evidence))
+        judgements.append(Judgement(item.number, item.title, totals[item.checked], count, rows))
+    return Verdict(judgements, _counts(evidence, totals, judgements), _notes(evidence))
+
+
+def _totals(evidence: Evidence) -> dict[str, int]:
+    """Everything that can be counted in the digest, in one job."""
+    columns = {
+        "messages": F.count("*"),
+        "sent": F.count("send_t"),
+        "acknowledged": F.count("ack_t"),
+        "consumed": F.count("read_t"),
+        "reads": F.sum(F.bit_count("holders") + F.col("deliveries")),
+        "elsewhere": F.count_if(F.col("broker_number") < 0),
+        "expected_copies": F.sum(
+            F.when(
+                F.col("ack_t").isNotNull(),
+                evidence.members.by_number(lambda name: len(evidence.members.of(name))),
+            )
+        ),
+    }
+    for replica in evidence.members.replicas:
+        number, bit = evidence.members.brokers.index(replica.broker), evidence.members.bit(replica)
+        held = (F.col("broker_number") == number) & (F.col("holders").bitwiseAND(bit) != 0)
+        columns[f"{replica.broker}/{replica.node}"] = F.count_if(held)
+    row = evidence.digest.agg(*[value.alias(name) for name, value in columns.items()]).first()
+    assert row is not None
+    return {name: int(row[name] or 0) for name in columns}
+
+
+def _collect(rows: DataFrame) -> tuple[int, list[dict[str, Scalar | list[int]]]]:
+    """How many violations there are, and the worst and first of them; replicas are put together."""
+    names = [name for name in rows.columns if name != "replica"]
+    merged = (
+        rows.groupBy(*names)
+        .agg(F.array_join(F.sort_array(F.collect_set("replica")), ", ").alias("replica"))
+        .orderBy("severity", F.get("positions", F.lit(0)).asc_nulls_last(), "message_id")
+    )
+    found = merged.limit(VIOLATIONS_SHOWN_MAX + 1).collect()
+    count = len(found) if len(found) <= VIOLATIONS_SHOWN_MAX else merged.count()
+    shown = [row.asDict() for row in found[:VIOLATIONS_SHOWN_MAX]]
+    for row in shown:
+        del row["severity"]
+        row["replica"] = row["replica"] or None
+    return count, shown
+
+
+def _counts(evidence: Evidence, totals: dict[str, int], judgements: list[Judgement]) -> Counts:
+    found = {judgement.number: judgement for judgement in judgements}
+    return {
+        "sent": totals["sent"],
+        "acknowledged": totals["acknowledged"],
+        "stored": {
+            f"{replica.broker}/{replica.node}": totals[f"{replica.broker}/{replica.node}"]
+            for replica in evidence.members.replicas
+        },
+        "consumed": totals["consumed"],
+        "lost": _count_of(found[durability.NUMBER], {"lost", "damaged", "altered"}),
+        "phantom": _count_of(found[authenticity.NUMBER], {"phantom", "refused"}),
+        "duplicated": found[copies.NUMBER].count,
+        "reordered": _count_of(found[order.NUMBER], {"overtaken", "misplaced", "late", "skipped"}),
+        "replicas_equal": found[replication.EQUALITY_NUMBER].holds,
+    }
+
+
+def _count_of(judgement: Judgement, kinds: Iterable[str]) -> int:
+    """Violations of some kinds. Beyond what is spelled out, all are taken to be of these kinds."""
+    shown = sum(row["what"] in set(kinds) for row in judgement.violations)
+    return shown + judgement.count - len(judgement.violations)
+
+
+def _notes(evidence: Evidence) -> list[str]:
+    """What a reader of the verdict should know, though it is no violation."""
+    notes = []
+    given = {(replica.broker, replica.node) for replica in evidence.members.replicas}
+    for broker, nodes in evidence.meta.brokers.items():
+        missing = [node for node in nodes if (broker, node) not in given]
+        if missing:
+            notes.append(f"{broker}: no store of {', '.join(missing)} is given; it is not judged")
+    tails = (
+        evidence.entries.where(~evidence.is_settled())
+        .groupBy("broker", "replica")
+        .agg(F.count("*").alias("entries"), F.min("position").alias("position"))
+        .orderBy("broker", "replica")
+    )
+    notes += [
+        f"{tail.broker}/{tail.replica}: {tail.entries} entries or damaged ranges from position "
+        f"{tail.position} on are an unsettled tail: no client was told of them"
+        for tail in tails.collect()
+    ]
+    return notes

@@ -1,0 +1,172 @@
+"""mqcluster as a person types it: a cluster comes up, breaks, is mended, and leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def mqcluster(*arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "mqchaos.mqcluster", *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+def status(directory: Path) -> dict[str, dict[str, Any]]:
+    """The servers by name, as `status -o json` shows them."""
+    shown = mqcluster("status", "--dir", str(directory), "-o", "json")
+    return {server["name"]: server for server in json.loads(shown.stdout)["servers"]}
+
+
+def processes_of(directory: Path) -> list[str]:
+    """Command lines of running processes that name this directory."""
+    lines = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            lines.append(entry.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return [line for line in lines if str(directory) in line]
+
+
+def test_a_cluster_lives_through_everything_that_mqcluster_does(tmp_path: Path) -> None:
+    """up, up again, kill, status, restart, down, up with its data, down and remove."""
+    directory = tmp_path / "cluster"
+    where = ("--dir", str(directory))
+    try:
+        up = mqcluster("up", *where)
+        assert up.returncode == 0, up.stderr
+        assert "mqadmin sendMessage -n " in up.stdout
+        first = status(directory)
+        assert [server["role"] for server in first.values()].count("leader") == 1
+
+        again = mqcluster("up", *where)
+        assert again.returncode == 0, again.stderr
+        pids = {name: server["pid"] for name, server in status(directory).items()}
+        assert pids == {name: server["pid"] for name, server in first.items()}
+
+        (leader,) = [name for name, server in first.items() if server["role"] == "leader"]
+        killed = mqcluster("kill", "leader", *where)
+        assert killed.stdout.startswith(f"{leader} (process {first[leader]['pid']}) is killed")
+        assert status(directory)[leader]["role"] == "down"
+        assert mqcluster("status", *where).returncode == 1
+
+        assert mqcluster("restart", leader, *where).returncode == 0
+        assert mqcluster("up", *where).returncode == 0
+        roles = [server["role"] for server in status(directory).values()]
+        assert sorted(roles) == ["follower", "follower", "leader", "name server"]
+
+        assert mqcluster("down", *where).returncode == 0
+        assert processes_of(directory) == []
+
+        assert mqcluster("up", *where).returncode == 0
+        terms = [server["term"] for server in status(directory).values() if server["term"]]
+        assert min(terms) > first[leader]["term"]
+    finally:
+        mqcluster("down", *where, "--remove")
+
+    assert processes_of(directory) == []
+    assert not directory.exists()
+
+
+def test_several_groups_and_name_servers_find_each_other(tmp_path: Path) -> None:
+    """Two groups of one node at two name servers: every group leads and is routed to."""
+    directory = tmp_path / "cluster"
+    sizes = ("--nodes", "1", "--groups", "2", "--namesrvs", "2")
+    try:
+        up = mqcluster("up", "--dir", str(directory), *sizes)
+
+        assert up.returncode == 0, up.stderr
+        roles = {name: server["role"] for name, server in status(directory).items()}
+        assert roles == {
+            "namesrv-0": "name server",
+            "namesrv-1": "name server",
+            "broker-a-n0": "leader",
+            "broker-b-n0": "leader",
+        }
+        other = mqcluster("up", "--dir", str(directory), "--nodes", "3")
+        assert other.returncode == 2
+        assert "holds a cluster of --nodes 1 --groups 2 --namesrvs 2" in other.stderr
+    finally:
+        mqcluster("down", "--dir", str(directory))
+    assert processes_of(directory) == []
+
+
+def test_a_group_grows_and_shrinks(tmp_path: Path) -> None:
+    """A fourth node votes, the leader goes, and after a restart the cluster is what it was made."""
+    directory = tmp_path / "cluster"
+    where = ("--dir", str(directory))
+    try:
+        assert mqcluster("up", *where).returncode == 0
+        added = mqcluster("add-node", *where)
+        assert added.returncode == 0, added.stderr
+        expected = "broker-a-n3 is added; broker-a has the members n0, n1, n2, n3\n"
+        assert added.stdout == expected
+        roles = {name: server["role"] for name, server in status(directory).items()}
+        assert roles["broker-a-n3"] == "follower"
+
+        (leader,) = [name for name, role in roles.items() if role == "leader"]
+        removed = mqcluster("remove-node", leader, *where)
+        assert removed.returncode == 0, removed.stderr
+        assert leader not in status(directory)
+        assert (directory / leader / "store").exists()
+
+        assert mqcluster("down", *where).returncode == 0
+        assert mqcluster("up", *where).returncode == 0
+        roles = {name: server["role"] for name, server in status(directory).items()}
+        assert sorted(roles.values()) == ["follower", "follower", "leader", "name server"]
+
+        again = mqcluster("add-node", *where)
+        assert "broker-a-n4 is added" in again.stdout, again.stderr
+        unknown = mqcluster("remove-node", leader, *where)
+        assert unknown.returncode == 2
+        assert f"there is no node '{leader}'" in unknown.stderr
+    finally:
+        mqcluster("down", *where)
+    assert processes_of(directory) == []
+
+
+def test_a_directory_without_a_cluster_is_named(tmp_path: Path) -> None:
+    """The message says what to do, and the status is that of a wrong command."""
+    done = mqcluster("status", "--dir", str(tmp_path))
+
+    assert done.returncode == 2
+    assert done.stderr == f"{tmp_path} holds no cluster: `mqcluster up` makes one\n"
+
+
+def test_a_directory_that_can_hold_no_cluster_is_named(tmp_path: Path) -> None:
+    """A file, say: one line, no trace of the program."""
+    (tmp_path / "file").touch()
+
+    done = mqcluster("up", "--dir", str(tmp_path / "file"))
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{tmp_path}/file/namesrv-0: Not a directory; name a directory")
+
+
+def test_an_unknown_server_is_refused_by_name(tmp_path: Path) -> None:
+    """A typing error kills nothing, and the message lists the names."""
+    directory = tmp_path / "cluster"
+    sizes = ("--nodes", "1")
+    try:
+        assert mqcluster("up", "--dir", str(directory), *sizes).returncode == 0
+
+        done = mqcluster("kill", "broker-a-n7", "--dir", str(directory))
+
+        assert done.returncode == 2
+        assert "there are namesrv-0, broker-a-n0" in done.stderr
+    finally:
+        mqcluster("down", "--dir", str(directory))
+
+    done = mqcluster("kill", "leader", "--dir", str(directory))
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"no server of {directory} runs: mqcluster up --dir {directory} starts them\n"
+    )

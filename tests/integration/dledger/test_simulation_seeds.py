@@ -1,0 +1,59 @@
+"""The simulation on all cores: seeds that every run tries, and as many that none has tried yet.
+
+The fixed ones tell whether a change broke something; the new ones look for what nobody has seen,
+a few hundred more with every run. A run says at its end which they were. `--all` runs two thousand.
+Overnight: `python -m dledger.testing.simulation --seeds 0-100000`.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+
+from dledger.testing.simulation.command import first_violation_of_many
+
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
+SEEDS = {3: 160, 5: 40}
+"""How many of each kind, by the size of the group: two minutes for all on two slow cores."""
+FIRST = 100
+"""Those before it are run by `tests/unit/dledger/raft/test_simulation.py`."""
+NEW_SEED_MIN, NEW_SEED_MAX = 10**6, 10**9
+
+
+@pytest.mark.parametrize("nodes", SEEDS, ids="{}-nodes".format)
+def test_no_fixed_seed_breaks_an_invariant(nodes: int) -> None:
+    """Whatever the weather, nothing acknowledged is lost, and every group heals."""
+    assert_clean(range(FIRST, FIRST + SEEDS[nodes]), nodes)
+
+
+@pytest.mark.parametrize("nodes", SEEDS, ids="{}-nodes".format)
+def test_no_new_seed_breaks_an_invariant(nodes: int, say_at_the_end: list[str]) -> None:
+    """Nor in weather that comes for the first time."""
+    first = NEW_SEED_MIN + secrets.randbelow(NEW_SEED_MAX - NEW_SEED_MIN)
+    seeds = range(first, first + SEEDS[nodes])
+    say_at_the_end.append(f"new seeds of {nodes} nodes: {seeds.start}-{seeds.stop}")
+    assert_clean(seeds, nodes)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("nodes", "seeds"), [(3, range(260, 1700)), (5, range(140, 500))], ids=["3-nodes", "5-nodes"]
+)
+def test_no_seed_of_many_breaks_an_invariant(nodes: int, seeds: range) -> None:
+    """Nor in the weather of those that were found to be hard, and of all around them."""
+    assert_clean(seeds, nodes)
+
+
+def assert_clean(seeds: range, nodes: int) -> None:
+    """Run the seeds; fail with the first that breaks something, and with what replays it."""
+    print(f"seeds {seeds.start}-{seeds.stop}, {nodes} nodes")
+    found = first_violation_of_many(seeds, nodes)
+    if found is not None:
+        seed, violation = found
+        print("\n".join(getattr(violation, "__notes__", [])))
+        pytest.fail(
+            f"{violation}; replay: python -m dledger.testing.simulation --seeds {seed} "
+            f"--nodes {nodes}"
+        )

@@ -1,0 +1,184 @@
+"""`mqnamesrv` as a process: how it starts, ends, and serves on whatever is thrown at it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import pytest
+import trio
+
+from dledger.net import connect_peer
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+
+pytestmark = pytest.mark.slow
+
+RSS_KIB_MAX = 150 * 1024
+SILENT_CONNECTIONS = 1000
+
+
+@contextmanager
+def name_server(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A running `mqnamesrv` and its port; it must end by SIGTERM with status 0."""
+    command = [sys.executable, "-m", "mqnamesrv", "-p", "0", *arguments]
+    # Events go to a file: a pipe that nobody reads would stop the server when it is full.
+    with TemporaryFile() as events, subprocess.Popen(command, stderr=events) as process:
+        try:
+            yield process, port_of(events.fileno())
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(5) == 0
+        finally:
+            process.kill()
+
+
+def port_of(events: int) -> int:
+    """The port in the event "name server started", once it is written."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        *lines, _ = os.pread(events, 65_536, 0).split(b"\n")
+        for event in map(json.loads, lines):
+            if event["event"] == "name server started":
+                return int(event["address"].rpartition(":")[2])
+        time.sleep(0.01)
+    raise TimeoutError("the name server did not start")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mqnamesrv", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+
+
+def answers(port: int) -> bool:
+    """Whether the name server answers a well-formed request."""
+
+    async def ask() -> int:
+        async with connect_peer("127.0.0.1", port) as peer:
+            request = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
+            return (await peer.request(request, 5.0)).code
+
+    return trio.run(ask) == ResponseCode.TOPIC_NOT_EXIST
+
+
+def rss_kib(process: subprocess.Popen[bytes]) -> int:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split(maxsplit=1)[0])
+
+
+def closed_by_server(sent: bytes, port: int) -> bool:
+    """Whether the server closes a connection that sends this."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(sent)
+        try:
+            return connection.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+def test_a_taken_port_is_one_clear_line_and_status_2() -> None:
+    """The line names the address, the reason and what to do."""
+    with name_server() as (_, port):
+        result = run("-p", str(port))
+    assert result.returncode == 2
+    assert result.stderr == (
+        f"mqnamesrv: can't listen on 127.0.0.1 port {port}: Address already in use; "
+        "choose another port with -p, or another address with --host\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "line"),
+    [
+        ("listenPrt = 1", "unknown key 'listenPrt'; did you mean listenPort?"),
+        ('listenPort = "x"', "listenPort = 'x': Expected `int`, got `str`"),
+        ("listenPort = 70000", "listenPort is 70000; it must be 0 to 65535"),
+        ("listenPort =", "no valid TOML"),
+        ('kvConfigPath = "/proc/version"', "kvConfigPath /proc/version: no key-value config"),
+    ],
+)
+def test_a_bad_config_is_one_clear_line_and_status_2(
+    tmp_path: Path, config: str, line: str
+) -> None:
+    """The line names the file, the key and the value."""
+    path = tmp_path / "namesrv.toml"
+    path.write_text(config)
+    result = run("-c", str(path))
+    assert result.returncode == 2
+    assert result.stderr.startswith("mqnamesrv: ")
+    assert line in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_bad_command_line_is_one_clear_line_and_status_2() -> None:
+    """So is a config file that is not there."""
+    for arguments in (["--bogus"], ["-p", "many"], ["-c", "/no/such/file"]):
+        result = run(*arguments)
+        assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+
+
+def test_garbage_costs_only_the_connection_that_sent_it() -> None:
+    """Random bytes, lengths that lie and undecodable headers: it serves on."""
+    seed = int.from_bytes(os.urandom(4), "big")
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    with name_server() as (process, port):
+        assert closed_by_server(struct.pack(">I", 2**31), port)
+        assert closed_by_server(struct.pack(">I", 2**32 - 1) + b"x" * 100, port)
+        assert closed_by_server(struct.pack(">II", 8, 0x00FFFFFF) + b"xxxx", port)
+        assert closed_by_server(struct.pack(">II", 8, 0x02000004) + b"\xff" * 4, port)
+        assert closed_by_server(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", port)
+        for _ in range(200):
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+                connection.sendall(chance.randbytes(chance.randrange(1, 300)))
+        assert answers(port)
+        assert rss_kib(process) < RSS_KIB_MAX
+
+
+def test_connections_that_say_nothing_or_never_finish_leave_room_for_others() -> None:
+    """A thousand silent ones and one that begins a 16 MiB frame and sends no more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = SILENT_CONNECTIONS + 200
+    if hard < wanted:
+        pytest.skip(f"only {hard} open files are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    with name_server() as (process, port), ExitStack() as connections:
+        for _ in range(SILENT_CONNECTIONS):
+            connections.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+        loris = connections.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+        loris.sendall(struct.pack(">I", 16 * 1024 * 1024) + b"\x00")
+        assert answers(port)
+        assert rss_kib(process) < RSS_KIB_MAX
+
+
+def test_key_value_config_outlives_a_killed_name_server(tmp_path: Path) -> None:
+    """What was acknowledged is there after SIGKILL."""
+    path = tmp_path / "namesrv.toml"
+    path.write_text(f'kvConfigPath = "{tmp_path / "kvConfig.json"}"\n')
+
+    async def ask(port: int, code: RequestCode, **ext: str) -> Command:
+        async with connect_peer("127.0.0.1", port) as peer:
+            return await peer.request(Command(code, {"namespace": "n", "key": "k", **ext}), 5.0)
+
+    command = [sys.executable, "-m", "mqnamesrv", "-p", "0", "-c", str(path)]
+    with TemporaryFile() as events, subprocess.Popen(command, stderr=events) as process:
+        try:
+            port = port_of(events.fileno())
+            code = trio.run(lambda: ask(port, RequestCode.PUT_KV_CONFIG, value="v")).code
+        finally:
+            process.kill()
+    assert code == ResponseCode.SUCCESS
+    with name_server("-c", str(path)) as (_, port):
+        answer = trio.run(lambda: ask(port, RequestCode.GET_KV_CONFIG))
+    assert answer.ext == {"value": "v"}

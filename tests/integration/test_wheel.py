@@ -1,0 +1,128 @@
+"""The wheel, away from the checkout: every command runs, and nobody's names are in the way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = ("mqnamesrv", "mqbroker", "mqadmin", "mqcluster", "mqchaos", "mqaudit")
+PACKAGES = ("dledger", "mqbroker", "mqnamesrv", "mqclient", "mqchaos", "mqspark")
+
+# Modules of the user's own, called as some folders of ours are.
+THEIRS = {
+    "client.py": 'NAME = "my own client"\n',
+    "chaos/__init__.py": 'NAME = "my own chaos"\n',
+    "spark.py": 'NAME = "my own spark"\n',
+    "broker.py": 'NAME = "my own broker"\n',
+}
+PROGRAM = """\
+import broker
+import chaos
+import client
+import spark
+import trio
+
+import dledger
+import mqclient
+from dledger import LedgerConfig, open_ledger
+from mqclient import Consumer, Message, Producer, SendResult, blocking
+
+
+async def order(namesrv: str, text: str) -> SendResult:
+    async with Producer(namesrv, group="PG") as producer:
+        return await producer.send(Message("Orders", text.encode(), tags="new"))
+
+
+def read(namesrv: str) -> list[bytes]:
+    with blocking.Consumer(namesrv, group="CG", subscriptions={"Orders": "*"}) as consumer:
+        return [message.body for message in consumer.poll()]
+
+
+print(broker.NAME, chaos.NAME, client.NAME, spark.NAME, sep=", ")
+print(Consumer.__name__, LedgerConfig.__name__, open_ledger.__name__, trio.__name__)
+print(mqclient.__version__ == dledger.__version__)
+"""
+
+
+@dataclass(frozen=True)
+class Away:
+    """An environment with the wheel, and a folder of a user's program."""
+
+    bin: Path
+    home: Path
+
+    def run(self, *argv: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            argv, cwd=self.home, capture_output=True, text=True, timeout=120, check=False, env={}
+        )
+
+
+@pytest.fixture(scope="module")
+def away(tmp_path_factory: pytest.TempPathFactory) -> Away:
+    """A clean environment: other people's packages are this one's, ours come from the wheel."""
+    folder = tmp_path_factory.mktemp("away")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    subprocess.run([*pip, "wheel", "--no-deps", "-w", folder, ROOT], check=True, timeout=300)
+    (wheel,) = folder.glob("dledger-*.whl")
+    venv = folder / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True, timeout=60)
+    python = venv / "bin" / "python"
+    install = [*pip, "--python", python, "install", "--no-deps", wheel]
+    subprocess.run(install, check=True, timeout=60)
+    # A line of a .pth file: the .pth files of that folder, which name the checkout, are not read.
+    (site,) = venv.glob("lib/python*/site-packages")
+    (site / "theirs.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    home = folder / "program"
+    for name, text in THEIRS.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    (home / "main.py").write_text(PROGRAM)
+    return Away(venv / "bin", home)
+
+
+def test_a_program_with_names_like_our_folders_uses_the_wheel(away: Away) -> None:
+    """Its own `client.py` and `chaos/` are what it imports, and ours are there beside them."""
+    done = away.run(away.bin / "python", "main.py")
+
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "my own broker, my own chaos, my own client, my own spark",
+        "Consumer LedgerConfig open_ledger trio",
+        "True",
+    ]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_wheel_has_the_package_with_its_types(away: Away, package: str) -> None:
+    """From the wheel and not from the checkout, with the mark that type checkers look for."""
+    where = f"import {package}; print({package}.__file__)"
+    home = Path(away.run(away.bin / "python", "-c", where).stdout.strip()).parent
+
+    assert home.name == package
+    assert not home.is_relative_to(ROOT)
+    assert (home / "py.typed").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_of_the_wheel_starts(away: Away, command: str) -> None:
+    """Beside files that are called like our folders."""
+    done = away.run(away.bin / command, "--help")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert command in done.stdout
+
+
+def test_a_users_program_passes_strict_types(away: Away) -> None:
+    """`mypy --strict` reads our types from the wheel."""
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", away.home / ".mypy"]
+    done = away.run(*mypy, "--python-executable", away.bin / "python", "main.py")
+
+    assert done.stdout == "Success: no issues found in 1 source file\n", done.stderr

@@ -1,0 +1,179 @@
+"""Whoever makes a topic is answered when name servers know it."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.message import BatchItem, batch_encode
+from mqbroker import limits
+from mqbroker.registering.announcements import Announcements
+from mqbroker.testing import MemoryBroker, served, until
+from mqbroker.testing.requests import (
+    GROUP,
+    ask,
+    heartbeat,
+    produce_request,
+    send_request,
+    topic_request,
+)
+
+
+class Clock:
+    """Set by the test."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_an_answer_waits_for_every_connected_name_server() -> None:
+    """One that went away is not waited for, and what was told before the change does not count."""
+    announcements, answers = Announcements(Clock()), list[str]()
+    for namesrv in ("one", "two", "three"):
+        announcements.connected(namesrv)
+    before = announcements.version
+    announcements.changed(["Orders"])
+    announcements.when_told("Orders", lambda: answers.append("waits"))
+    announcements.when_told("Payments", lambda: answers.append("known before"))
+    announcements.told("one", announcements.version)
+    announcements.told("two", before)
+    assert answers == ["known before"]
+    announcements.told("three", announcements.version)
+    assert answers == ["known before"]
+    announcements.gone("two")
+    assert answers == ["known before", "waits"]
+    announcements.when_told("Orders", lambda: answers.append("told"))
+    assert answers[2:] == ["told"]
+
+
+def test_an_answer_waits_for_the_newest_change_of_its_topic() -> None:
+    """What was answered for the first change is about the first."""
+    announcements, answers = Announcements(Clock()), list[str]()
+    announcements.connected("one")
+    announcements.changed(["Orders"])
+    announcements.when_told("Orders", lambda: answers.append("made"))
+    first = announcements.version
+    announcements.changed(["Orders"])
+    announcements.when_told("Orders", lambda: answers.append("changed"))
+    announcements.told("one", first)
+    assert answers == ["made"]
+    announcements.told("one", announcements.version)
+    assert answers == ["made", "changed"]
+
+
+def test_without_a_name_server_nobody_waits() -> None:
+    """The broker can be reached by its address."""
+    announcements, answers = Announcements(Clock()), list[str]()
+    announcements.changed(["Orders"])
+    announcements.when_told("Orders", lambda: answers.append("answer"))
+    assert answers == ["answer"]
+
+
+def test_a_name_server_that_hangs_holds_answers_for_a_second() -> None:
+    """From the change on: who asks later waits for the rest of it."""
+    clock = Clock()
+    announcements, answers = Announcements(clock), list[str]()
+    announcements.connected("hangs")
+    announcements.changed(["Orders"])
+    announcements.when_told("Orders", lambda: answers.append("first"))
+    clock.now_s = limits.ANNOUNCE_S / 2
+    announcements.when_told("Orders", lambda: answers.append("second"))
+    announcements.release()
+    assert answers == []
+    clock.now_s = limits.ANNOUNCE_S
+    announcements.release()
+    assert answers == ["first", "second"]
+
+
+def test_no_more_answers_wait_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One too many goes out at once."""
+    monkeypatch.setattr(limits, "ANNOUNCED_WAITING_MAX", 2)
+    announcements, answers = Announcements(Clock()), list[int]()
+    announcements.connected("hangs")
+    announcements.changed(["Orders"])
+    for number in range(3):
+        announcements.when_told("Orders", partial(answers.append, number))
+    assert answers == [2]
+
+
+TO_A_NEW_TOPIC = {
+    "produce": produce_request("a"),
+    "send": send_request(),
+    "delayed": send_request(i="DELAY\x011\x02"),
+    "half": send_request(i="TRAN_MSG\x01true\x02PGROUP\x01P\x02"),
+    "batch": send_request(
+        batch_encode([BatchItem(b"one", b"", 0), BatchItem(b"two", b"", 0)]),
+        RequestCode.SEND_BATCH_MESSAGE,
+    ),
+    "updateTopic": topic_request(),
+}
+
+
+def name_server(broker: MemoryBroker) -> Announcements:
+    """One that is connected, and has been told all but what comes."""
+    announcements = broker.broker.core.announcements
+    announcements.connected("namesrv")
+    announcements.told("namesrv", announcements.version)
+    return announcements
+
+
+@pytest.mark.parametrize("request_", TO_A_NEW_TOPIC.values(), ids=TO_A_NEW_TOPIC)
+async def test_the_topic_of_an_answer_can_be_looked_up(tmp_path: Path, request_: Command) -> None:
+    """The answer follows when name servers know; those to later requests need not wait."""
+    async with served(tmp_path) as (broker, peer):
+        announcements = name_server(broker)
+        answers: list[Command] = []
+
+        async def ask_and_note() -> None:
+            answers.append(await peer.request(request_, 5))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask_and_note)
+            await until(lambda: broker.machine.topics.get("Orders") is not None)
+            await ask(peer, RequestCode.HEART_BEAT, heartbeat("c"))
+            assert answers == [], "answered before the name server knows"
+            announcements.told("namesrv", announcements.version)
+        assert [answer.code for answer in answers] == [ResponseCode.SUCCESS], answers[0].remark
+        again = await peer.request(produce_request("later"), 5)
+        assert again.code == ResponseCode.SUCCESS, again.remark
+
+
+async def test_a_name_server_that_hangs_does_not_make_a_send_fail(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It is answered within what a stock producer waits."""
+    async with served(tmp_path) as (broker, peer):
+        name_server(broker)
+        answer = await peer.request(send_request(), 5)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        assert limits.ANNOUNCE_S <= trio.current_time() < 1.5
+
+
+async def test_the_dead_letter_topic_of_an_answer_can_be_looked_up(tmp_path: Path) -> None:
+    """The first dead letter makes it."""
+    async with served(tmp_path) as (broker, peer):
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c"))
+        stored = await peer.request(produce_request("a"), 5)
+        announcements = name_server(broker)
+        answers: list[Command] = []
+
+        async def send_back() -> None:
+            position = stored.ext["position"]
+            code = RequestCode.CONSUMER_SEND_MSG_BACK
+            answers.append(await ask(peer, code, offset=position, group=GROUP, delayLevel=-1))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send_back)
+            await until(lambda: broker.machine.topics.get(f"%DLQ%{GROUP}") is not None)
+            await ask(peer, RequestCode.HEART_BEAT, heartbeat("c"))
+            assert answers == []
+            announcements.told("namesrv", announcements.version)
+        assert answers[0].code == ResponseCode.SUCCESS, answers[0].remark

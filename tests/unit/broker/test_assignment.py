@@ -1,0 +1,93 @@
+"""Consumers that ask the broker which queues are theirs, over two broker groups."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import trio
+
+from dledger.net import Connection, Peer, connect_peer, serve_remoting
+from dledger.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command
+from mqbroker.config import BrokerConfig
+from mqbroker.testing.memory import MemoryBroker, served
+from mqbroker.testing.requests import ask, heartbeat
+
+
+class NameServer:
+    """Knows "Orders" in two groups; `asked` counts."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, request: Command, connection: Connection) -> Command:
+        self.asked += 1
+        if request.ext.get("topic") != "Orders":
+            return request.reply(17, remark="no route")
+        data = TopicRouteData(
+            queue_datas=[QueueData("b", 2, 3), QueueData("a", 2, 2), QueueData("gone", 8, 8)],
+            broker_datas=[BrokerData("c", name, {0: "h:1"}) for name in "ab"],
+        )
+        return request.reply(body=encode_body(data))
+
+    def connected(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+    def disconnected(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+
+@asynccontextmanager
+async def brokers(directory: Path) -> AsyncIterator[tuple[MemoryBroker, Peer, NameServer]]:
+    async with trio.open_nursery() as nursery:
+        namesrv = NameServer()
+        port = await nursery.start(serve_remoting, namesrv, "127.0.0.1", 0)
+        config = BrokerConfig(namesrv_addr=f"127.0.0.1:1;127.0.0.1:{port}")
+        async with served(directory, config) as (broker, peer):
+            yield broker, peer, namesrv
+        nursery.cancel_scope.cancel()
+
+
+async def assigned(peer: Peer, client: str, **changed: str) -> list[tuple[str, int]] | None:
+    """The queues that a client is told of, in the order told; None for "keep what you have"."""
+    body = {"topic": "Orders", "consumerGroup": "C", "clientId": client, "strategyName": "AVG"}
+    body |= {"messageModel": "CLUSTERING"} | changed
+    answer = await ask(peer, RequestCode.QUERY_ASSIGNMENT, msgspec.json.encode(body))
+    assert answer.code == 0
+    told = msgspec.json.decode(bytes(answer.payload)).get("messageQueueAssignments")
+    if told is None:
+        return None
+    assert all(one["mode"] == "PULL" and one["messageQueue"]["topic"] == "Orders" for one in told)
+    return [(one["messageQueue"]["brokerName"], one["messageQueue"]["queueId"]) for one in told]
+
+
+async def test_members_share_the_queues_of_all_groups(tmp_path: Path) -> None:
+    """By the strategy that they name; a follower answers as the leader does, and nobody pops."""
+    async with brokers(tmp_path) as (broker, peer, namesrv):
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+        assert await assigned(peer, "c1") == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+        async with connect_peer(broker.host, broker.port) as second:
+            await ask(second, RequestCode.HEART_BEAT, heartbeat("c2"))
+            broker.ledger.follow()
+            assert await assigned(peer, "c1") == [("a", 0), ("a", 1)]
+            assert await assigned(second, "c2") == [("b", 0), ("b", 1)]
+            circle = await assigned(second, "c2", strategyName="AVG_BY_CIRCLE")
+            assert circle == [("a", 1), ("b", 1)]
+            everything = await assigned(second, "c2", messageModel="BROADCASTING")
+            assert everything is not None
+            assert len(everything) == 4
+        assert namesrv.asked == 1
+
+
+async def test_half_an_answer_is_none(tmp_path: Path) -> None:
+    """A client that is told of no route, no members or no strategy keeps what it has."""
+    async with brokers(tmp_path) as (_, peer, _namesrv):
+        assert await assigned(peer, "c1") is None
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+        assert await assigned(peer, "c1", topic="Nope") is None
+        assert await assigned(peer, "c1", strategyName="MACHINE_ROOM") is None
+        assert await assigned(peer, "stranger") == []

@@ -1,0 +1,165 @@
+"""Commits of consumer offsets: many to an entry, each answered once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dledger.errors import AppendError, OutcomeUnknown
+from dledger.log.entry import Kind
+from dledger.testing.local import LocalLedger
+from mqbroker.leader.assignments import Assignments
+from mqbroker.leader.definitions import Definitions
+from mqbroker.leader.offset_commits import OffsetCommits
+from mqbroker.leader.role import Role
+from mqbroker.refusal import Refused
+from mqbroker.state.control import PutTopics, decode_control, encode_control
+from mqbroker.state.machine import Machine
+from mqbroker.state.topics import read_write
+
+
+class Commits:
+    """Commits on a ledger that the test commits, with a record of what was asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        self.machine = Machine(directory)
+        self.ledger = LocalLedger(self.machine, auto=False)
+        topics = encode_control(PutTopics([read_write("T", 4)], 1))
+        self.ledger.append_nowait(topics, Kind.CONTROL, lambda _: None)
+        self.ledger.commit()
+        role = Role("n0", {"n0": "127.0.0.1:1"})
+        role.leading(1)
+        assignments = Assignments(self.machine, lambda: 1)
+        definitions = Definitions(self.machine, self.ledger, role, assignments, lambda: True)
+        self.wakes: list[float] = []
+        self.answers: list[AppendError | None] = []
+        self.commits = OffsetCommits(self.machine, definitions, self.wakes.append)
+
+    def commit(self, queue_id: int, offset: int) -> None:
+        self.commits.commit("G", "T", queue_id, offset, self.answers.append)
+
+    def gather(self, queue_id: int, offset: int) -> None:
+        self.commits.gather("G", "T", queue_id, offset)
+
+    def written(self) -> list[object]:
+        """The offsets of each commit entry that is applied."""
+        entries = [entry for entry in self.ledger.entries(3) if entry.kind == Kind.CONTROL]
+        return [getattr(decode_control(entry.body), "offsets", None) for entry in entries]
+
+
+@pytest.fixture
+def commits(tmp_path: Path) -> Commits:
+    return Commits(tmp_path)
+
+
+def test_one_way_commits_are_gathered_and_the_newest_counts(commits: Commits) -> None:
+    """One entry for all queues, a little later."""
+    commits.gather(0, 1)
+    commits.gather(1, 5)
+    commits.gather(0, 2)
+    assert commits.wakes == [0.05] * 3
+    commits.commits.flush()
+    commits.ledger.commit()
+    assert commits.written() == [[("G", "T", 0, 2), ("G", "T", 1, 5)]]
+
+
+def test_a_commit_that_changes_nothing_writes_nothing(commits: Commits) -> None:
+    """Idle consumers commit the same offsets every five seconds."""
+    commits.gather(0, 1)
+    commits.commits.flush()
+    commits.ledger.commit()
+    commits.gather(0, 1)
+    commits.commits.flush()
+    commits.ledger.commit()
+    assert len(commits.written()) == 1
+
+
+def test_a_waiting_commit_takes_what_was_gathered_with_it(commits: Commits) -> None:
+    """It is answered when the entry is applied, not before."""
+    commits.gather(0, 1)
+    commits.commit(1, 7)
+    assert commits.wakes[-1] == 0.0
+    commits.commits.flush()
+    assert commits.answers == []
+    commits.ledger.commit()
+    assert commits.answers == [None]
+    assert commits.machine.offsets.get("G", "T", 0) == 1
+
+
+def test_while_one_entry_is_on_its_way_the_next_commits_gather(commits: Commits) -> None:
+    """However many clients commit, there is one entry at a time."""
+    for offset in range(1, 6):
+        commits.commit(0, offset)
+        commits.commits.flush()
+    commits.ledger.commit()
+    assert commits.answers == [None]
+    commits.commits.flush()
+    commits.ledger.commit()
+    assert commits.answers == [None] * 5
+    assert commits.written() == [[("G", "T", 0, 1)], [("G", "T", 0, 5)]]
+
+
+def test_who_asks_for_an_offset_waits_for_the_commits_before(commits: Commits) -> None:
+    """A consumer that leaves commits one-way, and the next owner asks at once."""
+    settled: list[int | None] = []
+
+    def ask() -> bool:
+        return commits.commits.await_pending(
+            "G", "T", 0, lambda _: settled.append(commits.machine.offsets.get("G", "T", 0))
+        )
+
+    assert not ask()
+    commits.gather(0, 7)
+    assert ask()
+    assert commits.wakes[-1] == 0.0
+    commits.commits.flush()
+    assert ask()
+    assert settled == []
+    commits.ledger.commit()
+    assert settled == [7, 7]
+    assert not ask()
+
+
+def test_lost_leadership_answers_all_who_wait(commits: Commits) -> None:
+    """On the way: unknown. Not yet on the way: certainly not committed."""
+    commits.commit(0, 1)
+    commits.commits.flush()
+    commits.commit(0, 2)
+    commits.ledger.follow("n1")
+    commits.commits.reset()
+    assert [type(answer).__name__ for answer in commits.answers] == ["OutcomeUnknown", "NotLeader"]
+    assert isinstance(commits.answers[0], OutcomeUnknown)
+    commits.commit(0, 3)
+    commits.commits.flush()
+    assert type(commits.answers[2]).__name__ == "NotLeader"
+
+
+def test_waiting_commits_are_bounded(commits: Commits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound a waiting one is refused, a one-way one dropped: it comes again."""
+    monkeypatch.setattr("mqbroker.limits.COMMITS_PER_ENTRY_MAX", 2)
+    commits.commit(0, 1)
+    commits.commit(1, 1)
+    with pytest.raises(Refused, match="try again later") as refused:
+        commits.commit(2, 1)
+    assert refused.value.ext == {"retryAfterMillis": "100"}
+    commits.gather(3, 1)
+    commits.commits.flush()
+    commits.ledger.commit()
+    assert commits.machine.offsets.get("G", "T", 3) is None
+
+
+def test_the_number_of_offsets_is_bounded(
+    commits: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made-up groups can't fill the memory; known ones go on committing."""
+    commits.gather(0, 1)
+    commits.commits.flush()
+    commits.ledger.commit()
+    monkeypatch.setattr("mqbroker.limits.CONSUMER_OFFSETS_MAX", 1)
+    with pytest.raises(Refused, match="are kept"):
+        commits.commit(1, 1)
+    commits.commit(0, 2)
+    commits.commits.flush()
+    commits.ledger.commit()
+    assert commits.machine.offsets.get("G", "T", 0) == 2

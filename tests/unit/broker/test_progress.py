@@ -1,0 +1,168 @@
+"""What tools are told of groups: how far they are, since when messages wait, what they read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from dledger.net import Peer
+from dledger.remoting.bodies import (
+    ConsumeStatsList,
+    HeartbeatData,
+    ProducerData,
+    ProducerTableInfo,
+    QueryConsumeQueueResponseBody,
+    QueryConsumeTimeSpanBody,
+    QuerySubscriptionResponseBody,
+    TopicList,
+    decode_body,
+    encode_body,
+)
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.json_dialect import MessageQueue
+from mqbroker.testing import MemoryBroker, served
+from mqbroker.testing.requests import (
+    GROUP,
+    TOPIC,
+    ask,
+    heartbeat,
+    make_topic,
+    pull_request,
+    send_request,
+)
+
+Code = ResponseCode
+QUEUE = MessageQueue(TOPIC, "broker-a", 1)
+
+
+@asynccontextmanager
+async def half_read(directory: Path) -> AsyncIterator[tuple[MemoryBroker, Peer]]:
+    """A group has pulled 3 of 4 messages, stored at 1, 2, 3 and 4 s, and committed 2."""
+    clock_ms = 0
+    async with served(directory, clock_ms=lambda: clock_ms) as (broker, peer):
+        await make_topic(peer, queues=2)
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+        for number in range(4):
+            if number == 3:
+                await peer.request(pull_request(1), 5)
+            clock_ms = 1000 * (number + 1)
+            sent = await peer.request(send_request(b"%d" % number), 5)
+            assert sent.code == Code.SUCCESS
+        await ask(
+            peer,
+            RequestCode.UPDATE_CONSUMER_OFFSET,
+            consumerGroup=GROUP,
+            topic=TOPIC,
+            queueId=1,
+            commitOffset=2,
+        )
+        clock_ms = 10_000
+        yield broker, peer
+
+
+async def test_the_broker_tells_how_far_all_its_groups_are(tmp_path: Path) -> None:
+    """mqadmin brokerConsumeStats: two to go, one of them in flight; ordered topics on request."""
+    async with half_read(tmp_path) as (_, peer):
+        found = await ask(peer, RequestCode.GET_BROKER_CONSUME_STATS, isOrder=False)
+        stats = decode_body(ConsumeStatsList, found.payload)
+        assert (stats.total_diff, stats.total_inflight_diff) == (2, 1)
+        (of_group,) = stats.consume_stats_list
+        progress = of_group[GROUP][0].offset_table[QUEUE]
+        assert (progress.broker_offset, progress.consumer_offset) == (4, 2)
+        assert progress.last_timestamp == 2000
+        ordered = await ask(peer, RequestCode.GET_BROKER_CONSUME_STATS, isOrder=True)
+        assert decode_body(ConsumeStatsList, ordered.payload).consume_stats_list == []
+
+
+async def test_times_tell_how_long_messages_have_waited(tmp_path: Path) -> None:
+    """The third message, stored at 3 s, is next; it is 10 s now. An empty queue has no times."""
+    async with half_read(tmp_path) as (_, peer):
+        code = RequestCode.QUERY_CONSUME_TIME_SPAN
+        found = await ask(peer, code, topic=TOPIC, group=GROUP)
+        empty, span = decode_body(QueryConsumeTimeSpanBody, found.payload).consume_time_span_set
+        assert span.message_queue == QUEUE
+        assert (span.min_time_stamp, span.max_time_stamp) == (1000, 4000)
+        assert (span.consume_time_stamp, span.delay_time) == (2000, 7000)
+        assert (empty.min_time_stamp, empty.consume_time_stamp, empty.delay_time) == (0, 0, 0)
+        new = await ask(peer, code, topic=TOPIC, group="New")
+        span = decode_body(QueryConsumeTimeSpanBody, new.payload).consume_time_span_set[1]
+        assert (span.consume_time_stamp, span.delay_time) == (1000, 9000)
+        missing = await ask(peer, code, topic="Missing", group=GROUP)
+        assert missing.code == Code.TOPIC_NOT_EXIST
+
+
+async def test_a_group_goes_on_from_where_another_is(tmp_path: Path) -> None:
+    """Its offsets are cloned, of one topic or of all; there must be some."""
+    async with half_read(tmp_path) as (broker, peer):
+        code = RequestCode.CLONE_GROUP_OFFSET
+        done = await ask(peer, code, srcGroup=GROUP, destGroup="D", topic=TOPIC, offline=True)
+        assert (done.code, broker.machine.offsets.get("D", TOPIC, 1)) == (Code.SUCCESS, 2)
+        done = await ask(peer, code, srcGroup="D", destGroup="E")
+        assert (done.code, broker.machine.offsets.get("E", TOPIC, 1)) == (Code.SUCCESS, 2)
+        refused = await ask(peer, code, srcGroup=GROUP, destGroup="D", topic="Other")
+        assert refused.code == Code.SYSTEM_ERROR
+        assert "no offsets to clone in 'Other'" in (refused.remark or "")
+
+
+async def test_a_groups_topics_and_subscription_are_told(tmp_path: Path) -> None:
+    """Topics by its offsets, the subscription while a member is there."""
+    async with half_read(tmp_path) as (_, peer):
+        topics = await ask(peer, RequestCode.QUERY_TOPICS_BY_CONSUMER, group=GROUP)
+        assert decode_body(TopicList, topics.payload).topic_list == [TOPIC]
+        code = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
+        for group, wanted in ((GROUP, "*"), ("Nobody", None)):
+            answer = await ask(peer, code, group=group, topic=TOPIC)
+            found = decode_body(QuerySubscriptionResponseBody, answer.payload).subscription_data
+            assert (found.sub_string if found else None) == wanted
+
+
+async def test_all_producers_are_told(tmp_path: Path) -> None:
+    """mqadmin producer: by group, with their addresses and last heartbeats."""
+    async with half_read(tmp_path) as (_, peer):
+        body = encode_body(HeartbeatData("p1", [ProducerData("P")], []))
+        await ask(peer, RequestCode.HEART_BEAT, body)
+        answer = await ask(peer, RequestCode.GET_ALL_PRODUCER_INFO)
+        ((group, (info,)),) = decode_body(ProducerTableInfo, answer.payload).data.items()
+        assert (group, info.client_id, info.language) == ("P", "p1", "PYTHON")
+        assert info.remote_ip.startswith("127.0.0.1:")
+        assert 9000 <= info.last_update_timestamp <= 10_000
+
+
+@pytest.mark.parametrize(("index", "count", "offsets"), [(1, 2, 2), (3, 9, 1), (4, 9, 0)])
+async def test_units_of_a_queue_are_shown(
+    tmp_path: Path, index: int, count: int, offsets: int
+) -> None:
+    """mqadmin queryCq: where the messages of a queue are in the log."""
+    async with half_read(tmp_path) as (broker, peer):
+        code = RequestCode.QUERY_CONSUME_QUEUE
+        found = await ask(peer, code, topic=TOPIC, queueId=1, index=index, count=count)
+        shown = decode_body(QueryConsumeQueueResponseBody, found.payload)
+        assert (shown.min_queue_index, shown.max_queue_index) == (0, 4)
+        queue = broker.machine.queues.get(TOPIC, 1)
+        assert queue is not None
+        wanted = queue.read(index, offsets)["position"].tolist() if offsets else []
+        assert [unit.physic_offset for unit in shown.queue_data] == wanted
+        refused = await ask(peer, code, topic=TOPIC, queueId=7, index=0, count=1)
+        assert refused.code == Code.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (RequestCode.POP_MESSAGE, "POP"),
+        (RequestCode.LIST_USER, "no users"),
+        (RequestCode.GET_BROKER_HA_STATUS, "mqadmin raftStatus"),
+        (31_999, "request code 31999 is not supported"),
+    ],
+)
+async def test_what_is_not_served_is_refused_with_the_reason(
+    tmp_path: Path, code: int, words: str
+) -> None:
+    """Stock tools print it."""
+    async with served(tmp_path) as (_, peer):
+        refused = await ask(peer, code)
+        assert refused.code == Code.REQUEST_CODE_NOT_SUPPORTED
+        assert words in (refused.remark or "")

@@ -1,0 +1,122 @@
+"""Taking back messages that wait for their timer: never delivered, and never moved twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trio
+
+from dledger.net import Peer, connect_peer
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import SendMessageResponseHeader, decode_header
+from mqbroker.refusal import Refused
+from mqbroker.requests.sending.recall import Handle
+from mqbroker.testing import MemoryBroker, memory_broker
+from mqbroker.testing.requests import TOPIC, ask, make_topic, pull_request, records, send_request
+
+Code = ResponseCode
+LATER_MS = 60_000
+
+
+@dataclass
+class Scene:
+    """A broker whose wall clock is the test's, and a producer."""
+
+    broker: MemoryBroker
+    producer: Peer
+    later_ms: int = 0
+
+    async def send(self, key: str = "k") -> str:
+        """Send a message that waits; its recall handle."""
+        properties = f"UNIQ_KEY\x01{key}\x02TIMER_DELAY_MS\x01{LATER_MS}\x02"
+        answer = await self.producer.request(send_request(key.encode(), i=properties), 5)
+        assert answer.code == Code.SUCCESS, answer.remark
+        handle = decode_header(SendMessageResponseHeader, answer).recall_handle
+        assert handle is not None
+        return handle
+
+    async def recall(self, handle: str, topic: str = TOPIC) -> Command:
+        """RECALL_MESSAGE."""
+        return await ask(
+            self.producer, RequestCode.RECALL_MESSAGE, topic=topic, recallHandle=handle
+        )
+
+    async def delivered(self) -> list[bytes]:
+        """What a consumer finds when all times have come."""
+        self.later_ms = 2 * LATER_MS
+        with trio.fail_after(5):
+            while len(self.broker.machine.timers):  # noqa: ASYNC110 -- nothing to be woken by
+                await trio.sleep(0.01)
+        answer = await self.producer.request(pull_request(1), 5)
+        return [bytes(record.body) for record in records(answer)]
+
+
+@asynccontextmanager
+async def scene(directory: Path) -> AsyncIterator[Scene]:
+    """See `Scene`."""
+    held: list[Scene] = []
+
+    def clock_ms() -> int:
+        return int(trio.current_time() * 1000) + (held[0].later_ms if held else 0)
+
+    async with (
+        memory_broker(directory, clock_ms=clock_ms) as broker,
+        connect_peer("127.0.0.1", broker.port) as producer,
+    ):
+        held.append(Scene(broker, producer))
+        await make_topic(producer)
+        yield held[0]
+
+
+async def test_a_message_that_was_taken_back_is_never_delivered(tmp_path: Path) -> None:
+    """Others are; and it can't be taken back twice."""
+    async with scene(tmp_path) as its:
+        handle = await its.send("a")
+        await its.send("b")
+        done = await its.recall(handle)
+        assert (done.code, done.ext["msgId"]) == (Code.SUCCESS, "a")
+        again = await its.recall(handle)
+        assert again.code == Code.ILLEGAL_OPERATION
+        assert "taken back already" in (again.remark or "")
+        assert await its.delivered() == [b"b"]
+
+
+async def test_after_its_delivery_it_is_too_late(tmp_path: Path) -> None:
+    """The producer is told so."""
+    async with scene(tmp_path) as its:
+        handle = await its.send()
+        assert await its.delivered() == [b"k"]
+        assert (await its.recall(handle)).code == Code.ILLEGAL_OPERATION
+
+
+async def test_a_handle_must_be_of_this_topic_and_broker(tmp_path: Path) -> None:
+    """And of a message that waits."""
+    async with scene(tmp_path) as its:
+        topic, broker, due_ms, key = Handle.decode(await its.send())
+        for other in (
+            Handle("Other", broker, due_ms, key),
+            Handle(topic, "broker-z", due_ms, key),
+            Handle(topic, broker, due_ms, "nobody"),
+        ):
+            assert (await its.recall(other.encode())).code == Code.ILLEGAL_OPERATION
+        assert len(its.broker.machine.timers) == 1
+
+
+@pytest.mark.parametrize("text", ["", "?", "djE", "djEgYSBiIGM=", "djIgYSBiIGMgZA==", "\x00\xff"])
+def test_any_text_is_a_handle_or_refused(text: str) -> None:
+    """It comes from clients."""
+    with pytest.raises(Refused) as caught:
+        Handle.decode(text)
+    assert caught.value.code == Code.ILLEGAL_OPERATION
+
+
+def test_a_handle_is_what_stock_clients_can_read() -> None:
+    """RocketMQ's RecallMessageHandle: they find the broker's name in it."""
+    handle = Handle("T", "broker-a", "1700000000000", "KEY")
+    assert handle.encode() == "djEgVCBicm9rZXItYSAxNzAwMDAwMDAwMDAwIEtFWQ=="
+    assert Handle.decode(handle.encode()) == handle

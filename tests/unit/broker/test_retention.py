@@ -1,0 +1,204 @@
+"""Old messages go: what a leader decides, and what all replicas make of it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from dledger.log.entry import Entry
+from dledger.log.retention import RetentionPolicy, SegmentInfo
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.message import properties_encode
+from mqbroker.config import BrokerConfig
+from mqbroker.leader.drafts import NewRecord
+from mqbroker.requests.reading.queue_reading import read_queue
+from mqbroker.state import control
+from mqbroker.state.machine import Machine
+from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, Move
+from mqbroker.state.topics import read_write
+from mqbroker.testing.leading import HOST, LeadingMachine, save
+from mqbroker.upkeep.retention import needed_index, policy_of
+
+TOPICS = ("A", "B", "C")
+
+
+class Leader(LeadingMachine):
+    """What a leader appends and drops."""
+
+    def send(self, topic: str, queue_id: int, key: str, count: int = 1) -> None:
+        properties = properties_encode({"UNIQ_KEY": key})
+        self.append(topic, queue_id, [NewRecord(b"x" * 10, properties, 1, HOST)] * count)
+
+    def entries(self, first_index: int = 1) -> list[Entry]:
+        return list(self.ledger.entries(first_index))
+
+    def drop_before(self, index: int) -> None:
+        self.change(control.DropHead(self.entries(index)[0].position, index))
+
+
+def queues_of(machine: Machine) -> dict[tuple[str, int], tuple[int, int, list[object]]]:
+    """Of each queue: where it begins and ends, and its units."""
+    found = {}
+    for topic, (_, ends) in machine.queues.ends().items():
+        for queue_id in ends:
+            queue = machine.queues.get(topic, queue_id)
+            assert queue is not None
+            units = queue.read(queue.begin, queue.end).tolist()
+            found[topic, queue_id] = (queue.begin, queue.end, units)
+    return found
+
+
+def fill(leader: Leader, rng: random.Random, count: int) -> None:
+    for number in range(count):
+        topic = rng.choice(TOPICS)
+        leader.send(topic, rng.randrange(3), f"{topic}{number}-{rng.random()}", rng.randrange(1, 4))
+        if rng.random() < 0.05:
+            leader.change(control.DeleteTopic(rng.choice(TOPICS), 5))
+
+
+def test_queues_begin_with_the_first_message_that_is_kept(tmp_path: Path) -> None:
+    """A consumer that asks below is told where to go on; offsets keep their meaning."""
+    leader = Leader(tmp_path)
+    for number in range(10):
+        leader.send("A", 0, f"k{number}")
+    leader.drop_before(8)
+    queue = leader.machine.queues.get("A", 0)
+    assert queue is not None
+    assert (queue.begin, queue.end) == (6, 10)
+    found = read_queue(queue, 2, messages_max=32, bytes_max=1 << 20, selection=None)
+    assert (found.code, found.next_offset, found.min_offset) == (
+        ResponseCode.PULL_OFFSET_MOVED,
+        6,
+        6,
+    )
+    found = read_queue(queue, 6, messages_max=32, bytes_max=1 << 20, selection=None)
+    assert (found.code, found.messages) == (ResponseCode.SUCCESS, 4)
+    assert queue.first_at(0) == 6
+
+
+def test_a_queue_whose_messages_are_all_gone_keeps_its_end(tmp_path: Path) -> None:
+    """Its next message does not get an offset that another one had."""
+    leader = Leader(tmp_path)
+    leader.send("A", 0, "k1", 3)
+    leader.send("B", 0, "k2")
+    leader.drop_before(3)
+    queue = leader.machine.queues.get("A", 0)
+    assert queue is not None
+    assert (queue.begin, queue.end) == (3, 3)
+    save(leader.machine)
+    again = Machine(tmp_path)
+    assert again.restore() is None
+    assert queues_of(again) == queues_of(leader.machine)
+
+
+def test_what_was_dropped_is_forgotten_by_the_dedup_window(tmp_path: Path) -> None:
+    """Its first copy can't be read any more; a second one counts from then on."""
+    leader = Leader(tmp_path)
+    leader.send("A", 0, "k1")
+    key = next(key for chunk in leader.machine.dedup._chunks for key in chunk.copies)
+    assert leader.machine.dedup.get(key) is not None
+    leader.send("A", 0, "k2")
+    leader.drop_before(3)
+    assert leader.machine.dedup.get(key) is None
+    leader.send("A", 0, "k1")
+    copy = leader.machine.dedup.get(key)
+    assert copy is not None
+    assert copy.position > leader.machine.first_position
+
+
+def test_dropping_twice_or_backwards_changes_nothing(tmp_path: Path) -> None:
+    """Two leaders may decide one after the other."""
+    leader = Leader(tmp_path)
+    for number in range(6):
+        leader.send("A", 0, f"k{number}")
+    leader.drop_before(5)
+    before = queues_of(leader.machine)
+    leader.drop_before(3)
+    leader.drop_before(5)
+    assert queues_of(leader.machine) == before
+    assert leader.machine.first_index == 5
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_state_taken_over_with_a_log_without_its_head_is_the_same_state(
+    seed: int, tmp_path: Path
+) -> None:
+    """A replica that lost everything gets the state, then the entries that are kept: in the end
+    its queues, begins and all, are those of the others, also if it is killed on the way."""
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    leader = Leader(tmp_path / "leader")
+    fill(leader, rng, 120)
+    first_index = rng.randrange(2, 120)
+    leader.drop_before(first_index)
+    if rng.random() < 0.5:
+        fill(leader, rng, 30)
+    index, payload = leader.machine.capture()
+    fill(leader, rng, 30)
+    (tmp_path / "replica").mkdir()
+    replica = Machine(tmp_path / "replica")
+    replica.restore()
+    old = Leader(tmp_path / "old")
+    fill(old, rng, 20)
+    for entry in old.entries():  # of a life that ended long ago
+        replica.apply(entry)
+    save(replica)
+    replica.install(index, payload, first_index)
+    assert replica.applied_index == first_index - 1
+    for entry in leader.entries(first_index):
+        replica.apply(entry)
+        if rng.random() < 0.05:
+            save(replica)
+            replica.close()
+            replica = Machine(tmp_path / "replica")
+            assert replica.restore() is None
+            for again in leader.entries(replica.applied_index + 1):
+                if again.index > entry.index:
+                    break
+                replica.apply(again)
+    assert replica.applied_index == leader.machine.applied_index
+    assert queues_of(replica) == queues_of(leader.machine)
+    assert replica.capture()[1] != b""
+    assert replica.offsets.dump() == leader.machine.offsets.dump()
+    assert replica.dedup.dump() == leader.machine.dedup.dump()
+
+
+def test_a_delayed_message_that_waits_is_kept_however_old(tmp_path: Path) -> None:
+    """It must still be delivered when its time comes."""
+    leader = Leader(tmp_path)
+    leader.change(control.PutTopics([read_write(SCHEDULE_TOPIC, 4)], 1))
+    for number in range(5):
+        leader.send("A", 0, f"k{number}")
+    leader.send(SCHEDULE_TOPIC, 2, "later")
+    for number in range(5, 10):
+        leader.send("A", 0, f"k{number}")
+    segments = [
+        SegmentInfo(entry.position, entry.index, 1, 0.0)
+        for entry in leader.entries()
+        if entry.index % 3 == 1
+    ]
+    assert needed_index(segments, leader.machine, 12) == 7
+    assert needed_index(segments, leader.machine, 5) == 5
+
+
+def test_a_transaction_that_has_not_ended_is_kept_however_old(tmp_path: Path) -> None:
+    """Its commit stores the half message once more."""
+    leader = Leader(tmp_path)
+    leader.send(HALF_TOPIC, 0, "half")
+    for number in range(9):
+        leader.send("A", 0, f"k{number}")
+    segments = [SegmentInfo(entry.position, entry.index, 1, 0.0) for entry in leader.entries()]
+    half = leader.entries()[1]
+    assert needed_index(segments, leader.machine, 12) == half.index
+    leader.machine.halves.take(Move(HALF_TOPIC, 0, ((0, 1),)))
+    assert needed_index(segments, leader.machine, 9) == 9
+
+
+def test_the_config_says_how_much_is_kept() -> None:
+    """In RocketMQ's units; 0 switches a bound off."""
+    config = BrokerConfig(file_reserved_time=2, commit_log_size_max=1 << 30)
+    assert policy_of(config) == RetentionPolicy(7200.0, 1 << 30)
+    assert policy_of(BrokerConfig(file_reserved_time=0)) == RetentionPolicy()
+    assert policy_of(BrokerConfig()) == RetentionPolicy(72 * 3600.0)

@@ -1,0 +1,164 @@
+"""When a broker's state is saved, and what a saved state is worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from dledger.errors import StorageError
+from dledger.ledger.config import LedgerStatus
+from dledger.remoting.message import properties_encode
+from dledger.testing.local import LocalLedger
+from mqbroker.app import Snapshots
+from mqbroker.leader.drafts import NewRecord
+from mqbroker.state import control
+from mqbroker.state.machine import Machine
+from mqbroker.state.snapshot import FORMAT, State
+from mqbroker.state.topics import read_write
+from mqbroker.testing.leading import HOST, LeadingMachine, save
+
+
+@dataclass
+class Disk:
+    """The part of a ledger that saving depends on: how far its log is durable."""
+
+    log: LocalLedger
+    durable: trio.Event = field(default_factory=trio.Event)
+    waited_for: list[int] = field(default_factory=list)
+    saved: trio.Event = field(default_factory=trio.Event)
+    state_unsaved: bool = False
+    news: trio.Event = field(default_factory=trio.Event)
+
+    async def changed(self) -> None:
+        await self.news.wait()
+
+    @property
+    def status(self) -> LedgerStatus:
+        return self.log.status
+
+    def keep_from(self, index: int) -> None:
+        if self.waited_for:  # it is told after every saving, and once at the start
+            self.saved.set()
+
+    async def wait_durable(self, index: int) -> None:
+        self.waited_for.append(index)
+        await self.durable.wait()
+
+
+def filled(directory: Path, messages: int = 3) -> LeadingMachine:
+    """A leading broker's machine with a topic and some messages."""
+    leader = LeadingMachine(directory)
+    leader.change(control.PutTopics([read_write("A", 1)], 1))
+    for number in range(messages):
+        properties = properties_encode({"UNIQ_KEY": f"k{number}"})
+        leader.append("A", 0, [NewRecord(b"body", properties, 1, HOST)])
+    return leader
+
+
+async def test_a_state_is_saved_only_when_the_log_behind_it_is_on_the_disk(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Else the power goes, the log ends before the state, and the state is of no use: on all
+    replicas at once, if all lose power."""
+    leader = filled(tmp_path)
+    disk = Disk(leader.ledger)
+    snapshots = Snapshots(leader.machine, disk)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(snapshots.save)
+        await trio.sleep(10)
+        assert disk.waited_for == [leader.machine.applied_index]
+        assert leader.machine.saved_index == 0
+        assert not (tmp_path / "snapshot.msgpack").exists()
+        disk.durable.set()
+    assert leader.machine.saved_index == leader.machine.applied_index == 5
+    assert (tmp_path / "snapshot.msgpack").exists()
+
+
+async def test_a_state_that_is_waited_for_is_saved_at_once(tmp_path: Path) -> None:
+    """The replica is not counted before. Otherwise three messages would be no reason to save."""
+    leader = filled(tmp_path)
+    disk = Disk(leader.ledger)
+    disk.durable.set()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Snapshots(leader.machine, disk).run)
+        await trio.sleep(0.6)
+        assert leader.machine.saved_index == 0
+        disk.state_unsaved = True
+        disk.news.set()
+        with trio.fail_after(30):
+            await disk.saved.wait()
+        assert leader.machine.saved_index == 5
+        nursery.cancel_scope.cancel()
+
+
+def test_a_state_that_was_taken_over_needs_the_log_that_led_to_it(tmp_path: Path) -> None:
+    """It came with entries that this replica has still to copy."""
+    (tmp_path / "replica").mkdir()
+    leader = filled(tmp_path / "leader")
+    replica = Machine(tmp_path / "replica")
+    index, payload = leader.machine.capture()
+    replica.install(index, payload, 3)
+    snapshot = replica.begin_snapshot()
+    assert (snapshot.applied_index, snapshot.needed_index) == (2, 5)
+
+
+def test_a_picture_of_before_another_state_was_taken_over_counts_for_nothing(
+    tmp_path: Path,
+) -> None:
+    """The queues that it claims are gone, so a restart could not use it."""
+    (tmp_path / "replica").mkdir()
+    leader, replica = filled(tmp_path / "leader"), filled(tmp_path / "replica").machine
+    picture = replica.begin_snapshot()
+    index, payload = leader.machine.capture()
+    replica.install(index, payload, 3)
+    with pytest.raises(FileNotFoundError):
+        picture.write()
+    replica.saved(picture)
+    assert replica.saved_index == 0
+    save(replica)
+    assert replica.saved_index == 2
+    again = Machine(tmp_path / "replica")
+    assert again.restore() is None
+    assert again.applied_index == again.saved_index == 2
+
+
+@pytest.mark.parametrize("payload", [b"\xc1", msgspec.msgpack.encode(State(format=FORMAT + 1))])
+def test_a_state_that_can_not_be_read_is_not_taken_over(tmp_path: Path, payload: bytes) -> None:
+    """A replica of a newer version sent it, or it is none: what is here stays as it is."""
+    replica = filled(tmp_path).machine
+    with pytest.raises(StorageError, match="state"):
+        replica.install(7, payload, 3)
+    assert (replica.applied_index, replica.generation) == (5, 0)
+    assert replica.queues.end("A", 0) == 3
+
+
+def test_a_picture_that_was_not_written_leaves_its_files_to_the_next_one(tmp_path: Path) -> None:
+    """A broker that stops may give up waiting for its log: the files must be synced all the
+    same before a snapshot claims them."""
+    leader = filled(tmp_path)
+    first = leader.machine.begin_snapshot()
+    second = leader.machine.begin_snapshot()
+    assert first.synced
+    assert second.synced == first.synced
+    second.write()
+    leader.machine.saved(second)
+    assert not leader.machine.begin_snapshot().synced
+
+
+def test_a_state_that_can_not_be_used_is_not_a_saved_one(tmp_path: Path) -> None:
+    """Neither one that is damaged, nor one that is ahead of its log."""
+    save(filled(tmp_path).machine)
+    again = Machine(tmp_path)
+    again.restore()
+    assert again.saved_index == 5
+    again.forget()
+    assert again.saved_index == 0
+    path = tmp_path / "snapshot.msgpack"
+    path.write_bytes(path.read_bytes()[:-1])
+    damaged = Machine(tmp_path)
+    assert damaged.restore() is not None
+    assert damaged.saved_index == 0

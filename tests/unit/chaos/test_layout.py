@@ -1,0 +1,60 @@
+"""A cluster's layout: names, ports and config files that fit together."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from dledger.errors import ConfigError
+from mqchaos.cluster.layout import broker_toml, namesrv_toml, plan, ports_needed
+
+
+def test_every_server_has_ports_of_its_own() -> None:
+    """No port is given twice, whatever the size."""
+    needed = ports_needed(nodes=3, groups=2, namesrvs=2)
+    layout = plan(range(5000, 5000 + needed), nodes=3, groups=2, namesrvs=2)
+
+    ports = [server.port for server in layout.namesrvs]
+    ports += [port for node in layout.nodes for port in (node.port, node.raft_port)]
+
+    assert len(set(ports)) == needed == 14
+
+
+def test_groups_and_nodes_are_named_in_order() -> None:
+    """The names are those that RocketMQ's examples use."""
+    layout = plan(range(5000, 5009), nodes=2, groups=2)
+
+    assert layout.brokers == ("broker-a", "broker-b")
+    assert [node.name for node in layout.group("broker-b")] == ["broker-b-n0", "broker-b-n1"]
+
+
+def test_a_brokers_config_names_its_own_group_only() -> None:
+    """The peers of a node are the nodes of its group, itself among them."""
+    layout = plan(range(5000, 5013), nodes=3, groups=2)
+
+    config = tomllib.loads(broker_toml(layout, layout.group("broker-b")[1], Path("/c/b")))
+
+    assert config["brokerName"] == config["dLegerGroup"] == "broker-b"
+    assert config["dLegerSelfId"] == "n1"
+    assert config["listenPort"] == 5009
+    assert config["namesrvAddr"] == "127.0.0.1:5000"
+    assert config["dLegerPeers"] == "n0-127.0.0.1:5008;n1-127.0.0.1:5010;n2-127.0.0.1:5012"
+    assert config["groupClientAddrs"] == "n0-127.0.0.1:5007;n1-127.0.0.1:5009;n2-127.0.0.1:5011"
+    assert config["storePathRootDir"] == "/c/b/store"
+
+
+def test_a_directory_with_odd_characters_stays_whole_in_the_config() -> None:
+    """Quotes, backslashes and blanks in a path don't break the TOML."""
+    folder = Path('/srv/a "b" \\ c')
+
+    config = tomllib.loads(namesrv_toml(plan(range(9)).namesrvs[0], folder))
+
+    assert config["kvConfigPath"] == str(folder / "kv.json")
+
+
+def test_a_size_out_of_bounds_is_refused_by_name() -> None:
+    """The message says which option, which value, which bounds."""
+    with pytest.raises(ConfigError, match="--nodes is 0; it must be from 1 to 7"):
+        ports_needed(nodes=0, groups=1, namesrvs=1)

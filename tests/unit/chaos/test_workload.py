@@ -1,0 +1,80 @@
+"""What workers are told and tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger.errors import ConfigError
+from mqchaos.run.workload import (
+    Consume,
+    Produce,
+    Progress,
+    caught_up,
+    read_lines,
+    run_name,
+    split,
+    unique_key,
+)
+
+
+@given(st.integers(1, 100_000), st.integers(1, 8))
+def test_producers_share_all_messages_evenly(messages: int, producers: int) -> None:
+    """Nothing is left over, and nobody sends more than one message more than another."""
+    shares = split(messages, producers)
+
+    assert sum(shares) == messages
+    assert max(shares) - min(shares) <= 1
+
+
+@pytest.mark.parametrize("messages", [0, -1, 10_000_001])
+def test_a_number_of_messages_out_of_bounds_is_refused(messages: int) -> None:
+    """The demo says so before it starts anything."""
+    with pytest.raises(ConfigError, match=str(messages)):
+        split(messages, 2)
+
+
+def test_empty_lines_are_left_out_and_line_ends_cut(tmp_path: Path) -> None:
+    """A message is a line's text."""
+    (tmp_path / "log").write_bytes(b"one\r\n\n  \ntwo")
+
+    assert read_lines(tmp_path / "log") == [b"one", b"two"]
+
+
+def test_an_input_that_is_missing_or_empty_is_refused_by_name(tmp_path: Path) -> None:
+    """A person who mistypes --input reads which file and why."""
+    (tmp_path / "empty").write_text("\n\n")
+
+    with pytest.raises(ConfigError, match="nowhere can't be read: No such file"):
+        read_lines(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="no line with text"):
+        read_lines(tmp_path / "empty")
+
+
+def test_the_group_has_caught_up_when_every_queue_has() -> None:
+    """One member's queues complete another's; a queue behind holds the group back."""
+    producers = [Progress(ends={"b/0": 5, "b/1": 2}), Progress(ends={"b/0": 7})]
+
+    assert not caught_up(producers, [Progress(ends={"b/0": 7}), Progress(ends={"b/1": 1})])
+    assert caught_up(producers, [Progress(ends={"b/0": 7}), Progress(ends={"b/1": 2})])
+
+
+def test_keys_differ_over_messages_clients_and_runs() -> None:
+    """A unique key names one message for ever."""
+    runs = [run_name(1, "a"), run_name(2, "a"), run_name(1, "b")]
+    keys = [unique_key(run, client, n) for run in runs for client in ("p0", "p1") for n in (0, 1)]
+
+    assert len(set(keys)) == 12
+
+
+def test_a_task_survives_its_way_over_a_command_line() -> None:
+    """Both kinds of task come back as they were given."""
+    produce = Produce("p0", "127.0.0.1:1", "T", "/h", "/lines", 0, 2, None, 10.0, "run")
+    consume = Consume("c0", "127.0.0.1:1", "T", "/h", "G")
+
+    for task in (produce, consume):
+        assert msgspec.json.decode(msgspec.json.encode(task), type=Produce | Consume) == task

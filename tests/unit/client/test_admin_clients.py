@@ -1,0 +1,65 @@
+"""Connected clients: what is made of their running info, and of points in time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from dledger.errors import BadInput, ConfigError
+from mqclient.admin.clients import running_info
+from mqclient.admin.results import END
+from mqclient.commands.__main__ import COMMANDS
+from mqclient.commands.times import parse_time
+
+
+def test_a_stock_consumers_running_info_becomes_plain() -> None:
+    """Maps that are keyed by queues, which are no JSON, get "topic/broker/queue" as keys."""
+    stock = (
+        b'{"mqTable":{{"brokerName":"b","queueId":3,"topic":"T"}:{"commitOffset":7,"locked":false}},'
+        b'"properties":{"PROP_CLIENT_VERSION":"V4_9_8"},"statusTable":{},"subscriptionSet":[]}'
+    )
+    assert running_info(stock) == {
+        "mqTable": {"T/b/3": {"commitOffset": 7, "locked": False}},
+        "properties": {"PROP_CLIENT_VERSION": "V4_9_8"},
+        "statusTable": {},
+        "subscriptionSet": [],
+    }
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'"x"'])
+def test_running_info_that_is_none_is_refused(body: bytes) -> None:
+    """It comes from a client, by way of a broker that does not look at it."""
+    with pytest.raises(BadInput):
+        running_info(body)
+
+
+def test_a_time_is_given_as_in_rocketmq_or_as_iso_8601() -> None:
+    """Local time unless it has a zone."""
+    local_ms = round(datetime(2026, 7, 1, 12, 30).astimezone().timestamp() * 1000)
+    for text in (
+        "2026-07-01#12:30:00:000",
+        "2026-07-01#12:30:00",
+        "2026-07-01T12:30",
+        "2026-07-01 12:30",
+    ):
+        assert parse_time(text) == local_ms
+    assert parse_time("1970-01-01T00:00:01+00:00") == 1000
+    assert parse_time("1700000000123") == 1_700_000_000_123
+    assert [parse_time(text) for text in ("now", "-1")] == [END, END]
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "-2", "12:30", "2026-13-01T00:00"])
+def test_a_time_that_is_not_understood_is_refused(text: str) -> None:
+    """Never silently another one: an offset reset can't be taken back."""
+    with pytest.raises(ConfigError, match="not understood"):
+        parse_time(text)
+
+
+def test_every_command_is_in_the_docs() -> None:
+    """And the docs name no command that does not exist."""
+    page = Path(__file__).parents[3] / "docs" / "mqadmin.md"
+    lines = page.read_text().splitlines()
+    listed = [line.split("`")[1] for line in lines if line.startswith("| `")]
+    assert sorted(listed) == sorted(COMMANDS)

@@ -1,0 +1,104 @@
+"""What `mqadmin` prints, and how it reads offsets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dledger.errors import ConfigError
+from mqclient.admin.results import QueueStatus, TopicInfo
+from mqclient.commands.messages import first_offset, parse_offset
+from mqclient.commands.output import Table, leaderless, moment, one_line, print_json, print_table
+from mqclient.commands.times import parse_bound
+from mqclient.lookup import END_OF_TIME_MS
+
+
+def printed(capsys: pytest.CaptureFixture[str], table: Table) -> list[str]:
+    print_table(table)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_numbers_are_right_aligned_and_texts_left(capsys: pytest.CaptureFixture[str]) -> None:
+    """A missing value is a dash in either; no line ends in blanks."""
+    rows = [("Orders", 7, 0.5, "x"), ("T", 12345, None, ""), ("", None, 12.0, None)]
+    assert printed(capsys, Table(("TOPIC", "QUEUES", "RATE", "NOTE"), rows, ["3 rows"])) == [
+        "TOPIC   QUEUES   RATE  NOTE",
+        "Orders       7   0.50  x",
+        "T        12345      -  -",
+        "-            -  12.00  -",
+        "3 rows",
+    ]
+
+
+def test_truth_is_told_as_it_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    """As RocketMQ's tools spell it, in a column of texts."""
+    assert printed(capsys, Table(("KEY", "VALUE"), [("enabled", True), ("name", "x")])) == [
+        "KEY      VALUE",
+        "enabled  true",
+        "name     x",
+    ]
+
+
+def test_a_group_without_a_leader_gets_a_note() -> None:
+    """Each group once, however many members it has."""
+    members = [("b", "follower"), ("a", "leader"), ("b", "candidate"), ("a", "follower")]
+    assert leaderless(members) == ["no leader: b takes no writes at the moment"]
+
+
+@pytest.mark.parametrize("text", ["now", "-1"])
+def test_no_message_is_later_than_now(text: str) -> None:
+    """As a bound, now is later than all: -e now leaves none out, -b now shows none."""
+    assert parse_bound(text) == END_OF_TIME_MS
+    assert parse_bound("1000") == 1000
+
+
+def test_no_value_is_ever_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    """However long it is, however narrow the terminal; markup and emoji codes stay as they are."""
+    long = "[red]:smile:" + "x" * 5000
+    lines = printed(capsys, Table(("BODY", "ID"), [(long, 1), ("short", 2)]))
+    assert lines[1] == f"{long}   1"
+    assert len(lines) == 3
+
+
+def test_a_table_without_rows_is_its_notes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Headers over nothing would look like an error."""
+    assert printed(capsys, Table(("TOPIC",), [], ["no topics"])) == ["no topics"]
+
+
+def test_json_is_an_envelope_with_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    """The result has the fields of its class."""
+    print_json("topicList", (TopicInfo("Tüpic", "user"),))
+    assert json.loads(capsys.readouterr().out) == {
+        "schema": 1,
+        "command": "topicList",
+        "result": [{"topic": "Tüpic", "kind": "user"}],
+    }
+
+
+def test_text_is_shown_in_one_line() -> None:
+    """Control characters are escaped, letters of any script are not."""
+    assert one_line("a\tb\nc\x1b[31m ünï 漢") == "a\\tb\\nc\\x1b[31m ünï 漢"
+
+
+def test_never_is_a_dash() -> None:
+    """Timestamps have milliseconds and a time zone."""
+    assert moment(0) == "-"
+    assert moment(1_700_000_000_123).partition(".")[2].startswith("123")
+
+
+@pytest.mark.parametrize(
+    ("text", "offset"),
+    [("earliest", 10), ("0", 10), ("15", 15), ("99", 99), ("-3", 17), ("-50", 10)],
+)
+def test_an_offset_is_a_place_in_each_queue(text: str, offset: int) -> None:
+    """Counted from the end if negative, and never before what the queue still holds."""
+    queue = QueueStatus("broker-a", 0, min_offset=10, max_offset=20, last_update_ms=0)
+    assert first_offset(queue, parse_offset(text)) == offset
+
+
+@pytest.mark.parametrize("text", ["", "latest", "1.5", "@5"])
+def test_an_offset_that_is_not_understood_is_refused(text: str) -> None:
+    """Never silently the default."""
+    with pytest.raises(ConfigError, match="earliest, a queue offset, or -N"):
+        parse_offset(text)

@@ -1,0 +1,207 @@
+"""Every public call of every face, on what is not open: ClientClosed, at once, as it is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any
+
+import pytest
+import trio
+
+from dledger.remoting.bodies import BrokerData
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.message import host_bytes
+from dledger.remoting.record import encode_record
+from mqclient import Admin, ClientClosed, Consumer, Message, Producer, SendResult, blocking
+from mqclient.errors import SendFailed, SendUnknown
+from mqclient.models import ReceivedMessage
+
+#: Nobody listens on port 1.
+NOBODY = "127.0.0.1:1"
+QUEUE = MessageQueue("T", "b", 0)
+RECEIVED = ReceivedMessage(
+    memoryview(
+        encode_record(
+            topic=b"T",
+            queue_id=0,
+            body=b"",
+            properties=b"CORRELATION_ID\x01c\x02REPLY_TO_CLIENT\x01a\x02",
+            born_timestamp_ms=1,
+            born_host=host_bytes("127.0.0.1", 1),
+        )
+    ),
+    "b",
+)
+#: A value for each parameter without a default, by its name.
+VALUES: dict[str, object] = {
+    "message": Message("T", b""),
+    "messages": [],
+    "sent": SendResult("id", "T", "b", 0, 0, 0, recall_handle="handle"),
+    "request": RECEIVED,
+    "handler": lambda _: None,
+    "queue": QUEUE,
+    "code": RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+    "configuration": [("n0", "h:1")],
+    "broker": BrokerData("c", "b", {0: NOBODY}),
+    "writable": True,
+    "timestamp_ms": 1,
+    "message_id": "7F00000100002A9F0000000000000000",
+    "body": b"",
+}
+#: Those that say what they know without anybody's help.
+OPEN_TO_ALL = {"check_open", "client_id", "pending", "group", "portal", "call", "requests"}
+
+
+def calls(face: object, skipped: set[str] = OPEN_TO_ALL) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Every public method and property of a face, with arguments."""
+    for name in dir(type(face)):
+        if (name.startswith("_") and name not in ("__anext__", "__next__")) or name in skipped:
+            continue
+        if isinstance(inspect.getattr_static(face, name), property):
+            yield name, lambda name=name: getattr(face, name)
+            continue
+        method = getattr(face, name)
+        wanted = [
+            (each.name, each.kind)
+            for each in inspect.signature(method).parameters.values()
+            if each.default is each.empty
+            and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+        ]
+        values = {
+            each: VALUES.get(each, 0 if each.endswith(("_id", "set")) else "T")
+            for each, _ in wanted
+        }
+        if name in ("broker_status", "transfer_leader", "clean", "add_node", "remove_node"):
+            values["broker"] = "b"
+        yield name, lambda method=method, values=values: method(**values)
+
+
+async def entered(call: Callable[[], Any]) -> None:
+    """Make a call, whatever kind it is."""
+    result = call()
+    if inspect.isawaitable(result):
+        await result
+    elif isinstance(result, AbstractAsyncContextManager):
+        await result.__aenter__()
+    elif isinstance(result, AbstractContextManager):
+        result.__enter__()
+
+
+async def expect_closed(face: object) -> None:
+    """Each call of a face fails, at once, with ClientClosed itself."""
+    for name, call in calls(face):
+        with trio.fail_after(1):
+            try:
+                await entered(call)
+            except ClientClosed:
+                continue
+        pytest.fail(f"{name} of {face!r} was served")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Producer(NOBODY, checker=lambda _: None),  # type: ignore[arg-type, return-value]
+        lambda: Consumer(NOBODY, subscriptions={"T": "*"}),
+        lambda: Admin(NOBODY),
+    ],
+)
+async def test_each_call_of_what_is_not_open_says_so_at_once(
+    make: Callable[[], Producer | Consumer | Admin],
+) -> None:
+    """Before the block and after it, for the asynchronous faces."""
+    with trio.fail_after(20):
+        face = make()
+        await expect_closed(face)
+        async with face:
+            pass
+        await expect_closed(face)
+        with pytest.raises(ClientClosed, match="make a new one"):
+            async with face:
+                pass
+    assert len(list(calls(face))) >= 6
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: blocking.Producer(NOBODY, checker=lambda _: None),  # type: ignore[arg-type, return-value]
+        lambda: blocking.Consumer(NOBODY, subscriptions={"T": "*"}),
+        lambda: blocking.Admin(NOBODY),
+    ],
+)
+def test_each_blocking_call_of_what_is_not_open_says_so_at_once(
+    make: Callable[[], blocking.Producer | blocking.Consumer | blocking.Admin],
+) -> None:
+    """Before the block and after it, for the blocking faces."""
+    face = make()
+    trio.run(expect_closed, face)
+    with face:
+        pass
+    trio.run(expect_closed, face)
+    with pytest.raises(ClientClosed, match="make a new one"), face:
+        pass
+    assert len(list(calls(face))) >= 6
+
+
+async def test_whoever_waits_for_a_send_is_told_when_its_producer_fails() -> None:
+    """A block left by an exception sends nothing more; what was not sent has definitely failed."""
+    producer = Producer(NOBODY)
+    await producer.__aenter__()
+    producer._outbox._publish_to("T", (QUEUE,))
+    pending = producer.send_nowait(Message("T", b""))
+    await producer.__aexit__(KeyError, KeyError(), None)
+    with trio.fail_after(1), pytest.raises(SendFailed, match="closed"):
+        await pending.wait()
+    assert producer.pending == 0
+
+
+async def test_what_is_on_the_wire_when_its_producer_fails_is_of_unknown_outcome() -> None:
+    """A broker may have it."""
+    producer = Producer(NOBODY)
+    await producer.__aenter__()
+    producer._outbox._publish_to("T", (QUEUE,))
+    pending = producer.send_nowait(Message("T", b""))
+    pending.batch.on_wire = True
+    await producer.__aexit__(KeyError, KeyError(), None)
+    with trio.fail_after(1), pytest.raises(SendUnknown, match="closed"):
+        await pending.wait()
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+async def test_a_handlers_exception_reaches_the_caller_as_it_is(concurrency: int) -> None:
+    """Not in an ExceptionGroup: `except ValueError` is what a user writes."""
+
+    async def fail(handler: object) -> None:
+        await trio.lowlevel.checkpoint()
+        raise ValueError("the handler's")
+
+    with trio.fail_after(5):
+        async with Consumer(NOBODY, subscriptions={"T": "*"}) as consumer:
+            consumer._handout.work = fail  # type: ignore[method-assign]
+            with pytest.raises(ValueError, match="the handler's"):
+                await consumer.run(lambda _: None, concurrency)
+
+
+def test_a_blocking_handlers_exception_reaches_the_caller_as_it_is() -> None:
+    """From this thread, and from those of a higher `concurrency`."""
+    with blocking.Consumer(NOBODY, subscriptions={"T": "*"}) as consumer:
+
+        async def hand_out(handler: Callable[[ReceivedMessage], Any]) -> None:
+            await handler(RECEIVED)
+
+        async def next_message() -> ReceivedMessage:
+            return RECEIVED
+
+        consumer._client._handout.work = hand_out  # type: ignore[method-assign, assignment]
+        consumer._client._handout.next_message = next_message  # type: ignore[method-assign]
+
+        def handler(message: ReceivedMessage) -> None:
+            raise ValueError("the handler's")
+
+        for concurrency in (1, 2):
+            with pytest.raises(ValueError, match="the handler's"):
+                consumer.run(handler, concurrency)

@@ -1,0 +1,71 @@
+"""Searches for a group's leader, shared by all who need one."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+import trio
+import trio.lowlevel
+
+from dledger.net import Connection, serve_remoting
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command
+from mqbroker.refusal import busy
+from mqclient.connection.leaders import LeaderFinder
+from mqclient.connection.peers import PeerPool
+from mqclient.connection.routing import RouteTable
+
+
+async def test_a_leader_that_is_lost_before_the_search_returns_is_searched_for_again() -> None:
+    """Its connection broke in between, as when a group loses power and comes back: the search goes
+    on, and whoever needs the leader waits."""
+    routes, searches = RouteTable(), 0
+
+    async def search(self: LeaderFinder, broker_name: str, topic: str | None) -> None:
+        nonlocal searches
+        searches += 1
+        await trio.lowlevel.checkpoint()
+        routes.learn_leader(broker_name, f"127.0.0.1:{searches}", searches)
+        if searches < 3:
+            routes.suspect(broker_name, f"127.0.0.1:{searches}")
+
+    async with PeerPool() as pool:
+        finder = LeaderFinder(pool, routes, ())
+        with patch.object(LeaderFinder, "_search", search), trio.fail_after(5):
+            assert await finder.find("broker-a") == "127.0.0.1:3"
+
+
+class Busy:
+    """A leader that is busy for its first `refusals` answers."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.asked = 0
+
+    def __call__(self, request: Command, connection: Connection) -> Command:
+        self.asked += 1
+        if self.asked > self.refusals:
+            return request.reply()
+        refused = busy("a queue is full")
+        return request.reply(refused.code, refused.ext, remark=str(refused))
+
+    def connected(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+    def disconnected(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+
+@pytest.mark.parametrize(("refusals", "code"), [(2, 0), (1000, 14)])
+async def test_a_busy_leader_is_asked_again_until_the_deadline(refusals: int, code: int) -> None:
+    """In the words of a real broker; the last answer is the caller's."""
+    leader, routes = Busy(refusals), RouteTable()
+    async with trio.open_nursery() as nursery, PeerPool() as pool:
+        port = await nursery.start(serve_remoting, leader, "127.0.0.1", 0)
+        routes.learn_leader("broker-a", f"127.0.0.1:{port}", 1)
+        finder = LeaderFinder(pool, routes, ())
+        answer = await finder.ask("broker-a", Command(RequestCode.UPDATE_CONSUMER_OFFSET), 0.3)
+        assert answer.code == code
+        assert leader.asked > 2
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,61 @@
+"""What follows a failed try: where the next one goes, and whether the failure is definite."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.errors import Busy, ConnectFailed, ConnectionLost, RemotingError, RequestTimeout
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command
+from mqclient.connection.retry import Next, backoff_s, judge
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Command(14, {"leaderAddr": "h:2"}), (Next.REDIRECT, True, "h:2")),
+        (Command(14), (Next.FIND, True, None)),
+        (Command(14, {"outcome": "unknown"}), (Next.FIND, False, None)),
+        (Command(14, {"retryAfterMillis": "5"}), (Next.SAME, True, None)),
+        (Command(2), (Next.SAME, True, None)),
+        (Command(13), (Next.GIVE_UP, True, None)),
+        (Command(17), (Next.ELSEWHERE, True, None)),
+        (Command(16), (Next.ELSEWHERE, True, None)),
+        (Command(1), (Next.GIVE_UP, False, None)),
+        (ConnectFailed("x"), (Next.FIND, True, None)),
+        (ConnectionLost("x"), (Next.FIND, False, None)),
+        (RequestTimeout("x"), (Next.FIND, False, None)),
+        (Busy("x", 0.01), (Next.SAME, True, None)),
+    ],
+)
+def test_each_outcome_has_its_next_step(
+    answer: Command | RemotingError | Busy, expected: tuple[Next, bool, str | None]
+) -> None:
+    """RocketMQ's codes and our connection errors, one by one."""
+    verdict = judge(answer, attempt=1, now_s=0.0, deadline_s=1.0)
+    assert expected == (verdict.next, verdict.definite, verdict.address)
+
+
+def test_the_first_failover_step_is_immediate() -> None:
+    """A redirect or a lost connection is followed at once; being busy is not."""
+    assert judge(ConnectionLost("x"), attempt=1, now_s=0.0, deadline_s=1.0).delay_s == 0.0
+    assert judge(Command(2), attempt=1, now_s=0.0, deadline_s=1.0).delay_s > 0.0
+
+
+def test_backoff_stays_between_5_and_50_ms() -> None:
+    """It doubles from 5 ms and stops at 50 ms, for any number of attempts."""
+    assert [backoff_s(n) for n in range(1, 7)] == [0.005, 0.01, 0.02, 0.04, 0.05, 0.05]
+    assert backoff_s(10_000) == 0.05
+
+
+def test_nothing_is_tried_beyond_the_deadline() -> None:
+    """When the next try would come too late, the verdict is to give up, and says why."""
+    verdict = judge(
+        Command(int(ResponseCode.SYSTEM_BUSY), remark="full"),
+        attempt=9,
+        now_s=0.97,
+        deadline_s=1.0,
+    )
+    assert verdict.next is Next.GIVE_UP
+    assert "full" in verdict.reason
+    assert "deadline" in verdict.reason

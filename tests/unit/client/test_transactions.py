@@ -1,0 +1,295 @@
+"""Transactions and delays of our own producer, against the broker's own code on virtual days."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trio
+
+from dledger.errors import BadInput
+from dledger.net import Connection, Peer, connect_peer, serve_remoting
+from dledger.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
+from dledger.remoting.command import Command
+from dledger.remoting.message import offset_message_id_decode, properties_decode
+from mqbroker.testing import MemoryBroker, memory_broker, until
+from mqbroker.testing.requests import pull_request, records
+from mqclient import (
+    BadMessage,
+    Consumer,
+    Decision,
+    Message,
+    Producer,
+    RecallTooLate,
+    ReceivedMessage,
+    Sql,
+    TransactionEnded,
+    TransactionUnknown,
+)
+
+TOPIC = "Orders"
+
+
+class NameServer:
+    """Knows one broker, which has every topic."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        address = f"{broker.host}:{broker.port}"
+        self._route = TopicRouteData(
+            queue_datas=[QueueData("broker-a", 4, 4, 6)],
+            broker_datas=[BrokerData("DefaultCluster", "broker-a", {0: address})],
+        )
+
+    def __call__(self, request: Command, connection: Connection) -> Command:
+        return request.reply(body=encode_body(self._route))
+
+    def connected(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+    def disconnected(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+
+@dataclass
+class Scene:
+    """A broker whose wall clock is in the test's hands; what a checker is asked and shall say."""
+
+    broker: MemoryBroker
+    namesrv: str
+    consumer: Peer
+    decision: Decision = Decision.UNKNOWN
+    asked: list[ReceivedMessage] = field(default_factory=list)
+    later_ms: int = 0
+
+    async def checker(self, message: ReceivedMessage) -> Decision:
+        self.asked.append(message)
+        return self.decision
+
+    def producer(self, group: str = "PG") -> Producer:
+        return Producer(self.namesrv, group, checker=self.checker)
+
+    async def visible(self) -> list[bytes]:
+        """What a consumer of queue 1 sees."""
+        pulled = records(await self.consumer.request(pull_request(1), 5))
+        return [bytes(record.body) for record in pulled]
+
+    async def comes_to_light(self, body: bytes) -> None:
+        """Until a consumer sees a message."""
+        with trio.fail_after(10):
+            while body not in await self.visible():  # noqa: ASYNC110 -- it is not told to us
+                await trio.sleep(0.02)
+
+
+@asynccontextmanager
+async def scene(directory: Path) -> AsyncIterator[Scene]:
+    held: list[Scene] = []
+
+    def clock_ms() -> int:
+        return int(trio.current_time() * 1000) + (held[0].later_ms if held else 0)
+
+    async with (
+        memory_broker(directory, clock_ms=clock_ms) as broker,
+        connect_peer(broker.host, broker.port) as consumer,
+        trio.open_nursery() as nursery,
+    ):
+        port = await nursery.start(serve_remoting, NameServer(broker), "127.0.0.1", 0)
+        held.append(Scene(broker, f"127.0.0.1:{port}", consumer))
+        yield held[0]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_message_is_seen_once_its_block_is_left(tmp_path: Path) -> None:
+    """Not before; the checker is asked nothing."""
+    async with scene(tmp_path) as its, its.producer() as producer:
+        async with producer.transaction(Message(TOPIC, b"paid"), queue_id=1) as transaction:
+            assert await its.visible() == []
+            assert transaction.sent.topic == TOPIC
+        assert await its.visible() == [b"paid"]
+        assert transaction.ended is Decision.COMMIT
+        assert its.asked == []
+
+
+async def test_a_message_that_was_rolled_back_is_never_seen(tmp_path: Path) -> None:
+    """Leaving the block says nothing after that; to say it twice changes nothing."""
+    async with scene(tmp_path) as its, its.producer() as producer:
+        async with producer.transaction(Message(TOPIC, b"refused"), queue_id=1) as transaction:
+            await transaction.rollback()
+            await transaction.rollback()
+        assert await its.visible() == []
+        with pytest.raises(TransactionEnded, match="rolled back"):
+            await transaction.commit()
+
+
+async def test_a_commit_may_be_repeated(tmp_path: Path) -> None:
+    """Its answer may have been lost; the message is there once, and a rollback comes too late."""
+    async with scene(tmp_path) as its, its.producer() as producer:
+        async with producer.transaction(Message(TOPIC, b"paid"), queue_id=1) as transaction:
+            await transaction.commit()
+            await transaction.commit()
+        assert await its.visible() == [b"paid"]
+        with pytest.raises(TransactionEnded, match="committed before"):
+            await transaction.rollback()
+
+
+async def test_after_an_exception_the_checker_decides(tmp_path: Path) -> None:
+    """It does not say whether the work was done. The checker sees the message as it was sent."""
+    async with scene(tmp_path) as its, its.producer() as producer:
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction(Message(TOPIC, b"paid", keys="o-1"), queue_id=1):
+                raise ZeroDivisionError
+        its.later_ms += 7_000
+        await until(lambda: len(its.asked) == 1)
+        assert await its.visible() == []  # the checker could not tell
+        its.decision = Decision.COMMIT
+        its.later_ms += 61_000
+        await its.comes_to_light(b"paid")
+        seen = {(one.topic, one.queue_id, one.body, one.keys) for one in its.asked}
+        assert seen == {(TOPIC, 1, b"paid", "o-1")}
+
+
+async def test_a_checker_that_fails_is_asked_again(tmp_path: Path) -> None:
+    """Nor does one that answers nonsense end the producer: it is logged, and decides nothing."""
+    async with scene(tmp_path) as its:
+        answers: list[object] = [None, ZeroDivisionError(), Decision.COMMIT]
+
+        def checker(_: ReceivedMessage) -> Decision:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer  # type: ignore[return-value]
+
+        async with Producer(its.namesrv, "PG", checker=checker) as producer:
+            with pytest.raises(ValueError, match="mine"):
+                async with producer.transaction(Message(TOPIC, b"x"), queue_id=1):
+                    raise ValueError("mine")
+            for left in (2, 1, 0):
+                its.later_ms += 61_000
+                await until(lambda left=left: len(answers) == left)  # type: ignore[misc]
+            await its.comes_to_light(b"x")
+            assert await producer.send(Message(TOPIC, b"alive"))
+
+
+async def test_nobody_is_asked_about_a_transaction_that_still_runs(tmp_path: Path) -> None:
+    """A checker that finds no trace of the work yet would roll it back."""
+    async with scene(tmp_path) as its, its.producer() as producer:
+        its.decision = Decision.ROLLBACK
+        async with producer.transaction(Message(TOPIC, b"slow"), queue_id=1):
+            its.later_ms += 7_000
+            await trio.sleep(1.2)
+        assert its.asked == []
+        assert await its.visible() == [b"slow"]
+
+
+async def test_a_message_can_put_the_question_off(tmp_path: Path) -> None:
+    """By a property, in seconds, for work that takes long: nobody of the group is asked before."""
+    patient = Message(TOPIC, b"x", properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "60"})
+    async with scene(tmp_path) as its, its.producer() as producer:
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction(patient, queue_id=1):
+                raise ZeroDivisionError
+        its.later_ms += 50_000
+        await trio.sleep(2.2)
+        assert its.asked == []
+        its.later_ms += 61_000
+        await until(lambda: len(its.asked) == 1)
+
+
+async def test_another_producer_of_the_group_answers_for_one_that_died(tmp_path: Path) -> None:
+    """It only has to know the topic; one of another group is not asked."""
+    async with scene(tmp_path) as its:
+        with pytest.raises(ZeroDivisionError):
+            async with its.producer() as dead, dead.transaction(Message(TOPIC, b"x"), queue_id=1):
+                raise ZeroDivisionError
+        its.decision = Decision.COMMIT
+        async with its.producer("Other") as stranger:
+            await stranger.prepare(TOPIC)
+            its.later_ms += 7_000
+            await trio.sleep(1.2)
+            assert its.asked == []
+        async with its.producer() as heir:
+            await heir.prepare(TOPIC)
+            await its.comes_to_light(b"x")
+
+
+async def test_an_end_that_nobody_hears_is_unknown(tmp_path: Path) -> None:
+    """The broker group lost its leader: the error says that the checker will be asked."""
+    async with scene(tmp_path) as its, its.producer() as producer:
+        with pytest.raises(TransactionUnknown, match="checker is asked") as failure:
+            async with producer.transaction(Message(TOPIC, b"x"), queue_id=1, timeout_s=0.5):
+                its.broker.ledger.follow("n1")
+        assert not failure.value.definite
+
+
+async def test_a_transaction_without_a_checker_is_refused(tmp_path: Path) -> None:
+    """Before anything is sent."""
+    async with scene(tmp_path) as its, Producer(its.namesrv, "PG") as producer:
+        with pytest.raises(BadMessage, match="checker"):
+            async with producer.transaction(Message(TOPIC, b"x")):
+                pass
+
+
+async def test_delayed_messages_wait_and_can_be_taken_back(tmp_path: Path) -> None:
+    """By a level, a delay or a time; those with a timer until it is over."""
+    async with scene(tmp_path) as its, its.producer() as producer:
+        soon = datetime.fromtimestamp(its.broker.broker.core.clock_ms() / 1000, UTC)
+        soon += timedelta(seconds=30)
+        level = await producer.send(Message(TOPIC, b"level", delay_level=4), queue_id=1)
+        delay = await producer.send(Message(TOPIC, b"delay", delay_s=30), queue_id=1)
+        time = await producer.send(Message(TOPIC, b"time", deliver_at=soon), queue_id=1)
+        back = await producer.send(Message(TOPIC, b"back", delay_s=30), queue_id=1)
+        await producer.recall(back)
+        with pytest.raises(BadMessage, match="can't be taken back"):
+            await producer.recall(level)
+        its.later_ms += 25_000
+        await trio.sleep(0.2)
+        assert await its.visible() == []
+        its.later_ms += 6_000
+        for body in (b"level", b"delay", b"time"):
+            await its.comes_to_light(body)
+        assert b"back" not in await its.visible()
+        for late in (delay, time):
+            with pytest.raises(RecallTooLate, match="604"):
+                await producer.recall(late)
+        with pytest.raises(RecallTooLate, match="taken back already"):
+            await producer.recall(back)
+
+
+async def test_a_batch_and_a_send_without_an_answer_have_no_delay(tmp_path: Path) -> None:
+    """They would be seen at once; the error says what to do instead."""
+    async with scene(tmp_path) as its, its.producer() as producer:
+        await producer.prepare(TOPIC)
+        delayed = Message(TOPIC, b"", delay_s=1)
+        with pytest.raises(BadMessage, match="one by one"):
+            await producer.send_batch([Message(TOPIC, b""), delayed])
+        with pytest.raises(BadMessage, match="use send"):
+            producer.send_oneway(delayed)
+        assert (await (await producer.send_soon(delayed)).wait()).recall_handle
+
+
+async def test_a_result_of_a_half_message_leads_to_it(tmp_path: Path) -> None:
+    """Its place and its offset message id are the half message's, so mqadmin finds it."""
+    async with (
+        scene(tmp_path) as its,
+        its.producer() as producer,
+        producer.transaction(Message(TOPIC, b"x"), queue_id=1) as transaction,
+    ):
+        sent = transaction.sent
+        record = its.broker.broker.core.record_at(sent.position)
+        assert record.topic == "RMQ_SYS_TRANS_HALF_TOPIC"
+        assert properties_decode(record.properties)["UNIQ_KEY"] == sent.message_id
+        assert offset_message_id_decode(sent.offset_message_id)[2] == sent.position
+
+
+@pytest.mark.parametrize("wrong", ["amount >", ""])
+async def test_a_filter_that_no_broker_can_read_is_told_at_once(tmp_path: Path, wrong: str) -> None:
+    """Entering the block fails with the broker's words; a right one enters."""
+    async with scene(tmp_path) as its:
+        with pytest.raises(BadInput, match="group 'CG' for topic .*can't be read"):
+            async with Consumer(its.namesrv, "CG", {TOPIC: Sql(wrong)}):
+                pass
+        async with Consumer(its.namesrv, "CG", {TOPIC: Sql("amount > 1")}):
+            pass

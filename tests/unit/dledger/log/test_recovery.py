@@ -1,0 +1,299 @@
+"""What a crash at any moment leaves of a log, on a disk that forgets, tears and rots."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dledger.errors import CorruptLog
+from dledger.log.entry import HEADER_BYTES, Kind
+from dledger.log.hard_state import HardState, HardStateFile
+from dledger.log.recovery.startup import open_log
+from dledger.log.segment import segment_path
+from dledger.log.store import SegmentedLog
+from dledger.testing.disk import Crashed, SimulatedDisk
+from dledger.testing.planted.catalogue import plant
+
+FOLDER = Path("/log")
+SEGMENT_BYTES = 2048
+SEEDS = range(6)
+
+
+def body_of(index: int, term: int) -> bytes:
+    return b"%d in term %d " % (index, term) * 12
+
+
+class Life:
+    """A log being written to, and what it has promised so far."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.disk = disk
+        self.promised: dict[int, int] = {}
+        self.log: SegmentedLog = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
+
+    def append(self, count: int, term: int) -> None:
+        for _ in range(count):
+            index = self.log.last_index + 1
+            self.log.append(index, term, Kind.MESSAGES, body_of(index, term))
+
+    def sync(self) -> None:
+        self.log.sync()
+        self.promised = {
+            index: self.log.header(index).term for index in range(1, self.log.durable_index + 1)
+        }
+
+    def cut(self, first_index: int) -> None:
+        self.promised = {i: term for i, term in self.promised.items() if i < first_index}
+        self.log.cut(first_index)
+
+    def checkpoint(self) -> None:
+        self.log.save_checkpoint(self.log.checkpoint())
+
+
+def grow(life: Life) -> None:
+    """Several segments, synced now and then, with a checkpoint in between."""
+    for _ in range(6):
+        life.append(4, 1)
+        life.sync()
+        life.append(2, 1)
+        life.log.write_out()
+    life.checkpoint()
+    life.append(20, 1)
+    life.sync()
+
+
+def prepare(life: Life) -> None:
+    """The next segment is prepared beforehand, used, and prepared again."""
+    for _ in range(3):
+        while not life.log.wants_segment:
+            life.append(1, 1)
+        life.log.adopt_segment(life.log.prepare_segment())
+        life.append(4, 1)
+        life.sync()
+
+
+def cut_back(life: Life) -> None:
+    """A durable tail of several segments, with one prepared behind it, is cut and replaced."""
+    life.append(40, 1)
+    life.sync()
+    life.checkpoint()
+    while not life.log.wants_segment:
+        life.append(1, 1)
+    life.log.adopt_segment(life.log.prepare_segment())
+    life.append(1, 1)
+    life.sync()
+    life.cut(8)
+    life.append(15, 2)
+    life.sync()
+    life.cut(20)
+    life.append(9, 3)
+    life.sync()
+
+
+def cut_during_a_sync(life: Life) -> None:
+    """A sync is under way while what it covers is cut and replaced."""
+    life.append(12, 1)
+    life.sync()
+    life.append(20, 1)
+    job = life.log.start_sync()
+    assert job is not None
+    life.cut(9)
+    life.append(6, 2)
+    job.run()
+    life.log.finish_sync(job)
+    life.sync()
+
+
+@pytest.mark.parametrize("story", [grow, prepare, cut_back, cut_during_a_sync])
+@pytest.mark.parametrize("power_lost", [True, False])
+def test_a_crash_in_any_operation_leaves_what_was_promised(
+    story: Callable[[Life], None], power_lost: bool
+) -> None:
+    """Kill the node, or its machine, in each file operation in turn: it starts again with every
+    entry that was reported durable, and goes on."""
+    operation = 0
+    finished = False
+    while not finished:
+        for seed in SEEDS if power_lost else [0]:
+            disk = SimulatedDisk()
+            life = Life(disk)
+            disk.crash_in = operation
+            try:
+                story(life)
+                finished = True
+            except Crashed:
+                pass
+            where = f"operation {operation}, seed {seed}"
+            disk.lose_power(random.Random(seed)) if power_lost else disk.stop_process()
+            again = Life(disk)
+            for index, term in life.promised.items():
+                assert index <= again.log.last_index, f"{where}: entry {index} is lost"
+                held = again.log.entry(index)
+                assert (held.term, bytes(held.body)) == (term, body_of(index, term)), where
+            again.append(12, 9)
+            again.sync()
+            expected = [again.log.header(i).chain_crc for i in range(1, again.log.last_index + 1)]
+            disk.lose_power(random.Random(seed), keep=0.0)
+            last = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
+            assert [last.header(i).chain_crc for i in range(1, last.last_index + 1)] == expected
+        operation += 1
+    assert operation > 15
+
+
+def test_a_segment_that_a_cut_removed_is_not_used_again() -> None:
+    """A segment is being prepared while the log already starts it, and is cut back again: the
+    prepared file has no name any more, and what is written there would be gone."""
+
+    def last_index_after_a_restart() -> int:
+        disk = SimulatedDisk()
+        life = Life(disk)
+        while not life.log.wants_segment:
+            life.append(1, 1)
+        prepared = life.log.prepare_segment()
+        life.append(10, 1)
+        life.sync()
+        life.cut(3)
+        life.log.adopt_segment(prepared)
+        life.append(20, 2)
+        life.sync()
+        disk.stop_process()
+        return Life(disk).log.last_index
+
+    assert last_index_after_a_restart() == 22
+    with plant("use a removed segment"), pytest.raises(CorruptLog, match="missing"):
+        last_index_after_a_restart()
+
+
+def test_zeros_where_a_durable_entry_was_stop_the_node() -> None:
+    """A lost sector looks like the end of the log. Below the watermark it is not taken for one."""
+    disk = SimulatedDisk()
+    life = Life(disk)
+    life.append(8, 1)
+    life.sync()
+    life.append(1, 1)
+    life.sync()
+    header = life.log.header(4)
+    path = segment_path(FOLDER, 0)
+    raw = bytearray(disk.read(path))
+    raw[header.position : header.position + header.size] = bytes(header.size)
+    disk.replace(path, bytes(raw))
+    with pytest.raises(CorruptLog, match="ends at index 3, although it was durable up to 8"):
+        open_log(FOLDER, SEGMENT_BYTES, disk)
+    assert disk.read(path) == bytes(raw), "a start that refuses changes nothing"
+
+
+def test_a_start_that_refuses_removes_no_segment() -> None:
+    """The first entry of a segment is gone, and the segments behind it are all that is left of
+    what was durable: they stay for whoever repairs the log."""
+    disk = SimulatedDisk()
+    life = Life(disk)
+    life.append(40, 1)
+    life.sync()
+    life.append(1, 1)
+    life.sync()
+    paths = [FOLDER / name for name in disk.names(FOLDER) if name.endswith(".seg")]
+    raw = bytearray(disk.read(paths[1]))
+    raw[: HEADER_BYTES * 2] = bytes(HEADER_BYTES * 2)
+    disk.replace(paths[1], bytes(raw))
+    before = {path: disk.read(path) for path in paths}
+    with pytest.raises(CorruptLog, match="Nothing was cut"):
+        open_log(FOLDER, SEGMENT_BYTES, disk)
+    assert {path: disk.read(path) for path in paths} == before
+
+
+def test_term_and_vote_that_a_killed_process_left_are_made_durable_too() -> None:
+    """Killed between the write and the sync of a vote, a node that reads the vote keeps it."""
+    disk = SimulatedDisk()
+    file = HardStateFile(FOLDER / "term", disk)
+    disk.crash_in = 1
+    with pytest.raises(Crashed):
+        file.save(HardState(7, "n1"))
+    disk.stop_process()
+    assert HardStateFile(FOLDER / "term", disk).state == HardState(7, "n1")
+    disk.lose_power(random.Random(0), keep=0.0)
+    assert HardStateFile(FOLDER / "term", disk).state == HardState(7, "n1")
+
+
+def terms_after_a_stale_checkpoint(life: Life, first_cut: int, count: int) -> list[int]:
+    """What a start finds when the checkpoint is older than a cut, and than what replaced it."""
+    life.sync()
+    stale = life.log.checkpoint()
+    life.cut(first_cut)
+    life.append(count, 2)
+    life.sync()
+    life.log.save_checkpoint(stale)
+    again = open_log(FOLDER, SEGMENT_BYTES, life.disk)[0]
+    return [again.header(index).term for index in range(1, again.last_index + 1)]
+
+
+def test_a_checkpoint_that_is_older_than_a_cut_is_not_believed() -> None:
+    """The checkpoint says what a sealed segment held before its tail was cut and replaced."""
+    life = Life(SimulatedDisk())
+    life.append(40, 1)
+    assert terms_after_a_stale_checkpoint(life, 5, 40) == [1] * 4 + [2] * 40
+
+
+def test_a_checkpoint_of_a_segment_that_has_grown_since_is_not_believed() -> None:
+    """An entry that did not fit in the rest of a segment was cut, and a smaller one did: the
+    segment's old last entry is still there, but no longer the last."""
+    life = Life(SimulatedDisk())
+    life.append(9, 1)
+    life.log.append(10, 1, Kind.MESSAGES, bytes(1000))
+    life.append(3, 1)
+    assert terms_after_a_stale_checkpoint(life, 10, 20) == [1] * 9 + [2] * 20
+
+
+def test_a_restart_walks_over_no_sealed_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restart time must not grow with the log: of sealed segments only the last entry is looked
+    at."""
+    disk = SimulatedDisk()
+    life = Life(disk)
+    life.append(100, 1)
+    life.log.close()
+    monkeypatch.delattr("dledger.log.segment.entry_offsets")
+    again, recovery = open_log(FOLDER, SEGMENT_BYTES, disk)
+    assert again.last_index == 100
+    assert recovery.entries_checked < 12
+
+
+def test_what_lies_behind_a_lost_write_is_wiped() -> None:
+    """Of two unsynced writes the first was lost and the second was not. Entries written later end
+    right before what is left of it, and the next segment begins: that is no damage."""
+    disk = SimulatedDisk()
+    life = Life(disk)
+    life.append(2, 1)
+    life.sync()
+    at = life.log.end_position
+    life.log.append(3, 1, Kind.MESSAGES, bytes(700))
+    life.log.append(4, 1, Kind.MESSAGES, b"x" * 700)
+    life.log.write_out()
+    path = segment_path(FOLDER, 0)
+    raw = bytearray(disk.read(path))
+    raw[at : at + HEADER_BYTES + 700] = bytes(HEADER_BYTES + 700)
+    disk.replace(path, bytes(raw))
+    again = Life(disk)
+    assert again.log.last_index == 2
+    again.log.append(3, 2, Kind.MESSAGES, bytes(1100))
+    again.append(5, 2)
+    again.sync()
+    disk.stop_process()
+    assert Life(disk).log.last_index == 8
+
+
+def test_a_torn_tail_leaves_the_watermark() -> None:
+    """After a torn tail was cut, damage to what was durable before is still not cut."""
+    disk = SimulatedDisk()
+    life = Life(disk)
+    life.append(6, 1)
+    life.sync()
+    life.append(1, 1)
+    life.sync()
+    disk.flip_bit(segment_path(FOLDER, 0), life.log.header(7).position + HEADER_BYTES, 0)
+    life.log.close()
+    assert open_log(FOLDER, SEGMENT_BYTES, disk)[1].torn_because is not None
+    disk.flip_bit(segment_path(FOLDER, 0), life.log.header(3).position + HEADER_BYTES, 0)
+    with pytest.raises(CorruptLog, match="entry 3"):
+        open_log(FOLDER, SEGMENT_BYTES, disk)

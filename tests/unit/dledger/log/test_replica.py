@@ -1,0 +1,44 @@
+"""A replica's folder: whose it is, and that nobody else uses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dledger.errors import StorageError
+from dledger.log.replica import hold_replica
+
+MINE = ("broker-a", "n0", 4096)
+
+
+def refusal(folder: Path, *replica: str | int) -> str:
+    """What whoever comes with another config is told."""
+    with pytest.raises(StorageError) as refused, hold_replica(folder, *replica):  # type: ignore[arg-type]
+        raise AssertionError("it was let in")
+    return str(refused.value)
+
+
+def test_a_folder_is_one_nodes_for_ever(tmp_path: Path) -> None:
+    """What differs is named, and nothing else; the node itself comes back as often as it wants."""
+    for _ in range(2):
+        with hold_replica(tmp_path, *MINE):
+            pass
+
+    told = refusal(tmp_path, "broker-b", "n0", 4096)
+    assert "has broker_name 'broker-a'; the config says broker_name 'broker-b'. Mend" in told
+    told = refusal(tmp_path, "broker-a", "n1", 8192)
+    assert "has node_id 'n0', segment_bytes 4096; the config says node_id 'n1', segment" in told
+
+
+def test_a_folder_is_of_one_process_at_a_time(tmp_path: Path) -> None:
+    """A second one would write over the first one's log."""
+    with hold_replica(tmp_path, *MINE):
+        assert "in use by another process" in refusal(tmp_path, *MINE)
+
+
+@pytest.mark.parametrize("content", ["[]", "7", "{"])
+def test_a_damaged_description_is_told_by_its_file(tmp_path: Path, content: str) -> None:
+    """Nobody guesses whose replica it is."""
+    (tmp_path / "replica.json").write_text(content)
+    assert refusal(tmp_path, *MINE).startswith(str(tmp_path / "replica.json"))

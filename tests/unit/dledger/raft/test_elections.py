@@ -1,0 +1,359 @@
+"""Who leads, and who disturbs nobody: whole groups on virtual time, under rifts that a test cuts.
+
+The groups are those of the simulation, real engines over real logs, in calm weather; only what a
+test breaks is broken.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from dledger.errors import AppendError, OutcomeUnknown, TransferFailed
+from dledger.log.entry import Entry, Kind
+from dledger.raft.election.transfer import TRANSFER_TIMEOUT_S
+from dledger.raft.engine import Appended
+from dledger.raft.library.adapter import use_clock
+from dledger.raft.library.messages import PeerKind
+from dledger.testing.scripted.node import Donor, Recorder, ScriptedNode
+from dledger.testing.simulation.group import Simulation
+from dledger.testing.simulation.node import SimulatedNode
+
+ELECTION_TIMEOUT_MIN_S, ELECTION_TIMEOUT_S = 0.9, 1.2
+WITHOUT_LEADER_MAX_S = 2.0
+Pair = tuple[str, str]
+
+
+class Group:
+    """A simulated group in calm weather, and what a test does to it."""
+
+    def __init__(self, size: int = 3, seed: int = 1, *, preferred: bool = False) -> None:
+        print(f"seed {seed}, {size} nodes")
+        self.sim = Simulation(seed, size)
+        self.sim.weather = replace(
+            self.sim.weather, slow_sync=0.0, clock_drift=0.0, preferred=preferred
+        )
+        for node_id in self.sim.node_ids:  # again, since the preference is the node's own
+            self.sim.crash(node_id, power=False)
+            self.sim.down_until[node_id] = 0.0
+        self.run(2.0)
+
+    @property
+    def ids(self) -> list[str]:
+        return self.sim.node_ids
+
+    @property
+    def now(self) -> float:
+        return self.sim.network.now
+
+    def run(self, seconds: float) -> None:
+        self.sim.run(seconds, faults=False)
+
+    def run_until(self, holds: Callable[[], bool], limit_s: float) -> float:
+        """Let time pass until something holds; how long it took."""
+        since = self.now
+        while not holds():
+            assert self.now - since < limit_s, "\n".join(self.sim.transcript[-30:])
+            self.run(0.01)
+        return self.now - since
+
+    def node(self, node_id: str) -> SimulatedNode:
+        return self.sim.nodes[node_id]
+
+    @property
+    def leaders(self) -> list[str]:
+        return [i for i in self.ids if i in self.sim.nodes and self.serves(i)]
+
+    def serves(self, node_id: str) -> bool:
+        return self.node(node_id).engine.standing.serving
+
+    @property
+    def leader(self) -> str:
+        (leader,) = self.leaders
+        return leader
+
+    @property
+    def followers(self) -> list[str]:
+        return [node_id for node_id in self.ids if node_id != self.leader]
+
+    @property
+    def terms(self) -> set[int]:
+        return {node.engine.core.term for node in self.sim.nodes.values()}
+
+    def silence(self, pairs: Iterable[Pair], seconds: float) -> None:
+        """For so long the second of each pair hears nothing from the first."""
+        for pair in pairs:
+            self.sim.network.stalled_until[pair] = self.now + seconds
+
+    def append(self, node_id: str) -> list[Appended | AppendError]:
+        outcome: list[Appended | AppendError] = []
+        use_clock(self.node(node_id).clock)
+        self.node(node_id).engine.append(b"body", Kind.MESSAGES, outcome.append)
+        return outcome
+
+    def longest_gap(self, seconds: float) -> float:
+        """The longest time without an acknowledged append, with one tried every 20 ms."""
+        last, gap, end = self.now, 0.0, self.now + seconds
+        waiting: list[list[Appended | AppendError]] = []
+        while self.now < end:
+            for node_id in self.leaders:
+                try:
+                    waiting.append(self.append(node_id))
+                except AppendError:
+                    continue
+            self.run(0.02)
+            if any(outcome and isinstance(outcome[0], Appended) for outcome in waiting):
+                gap, last = max(gap, self.now - last), self.now
+            waiting = [outcome for outcome in waiting if not outcome]
+        return max(gap, self.now - last)
+
+
+def both_ways(first: str, others: Iterable[str]) -> list[Pair]:
+    return [pair for other in others for pair in ((first, other), (other, first))]
+
+
+# -- pre-vote, stickiness, check-quorum --------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_pre_vote_keeps_a_node_that_was_cut_off_from_raising_the_term(size: int) -> None:
+    """Cut off for four seconds it asks in vain; when it is back, leader and term are the same."""
+    group = Group(size)
+    leader, terms = group.leader, group.terms
+    away = group.followers[0]
+    group.silence(both_ways(away, set(group.ids) - {away}), 4.0)
+    group.run(6.0)
+    assert (group.leader, group.terms) == (leader, terms)
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_stickiness_keeps_a_leader_that_one_follower_no_longer_hears(size: int) -> None:
+    """Others still hear it and don't vote for that follower: no election, no pause in appends."""
+    group = Group(size)
+    leader, terms = group.leader, group.terms
+    group.silence(both_ways(leader, group.followers[:1]), 4.0)
+    assert group.longest_gap(5.0) < 0.2
+    group.run(1.0)
+    assert (group.leader, group.terms) == (leader, terms)
+
+
+@pytest.mark.parametrize("hears", [False, True], ids=["deaf-and-mute", "deaf"])
+def test_check_quorum_lets_a_cut_off_leader_say_so_within_its_election_timeout(
+    hears: bool,
+) -> None:
+    """Whoever waits for an append is told that its outcome is unknown, and no more are taken."""
+    group = Group(3)
+    leader = group.leader
+    others = group.followers
+    pairs = [(other, leader) for other in others] if hears else both_ways(leader, others)
+    group.silence(pairs, 6.0)
+    outcome = group.append(leader)
+    took_s = group.run_until(lambda: not group.serves(leader), 3.0)
+    assert took_s <= ELECTION_TIMEOUT_S + 0.05
+    assert isinstance(outcome[0], OutcomeUnknown)
+    with pytest.raises(AppendError) as refused:
+        group.append(leader)
+    assert refused.value.definite
+
+
+def test_a_leader_that_resigns_is_replaced_at_once_by_those_who_still_hear_it() -> None:
+    """Its heartbeats reach them, their answers don't reach it: no timeout is waited for."""
+    group = Group(3)
+    leader = group.leader
+    group.silence([(other, leader) for other in group.followers], 6.0)
+    group.run_until(lambda: not group.serves(leader), 3.0)
+    assert group.run_until(lambda: group.leaders not in ([], [leader]), 2.0) < 0.3
+
+
+def test_a_leader_that_replays_for_seconds_is_heard_meanwhile() -> None:
+    """After a restart its machine lacks what was committed; the others must not depose it."""
+    apply_takes_s = 0.02
+
+    class Slow(Recorder):
+        def apply(self, entry: Entry) -> object:
+            node.now += apply_takes_s
+            return super().apply(entry)
+
+    node, donor = ScriptedNode(machine=Slow()), Donor()
+    last_index = donor.add(1, count=200)
+    node.receive_append("g", 1, donor, 2, last_index)
+    node.step()
+    term = node.elect("f")
+    node.take("g")
+    began, heard_at = node.now, [node.now]
+    while not node.engine.standing.serving:
+        node.receive("f", PeerKind.ACK, term, last_index + 2, False, True, 1 << 32)
+        node.engine.step()
+        node.sync()
+        if node.take("g", PeerKind.APPEND):
+            heard_at.append(node.now)
+    assert node.now - began > 200 * apply_takes_s - 0.1
+    heard_at.append(node.now)
+    silences_s = [after - before for before, after in itertools.pairwise(heard_at)]
+    assert max(silences_s) < ELECTION_TIMEOUT_MIN_S / 2
+
+
+def test_a_disk_that_takes_seconds_for_a_sync_is_no_reason_to_elect() -> None:
+    """Both followers' syncs hang for three seconds. The leader gets no acknowledgement that counts,
+    but signs of life: it stays, and what was appended is acknowledged when the disks are back."""
+    group = Group(3)
+    leader, terms = group.leader, group.terms
+    for follower in group.followers:
+        group.sim.faults.stuck_until[follower] = group.now + 3.0
+    outcome = group.append(leader)
+    group.run(2.9)
+    assert (group.leader, outcome) == (leader, [])
+    group.run(1.0)
+    assert isinstance(outcome[0], Appended)
+    assert (group.leader, group.terms) == (leader, terms)
+
+
+# -- partial partitions ------------------------------------------------------------------------
+
+
+def random_rift(rng: random.Random, ids: list[str]) -> list[Pair]:
+    """Links silenced in one direction or both, so that some majority still is fully connected."""
+    while True:
+        share = rng.choice((0.2, 0.4, 0.6))
+        broken = {pair for pair in itertools.permutations(ids, 2) if rng.random() < share}
+        for members in itertools.combinations(ids, len(ids) // 2 + 1):
+            if broken and broken.isdisjoint(itertools.permutations(members, 2)):
+                return sorted(broken)
+
+
+@pytest.mark.parametrize(
+    ("size", "seed"), [*((3, seed) for seed in range(8)), *((5, seed) for seed in range(4))]
+)
+def test_a_node_behind_a_partial_partition_never_keeps_the_group_from_a_leader_for_2_s(
+    size: int, seed: int
+) -> None:
+    """Links fail in one direction or in both, the leader's or others'. While a majority of nodes
+    hear each other, appends are acknowledged again within two seconds, and go on."""
+    group = Group(size, seed)
+    rift = random_rift(random.Random(seed), group.ids)
+    print(f"silent: {rift}")
+    group.silence(rift, 12.0)
+    assert group.longest_gap(6.0) < WITHOUT_LEADER_MAX_S
+
+
+def test_a_node_that_asks_and_hears_no_answer_does_not_keep_others_from_electing() -> None:
+    """It can't be elected, and asks again and again. Others let it get on first once in a term,
+    not each time, or they would never elect."""
+    group = Group(5)
+    leader, deaf, *others = group.leader, *group.followers
+    group.silence([(other, deaf) for other in others], 20.0)
+    group.sim.crash(leader, power=False)
+    group.sim.down_until.clear()
+    assert group.run_until(lambda: group.leaders != [], 5.0) < WITHOUT_LEADER_MAX_S
+
+
+# -- handing leadership over -------------------------------------------------------------------
+
+
+def test_leadership_is_handed_over_without_an_append_of_unknown_outcome() -> None:
+    """All that was taken before is acknowledged by the old leader; the new one serves within a
+    few round trips, and everybody follows it."""
+    group = Group(3)
+    leader, target = group.leader, group.followers[1]
+    outcomes = [group.append(leader) for _ in range(20)]
+    ended: list[str | None] = []
+    assert group.node(leader).engine.transfer(target, ended.append) == target
+    took_s = group.run_until(lambda: group.leaders == [target], 2.0)
+    assert took_s < 0.3
+    assert ended == [None]
+    assert all(isinstance(outcome[0], Appended) for outcome in outcomes)
+
+
+def test_a_leader_that_hands_over_refuses_appends_definitely() -> None:
+    """Busy, with a time after which to try again: nothing is left on its way."""
+    group = Group(3)
+    leader = group.leader
+    group.node(leader).engine.transfer(None, lambda _: None)
+    with pytest.raises(AppendError, match="leadership goes to") as refused:
+        group.append(leader)
+    assert refused.value.definite
+
+
+def test_a_transfer_to_a_node_that_does_not_catch_up_ends_and_appends_go_on() -> None:
+    """The target hears nothing. After a second the leader serves on, in the same term, and says
+    why; the same for one that was told and can't win."""
+    group = Group(3)
+    leader, target = group.leader, group.followers[0]
+    group.silence([(leader, target)], 4.0)
+    outcome, ended = group.append(leader), list[str | None]()
+    group.node(leader).engine.transfer(target, ended.append)
+    took_s = group.run_until(lambda: bool(ended), 3.0)
+    assert took_s == pytest.approx(TRANSFER_TIMEOUT_S, abs=0.05)
+    assert ended[0] is not None
+    assert "1 entries behind" in ended[0]
+    assert isinstance(outcome[0], Appended)
+    outcome = group.append(leader)
+    group.run(0.3)
+    assert isinstance(outcome[0], Appended)
+
+
+def test_who_can_not_take_over_is_refused_at_once() -> None:
+    """A name that is no member's, the leader itself, and a second transfer beside the first."""
+    group = Group(3)
+    engine = group.node(group.leader).engine
+    for target in ("n9", group.leader):
+        with pytest.raises(TransferFailed, match="choose one of the others: n"):
+            engine.transfer(target, lambda _: None)
+    engine.transfer(None, lambda _: None)
+    with pytest.raises(TransferFailed, match="already"):
+        engine.transfer(None, lambda _: None)
+
+
+def test_only_the_leader_of_the_term_can_make_a_node_elect() -> None:
+    """Whoever else says so, or says so late, is not heeded."""
+    node = ScriptedNode()
+    node.receive("f", PeerKind.APPEND, 3, 1, 1, 0, 1, 0)
+    node.step()
+    node.receive("g", PeerKind.TAKE_OVER, 3)
+    node.receive("f", PeerKind.TAKE_OVER, 2)
+    node.receive("g", PeerKind.RESIGNED, 3)
+    node.advance(0.3)
+    assert node.take("f", PeerKind.VOTE) + node.take("f", PeerKind.PREVOTE) == []
+    node.receive("f", PeerKind.TAKE_OVER, 3)
+    node.step()
+    (vote,) = node.take("g", PeerKind.VOTE)
+    assert (vote.term, vote.fields[2]) == (4, True)
+
+
+def group_without_its_preferred_node() -> tuple[Group, str]:
+    """The preferred node led, was killed, and another leads; the dead one's name."""
+    group = Group(3, preferred=True)
+    preferred = group.ids[0]
+    group.run_until(lambda: group.leaders == [preferred], 5.0)
+    group.sim.crash(preferred, power=False)
+    group.sim.down_until.clear()
+    group.run_until(lambda: group.leaders != [], 2.0)
+    return group, preferred
+
+
+def test_the_preferred_node_gets_leadership_back_when_it_has_been_well_for_a_while() -> None:
+    """It is killed and restarted: another leads, then it catches up and leads again."""
+    group, preferred = group_without_its_preferred_node()
+    group.run(5.0)
+    assert group.leaders != []
+    group.sim.start(preferred)
+    came_back_s = group.run_until(lambda: group.leaders == [preferred], 5.0)
+    assert came_back_s > 0.9
+    terms = group.terms
+    group.run(10.0)
+    assert (group.leaders, group.terms) == ([preferred], terms)
+
+
+def test_a_preferred_node_that_comes_and_goes_gets_nothing() -> None:
+    """Each time its link breaks it has to stay well from the start again."""
+    group, preferred = group_without_its_preferred_node()
+    leader, terms = group.leader, group.terms
+    group.sim.start(preferred)
+    for _ in range(6):
+        group.run(0.7)
+        group.sim.network.cut(leader, preferred)
+    assert (group.leader, group.terms) == (leader, terms)

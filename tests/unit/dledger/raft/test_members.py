@@ -1,0 +1,396 @@
+"""Who belongs to a group: configurations, the file that keeps them, and who may change them."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from dledger import limits
+from dledger.errors import (
+    AppendError,
+    BadInput,
+    ChangePending,
+    CorruptLog,
+    FrameError,
+    NotLeader,
+    UnknownMember,
+    WouldLoseMajority,
+)
+from dledger.log.entry import Kind
+from dledger.log.recovery.startup import open_log
+from dledger.raft.engine import Appended
+from dledger.raft.library.messages import PeerKind
+from dledger.raft.membership.configuration import (
+    Configuration,
+    Member,
+    decode_file,
+    decode_members,
+    encode_file,
+    encode_members,
+    initial,
+)
+from dledger.raft.membership.members import open_members
+from dledger.raft.roles import Role
+from dledger.testing.disk import SimulatedDisk
+from dledger.testing.scripted.node import Donor, ScriptedNode
+
+FOLDER = Path("/log")
+LOG = FOLDER
+
+
+def group(*node_ids: str) -> dict[str, Member]:
+    return initial({node_id: (f"host-{node_id}", 40911) for node_id in node_ids})
+
+
+NEW = Member("host-h", 40912, service="host-h:10911")
+
+
+# -- values --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", range(1, 7))
+def test_majorities_of_neighbouring_configurations_share_a_node(size: int) -> None:
+    """That is why one voter at a time is safe: two leaders of a term would need the same vote."""
+    before = Configuration(group(*"abcdef"[:size]))
+    after = Configuration(Configuration(before.with_learner("x", NEW)).with_voter("x"))
+    everybody = [*before.voters, "x"]
+    sets = [set(some) for count in range(size + 2) for some in combinations(everybody, count)]
+    olds = [some for some in sets if some <= {*before.voters} and before.is_majority(some)]
+    news = [some for some in sets if after.is_majority(some)]
+    assert olds
+    assert all(old & new for old in olds for new in news)
+
+
+def test_learners_and_strangers_make_no_majority() -> None:
+    """However many of them agree."""
+    configuration = Configuration(Configuration(group("a", "b", "c")).with_learner("x", NEW))
+    assert configuration.learners == ("x",)
+    assert not configuration.is_majority({"a", "x", "y", "z"})
+    assert configuration.is_majority({"a", "b"})
+
+
+def test_a_configuration_survives_its_encodings() -> None:
+    """In an entry without index and term, which are the entry's own; in the file with both."""
+    members = Configuration(group("a", "b")).with_learner("x", NEW)
+    assert decode_members(encode_members(members)) == members
+    history = [Configuration(group("a")), Configuration(members, 7, 3)]
+    assert decode_file(encode_file(history)) == history
+    assert decode_file(b"") == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xc1",
+        b"\x80",
+        encode_members({"a": Member("h", 1, votes=False)}),
+        encode_members({"a": Member("h", 0)}),
+        encode_members({"": Member("h", 1)}),
+        encode_members({"a" * 129: Member("h", 1)}),
+        encode_members({"a": Member("", 1)}),
+        encode_members({f"n{at}": Member("h", 1) for at in range(limits.MEMBERS_MAX + 1)}),
+    ],
+)
+def test_a_malformed_configuration_is_refused(body: bytes) -> None:
+    """No voter, no address, too many members, or no msgpack at all."""
+    with pytest.raises(FrameError):
+        decode_members(body)
+
+
+def test_a_group_has_a_bound() -> None:
+    """And a newcomer an address that can be one."""
+    full = Configuration(group(*(f"n{at}" for at in range(limits.MEMBERS_MAX))))
+    with pytest.raises(BadInput, match="limit"):
+        full.with_learner("x", NEW)
+    with pytest.raises(BadInput, match="peer port 70000 of x"):
+        Configuration(group("a")).with_learner("x", Member("h", 70000))
+
+
+# -- the file ------------------------------------------------------------------------------
+
+
+def test_what_is_in_force_follows_the_log() -> None:
+    """From the append on, until the entry is cut; over a restart; committed or not."""
+    disk, log = SimulatedDisk(), open_log(LOG, 4096, SimulatedDisk())[0]
+    for index in range(1, 4):
+        log.append(index, 1, Kind.NOOP, b"")
+    members = open_members(FOLDER, disk, log, group("a", "b", "c"))
+    for index, ids in ((4, "abcd"), (5, "abc")):
+        members.append(index, 1, encode_members(group(*ids)))
+        log.append(index, 1, Kind.CONFIGURATION, encode_members(group(*ids)))
+    assert members.current.voters == (
+        "a",
+        "b",
+        "c",
+    )
+    assert members.current.index == 5
+    assert open_members(FOLDER, disk, log, group("z")).current == members.current
+    log.cut(5)
+    members.cut(5)
+    assert members.current.voters == (
+        "a",
+        "b",
+        "c",
+        "d",
+    )
+    assert open_members(FOLDER, disk, log, group("z")).current == members.current
+
+
+def test_a_configuration_whose_entry_was_lost_is_forgotten_for_good() -> None:
+    """The file is written first, and the node died before the entry was. When the head has passed
+    that index, nobody could tell any more that it never was in the log."""
+    disk, log = SimulatedDisk(), open_log(LOG, 4096, SimulatedDisk())[0]
+    log.append(1, 0, Kind.NOOP, b"")
+    members = open_members(FOLDER, disk, log, group("a", "b", "c"))
+    members.append(2, 1, encode_members(group("a")))
+    log.append(2, 2, Kind.CONFIGURATION, encode_members(group("a", "b")))  # another leader's
+    assert open_members(FOLDER, disk, log, group("z")).current.voters == (
+        "a",
+        "b",
+        "c",
+    )
+    assert len(decode_file(disk.read(FOLDER / "members"))) == 1
+
+
+def test_a_file_that_cannot_be_read_stops_the_node() -> None:
+    """It could count a majority of the wrong group."""
+    disk, log = SimulatedDisk(), open_log(LOG, 4096, SimulatedDisk())[0]
+    disk.replace(FOLDER / "members", b"DLGM" + bytes(20))
+    with pytest.raises(CorruptLog, match="wrong majority"):
+        open_members(FOLDER, disk, log, group("a"))
+
+
+# -- a leader ------------------------------------------------------------------------------
+
+Outcomes = list[Appended | AppendError]
+
+
+def add(node: ScriptedNode, node_id: str = "h") -> Outcomes:
+    outcome: Outcomes = []
+    assert node.engine.add_member(node_id, NEW, outcome.append)
+    node.step()
+    return outcome
+
+
+def remove(node: ScriptedNode, node_id: str) -> Outcomes:
+    outcome: Outcomes = []
+    node.engine.remove_member(node_id, outcome.append)
+    node.step()
+    return outcome
+
+
+def test_a_newcomer_is_a_learner_until_it_holds_the_log() -> None:
+    """It is sent the log and not counted; when it has caught up, the leader makes it a voter."""
+    node = ScriptedNode()
+    node.serve("f")
+    added = add(node)
+    node.acknowledge("f", node.log.last_index)
+    assert isinstance(added[0], Appended)
+    assert node.engine.members.current.learners == ("h",)
+
+    wire = node.connect("h")
+    node.step()
+    assert [m for m in wire.take() if m.kind is PeerKind.APPEND]
+    outcome = node.append()
+    node.receive("h", PeerKind.WANTED, node.engine.core.term, 0, 0)
+    node.acknowledge("h", node.log.last_index)
+    assert not outcome, "a learner and the leader are no majority of three voters"
+    assert node.engine.members.current.learners == ("h",), "it asked for the state a moment ago"
+    for _ in range(4):
+        node.advance(0.9)
+        node.acknowledge("f", node.log.last_index)
+        node.acknowledge("h", node.log.last_index)
+    assert isinstance(outcome[0], Appended)
+    assert node.engine.members.current.voters == (
+        "f",
+        "g",
+        "h",
+        "n",
+    )
+    outcome = node.append()
+    node.step()
+    node.acknowledge("f", node.log.last_index)
+    assert not outcome, "two of four are none"
+    node.acknowledge("h", node.log.last_index)
+    assert isinstance(outcome[0], Appended)
+
+
+def test_one_change_at_a_time() -> None:
+    """Two leaders, each one change ahead, could be elected by majorities that share no node."""
+    node = ScriptedNode()
+    node.serve("f")
+    add(node)
+    with pytest.raises(ChangePending, match="not committed"):
+        remove(node, "g")
+    node.acknowledge("f", node.log.last_index)
+    node.acknowledge("g", node.log.last_index)
+    assert not remove(node, "g")
+
+
+def test_no_change_before_an_entry_of_the_own_term_is_committed() -> None:
+    """Until then a change of an earlier leader, which this one lacks, may still win."""
+    node = ScriptedNode()
+    node.elect("f")
+    assert node.engine.core.role is Role.LEADER
+    with pytest.raises(NotLeader):
+        node.engine.add_member("h", NEW, lambda _: None)
+
+
+def test_a_removed_voter_is_counted_no_more_at_once() -> None:
+    """The change is in force when it is appended: its own entry needs the majority of the rest."""
+    node = ScriptedNode(("f", "g", "h"))
+    node.elect("f", "g")
+    node.acknowledge("f", node.log.last_index)
+    node.acknowledge("g", node.log.last_index)
+    removed = remove(node, "h")
+    node.acknowledge("h", node.log.last_index)
+    assert not removed
+    node.acknowledge("f", node.log.last_index)
+    assert isinstance(removed[0], Appended)
+    with pytest.raises(UnknownMember, match="members are f, g, n"):
+        remove(node, "h")
+
+
+def test_a_leader_that_has_not_heard_of_a_member_yet_does_not_call_it_gone() -> None:
+    """Right after its election, one that is connected may only not have answered: ask again."""
+    node = ScriptedNode()
+    node.elect("f")
+    node.acknowledge("f", node.log.last_index)
+    with pytest.raises(ChangePending, match="g have not answered"):
+        remove(node, "f")
+    node.acknowledge("g", node.log.last_index)
+    assert not remove(node, "f")
+
+
+def test_a_removal_that_would_stop_the_group_is_refused() -> None:
+    """Of the two that would be left, one does not answer; or only one would be left at all."""
+    node = ScriptedNode()
+    node.serve("f")
+    node.engine.link_down("g", node.wires["g"])
+    with pytest.raises(WouldLoseMajority, match="g do not answer"):
+        remove(node, "f")
+    removed = remove(node, "g")
+    node.acknowledge("f", node.log.last_index)
+    assert isinstance(removed[0], Appended)
+    with pytest.raises(WouldLoseMajority, match="only one voter"):
+        remove(node, "f")
+    with pytest.raises(ChangePending, match="hand leadership over"):
+        remove(node, "n")
+
+
+# -- a follower ----------------------------------------------------------------------------
+
+
+def test_a_follower_goes_back_to_the_configuration_of_what_is_left() -> None:
+    """A deposed leader's change was not committed, and the next leader's log lacks it."""
+    donor, other = Donor(), Donor()
+    donor.log.append(2, 1, Kind.CONFIGURATION, encode_members(group("n", "f", "g", "h")))
+    other.add(2, 2)
+    node = ScriptedNode()
+    node.receive_append("f", 1, donor, 2, 2)
+    node.step()
+    assert node.engine.members.current.voters == (
+        "f",
+        "g",
+        "h",
+        "n",
+    )
+    node = node.restarted(power_lost=False)
+    assert node.engine.members.current.index == 2
+    node.receive_append("g", 2, other, 2, 3)
+    node.step()
+    assert node.engine.members.current.voters == (
+        "f",
+        "g",
+        "n",
+    )
+    assert node.restarted(power_lost=True).engine.members.current.index == 0
+
+
+def test_who_is_removed_stands_for_no_election_but_gives_its_vote() -> None:
+    """Who asks may not know of the removal yet, and need it."""
+    donor = Donor()
+    donor.log.append(2, 1, Kind.CONFIGURATION, encode_members(group("f", "g")))
+    node = ScriptedNode()
+    node.receive_append("f", 1, donor, 2, 2)
+    node.advance(3.0)
+    assert not node.take("f", PeerKind.PREVOTE)
+    node.receive("g", PeerKind.VOTE, 2, 2, 1, False)
+    node.step()
+    assert node.take("g", PeerKind.VOTED)
+
+
+def test_who_was_removed_while_it_was_away_is_told_when_it_asks_for_votes() -> None:
+    """By any member that knows the removal to be committed; then it asks no more."""
+    donor = Donor()
+    donor.log.append(2, 1, Kind.CONFIGURATION, encode_members(group("f", "g", "n")))
+    member = ScriptedNode(("f", "g", "x"))
+    member.receive_append("f", 1, donor, 2, 2)
+    member.receive("x", PeerKind.PREVOTE, 1, 1, 0)
+    member.step()
+    assert not member.take("x", PeerKind.CONFIGURATION), "that is not committed yet"
+    member.receive_append("f", 1, donor, 3, 2, commit_index=2)
+    member.receive("x", PeerKind.PREVOTE, 1, 1, 0)
+    member.step()
+    (told,) = member.take("x", PeerKind.CONFIGURATION)
+
+    removed = ScriptedNode(("f", "g", "n"), node_id="x")
+    removed.receive("n", PeerKind.CONFIGURATION, told.term, *told.fields, run=told.run)
+    removed.advance(3.0)
+    assert not removed.take("n", PeerKind.PREVOTE)
+    restarted = removed.restarted(power_lost=True)
+    assert restarted.engine.members.current.voters == (
+        "f",
+        "g",
+        "n",
+    )
+
+
+def test_votes_and_acknowledgements_of_strangers_are_not_counted() -> None:
+    """They may connect, as they may know what is new; but no majority is made of them."""
+    node = ScriptedNode()
+    for stranger in ("x", "y"):
+        node.connect(stranger)
+    node.advance(1.5)
+    for stranger in ("x", "y"):
+        node.receive(stranger, PeerKind.PREVOTED, 0, True, 0)
+    node.step()
+    assert node.engine.core.role is Role.FOLLOWER
+    node.serve("f")
+    outcome = node.append()
+    node.step()
+    for stranger in ("x", "y"):
+        node.acknowledge(stranger, node.log.last_index)
+    assert not outcome
+
+
+def test_a_log_that_begins_anew_has_the_configuration_of_the_leader() -> None:
+    """The leader's head lies behind the change, so its entry will never come."""
+    leader = ScriptedNode(segment_bytes=4096)
+    leader.serve("f")
+    add(leader)
+    leader.acknowledge("f", leader.log.last_index)
+    changed = leader.engine.members.current
+    while leader.log.first_index <= changed.index:
+        leader.append(b"x" * 500)
+        leader.step()
+        leader.acknowledge("f", leader.log.last_index)
+        job = leader.log.trim(leader.log.last_index)
+        if job is not None:
+            job.run()
+    leader.connect("g")
+    leader.receive("g", PeerKind.ACK, leader.engine.core.term, 2, True, False, 1 << 32)
+    leader.step()
+    sent = [m for m in leader.take("g") if m.kind in (PeerKind.CONFIGURATION, PeerKind.HEAD)]
+    assert [m.kind for m in sent] == [PeerKind.CONFIGURATION, PeerKind.HEAD]
+
+    behind = ScriptedNode(("f", "n"), node_id="g", segment_bytes=4096)
+    for message in sent:
+        behind.receive("n", message.kind, message.term, *message.fields, run=message.run)
+    behind.step()
+    assert behind.log.first_index > changed.index
+    assert behind.engine.members.current == changed
+    assert behind.restarted(power_lost=True).engine.members.current == changed

@@ -1,0 +1,305 @@
+"""A node whose log is damaged: silent until the leader has given it what it lacks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from dledger.errors import CorruptLog, FrameError, Rot
+from dledger.log.entry import HEADER_BYTES
+from dledger.log.hard_state import HardStateFile
+from dledger.log.recovery.repair import DamagedLog, LogRepair
+from dledger.log.recovery.startup import open_log
+from dledger.log.segment import segment_path
+from dledger.log.store import SegmentedLog
+from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.replication.repair import Asking
+from dledger.testing.contracts.log_store import copy_to
+from dledger.testing.disk import Crashed, SimulatedDisk
+from dledger.testing.planted.catalogue import plant
+from dledger.testing.scripted.node import FOLDER, Donor, ScriptedNode
+
+SEGMENT_BYTES = 4096
+BODY = b"x" * 500
+TERM_AT = 23
+"""The last byte of an entry's term, in its header."""
+
+
+class Replica:
+    """A stopped replica that holds a donor's entries 1 to `last`, all durable and marked so."""
+
+    def __init__(self, donor: Donor, last: int) -> None:
+        self.donor = donor
+        self.disk = SimulatedDisk()
+        log = open_log(FOLDER, SEGMENT_BYTES, self.disk)[0]
+        copy_to(log, donor.log, last)
+        log.sync()
+        log._segments[-1].mark(last)
+        log._segments[-1].sync()
+        log.close()
+        self.disk.remove(FOLDER / "checkpoint")
+
+    def damage(self, index: int) -> None:
+        """Flip a bit in the middle of an entry."""
+        header = self.donor.log.header(index)
+        base = header.position - header.position % SEGMENT_BYTES
+        offset = header.position - base + header.size // 2
+        self.disk.flip_bit(segment_path(FOLDER, base), offset, 3)
+
+    def open(self, committed_end: int | None = None) -> SegmentedLog:
+        return open_log(FOLDER, SEGMENT_BYTES, self.disk, committed_end)[0]
+
+    def ask(self) -> Asking:
+        """Start, and find the damage."""
+        with pytest.raises(DamagedLog) as raised:
+            self.open()
+        repair = LogRepair(FOLDER, SEGMENT_BYTES, self.disk, raised.value)
+        return Asking(repair, self.hard_state)
+
+    @property
+    def hard_state(self) -> HardStateFile:
+        return HardStateFile(FOLDER / "term", self.disk)
+
+
+def donor(*terms: int) -> Donor:
+    """A log of one entry of each term behind the first no-op, in segments of the test's size."""
+    made = Donor()
+    made.log = open_log(FOLDER, SEGMENT_BYTES, SimulatedDisk())[0]
+    made.log.append(1, 0, 1, b"")
+    for term in terms:
+        made.add(term, body=BODY)
+    return made
+
+
+def given(log: SegmentedLog, first: int, commit: int, term: int = 9) -> PeerMessage:
+    """What a leader with that log answers to one who lacks the entry `first`."""
+    if first > commit:
+        return PeerMessage(PeerKind.GIVEN, term, (first, 0, commit, 0))
+    last = min(log.batch_end(first, 1 << 20), commit)
+    fields = first, log.chain_crc_before(first), commit, last - first + 1
+    return PeerMessage(PeerKind.GIVEN, term, fields, log.run_of(first, last))
+
+
+def repaired(asking: Asking, answer: Callable[[int], PeerMessage]) -> int:
+    """Ask and take until the repair is over; the commit index that it was told."""
+    for _ in range(100):
+        commit_index = asking.take(answer(asking.question))
+        if commit_index is not None:
+            return commit_index
+    raise AssertionError("the repair does not end")
+
+
+@pytest.mark.parametrize("index", [2, 9, 30])
+def test_one_damaged_entry_is_written_over_and_the_rest_is_kept(index: int) -> None:
+    """What follows need not be committed: it is judged by its own checksums."""
+    source = donor(*[3] * 40)
+    replica = Replica(source, 41)
+    replica.damage(index)
+    asking = replica.ask()
+    assert asking.question == index
+    commit_index = repaired(asking, lambda first: given(source.log, first, index))
+    log = replica.open(commit_index)
+    assert log.last_index == 41
+    assert log.chain_crc == source.log.chain_crc
+    log.close()
+    assert replica.open().last_index == 41
+
+
+def test_several_damaged_ranges_are_repaired_one_after_the_other() -> None:
+    """Each start finds the next one, also over the end of a segment, also a file that is gone."""
+    source = donor(*[3] * 40)
+    replica = Replica(source, 41)
+    for index in (3, 4, 5, 20, 41):
+        replica.damage(index)
+    replica.disk.remove(segment_path(FOLDER, SEGMENT_BYTES))
+    for _ in range(10):
+        try:
+            log = replica.open(41)
+        except DamagedLog:
+            repaired(replica.ask(), lambda first: given(source.log, first, 41))
+            continue
+        assert log.chain_crc == source.log.chain_crc
+        return
+    raise AssertionError("still damaged")
+
+
+def test_a_repair_that_was_interrupted_anywhere_begins_again() -> None:
+    """Bad bytes were where it wrote, and bad bytes are where it did not get to."""
+    source = donor(*[3] * 12)
+    for operations in range(7):
+        replica = Replica(source, 13)
+        for index in range(4, 10):
+            replica.damage(index)
+        asking = replica.ask()
+        replica.disk.crash_in = operations
+        with pytest.raises(Crashed):
+            repaired(asking, lambda first: given(source.log, first, 13))
+        replica.disk.lose_power(random.Random(operations))
+        while True:
+            try:
+                log = replica.open(13)
+            except DamagedLog:
+                repaired(replica.ask(), lambda first: given(source.log, first, 13))
+            else:
+                break
+        assert log.chain_crc == source.log.chain_crc
+
+
+def test_damaged_entries_that_nobody_has_committed_are_cut() -> None:
+    """A leader that was confirmed after the question does not know them: nobody ever will."""
+    source = donor(*[3] * 10)
+    replica = Replica(source, 11)
+    replica.damage(9)
+    commit_index = repaired(replica.ask(), lambda first: given(source.log, first, 6))
+    log = replica.open(commit_index)
+    assert (commit_index, log.last_index) == (6, 8)
+    log.close()
+    assert replica.open().last_index == 8
+
+
+def test_a_conflicting_log_is_repaired_from_where_it_was_committed() -> None:
+    """Entries 6 and later were never committed here; the leader has others in their places."""
+    common = donor(3, 3, 3, 3)
+    source, ours = donor(3, 3, 3, 3), donor(3, 3, 3, 3)
+    assert common.log.chain_crc == source.log.chain_crc
+    ours.add(4, 20, BODY)
+    source.add(5, 20, BODY)
+    replica = Replica(ours, 25)
+    replica.damage(15)
+    log = replica.open
+    asking = replica.ask()
+    commit_index = repaired(asking, lambda first: given(source.log, first, 25))
+    assert log(commit_index).chain_crc == source.log.chain_crc
+    assert replica.hard_state.state.term == 9
+
+
+def test_the_leaders_term_is_durable_before_its_entries_are_written() -> None:
+    """Else a start would find entries of a term that the node never heard of."""
+    source = donor(3, 3, 7)
+    replica = Replica(source, 4)
+    replica.damage(3)
+    repaired(replica.ask(), lambda first: given(source.log, first, 4, term=8))
+    assert replica.hard_state.state.term == 8
+
+
+def test_bytes_that_do_not_continue_the_log_are_not_written() -> None:
+    """A damaged run, another index, another chain: the connection is at fault."""
+    source = donor(*[3] * 10)
+    replica = Replica(source, 11)
+    replica.damage(5)
+    good = given(source.log, 5, 11)
+    bad_body = bytearray(good.run)
+    bad_body[100] ^= 1
+    bad_term = bytearray(good.run)
+    bad_term[23] ^= 1
+    for run in (bad_body, bad_term):
+        asking = replica.ask()
+        message = PeerMessage(PeerKind.GIVEN, 9, good.fields, memoryview(bytes(run)))
+        with pytest.raises(FrameError):
+            asking.take(message)
+        assert asking.question == 5
+    assert replica.ask().take(good) is not None
+
+
+def test_entries_that_are_gone_at_the_leader_need_the_operator() -> None:
+    """The leader's log begins behind the damage: only an empty folder copies a newer state."""
+    source = donor(*[3] * 10)
+    replica = Replica(source, 11)
+    replica.damage(5)
+    answer = PeerMessage(PeerKind.GIVEN, 9, (8, 0, 11, 0))
+    with pytest.raises(CorruptLog, match="gone at the leader"):
+        replica.ask().take(answer)
+
+
+def test_a_leader_gives_what_is_committed_when_a_majority_has_confirmed_it() -> None:
+    """One that was cut off can't, and what is not committed is given by nobody."""
+    node = ScriptedNode()
+    node.serve("f")
+    node.append(b"committed")
+    node.step()
+    node.acknowledge("f", node.log.last_index)
+    node.append(b"not yet")
+    node.step()
+    node.receive("g", PeerKind.LACKING, 0, 2)
+    node.step()
+    assert not node.take("g", PeerKind.GIVEN)
+    node.receive("f", PeerKind.CONFIRMED, node.engine.core.term, 1)
+    node.step()
+    (answer,) = node.take("g", PeerKind.GIVEN)
+    assert answer.fields[0] == 2
+    assert answer.fields[2:] == (3, 2)
+
+
+def test_a_follower_gives_nothing() -> None:
+    """It does not know what is committed by now."""
+    node = ScriptedNode()
+    node.receive("g", PeerKind.LACKING, 0, 1)
+    node.step()
+    assert not node.take("g")
+
+
+# -- what a node that runs comes upon ----------------------------------------------------------
+
+
+def rotten_at(node: ScriptedNode, index: int, at: int) -> None:
+    """A bit flips on a node's disk, in an entry of an old segment."""
+    position = node.log.header(index).position + at
+    base = position - position % node.log.segment_bytes
+    assert base < node.log.end_position - node.log.segment_bytes
+    node.disk.flip_bit(segment_path(FOLDER, base), position - base, 1)
+
+
+@pytest.mark.parametrize("at", [TERM_AT, HEADER_BYTES + 9], ids=["header", "body"])
+@pytest.mark.parametrize("rotten", [7, 8])
+def test_a_leader_sends_nothing_that_has_rotted(rotten: int, at: int) -> None:
+    """Nor an entry behind one whose term it would tell. It finds that when it would send it."""
+    node = ScriptedNode(segment_bytes=SEGMENT_BYTES)
+    term = node.serve("g")
+    for _ in range(40):
+        node.append(BODY)
+    node.step()
+    node.acknowledge("g", node.log.last_index)
+    node.take("f")
+    rotten_at(node, rotten, at)
+    node.receive("f", PeerKind.ACK, term, 8, True, False, 1 << 32)
+    with pytest.raises(Rot, match=f"entry {rotten} "):
+        node.step()
+    assert not node.take("f", PeerKind.APPEND)
+    with plant("send what has rotted"):
+        node.advance(0.3)
+        assert node.take("f", PeerKind.APPEND)
+
+
+def test_an_entry_whose_term_flips_on_the_way_cuts_nothing() -> None:
+    """It looks like one of another leader, which would take the place of what is acknowledged."""
+    node, donor = ScriptedNode(), Donor()
+    donor.add(3, 8)
+    node.receive_append("f", 3, donor, 2, 9)
+    node.step()
+    run = bytearray(donor.run(5, 9))
+    run[TERM_AT] ^= 2
+    node.receive("f", PeerKind.APPEND, 3, 1, 4, 3, 2, 5, run=bytes(run))
+    with pytest.raises(CorruptLog, match="Nothing was cut"):
+        node.step()
+    assert node.log.last_index == 9
+
+
+def test_an_own_entry_that_has_rotted_is_not_taken_for_another_leaders() -> None:
+    """Cut, it would be missing, although it was acknowledged."""
+    disk, donor = SimulatedDisk(), Donor()
+    last = donor.add(3, 200, BODY)
+    second = donor.log.segments()[1].first_index
+    node = ScriptedNode(disk=disk)
+    node.receive_append("f", 3, donor, 2, second - 1)
+    node.receive_append("f", 3, donor, second, last)
+    node.step()
+    node.sync()
+    node.log.close()
+    node = ScriptedNode(disk=disk)
+    rotten_at(node, 9, TERM_AT)
+    node.receive_append("f", 3, donor, 8, 12)
+    with pytest.raises(Rot, match="entry 9 "):
+        node.step()
+    assert node.log.last_index == last

@@ -1,0 +1,85 @@
+"""The tags between two nodes: over every frame, whatever its run, and hashed once for all peers."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.errors import FrameError
+from dledger.raft.library.messages import PeerKind, decode_message, encode_message
+from dledger.raft.sealing import RunHash, Sealing
+from dledger.testing.scripted.node import ScriptedNode
+from dledger.trust.proof import TAG_BYTES, Session
+
+
+def two_ends() -> tuple[Sealing, Sealing]:
+    """Both ends of a connection."""
+    hashes = RunHash()
+    return Sealing(Session(b"a", b"b"), hashes), Sealing(Session(b"b", b"a"), hashes)
+
+
+def sealed(end: Sealing, run: bytes | memoryview) -> bytes:
+    return b"".join(end.seal(encode_message(PeerKind.GIVEN, 1, 1, 1, 1, 1, run=run)))
+
+
+@pytest.mark.parametrize("size", [0, 1, 47, 4096, 1 << 20])
+def test_a_sealed_frame_is_opened_to_what_was_said(size: int) -> None:
+    """With a run and without, one after the other."""
+    near, far = two_ends()
+    for filling in (b"\x01", b"\x02"):
+        frame = far.open(memoryview(sealed(near, filling * size)))
+        assert decode_message(frame).run == filling * size
+
+
+def test_a_bit_that_flips_anywhere_is_noticed_by_the_tag_alone() -> None:
+    """In the lengths, the CRC, the head, the run or the tag: no CRC is looked at here."""
+    for at in range(len(sealed(two_ends()[0], bytes(40)))):
+        near, far = two_ends()
+        damaged = bytearray(sealed(near, bytes(40)))
+        damaged[at] ^= 1
+        with pytest.raises(FrameError, match="does not match its tag"):
+            far.open(memoryview(damaged))
+
+
+def test_head_and_run_can_not_be_told_apart_otherwise() -> None:
+    """A frame that says that its head is longer, over the same bytes, has another tag."""
+    near, far = two_ends()
+    frame = bytearray(sealed(near, bytes(40)))
+    frame[5] += 8
+    with pytest.raises(FrameError, match="does not match its tag"):
+        far.open(memoryview(frame))
+    near, far = two_ends()
+    frame = bytearray(sealed(near, b""))
+    with pytest.raises(FrameError, match="does not match its tag"):
+        far.open(memoryview(frame[:-TAG_BYTES] + bytes(32) + frame[-TAG_BYTES:]))
+
+
+def test_a_run_is_hashed_again_unless_it_is_the_same_object() -> None:
+    """Equal views of other bytes at the same place, one after the other, have their own hashes."""
+    hashes, memory = RunHash(), bytearray(b"first")
+    first = memoryview(memory)
+    assert hashes.of(first) == hashes.of(first) == RunHash().of(b"first")
+    memory[:] = b"other"
+    del first
+    assert hashes.of(memoryview(memory)) == RunHash().of(b"other")
+    assert hashes.of(b"third") == RunHash().of(b"third")
+
+
+def test_a_leader_keeps_no_run_behind_its_round_of_sending() -> None:
+    """Both peers are sent the same object; the next round makes another, as a cut may come between
+    them."""
+    node = ScriptedNode()
+    node.serve("f")
+    seen: list[int] = []
+    original = node.log.checked_run_of
+
+    def counted(first_index: int, last_index: int) -> memoryview:
+        seen.append(first_index)
+        return original(first_index, last_index)
+
+    node.log.checked_run_of = counted  # type: ignore[method-assign]
+    sending = node.engine.sending
+    for _ in range(2):
+        node.append()
+        node.step()
+        assert sending._runs is None
+    assert seen == [node.log.last_index - 1, node.log.last_index]

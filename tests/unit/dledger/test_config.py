@@ -1,0 +1,74 @@
+"""Config files: what is read, and how clearly the rest is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dledger.errors import ConfigError
+from dledger.program.config import load_config
+
+
+class Sample(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    store_path_root_dir: str
+    listen_port: int = 10911
+    flush_disk_type: str = "SYNC_FLUSH"
+    auto_create_topic_enable: bool = True
+    heartbeat_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.listen_port < 65536:
+            raise ValueError(f"listenPort = {self.listen_port}: no port")
+
+
+def load(folder: Path, text: str) -> Sample:
+    path = folder / "broker.toml"
+    path.write_text(text)
+    return load_config(path, Sample)
+
+
+def test_keys_are_camel_case_and_have_defaults(tmp_path: Path) -> None:
+    """The names that RocketMQ's users know."""
+    text = (
+        'storePathRootDir = "/data"\nlistenPort = 1\nautoCreateTopicEnable = false\nheartbeatS = 2'
+    )
+    assert load(tmp_path, text) == Sample(
+        "/data", listen_port=1, auto_create_topic_enable=False, heartbeat_s=2.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "flushDiskTyp = 'ASYNC_FLUSH'",
+            r"unknown key 'flushDiskTyp'; did you mean flushDiskType\?",
+        ),
+        ("listen_port = 1", r"unknown key 'listen_port'; did you mean listenPort\?"),
+        ("zzz = 1", r"unknown key 'zzz'$"),
+        ("storePathRootDir = 'd'\nlistenPort = '1'", "listenPort = '1': Expected `int`, got `str`"),
+        ("storePathRootDir = 'd'\nlistenPort = 99999", "listenPort = 99999: no port"),
+        ("listenPort = 1", "the key 'storePathRootDir' is required"),
+        ("listenPort = ", "no valid TOML"),
+    ],
+)
+def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, reason: str) -> None:
+    """A key that is silently ignored costs messages."""
+    with pytest.raises(ConfigError, match=rf"broker\.toml: {reason}"):
+        load(tmp_path, text)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """With the system's reason."""
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: can't be read: No such file"):
+        load_config(tmp_path / "nowhere.toml", Sample)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    """As no valid TOML."""
+    path = tmp_path / "broker.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="no valid TOML"):
+        load_config(path, Sample)

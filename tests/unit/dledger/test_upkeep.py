@@ -1,0 +1,63 @@
+"""The loop that keeps a log's house: what it does when, and how often when it can't."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from dledger.ledger.config import LedgerConfig
+from dledger.ledger.upkeep import AGAIN_S, NO_SPACE_RETRY_S, Upkeep
+from dledger.log.disk import Disk
+from dledger.log.entry import Kind
+from dledger.log.recovery.startup import open_log
+
+SEGMENT_BYTES = 64 * 1024
+FULL_FOR_S = 10.0
+
+
+async def at_once(call: Callable[..., object], *values: object) -> object:
+    """Virtual time waits for no thread."""
+    await trio.lowlevel.checkpoint()
+    return call(*values)
+
+
+async def test_a_full_disk_is_tried_now_and_then_however_much_the_log_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Once a second, though every step of the log says that the next segment is wanted; when there
+    is room, the segment is made by itself."""
+    log, _ = open_log(tmp_path / "log", SEGMENT_BYTES)
+    config = LedgerConfig(
+        "g", "n1", {"n1": ("127.0.0.1", 1)}, tmp_path, segment_bytes=SEGMENT_BYTES
+    )
+    upkeep = Upkeep(config, log, lambda: False, trio.lowlevel.checkpoint)
+    log.append(1, 1, Kind.MESSAGES, bytes(SEGMENT_BYTES // 2))
+    log.sync()
+    create, tried_at = Disk.create, list[float]()
+
+    def creating(disk: Disk, path: Path, size_bytes: int) -> int:
+        tried_at.append(trio.current_time())
+        if trio.current_time() < started_at + FULL_FOR_S:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return create(disk, path, size_bytes)
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
+    monkeypatch.setattr(Disk, "create", creating)
+    started_at = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(upkeep.housekeeping_loop)
+        while trio.current_time() < started_at + FULL_FOR_S - 1:
+            await trio.sleep(0.01)
+            upkeep.look()
+        assert log.space.lacking is not None
+        assert len(tried_at) <= FULL_FOR_S / NO_SPACE_RETRY_S
+        await trio.sleep(1 + NO_SPACE_RETRY_S + AGAIN_S)
+        assert log.space.lacking is None
+        assert not log.wants_segment
+        nursery.cancel_scope.cancel()
+    log.close()

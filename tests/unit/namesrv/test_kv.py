@@ -1,0 +1,96 @@
+"""The key-value config: an immutable table, and a file that is durable before anyone sees it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dledger.errors import BadInput, ConfigError, StorageError
+from mqnamesrv import limits
+from mqnamesrv.kv import KvTable
+from mqnamesrv.kv_file import KvStore
+
+
+def test_a_value_can_be_set_read_listed_and_deleted() -> None:
+    """Namespaces are independent, and an empty one does not exist."""
+    table = KvTable().put("ORDER_TOPIC_CONFIG", "TopicA", "broker-a:4").put("Other", "k", "v")
+    assert table.get("ORDER_TOPIC_CONFIG", "TopicA") == "broker-a:4"
+    assert table.get("ORDER_TOPIC_CONFIG", "k") is None
+    assert dict(table.entries("Other")) == {"k": "v"}
+    assert table.delete("Other", "k").namespaces.keys() == {"ORDER_TOPIC_CONFIG"}
+    assert table.delete("Other", "unknown") is table
+
+
+def test_a_change_leaves_the_old_table_as_it_was() -> None:
+    """Tables are values: a failed write can keep the one before."""
+    before = KvTable().put("n", "k", "1")
+    before.put("n", "k", "2")
+    assert before.get("n", "k") == "1"
+
+
+def test_a_table_survives_its_file_form() -> None:
+    """The file has RocketMQ's form, so a kvConfig.json of a stock name server can be taken over."""
+    table = KvTable().put("n", "k", "ü")
+    assert json.loads(table.encode()) == {"configTable": {"n": {"k": "ü"}}}
+    assert KvTable.decode(table.encode()) == table
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"configTable":{"n":{"k":1}}}', b"\xff"])
+def test_a_file_of_another_form_is_refused(data: bytes) -> None:
+    """Whatever is no key-value config is an error, never silently empty."""
+    with pytest.raises(ConfigError):
+        KvTable.decode(data)
+
+
+def test_entries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long values and too many entries are refused; changing an existing entry is not."""
+    with pytest.raises(BadInput, match=f"at most {limits.KV_VALUE_BYTES_MAX}"):
+        KvTable().put("n", "k", "x" * (limits.KV_VALUE_BYTES_MAX + 1))
+    monkeypatch.setattr(limits, "KV_ENTRIES_MAX", 1)
+    full = KvTable().put("n", "k", "v")
+    with pytest.raises(BadInput, match="1 entries"):
+        full.put("n", "other", "v")
+    assert full.put("n", "k", "w").get("n", "k") == "w"
+
+
+async def test_a_store_finds_its_values_again(tmp_path: Path) -> None:
+    """What was put is there after a restart; the folder is made on the first write."""
+    path = tmp_path / "config" / "kvConfig.json"
+    store = KvStore(path)
+    await store.put("n", "k", "v")
+    await store.put("n", "gone", "v")
+    await store.delete("n", "gone")
+    assert KvStore(path).table.namespaces == {"n": {"k": "v"}}
+    assert {p.name for p in path.parent.iterdir()} == {"kvConfig.json", "kvConfig.json.journal"}
+
+
+async def test_a_failed_write_changes_nothing(tmp_path: Path) -> None:
+    """If the file can't be written the old value stays visible and the caller hears why."""
+    path = tmp_path / "kvConfig.json"
+    store = KvStore(path)
+    await store.put("n", "k", "old")
+    (tmp_path / "kvConfig.json.new").mkdir()
+    (tmp_path / "kvConfig.json.journal").mkdir()
+    with pytest.raises(StorageError, match="kvConfigPath"):
+        await store.put("n", "k", "new")
+    assert store.table.get("n", "k") == "old"
+    (tmp_path / "kvConfig.json.journal").rmdir()
+    assert KvStore(path).table.get("n", "k") == "old"
+
+
+def test_a_damaged_file_stops_the_start(tmp_path: Path) -> None:
+    """The message names the key, the file and the remedy."""
+    path = tmp_path / "kvConfig.json"
+    path.write_bytes(b"{")
+    with pytest.raises(ConfigError, match=f"kvConfigPath {path}.*repair or move"):
+        KvStore(path)
+
+
+async def test_a_store_without_a_path_works_in_memory() -> None:
+    """Nothing is written, and nothing is found again."""
+    store = KvStore(None)
+    await store.put("n", "k", "v")
+    assert store.table.get("n", "k") == "v"
+    assert KvStore(None).table.count == 0

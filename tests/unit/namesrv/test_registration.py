@@ -1,0 +1,118 @@
+"""REGISTER_BROKER requests in each form that brokers send."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+
+import pytest
+
+from dledger.errors import BadInput
+from dledger.remoting.bodies import DataVersion, TopicConfig
+from dledger.remoting.headers import RegisterBrokerHeader
+from mqnamesrv import limits
+from mqnamesrv.registration import decode_registration, expiry_s
+
+TOPIC_A = TopicConfig(topic_name="TopicA", read_queue_nums=4, write_queue_nums=3, perm=6)
+#: As captured from a stock 4.9.8 broker, shortened to one topic.
+STOCK_JSON = (
+    b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":2,'
+    b'"timestamp":1700000000000},"topicConfigTable":{"TopicA":{"order":false,"perm":6,'
+    b'"readQueueNums":4,"topicFilterType":"SINGLE_TAG","topicName":"TopicA","topicSysFlag":0,'
+    b'"writeQueueNums":3}}}}'
+)
+
+
+def header(**changes: int | bool) -> RegisterBrokerHeader:
+    return RegisterBrokerHeader(
+        broker_name="broker-a",
+        broker_addr="127.0.0.1:10911",
+        cluster_name="DefaultCluster",
+        ha_server_addr="127.0.0.1:10912",
+        broker_id=0,
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def piece(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+def compressed(*topics: bytes) -> bytes:
+    version = json.dumps({"counter": 2, "stateVersion": 1, "timestamp": 5}).encode()
+    texts = b"".join(map(piece, topics))
+    return zlib.compress(piece(version) + struct.pack(">i", len(topics)) + texts + piece(b"[]"))
+
+
+def test_a_stock_brokers_json_body_is_read() -> None:
+    """Data version and topics come from the body, everything else from the header."""
+    read = decode_registration(header(), STOCK_JSON)
+    assert (read.cluster, read.broker_name, read.broker_id, read.address, read.ha_address) == (
+        "DefaultCluster",
+        "broker-a",
+        0,
+        "127.0.0.1:10911",
+        "127.0.0.1:10912",
+    )
+    assert read.topics == {"TopicA": TOPIC_A}
+    assert read.data_version == DataVersion(counter=2, timestamp=1700000000000)
+    assert read.term is None
+    assert read.expiry_s == limits.BROKER_EXPIRY_S
+
+
+def test_our_brokers_say_their_term_and_how_long_they_may_be_silent() -> None:
+    """Both come in the header."""
+    read = decode_registration(header(term=7, heartbeat_timeout_millis=3000), b"")
+    assert (read.term, read.expiry_s, read.topics) == (7, 3.0, {})
+
+
+def test_the_silence_that_a_broker_may_ask_for_is_bounded() -> None:
+    """Nothing, nonsense and extremes become something that the name server can live with."""
+    asked = [None, 0, -5, 10, 10**12]
+    assert [expiry_s(millis) for millis in asked] == [120.0, 120.0, 120.0, 1.0, 3600.0]
+
+
+def test_a_compressed_body_is_read() -> None:
+    """The binary form of RocketMQ's option compressedRegister, with 5.x's attributes or without."""
+    body = compressed(b"TopicA 4 3 6 SINGLE_TAG", b'TopicB 1 1 6 SINGLE_TAG {"+a":"b"}')
+    read = decode_registration(header(compressed=True), body)
+    assert read.topics["TopicA"] == TOPIC_A
+    assert read.topics.keys() == {"TopicA", "TopicB"}
+    assert read.data_version == DataVersion(counter=2, state_version=1, timestamp=5)
+
+
+def test_the_body_checksum_is_checked_where_there_is_one() -> None:
+    """Zero means unchecked; otherwise it is the CRC-32 without its top bit."""
+    crc = zlib.crc32(STOCK_JSON) & 0x7FFFFFFF
+    decode_registration(header(body_crc32=0), STOCK_JSON)
+    decode_registration(header(body_crc32=crc), STOCK_JSON)
+    with pytest.raises(BadInput, match=f"bodyCrc32 is {crc + 1}"):
+        decode_registration(header(body_crc32=crc + 1), STOCK_JSON)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"no zlib",
+        zlib.compress(b""),
+        zlib.compress(piece(b"{}") + struct.pack(">i", -1)),
+        zlib.compress(piece(b"{}") + struct.pack(">i", 2**31 - 1)),
+        zlib.compress(struct.pack(">i", 2**31 - 1)),
+        zlib.compress(struct.pack(">i", -4)),
+        compressed(b"TopicA 4"),
+        compressed(b"TopicA four 3 6 SINGLE_TAG"),
+        compressed(b"\xff 4 3 6 SINGLE_TAG"),
+    ],
+)
+def test_a_malformed_compressed_body_is_refused(body: bytes) -> None:
+    """Lengths and counts that lie are noticed before anything is built from them."""
+    with pytest.raises(BadInput):
+        decode_registration(header(compressed=True), body)
+
+
+def test_a_body_that_inflates_beyond_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes can't make the name server hold gigabytes."""
+    monkeypatch.setattr(limits, "REGISTRATION_BYTES_MAX", 1000)
+    with pytest.raises(BadInput, match="above 1000 bytes"):
+        decode_registration(header(compressed=True), zlib.compress(bytes(1_000_000)))

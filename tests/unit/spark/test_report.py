@@ -1,0 +1,67 @@
+"""What people see of a verdict."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from rich.console import Console
+
+from mqspark.report import html_report, print_table
+from mqspark.verdict import Judgement, Verdict
+
+VIOLATION: dict[str, str | int | bool | list[int] | None] = {
+    "what": "lost",
+    "message_id": "ID<1>",
+    "broker": "broker-a",
+    "replica": "n1",
+    "topic": "Orders",
+    "queue_id": 3,
+    "queue_offset": 17,
+    "positions": [4096],
+    "detail": "no such message",
+}
+VIOLATED = Verdict(
+    judgements=[
+        Judgement(1, "Nothing is lost", checked=30, count=2, violations=[VIOLATION]),
+        Judgement(3, "One name", checked=10, count=0, violations=[]),
+    ],
+    counts={"sent": 10, "stored": {"broker-a/n1": 9}, "replicas_equal": False},
+    notes=["n2 is <not> judged"],
+)
+OK = Verdict(judgements=VIOLATED.judgements[1:], counts={"sent": 10}, notes=[])
+
+
+def test_a_verdict_holds_if_every_property_does() -> None:
+    """One violation is enough."""
+    assert (OK.holds, VIOLATED.holds) == (True, False)
+    assert OK.as_json()["verdict"] == "ok"
+
+
+def test_the_json_has_what_a_program_needs() -> None:
+    """Per property whether it holds, the complete count, and the violations spelled out."""
+    written = json.loads(json.dumps(VIOLATED.as_json()))
+    assert written["verdict"] == "violated"
+    first = written["properties"][0]
+    assert (first["number"], first["holds"], first["count"]) == (1, False, 2)
+    assert first["violations"] == [VIOLATION]
+
+
+def test_the_page_needs_no_network_and_escapes_what_it_shows() -> None:
+    """One self-contained file: no address is in it, and no id becomes markup."""
+    page = html_report(VIOLATED)
+    assert "http" not in page
+    assert "src=" not in page
+    assert "ID&lt;1&gt;" in page
+    assert "n2 is &lt;not&gt; judged" in page
+    assert "Orders/3 @17" in page
+    assert "and 1 more" in page
+
+
+def test_the_table_names_message_replica_and_positions() -> None:
+    """A user at a terminal sees the same."""
+    out = io.StringIO()
+    print_table(VIOLATED, Console(file=out, width=200))
+    text = out.getvalue()
+    for piece in ("VIOLATED", "ID<1>", "broker-a/n1", "Orders/3 @17", "4096", "no such message"):
+        assert piece in text, piece
