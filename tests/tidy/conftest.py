@@ -82,5 +82,11 @@ def modules() -> list[Source]:
 
 @pytest.fixture(scope="session")
 def others() -> list[Source]:
-    """Everything else that is Python: tests, examples, benchmarks."""
-    return read_below(("tests", "examples", "benchmarks"))
+    """Everything else that is Python: tests, examples, benchmarks with or without a `.py`."""
+    scripts = [path for path in sorted((ROOT / "benchmarks").iterdir()) if is_script(path)]
+    return [*read_below(("tests", "examples", "benchmarks")), *map(read, scripts)]
+
+
+def is_script(path: Path) -> bool:
+    """Whether it is a Python program that says so in its first line only."""
+    return path.is_file() and not path.suffix and path.read_bytes()[:80].find(b"python") > 0

@@ -76,6 +76,19 @@ def test_the_foundations_parts_keep_their_order(modules: list[Source]) -> None:
     assert not wrong, chr(10).join(wrong)
 
 
+def test_what_programs_import_is_there(modules: list[Source], others: list[Source]) -> None:
+    """A benchmark that nobody runs for a while still names modules that exist."""
+    known = {module.name for module in modules}
+    wrong = [
+        f"{program.name} imports {name}"
+        for program in others
+        for name in our_imports(program)
+        if name not in known and name.rpartition(".")[0] not in known
+    ]
+
+    assert not wrong, chr(10).join(wrong)
+
+
 def test_only_the_raft_adapter_knows_its_engine(modules: list[Source]) -> None:
     """PySyncObj can be replaced by changing one folder."""
     users = {
