@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,13 +97,21 @@ EXAMPLES = {"4.9.8": "4.7.0", "5.5.0": "5.5.0"}
 
 
 def prepare_java(client: Client) -> list[str]:
-    """The client's jars and ours, compiled against them."""
+    """The client's jars and the driver."""
+    sources = sorted((HERE / "java").glob("*.java"))
+    versions = {"rocketmq": client.version, "example": EXAMPLES[client.version]}
+    make_java(client, HERE / "java", sources, versions)
+    return [*java(client), "Driver"]
+
+
+def make_java(
+    client: Client, folder: Path, sources: Sequence[Path], versions: Mapping[str, str]
+) -> None:
+    """The jars that the folder's pom.xml names, and the sources, compiled against them."""
     maven, javac = tool("mvn", "maven"), tool("javac", "openjdk-17-jdk-headless")
     tool("java", "openjdk-17-jdk-headless")
-    sources = sorted((HERE / "java").glob("*.java"))
 
     def make() -> None:
-        versions = {"rocketmq": client.version, "example": EXAMPLES[client.version]}
         run(
             [
                 maven,
@@ -115,13 +123,12 @@ def prepare_java(client: Client) -> list[str]:
                 f"-DoutputDirectory={client.home / 'lib'}",
                 "dependency:copy-dependencies",
             ],
-            HERE / "java",
+            folder,
         )
         classes = ["-nowarn", "-d", str(client.home / "classes"), "-cp", f"{client.home}/lib/*"]
-        run([javac, *classes, *map(str, sources)], HERE / "java")
+        run([javac, *classes, *map(str, sources)], folder)
 
-    once(client, [*sources, HERE / "java" / "pom.xml"], make)
-    return [*java(client), "Driver"]
+    once(client, [*sources, folder / "pom.xml"], make)
 
 
 def java(client: Client, *, tools: bool = False) -> list[str]:
@@ -256,6 +263,7 @@ NODE_FEATURES = (
     "retry",
     "send_sync",
     "send_compressed",
+    "send_again",
     "push_broadcast",
     "tag_filter",
     "resume",
@@ -267,6 +275,7 @@ CPP_FEATURES = (
     "send_selector",
     "send_compressed",
     "auto_topic",
+    "send_again",
     "push_clustering_alone",
     "push_orderly_alone",
     "push_broadcast",

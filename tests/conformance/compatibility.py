@@ -4,17 +4,21 @@ The suite, when all of it has run, leaves its results in `.cache/conformance/res
 on the page is written by hand, so it can't promise what was not seen:
 
     ./dev test --all tests/conformance && python tests/conformance/compatibility.py
+
+What RocketMQ's own integration tests found is in `stock_tests.json`, which `stock_tests.py` writes.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / ".cache" / "conformance" / "results.json"
 PAGE = ROOT / "docs" / "compatibility.md"
+STOCK_TESTS = Path(__file__).parent / "stock_tests.json"
 
 MARKS = {"passed": "yes", "failed": "**no**", "missing": "?"}
 
@@ -31,18 +35,31 @@ Our own client and the Java ones also answer, delay and commit what the other re
 `tests/conformance/test_our_client.py`.
 """
 
-READ = """
-## Read, not run
+OTHERS = """
+## Other clients
 
-What the sources of other clients say about working with this broker.
+Not part of the suite.
 
-- pyrocketmq (tt67wq, pure Python): its synchronous consumers look brokers up by topics named like
-  broker groups; those are made at the first start (`docs/broker.md`). Its synchronous orderly
-  consumer locks and pulls, and handles nothing on a Python before 3.14, whatever the broker: it
-  asks a `threading.RLock` whether it is `locked()`, which older ones can't say, and the thread that
-  would handle messages ends by that.
-- rocketmq-client-rust 1.0.0: it can't read a route whose `brokerDatas` lack `enableActingMaster`,
-  which 4.x name servers leave out; ours say it.
+- rocketmq-client-rust 1.0.0 (crates.io), run by hand against a group of three: sends, synchronous,
+  one-way, as a batch, delayed and compressed; push consumers, concurrent and orderly; tag filters;
+  and a retry: all worked. With the leader of the only group killed, sends go on after the client's
+  next look at its route, as with Java. It can't read a route whose `brokerDatas` lack
+  `enableActingMaster`, which 4.x name servers leave out; ours say it.
+- pyrocketmq (tt67wq, pure Python), by its sources: its synchronous consumers look brokers up by
+  topics named like broker groups; those are made at the first start (`docs/broker.md`). Its
+  synchronous orderly consumer locks and pulls, and handles nothing on a Python before 3.14,
+  whatever the broker: it asks a `threading.RLock` whether it is `locked()`, which older ones can't
+  say, and the thread that would handle messages ends by that.
+"""
+
+STOCK = """
+## RocketMQ's own integration tests
+
+The test classes that RocketMQ {version} publishes (`rocketmq-test`, classifier `tests`),
+unmodified, against three groups of three brokers on {made}.
+**{passed} of the {tried} tests that fit passed.** `tests/conformance/stock_tests.py` runs them, and
+says how. A test is *not applicable* if it needs what is not served here, or a broker within its own
+process for more than can be asked over the wire.
 """
 
 CODES = """
@@ -55,14 +72,16 @@ reason; *unknown*: with that code only.
 """
 
 
-def render(results: dict[str, Any]) -> str:
-    """The page. `results` is what the suite wrote, by the names that are used below."""
+def render(results: dict[str, Any], tested: dict[str, Any]) -> str:
+    """The page. `results` is what the suite wrote, by the names that are used below; `tested` what
+    `stock_tests.py` did."""
     clients = results["clients"]
     versions = ", ".join(f"{each['title']} {each['version']}" for each in clients)
     lines = [INTRODUCTION.format(made=results["made"], versions=versions)]
     lines += matrix(clients, results["titles"], results["features"])
     lines += remarks(clients, results["titles"], results["features"])
-    lines += [READ.rstrip("\n"), CODES, "| code | name | broker | name server |", "|--:|--|--|--|"]
+    lines += [OTHERS.rstrip("\n"), *stock_tests(tested)]
+    lines += [CODES, "| code | name | broker | name server |", "|--:|--|--|--|"]
     for each in results["codes"]:
         states = [each["broker"], each["namesrv"]]
         if states != ["unknown", "unknown"]:
@@ -99,9 +118,44 @@ def remarks(
     return ["", *lines] if lines else []
 
 
+def stock_tests(tested: dict[str, Any]) -> list[str]:
+    """The section of RocketMQ's own tests, from its heading on."""
+    classes: dict[str, dict[str, dict[str, str]]] = tested["classes"]
+    passed, failed = (
+        sum(len(found.get(outcome, {})) for found in classes.values())
+        for outcome in ("passed", "failed")
+    )
+    head = STOCK.format(**tested, passed=passed, tried=passed + failed)
+    lines = [head, "| class | passed | failed | not applicable |", "|--|--:|--:|--:|"]
+    remarks, unfit = [], defaultdict(Counter)
+    for name, found in classes.items():
+        counts = [len(found.get(each, {})) for each in ("passed", "failed", "not applicable")]
+        if any(counts[:2]):
+            lines.append(f"| `{name}` |" + "".join(f" {count or ''} |" for count in counts))
+        for outcome in ("failed", "passed"):
+            told = found.get(outcome, {}).items()
+            remarks += [f"- `{name}.{test}` {outcome}: {why}" for test, why in told if why]
+        for test, why in found.get("not applicable", {}).items():
+            unfit[why][name if len(found) == 1 else f"{name}.{test}"] += 1
+    lines += ["", *remarks, ""] if remarks else [""]
+    lines.append("Not applicable, by what they need or do:\n")
+    for why, names in sorted(unfit.items()):
+        told = ", ".join(f"`{name}` ({count})" for name, count in names.items())
+        lines.append(f"- {why}: {told}")
+    return lines
+
+
+def with_stock_tests(page: str, tested: dict[str, Any]) -> str:
+    """The page with this section in place of the one that it has."""
+    section = "\n".join(stock_tests(tested)).lstrip("\n") + "\n\n"
+    begin = page.index(section.splitlines()[0])
+    return page[:begin] + section + page[page.index("## ", begin + 2) :]
+
+
 def main() -> None:
     """Write the page."""
-    PAGE.write_text(render(json.loads(RESULTS.read_text())))
+    results, tested = (json.loads(path.read_text()) for path in (RESULTS, STOCK_TESTS))
+    PAGE.write_text(render(results, tested))
 
 
 if __name__ == "__main__":

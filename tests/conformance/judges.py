@@ -100,29 +100,38 @@ def one_batch(scenario: Scenario) -> None:
     assert batch["ids"] in ("", ",".join(ids))  # the Go client leaves ids to the broker
 
 
+SENT_AGAIN = {
+    "twice": 2,
+    "two queues": 2,
+    "one-way": 3,
+    "at once": 3,
+    "one body": 1,
+    "another body": 1,
+    "batched 0": 2,
+    "batched 1": 2,
+    "delayed": 2,
+    "consumed": 3,  # as sent, as sent on at once, and with a delay
+}
+
+
 def stored_each_time(scenario: Scenario) -> None:
-    """An object is stored as often as it was sent, and lies where the send says that it does."""
+    """An object is stored as often as it was sent, and lies where the send says that it does.
+
+    A driver says which ways to send again its client does not have.
+    """
     sent, received = scenario.of("sent"), scenario.of("received")
+    left_out = {event["body"] for event in scenario.of("left_out")}
     assert {event["status"] for event in sent} == {"SEND_OK"}
     assert Counter(event["body"] for event in received) == {
-        "twice": 2,
-        "two queues": 2,
-        "one-way": 3,
-        "at once": 3,
-        "one body": 1,
-        "another body": 1,
-        "batched 0": 2,
-        "batched 1": 2,
-        "delayed": 2,
-        "consumed": 3,  # as sent, as sent on at once, and with a delay
+        body: count for body, count in SENT_AGAIN.items() if body not in left_out
     }
-    places = [place_of(event) for event in sent]
+    places = [place_of(event) for event in sent if "queue" in event]
     assert len(set(places)) == len(places), "two sends were told the same place"
-    assert set(places) <= {place_of(event) for event in received}
+    assert set(places) <= {place_of(event) for event in received if "broker" in event}
 
 
 def place_of(event: Event) -> tuple[str, int, int, str]:
-    """Where a message is, and which."""
+    """Where a message is, and which; not every client tells."""
     return event["broker"], event["queue"], event["offset"], event["body"]
 
 

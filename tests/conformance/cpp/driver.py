@@ -156,6 +156,37 @@ def auto_topic(s: Scenario) -> None:
     s.read_back(1)
 
 
+def send_again(s: Scenario) -> None:
+    """One message object sent several times.
+
+    The binding can't send what was consumed. The client says `batch` by "1", which brokers read as
+    no: they store its batches as one message.
+    """
+    for body in ("consumed", "batched 0", "batched 1"):
+        s.say("left_out", body=body)
+    producer = s.producer()
+    twice = s.message("twice")
+    queues, oneway = s.message("two queues"), s.message("one-way")
+    for queue in range(2):
+        s.sent("twice", producer.send_sync(twice))
+        s.sent("two queues", producer.send_orderly(queues, queue))
+    for _ in range(3):
+        producer.send_oneway(oneway)
+    changed = s.message("one body")
+    s.sent("one body", producer.send_sync(changed))
+    changed.set_body("another body")
+    s.sent("another body", producer.send_sync(changed))
+    delayed = s.message("delayed")
+    delayed.set_delay_time_level(1)
+    for _ in range(2):
+        producer.send_sync(delayed)
+    at_once = s.message("at once")
+    for _ in range(3):
+        producer.send_async(at_once, lambda result: s.sent("at once", result), None)
+    s.read_back(14)
+    time.sleep(1)
+
+
 def push_clustering_alone(s: Scenario) -> None:
     s.consumer("one")
     time.sleep(JOIN_S)
@@ -225,6 +256,7 @@ FEATURES: dict[str, Callable[[Scenario], None]] = {
         send_selector,
         send_compressed,
         auto_topic,
+        send_again,
         push_clustering_alone,
         push_orderly_alone,
         push_broadcast,

@@ -70,6 +70,6 @@ func sendAgain(s *scenario) {
 	answered.Wait()
 
 	s.sendOne(sending, s.message("consumed"))
-	s.await(22)
+	s.await(21)
 	time.Sleep(time.Second)
 }

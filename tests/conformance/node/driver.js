@@ -50,7 +50,7 @@ class Scenario {
         queue: message.queueId, offset: Number(message.queueOffset), tags: message.tags,
         reconsumed: message.reconsumeTimes, consumer: name, ...about(message.body) });
       this.received++;
-      return accept(message) ? undefined : Consumer.ACTION_RETRY;
+      return await accept(message) ? undefined : Consumer.ACTION_RETRY;
     });
     await consumer.ready();
     this.closing.push(consumer);
@@ -119,6 +119,37 @@ const features = {
       await s.send(producer, new Message(s.topic, null, 'compressible '.repeat(size / 13)));
     }
     await s.readBack(3);
+  },
+  // One message object sent several times, in each way that the client has.
+  async send_again(s) {
+    for (const body of [ 'two queues', 'one-way', 'batched 0', 'batched 1' ]) s.say('left_out', { body });
+    const producer = await s.producer();
+    let sentOn = false;
+    await s.consumer('reader', '*', async message => {
+      if (message.body.toString() === 'consumed' && !sentOn) {
+        sentOn = true;
+        await s.send(producer, message);
+        message.delayTimeLevel = 1;
+        await producer.send(message);
+      }
+      return true;
+    });
+    const twice = new Message(s.topic, null, 'twice');
+    await s.send(producer, twice);
+    await s.send(producer, twice);
+    const bodies = new Message(s.topic, null, 'one body');
+    await s.send(producer, bodies);
+    bodies.body = Buffer.from('another body');
+    await s.send(producer, bodies);
+    const delayed = new Message(s.topic, null, 'delayed');
+    delayed.delayTimeLevel = 1;
+    await producer.send(delayed);
+    await producer.send(delayed);
+    const atOnce = new Message(s.topic, null, 'at once');
+    await Promise.all([ 1, 2, 3 ].map(() => s.send(producer, atOnce)));
+    await s.send(producer, new Message(s.topic, null, 'consumed'));
+    await s.until(12);
+    await sleep(1000);
   },
   async push_clustering(s) {
     await s.consumer('one', '*');
