@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dledger.remoting.json_dialect import MessageQueue
     from mqclient.admin import Admin
     from mqclient.consuming.consumer import Consumer
+    from mqclient.consuming.sending_back import Nack
     from mqclient.consuming.subscriptions import Sql
     from mqclient.errors import (
         BadMessage,
@@ -56,6 +57,7 @@ __all__ = [
     "Decision",
     "Message",
     "MessageQueue",
+    "Nack",
     "NoLeader",
     "NoReply",
     "NoRoute",
@@ -86,6 +88,7 @@ _HOMES = {
     "mqclient.models": "Message Rebalance ReceivedMessage Reply SendResult",
     "mqclient.producing.pending": "PendingSend",
     "mqclient.producing.producer": "Producer",
+    "mqclient.consuming.sending_back": "Nack",
     "mqclient.consuming.subscriptions": "Sql",
     "mqclient.producing.transactions": "Decision Transaction",
     "dledger.remoting.json_dialect": "MessageQueue",

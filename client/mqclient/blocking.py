@@ -33,6 +33,7 @@ from mqclient import admin as admins
 from mqclient import limits
 from mqclient.consuming import consumer as consumers
 from mqclient.consuming.assignment import ConsumeFrom
+from mqclient.consuming.sending_back import OnError, SendingBack, check_on_error
 from mqclient.consuming.subscriptions import Sql
 from mqclient.errors import ClientClosed
 from mqclient.models import Message, Rebalance, ReceivedMessage, SendResult
@@ -269,22 +270,55 @@ class Consumer(Face[consumers.Consumer]):
         """Wait for the next message; asking for it says that the one before is processed."""
         return self.call(self._client.__anext__)
 
-    def run(self, handler: Callable[[ReceivedMessage], None], concurrency: int = 1) -> None:
-        """Call `handler` with each message until it raises.
+    nack = blocking(consumers.Consumer.nack)
+
+    def run(
+        self,
+        handler: Callable[[ReceivedMessage], None],
+        concurrency: int = 1,
+        *,
+        on_error: OnError = "retry",
+        max_reconsume_times: int | None = None,
+    ) -> None:
+        """Call `handler` with each message, for ever; exceptions are dealt with as there.
 
         Up to `concurrency` queues are handled at a time, each in order: by this thread if that is
-        1, else by as many threads. A handler's exception reaches the caller; its message is not
-        processed and will be delivered again.
+        1, else by as many threads.
         """
         if concurrency <= 1:
+            back = self._client.sending_back(max_reconsume_times)
             for message in self:
-                handler(message)
+                while not self._handled(handler, message, check_on_error(on_error), back):
+                    pass
         threads = CapacityLimiter(concurrency)
 
         async def handle(message: ReceivedMessage) -> None:
             await to_thread.run_sync(handler, message, limiter=threads)
 
-        self.call(partial(self._client.run, handle, concurrency))
+        self.call(
+            partial(
+                self._client.run,
+                handle,
+                concurrency,
+                on_error=on_error,
+                max_reconsume_times=max_reconsume_times,
+            )
+        )
+
+    def _handled(
+        self,
+        handler: Callable[[ReceivedMessage], None],
+        message: ReceivedMessage,
+        on_error: OnError,
+        back: SendingBack,
+    ) -> bool:
+        try:
+            handler(message)
+        except Exception as error:
+            if on_error == "raise":
+                raise
+            return self.call(partial(back.settle, message, error))
+        return True
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on reading `queue` at `offset`."""

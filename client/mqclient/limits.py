@@ -50,6 +50,9 @@ WAITING_IN_FLIGHT_PER_GROUP_MAX = 128
 PENDING_MESSAGES_MAX = 65_536
 PENDING_BYTES_MAX = 64 * foundation.MIB
 PRODUCER_TICK_S = 0.05
+HANDLE_AGAIN_S = 5.0
+"""Until a handler gets a message again that no broker took back: as RocketMQ's consumers do."""
+
 DELAY_LEVEL_MAX = 64
 """No broker has more levels; one above its last means the last, as with stock clients."""
 REPLIES_AWAITED_MAX = 65_536

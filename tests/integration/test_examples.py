@@ -60,6 +60,19 @@ def test_two_reminders_come_when_they_should(namesrv: str) -> None:
     assert [float(line.split()[1]) for line in (first, second)] >= [2.0, 3.0]
 
 
+def test_a_payment_is_tried_again_or_given_up(namesrv: str) -> None:
+    """examples/retries.py: nobody waits for the bank, and what is no amount is kept aside."""
+    printed = python("examples/retries.py", namesrv).splitlines()
+
+    assert printed == [
+        "not yet: the bank does not answer for 250",
+        "given up: 'much' is no amount",
+        "paid 20, at try 1",
+        "paid 250, at try 2",
+        "in the dead letters: 'much'",
+    ]
+
+
 def test_an_order_is_packed_if_it_is_in_the_database(namesrv: str) -> None:
     """examples/transactions.py: the one whose program failed after writing it, too."""
     printed = python("examples/transactions.py", namesrv)

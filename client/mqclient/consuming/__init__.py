@@ -6,6 +6,7 @@
 ``assignment``     which queues are this consumer's
 ``fetching``       reads them ahead
 ``handout``        hands messages over, and notes what is done
+``sending_back``   messages that could not be handled: they come again, or are given up
 ``progress``       how far a queue has come (pure)
 ``running_info``   what operators are told (pure)
 """

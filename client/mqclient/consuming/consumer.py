@@ -36,6 +36,7 @@ from mqclient.consuming.assignment import Assignment, ConsumeFrom
 from mqclient.consuming.filters import check_filters
 from mqclient.consuming.handout import Handler, HandOut
 from mqclient.consuming.running_info import running_info
+from mqclient.consuming.sending_back import OnError, SendingBack, check_on_error, check_times
 from mqclient.consuming.subscriptions import ALL, Sql, parse_subscription
 from mqclient.errors import ClientClosed, NotAssigned
 from mqclient.models import Rebalance, ReceivedMessage
@@ -146,16 +147,41 @@ class Consumer(Living):
         self.check_open()
         return await self._handout.poll(max_messages, timeout_s)
 
-    async def run(self, handler: Handler, concurrency: int = 1) -> None:
+    async def run(
+        self,
+        handler: Handler,
+        concurrency: int = 1,
+        *,
+        on_error: OnError = "retry",
+        max_reconsume_times: int | None = None,
+    ) -> None:
         """Call `handler` with each message until cancelled; await it if it is asynchronous.
 
-        Up to `concurrency` queues are handled at a time, each in order. A handler's exception ends
-        `run` and reaches the caller; its message is not processed and will be delivered again.
+        Up to `concurrency` queues are handled at a time, each in order. A message whose handler
+        raises comes again later (`Nack` says when), and after `max_reconsume_times` (by default
+        the group's setting, 16) goes to the dead letters; those behind it do not wait. With
+        `on_error="raise"` the exception ends `run` and reaches the caller, and the message is
+        delivered again to whoever reads its queue then.
         """
-        self.check_open()
+        back = self.sending_back(max_reconsume_times)
         async with together() as tasks:
             for _ in range(max(1, concurrency)):
-                tasks.start_soon(self._handout.work, handler)
+                failed = back.settle if check_on_error(on_error) == "retry" else None
+                tasks.start_soon(self._handout.work, handler, failed)
+
+    async def nack(self, message: ReceivedMessage, delay_level: int = 0) -> None:
+        """For who iterates or polls: `message` could not be handled, and is to come again.
+
+        Its copy arrives after the delay of the level (0: the broker's choice, longer each time;
+        -1: in the dead letters). Go on to the next message then, as with any other. Raises
+        Refused, or another ClientError or RemotingError, if it may not be stored.
+        """
+        await self.sending_back().send_back(message, delay_level)
+
+    def sending_back(self, times_max: int | None = None) -> SendingBack:
+        """How this group's messages are sent back. Raises ClientClosed, BadInput."""
+        self.check_open()
+        return SendingBack(self.group, self._session.finder, check_times(times_max))
 
     async def commit(self, timeout_s: float = limits.REQUEST_TIMEOUT_S) -> dict[MessageQueue, int]:
         """Commit all messages handed out so far, the one in hand included; the new offsets.

@@ -21,6 +21,7 @@ from mqclient.consuming.progress import QueueProgress
 from mqclient.models import ReceivedMessage
 
 Handler: TypeAlias = Callable[[ReceivedMessage], Awaitable[None] | None]
+Failed: TypeAlias = Callable[[ReceivedMessage, Exception], Awaitable[bool]]
 
 
 class HandOut:
@@ -78,8 +79,11 @@ class HandOut:
             messages += taken
         return messages
 
-    async def work(self, handler: Handler) -> None:
-        """Handle one queue's messages in order, then another's, until the handler raises."""
+    async def work(self, handler: Handler, failed: Failed | None = None) -> None:
+        """Handle one queue's messages in order, then another's, until the handler raises.
+
+        With `failed` that is told instead; if it returns False the message is handled again.
+        """
         while True:
             progress = await self._next_queue()
             epoch = progress.epoch
@@ -88,9 +92,9 @@ class HandOut:
                     if progress.epoch != epoch:
                         break
                     progress.handed(message)
-                    result = handler(message)
-                    if inspect.isawaitable(result):
-                        await result
+                    while progress.epoch == epoch:
+                        if await _handled(handler, message, failed):
+                            break
                     progress.processed(message, epoch)
             finally:
                 self._put_back(progress)
@@ -150,3 +154,16 @@ class HandOut:
             if fetcher is not None:
                 fetcher.restart()
         self._put_back(progress)
+
+
+async def _handled(handler: Handler, message: ReceivedMessage, failed: Failed | None) -> bool:
+    """Whether the handler is through with it, or `failed` has seen to it."""
+    try:
+        result = handler(message)
+        if inspect.isawaitable(result):
+            await result
+    except Exception as error:
+        if failed is None:
+            raise
+        return await failed(message, error)
+    return True

@@ -10,7 +10,7 @@ import mqclient
 from mqclient import blocking
 
 #: What has no place without an event loop: `send_soon` gives a Future there, and never waits long.
-LEFT_OUT = {"send_nowait", "check_open", "requests", "name_servers", "groups"}
+LEFT_OUT = {"send_nowait", "check_open", "requests", "name_servers", "groups", "sending_back"}
 
 
 def public(face: type) -> set[str]:

@@ -175,7 +175,7 @@ async def test_what_is_on_the_wire_when_its_producer_fails_is_of_unknown_outcome
 async def test_a_handlers_exception_reaches_the_caller_as_it_is(concurrency: int) -> None:
     """Not in an ExceptionGroup: `except ValueError` is what a user writes."""
 
-    async def fail(handler: object) -> None:
+    async def fail(handler: object, failed: object) -> None:
         await trio.lowlevel.checkpoint()
         raise ValueError("the handler's")
 
@@ -183,14 +183,14 @@ async def test_a_handlers_exception_reaches_the_caller_as_it_is(concurrency: int
         async with Consumer(NOBODY, subscriptions={"T": "*"}) as consumer:
             consumer._handout.work = fail  # type: ignore[method-assign]
             with pytest.raises(ValueError, match="the handler's"):
-                await consumer.run(lambda _: None, concurrency)
+                await consumer.run(lambda _: None, concurrency, on_error="raise")
 
 
 def test_a_blocking_handlers_exception_reaches_the_caller_as_it_is() -> None:
     """From this thread, and from those of a higher `concurrency`."""
     with blocking.Consumer(NOBODY, subscriptions={"T": "*"}) as consumer:
 
-        async def hand_out(handler: Callable[[ReceivedMessage], Any]) -> None:
+        async def hand_out(handler: Callable[[ReceivedMessage], Any], failed: object) -> None:
             await handler(RECEIVED)
 
         async def next_message() -> ReceivedMessage:
@@ -204,4 +204,4 @@ def test_a_blocking_handlers_exception_reaches_the_caller_as_it_is() -> None:
 
         for concurrency in (1, 2):
             with pytest.raises(ValueError, match="the handler's"):
-                consumer.run(handler, concurrency)
+                consumer.run(handler, concurrency, on_error="raise")

@@ -1,0 +1,135 @@
+"""What becomes of a message that its handler could not handle: it comes again, or is given up.
+
+Its broker stores it once more, for the retry topic that all members of the group read, where it
+arrives when its delay level is over: after 10 s, then 30 s, 1 min and so on by the broker's levels,
+unless the handler names one. After too many tries it goes to the group's dead letters instead, the
+topic `%DLQ%` and the group's name. Either way it is off the handler's queue, and those behind it
+are not held up.
+
+If no broker takes it back, for seconds, its handler gets it once more: a message is never dropped.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import anyio
+
+from dledger.errors import BadInput, RemotingError
+from dledger.observe import get_logger
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import ConsumerSendMsgBackHeader, encode_header
+from dledger.remoting.numbers import INT32_MAX
+from mqclient import limits
+from mqclient.connection.leaders import LeaderFinder
+from mqclient.errors import ClientError, Refused
+from mqclient.models import ReceivedMessage
+
+log = get_logger(__name__)
+
+#: What an exception of a handler does: the message comes again, or `run` ends with the exception.
+OnError: TypeAlias = Literal["retry", "raise"]
+
+DEAD: Final = -1
+"""The delay level that means: no more tries, to the dead letters at once."""
+
+
+class Nack(Exception):
+    """Raised by a handler: this message is to come again, after the delay of a level.
+
+    0 leaves the level to the broker, which waits longer each time; -1 gives the message up, to the
+    group's dead letters. Any other exception does the same as `Nack(0)`, and is logged as a fault.
+    """
+
+    def __init__(self, delay_level: int = 0) -> None:
+        super().__init__(f"not handled, to come again after delay level {delay_level}")
+        self.delay_level = check_level(delay_level)
+
+
+def check_level(level: int) -> int:
+    """A delay level that a message can be sent back with. Raises BadInput."""
+    if isinstance(level, bool) or not isinstance(level, int):
+        raise BadInput(f"delay_level={level!r} is no whole number")
+    if not DEAD <= level <= limits.DELAY_LEVEL_MAX:
+        raise BadInput(
+            f"delay_level={level} is not within {DEAD} (dead letters), 0 (the broker's choice) and "
+            f"{limits.DELAY_LEVEL_MAX}"
+        )
+    return level
+
+
+def check_on_error(on_error: OnError) -> OnError:
+    """What an exception does. Raises BadInput."""
+    if on_error not in ("retry", "raise"):
+        raise BadInput(f"on_error={on_error!r}: it is 'retry' or 'raise'")
+    return on_error
+
+
+def check_times(times: int | None) -> int | None:
+    """How often a message may come again. Raises BadInput."""
+    if times is not None and (isinstance(times, bool) or not 0 <= times <= INT32_MAX):
+        raise BadInput(f"max_reconsume_times={times!r} is not within 0 and {INT32_MAX}")
+    return times
+
+
+@dataclass(frozen=True, slots=True)
+class SendingBack:
+    """Sends back messages of one group. `times_max`: None leaves it to the group's settings."""
+
+    group: str
+    finder: LeaderFinder
+    times_max: int | None = None
+
+    async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
+        """Raises Refused, or another ClientError or RemotingError, if it may not be stored."""
+        header = ConsumerSendMsgBackHeader(
+            offset=message.position,
+            group=self.group,
+            delay_level=check_level(delay_level),
+            origin_topic=message.record.topic,
+            max_reconsume_times=self.times_max,
+        )
+        command = Command(RequestCode.CONSUMER_SEND_MSG_BACK, encode_header(header))
+        answer = await self.finder.ask(
+            message.broker_name, command, limits.REQUEST_TIMEOUT_S, message.record.topic
+        )
+        if answer.code != ResponseCode.SUCCESS:
+            what = f"sending back {message!r} for group {self.group!r}"
+            raise Refused(what, "its leader", answer.code, answer.remark)
+
+    async def settle(self, message: ReceivedMessage, error: Exception) -> bool:
+        """See to a message whose handler raised; False if it is to be handled again, here."""
+        level = error.delay_level if isinstance(error, Nack) else 0
+        if not isinstance(error, Nack):
+            log.warning(
+                "message not handled",
+                group=self.group,
+                topic=message.topic,
+                message_id=message.message_id,
+                reconsume_times=message.reconsume_times,
+                error=repr(error),
+                where=_where(error),
+            )
+        try:
+            await self.send_back(message, level)
+        except (ClientError, RemotingError) as problem:
+            log.warning(
+                "message not taken back, will be handled again",
+                group=self.group,
+                topic=message.topic,
+                message_id=message.message_id,
+                reason=str(problem),
+                after_s=limits.HANDLE_AGAIN_S,
+            )
+            await anyio.sleep(limits.HANDLE_AGAIN_S)
+            return False
+        return True
+
+
+def _where(error: Exception) -> str:
+    """The line that raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""

@@ -1,0 +1,226 @@
+"""Handlers that fail, against real brokers: nothing is lost, and nobody waits for one message.
+
+Every test runs under trio and under asyncio. Levels of delay are shorter than the default's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+import trio
+
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import plan, ports_needed
+from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.processes import free_ports
+from mqclient import ClientClosed, Consumer, Message, Nack, Producer, ReceivedMessage, blocking
+from mqclient.connection.peers import PeerPool
+
+pytestmark = pytest.mark.slow
+
+SETTLED_S = 0.5
+LEVELS = "1s 2s 3s 1s 1s 1s 1s"
+_number = itertools.count()
+Run = Callable[[Callable[[], Awaitable[None]]], None]
+
+
+@pytest.fixture(scope="module")
+def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A name server and a group of one, real processes, with short delays."""
+    directory: Path = tmp_path_factory.mktemp("cluster") / "c"
+    layout = plan(free_ports(ports_needed(1, 1, 1)), 1, 1, 1, "ASYNC_FLUSH")
+    cluster = Cluster.create(directory, layout)
+    for config in directory.glob("**/*.toml"):
+        if "listenPort" in (text := config.read_text()) and "dLegerPeers" in text:
+            config.write_text(f"{text}messageDelayLevel = {LEVELS!r}\n")
+    with cluster.running():
+        trio.run(serving, cluster)
+        yield layout.namesrv_addr
+
+
+async def serving(cluster: Cluster) -> None:
+    """Until a leader serves and is routed to."""
+    async with PeerPool() as pool:
+        await Probe(cluster, pool).wait_until_serving()
+
+
+@pytest.fixture(params=["trio", "asyncio"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Run a test's coroutine under one of the event loops, for 40 s at most."""
+
+    def runner(main: Callable[[], Awaitable[None]]) -> None:
+        async def bounded() -> None:
+            with anyio.fail_after(40):
+                await main()
+
+        anyio.run(bounded, backend=request.param)
+
+    return runner
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic, and a group, that no other test uses."""
+    return f"T{next(_number)}"
+
+
+async def send(namesrv_addr: str, topic: str, count: int) -> None:
+    """Messages 0 to `count`, all in one queue."""
+    async with Producer(namesrv_addr, "PG") as producer:
+        for number in range(count):
+            await producer.send(Message(topic, b"%d" % number), key="one queue")
+
+
+class Handled:
+    """What a handler saw: bodies in order, each with how often it had come again."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[bytes, int]] = []
+
+    def note(self, message: ReceivedMessage) -> None:
+        self.seen.append((message.body, message.reconsume_times))
+
+
+async def handle_until(
+    consumer: Consumer,
+    handler: Callable[[ReceivedMessage], Awaitable[None]],
+    done: Callable[[], bool],
+    times_max: int | None = None,
+) -> None:
+    """Run a handler until it returned or raised, and `done` is true."""
+    with anyio.CancelScope() as scope:
+
+        async def watched(message: ReceivedMessage) -> None:
+            try:
+                await handler(message)
+            finally:
+                if done():
+                    scope.deadline = anyio.current_time() + SETTLED_S
+
+        await consumer.run(watched, max_reconsume_times=times_max)
+
+
+def test_a_message_whose_handler_fails_comes_again_and_holds_nobody_up(
+    run: Run, namesrv_addr: str, topic: str
+) -> None:
+    """Number 3 fails twice: the others are through at once, and it is handled at the third time."""
+
+    async def main() -> None:
+        handled = Handled()
+
+        async def handler(message: ReceivedMessage) -> None:
+            handled.note(message)
+            if message.body == b"3" and message.reconsume_times < 2:
+                raise ValueError("not yet")
+
+        await send(namesrv_addr, topic, 10)
+        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+            await handle_until(consumer, handler, lambda: len(handled.seen) == 12)
+        assert handled.seen[:10] == [(b"%d" % number, 0) for number in range(10)]
+        assert handled.seen[10:] == [(b"3", 1), (b"3", 2)]
+        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+            assert await consumer.poll(timeout_s=1) == [], "all of it was committed"
+
+    run(main)
+
+
+def test_after_too_many_tries_a_message_is_a_dead_letter(
+    run: Run, namesrv_addr: str, topic: str
+) -> None:
+    """It is tried as often as was said, and lies in the group's dead letters then, whole."""
+
+    async def main() -> None:
+        tries = Counter[bytes]()
+
+        async def handler(message: ReceivedMessage) -> None:
+            tries[message.body] += 1
+            raise Nack(delay_level=1)
+
+        await send(namesrv_addr, topic, 2)
+        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+            await handle_until(consumer, handler, lambda: sum(tries.values()) == 4, times_max=1)
+        assert tries == {b"0": 2, b"1": 2}
+        dead = {f"%DLQ%{topic}": "*"}
+        async with Consumer(namesrv_addr, f"{topic}-undertaker", dead) as consumer:
+            messages = [
+                *await consumer.poll(1, timeout_s=10),
+                *await consumer.poll(1, timeout_s=10),
+            ]
+        assert sorted(message.body for message in messages) == [b"0", b"1"]
+
+    run(main)
+
+
+def test_a_message_may_be_given_up_at_once(run: Run, namesrv_addr: str, topic: str) -> None:
+    """`Nack(-1)`: the next stop is the dead letters."""
+
+    async def main() -> None:
+        handled = Handled()
+
+        async def handler(message: ReceivedMessage) -> None:
+            handled.note(message)
+            raise Nack(-1)
+
+        await send(namesrv_addr, topic, 1)
+        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+            await handle_until(consumer, handler, lambda: len(handled.seen) == 1)
+        dead = {f"%DLQ%{topic}": "*"}
+        async with Consumer(namesrv_addr, f"{topic}-undertaker", dead) as consumer:
+            (message,) = await consumer.poll(timeout_s=10)
+        assert message.body == b"0"
+
+    run(main)
+
+
+def test_who_polls_may_send_a_message_back(run: Run, namesrv_addr: str, topic: str) -> None:
+    """`nack` for one message of a poll; the others count as processed."""
+
+    async def main() -> None:
+        await send(namesrv_addr, topic, 3)
+        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+            first = await consumer.poll(timeout_s=10)
+            while len(first) < 3:
+                first += await consumer.poll(timeout_s=10)
+            await consumer.nack(first[1], delay_level=1)
+            (again,) = await consumer.poll(timeout_s=10)
+            assert (again.body, again.reconsume_times, again.topic) == (b"1", 1, topic)
+
+    run(main)
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_the_blocking_face_survives_its_handler_too(
+    namesrv_addr: str, topic: str, concurrency: int
+) -> None:
+    """In the thread that calls `run`, and in several; leaving the block ends `run`."""
+    handled = Handled()
+    done = threading.Event()
+    ended: list[BaseException] = []
+
+    def handler(message: ReceivedMessage) -> None:
+        handled.note(message)
+        if message.reconsume_times == 1:
+            done.set()
+        elif message.body == b"1":
+            raise Nack(1)
+
+    def run_until_closed(consumer: blocking.Consumer) -> None:
+        try:
+            consumer.run(handler, concurrency)
+        except ClientClosed as error:
+            ended.append(error)
+
+    trio.run(send, namesrv_addr, topic, 3)
+    with blocking.Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+        thread = threading.Thread(target=run_until_closed, args=(consumer,))
+        thread.start()
+        assert done.wait(20)
+    thread.join(20)
+    assert len(ended) == 1
+    assert handled.seen == [(b"0", 0), (b"1", 0), (b"2", 0), (b"1", 1)]
