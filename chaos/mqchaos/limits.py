@@ -46,3 +46,6 @@ DEMO_DISK_BYTES_MIN = 1 << 30
 
 assert PORT_FIRST < PORT_LAST < 32_768
 assert PROBE_INTERVAL_S < PROBE_TIMEOUT_S < START_TIMEOUT_S
+
+EFFECT_S = 5.0
+"""A fault that takes longer to show than this had no effect."""

@@ -21,6 +21,7 @@ from mqchaos.run.perform import Order, perform
 from mqchaos.run.scenarios import SCENARIOS
 
 Directory: TypeAlias = Annotated[Path, cyclopts.Parameter(name="--dir")]
+Times: TypeAlias = Annotated[int, cyclopts.Parameter(name=["--kills", "--times"])]
 
 app = cyclopts.App(name="mqchaos", help="Break a broker group on purpose and audit what is left.")
 
@@ -35,7 +36,7 @@ def list_scenarios() -> None:
 
 
 @app.command
-def run(*, scenario: str, directory: Directory, seed: int = 1, kills: int = 5) -> int:
+def run(*, scenario: str, directory: Directory, seed: int = 1, kills: Times = 5) -> int:
     """Run a scenario; exit status 0 only if every property holds and no bound was exceeded.
 
     Parameters
@@ -47,7 +48,7 @@ def run(*, scenario: str, directory: Directory, seed: int = 1, kills: int = 5) -
     seed
         The same seed makes the same plan.
     kills
-        How many nodes are killed, one after the other.
+        How many nodes are killed or paused, one after the other; how many rounds of a restart.
     """
     return run_command(partial(_run, scenario, directory, seed, kills))
 

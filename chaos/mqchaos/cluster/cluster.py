@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -178,6 +179,15 @@ class Cluster:
         stubborn = processes.stop(self._processes(brokers))
         stubborn += processes.stop(self._processes(set(chosen) - set(brokers)))
         return [name for name in chosen if self._state.processes.get(name) in stubborn]
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send one server a signal. No error if it does not run."""
+        for process in self._processes([name]):
+            process.signal(number)
+
+    def stopped(self, name: str) -> bool:
+        """Whether a server runs and stands still, by a SIGSTOP."""
+        return any(process.stopped for process in self._processes([name]))
 
     def kill_all(self) -> None:
         """SIGKILL everything: for exits that can't wait."""

@@ -52,6 +52,15 @@ class Process(msgspec.Struct, frozen=True):
             os.waitpid(self.pid, os.WNOHANG)
         return _started_ticks(self.pid) == self.started_ticks
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it runs and stands still, by a SIGSTOP."""
+        try:
+            status = Path(f"/proc/{self.pid}/stat").read_text()
+        except OSError:
+            return False
+        return self.alive and status.rpartition(")")[2].split()[0] == "T"
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; a process that has ended is left alone."""
         if self.alive:

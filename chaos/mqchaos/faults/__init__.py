@@ -1,6 +1,7 @@
 """What can be done to a cluster.
 
-``fault``       what a fault has, and kills
+``kinds``       the kinds of faults, as data (pure)
+``fault``       how each is injected, healed, and looked for
 ``generator``   plans of faults from a seed (pure)
 ``power_loss``  power losses of whole machines
 ``ext4``        file systems that can lose their power

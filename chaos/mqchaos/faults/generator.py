@@ -1,8 +1,8 @@
 """Plans of faults. Pure: the same draws give the same plan.
 
 A plan is a list of steps, done one after the other. Each step waits for its moment, which is either
-a share of the run's sends or a time since the step before it was done, and then acts on a node that
-is named by its role, since who leads is known only at that moment.
+a share of the run's sends or a time since the step before it was done, and then injects a fault
+into a node, or heals it. The node is named by its role, since who leads is known only then.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from mqchaos.faults.kinds import KILL, PAUSE, STOP, Kind
+
 #: Draws a number from the half-open interval that it is given: `random.Random(seed).uniform`.
 Uniform: TypeAlias = Callable[[float, float], float]
 
 
-class Action(Enum):
+class Phase(Enum):
     """What a step does."""
 
-    KILL = "kill"
-    RESTART = "restart"
+    INJECT = "inject"
     HEAL = "heal"
+    LEVEL = "level"
     """Wait until every replica has all that the leader has."""
 
 
@@ -30,8 +32,10 @@ class Target(Enum):
 
     LEADER = "leader"
     FOLLOWER = "follower"
-    KILLED = "killed"
-    """The node that was killed longest ago and still is down."""
+    NODE = "node"
+    """The one of all nodes, in their order, that `pick` says."""
+    HURT = "hurt"
+    """The node whose fault was injected longest ago and is not healed."""
     GROUP = "group"
 
 
@@ -51,31 +55,51 @@ class After:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to do. `pick` (0 to 1) chooses among several nodes of the target's role."""
+    """One thing to do. `pick` (0 to 1) chooses among several nodes of the target's role.
+
+    `fault` is what is injected; a step that heals undoes whatever its target has.
+    """
 
     when: AtShare | After
-    action: Action
+    phase: Phase
     target: Target
     pick: float = 0.0
+    fault: Kind = KILL
 
 
 Plan: TypeAlias = tuple[Step, ...]
 
-# Pauses of the plans of kills, s: steady sends before a kill, and how long the node stays away.
+# Pauses of the plans, s: steady sends before a fault, and how long a node is away. Who stands still
+# is away long enough for another to be elected.
 STEADY_S = (1.0, 2.0)
 AWAY_S = (0.5, 2.0)
+STILL_S = (2.0, 4.0)
 
 
-def kills(target: Target, count: int, uniform: Uniform) -> Plan:
-    """`count` times: kill a node of this role, start it after a while, wait until all is level."""
+def strikes(fault: Kind, target: Target, count: int, uniform: Uniform) -> Plan:
+    """`count` times: hurt a node of this role, heal it after a while, wait until all is level."""
     plan: list[Step] = []
+    away_s = STILL_S if fault is PAUSE else AWAY_S
     for _ in range(count):
         plan += [
-            Step(After(uniform(*STEADY_S)), Action.KILL, target, uniform(0.0, 1.0)),
-            Step(After(uniform(*AWAY_S)), Action.RESTART, Target.KILLED),
-            Step(After(0.0), Action.HEAL, Target.GROUP),
+            Step(After(uniform(*STEADY_S)), Phase.INJECT, target, uniform(0.0, 1.0), fault),
+            Step(After(uniform(*away_s)), Phase.HEAL, Target.HURT),
+            Step(After(0.0), Phase.LEVEL, Target.GROUP),
         ]
-    return (*plan, Step(After(uniform(*STEADY_S)), Action.HEAL, Target.GROUP))
+    return (*plan, Step(After(uniform(*STEADY_S)), Phase.LEVEL, Target.GROUP))
+
+
+def rolling(nodes: int, rounds: int, uniform: Uniform) -> Plan:
+    """`rounds` times: each node in turn is told to stop, and started again: a new version comes."""
+    plan: list[Step] = []
+    for turn in range(rounds * nodes):
+        pick = (turn % nodes + 0.5) / nodes
+        plan += [
+            Step(After(uniform(*STEADY_S)), Phase.INJECT, Target.NODE, pick, STOP),
+            Step(After(uniform(*AWAY_S)), Phase.HEAL, Target.HURT),
+            Step(After(0.0), Phase.LEVEL, Target.GROUP),
+        ]
+    return (*plan, Step(After(uniform(*STEADY_S)), Phase.LEVEL, Target.GROUP))
 
 
 def main_job(uniform: Uniform) -> Plan:
@@ -85,10 +109,10 @@ def main_job(uniform: Uniform) -> Plan:
     survive one loss at a time, and a slow machine's restart must not make them two.
     """
     return (
-        Step(AtShare(1 / 3), Action.KILL, Target.LEADER),
-        Step(AtShare(1 / 2), Action.RESTART, Target.KILLED),
-        Step(AtShare(2 / 3), Action.HEAL, Target.GROUP),
-        Step(After(0.0), Action.KILL, Target.FOLLOWER, uniform(0.0, 1.0)),
-        Step(AtShare(5 / 6), Action.RESTART, Target.KILLED),
-        Step(AtShare(1.0), Action.HEAL, Target.GROUP),
+        Step(AtShare(1 / 3), Phase.INJECT, Target.LEADER),
+        Step(AtShare(1 / 2), Phase.HEAL, Target.HURT),
+        Step(AtShare(2 / 3), Phase.LEVEL, Target.GROUP),
+        Step(After(0.0), Phase.INJECT, Target.FOLLOWER, uniform(0.0, 1.0)),
+        Step(AtShare(5 / 6), Phase.HEAL, Target.HURT),
+        Step(AtShare(1.0), Phase.LEVEL, Target.GROUP),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from mqchaos.faults.kinds import KINDS
 from mqchaos.report.measure import Gap, Mark, Series, Span, Timeline, bucket_width, series, spans
 
 WIDTH = 1080
@@ -114,12 +115,12 @@ def _area(data: Series, scale: _Scale) -> str:
 
 
 def _gaps(gaps: Sequence[Gap], scale: _Scale) -> list[str]:
-    """The pauses that the senders felt: each one's length beside its kill, a band if it shows."""
+    """The pauses that the senders felt: each one's length beside its fault, a band if it shows."""
     parts = []
     for gap in gaps:
         told = f"longest pause {gap.length_s * 1000:.0f} ms"
         if len(gaps) <= FAULTS_TOLD_MAX:
-            parts.append(_text(scale.x(gap.kill.at_s) + 6, PLOT_TOP + 14, told, "tick"))
+            parts.append(_text(scale.x(gap.fault.at_s) + 6, PLOT_TOP + 14, told, "tick"))
         x = scale.x(gap.began_s)
         width = scale.x(gap.began_s + gap.length_s) - x
         if width >= GAP_WIDTH_MIN:
@@ -152,7 +153,8 @@ def _lanes(found: Sequence[Span], nodes: Sequence[str], scale: _Scale) -> list[s
 def _faults(faults: Sequence[Mark], scale: _Scale, bottom: float) -> list[str]:
     """A line down through everything for each fault, and a label where there is room for one.
 
-    A few faults are told in full, in two rows if need be; of many, the kills are named by node.
+    A few faults are told in full, in two rows if need be; of many, those injected are named by
+    node.
     """
     parts = []
     few = len(faults) <= FAULTS_TOLD_MAX
@@ -160,18 +162,19 @@ def _faults(faults: Sequence[Mark], scale: _Scale, bottom: float) -> list[str]:
     for fault in faults:
         x = scale.x(fault.at_s)
         told = f"{fault.what} {fault.node} · {fault.at_s:.1f} s"
+        phase = "injected" if fault.what in KINDS else "healed"
         row = next((k for k, end in enumerate(rows) if x >= end), len(rows))
         top = LABELS_TOP - 9 + 14 * row
         parts.append(
-            f'<line class="fault {fault.what}" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" '
+            f'<line class="fault {phase}" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" '
             f'y2="{bottom}"><title>{told}</title></line>'
         )
-        if row < len(rows) and (few or fault.what == "kill"):
+        if row < len(rows) and (few or fault.what in KINDS):
             rows[row] = x + (LABEL_WIDTH if few else NAME_WIDTH)
             at_edge = few and x > WIDTH - RIGHT - LABEL_WIDTH
             anchor, shift = ("end", -5) if at_edge else ("", 5)
             text = told if few else fault.node
-            parts.append(_text(x + shift, top + 9, text, f"label {fault.what} {anchor}"))
+            parts.append(_text(x + shift, top + 9, text, f"label {phase} {anchor}"))
     return parts
 
 

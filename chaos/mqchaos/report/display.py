@@ -105,7 +105,7 @@ def print_report(report: Report, console: Console) -> None:
         console.print(Text(finding, style="bold red"), soft_wrap=True)
     if report.gap_median_s is not None and report.gap_worst_s is not None:
         console.print(
-            f"gaps over {len(report.gaps)} kills: median {report.gap_median_s * 1000:.0f} ms, "
+            f"gaps over {len(report.gaps)} faults: median {report.gap_median_s * 1000:.0f} ms, "
             f"worst {report.gap_worst_s * 1000:.0f} ms; "
             f"exceptions that reached the application: {report.exceptions}"
         )

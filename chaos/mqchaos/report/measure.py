@@ -1,9 +1,10 @@
 """What a history says about time: gaps, throughput, who led when. Pure; times in s from its start.
 
-The gap of a kill is the longest time between two successive acknowledged sends, over all producers,
-that ended after the kill and began before the next one: what an application feels of it, whether
-the pause came with the kill itself or with the node's return. Without an acknowledgement after the
-kill it lasts until the end, unless nothing waited for one: then nobody felt anything.
+The gap of a fault is the longest time between two successive acknowledged sends, over all
+producers, that ended after the fault and began before the next one: what an application feels of
+it, whether the pause came with the fault itself or with the node's return. Without an
+acknowledgement after it the gap lasts until the end, unless nothing waited for one: then nobody
+felt anything.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
 
+from mqchaos.faults.kinds import KINDS
 from mqchaos.run.history import Ack, Deliver, Event, Fail, Fault, Lead, Send
 
 NS_PER_S = 1_000_000_000
@@ -32,9 +34,9 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A kill and the longest pause between acknowledged sends that followed. Times in s."""
+    """A fault and the longest pause between acknowledged sends that followed. Times in s."""
 
-    kill: Mark
+    fault: Mark
     began_s: float
     length_s: float
 
@@ -60,21 +62,21 @@ class Timeline:
     end_s: float = 0.0
 
     def gaps(self) -> list[Gap]:
-        """One gap for each kill, in order."""
-        kills = [fault for fault in self.faults if fault.what == "kill"]
-        untils = [*(kill.at_s for kill in kills), float("inf")][1:]
-        return [self._gap(kill, until_s) for kill, until_s in zip(kills, untils, strict=False)]
+        """One gap for each fault that was injected, in order."""
+        injected = [fault for fault in self.faults if fault.what in KINDS]
+        untils = [*(fault.at_s for fault in injected), float("inf")][1:]
+        return [self._gap(fault, until_s) for fault, until_s in zip(injected, untils, strict=False)]
 
-    def _gap(self, kill: Mark, until_s: float) -> Gap:
-        first = max(0, bisect_right(self.acked, kill.at_s) - 1)
+    def _gap(self, fault: Mark, until_s: float) -> Gap:
+        first = max(0, bisect_right(self.acked, fault.at_s) - 1)
         last = bisect_right(self.acked, until_s)
         moments = self.acked[first : last + 1]
         pairs = pairwise(moments)
         longest = max(pairs, key=lambda pair: pair[1] - pair[0], default=None)
         if longest is None:
             waited = len(self.sent) > len(self.acked)
-            return Gap(kill, kill.at_s, max(0.0, self.end_s - kill.at_s) if waited else 0.0)
-        return Gap(kill, longest[0], longest[1] - longest[0])
+            return Gap(fault, fault.at_s, max(0.0, self.end_s - fault.at_s) if waited else 0.0)
+        return Gap(fault, longest[0], longest[1] - longest[0])
 
 
 def timeline(events: Iterable[Event]) -> Timeline:
@@ -126,7 +128,7 @@ def bucket_width(end_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A node's state from one moment to another: "leader", "follower" or "down"."""
+    """A node's state from one moment to another: "leader", "follower", or a fault's."""
 
     node: str
     state: str
@@ -141,7 +143,7 @@ def spans(nodes: Sequence[str], found: Timeline) -> list[Span]:
 
 
 def _spans_of(node: str, found: Timeline) -> list[Span]:
-    """A node leads from when it was seen to lead until another is, or until it is killed."""
+    """A node leads from when it was seen to lead until another is, or until it is hurt."""
     result: list[Span] = []
     state, since, term = "follower", 0.0, 0
     for mark in sorted([*found.leads, *found.faults], key=attrgetter("at_s")):
@@ -154,7 +156,9 @@ def _spans_of(node: str, found: Timeline) -> list[Span]:
 
 def _state_after(state: str, term: int, mark: Mark, node: str) -> tuple[str, int]:
     if mark.node == node:
-        return {"lead": "leader", "kill": "down", "restart": "follower"}[mark.what], mark.term
+        if mark.what in KINDS:
+            return KINDS[mark.what].state, mark.term
+        return ("leader" if mark.what == "lead" else "follower"), mark.term
     if mark.what == "lead" and state == "leader":
         return "follower", 0
     return state, term

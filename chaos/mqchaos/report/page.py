@@ -25,7 +25,7 @@ def render(
     `events`: what happened, each with its moment in seconds.
     """
     verdict = "Every property holds" if report.holds else "Not everything holds"
-    worst = "no kill" if report.gap_worst_s is None else f"{report.gap_worst_s * 1000:.0f} ms"
+    worst = "no fault" if report.gap_worst_s is None else f"{report.gap_worst_s * 1000:.0f} ms"
     facts = [
         (f"{report.counts.acknowledged:,}", "sends acknowledged"),
         (f"{report.counts.lost:,}", "of them lost"),

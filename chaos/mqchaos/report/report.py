@@ -15,6 +15,7 @@ from statistics import median
 import msgspec
 
 from dledger.errors import BadInput
+from mqchaos.faults.kinds import KINDS, UNDONE
 from mqchaos.report.chart import draw
 from mqchaos.report.measure import Timeline
 from mqchaos.report.page import render
@@ -22,8 +23,6 @@ from mqchaos.report.verdict import GapFound, Report, Verdict
 
 AUDIT_FOLDER = "audit"
 """Below the report's own folder: the audit's verdict.json and page."""
-GAP_MEDIAN_S_MAX = 0.6
-GAP_WORST_S_MAX = 1.5
 
 
 def read_verdict(directory: Path) -> Verdict:
@@ -43,13 +42,12 @@ def make_report(
     findings: Sequence[str],
 ) -> Report:
     """Put the verdict and the measured times together, and judge the times."""
-    gaps = [GapFound(gap.kill.node, gap.kill.at_s, gap.length_s) for gap in found.gaps()]
+    gaps = [
+        GapFound(gap.fault.what, gap.fault.node, gap.fault.at_s, gap.length_s)
+        for gap in found.gaps()
+    ]
     lengths = [gap.gap_s for gap in gaps]
-    exceeded = list(findings)
-    if lengths and median(lengths) > GAP_MEDIAN_S_MAX:
-        exceeded.append(f"the median gap is {median(lengths):.2f} s, above {GAP_MEDIAN_S_MAX} s")
-    if lengths and max(lengths) > GAP_WORST_S_MAX:
-        exceeded.append(f"the worst gap is {max(lengths):.2f} s, above {GAP_WORST_S_MAX} s")
+    exceeded = [*findings, *_too_long(gaps)]
     if found.failures:
         exceeded.append(
             f"{len(found.failures)} sends ended in an exception, the first: {found.failures[0]}"
@@ -70,6 +68,22 @@ def make_report(
     )
 
 
+def _too_long(gaps: Sequence[GapFound]) -> list[str]:
+    """What is to be said of pauses, kind by kind."""
+    told = []
+    for kind in KINDS.values():
+        lengths = [gap.gap_s for gap in gaps if gap.fault == kind.name]
+        for what, length_s, bound_s in (
+            ("median", median(lengths or [0.0]), kind.gap_median_s_max),
+            ("worst", max(lengths, default=0.0), kind.gap_worst_s_max),
+        ):
+            if length_s > bound_s:
+                told.append(
+                    f"the {what} gap at a {kind.name} is {length_s:.2f} s, above {bound_s} s"
+                )
+    return told
+
+
 def rows(report: Report) -> list[tuple[str, str, bool]]:
     """The table: name, value, and whether the value is as it should be."""
     counts = report.counts
@@ -79,9 +93,9 @@ def rows(report: Report) -> list[tuple[str, str, bool]]:
     ]
     gaps = [
         (
-            f"longest send gap at the kill of {gap.node} ({gap.killed_at_s:.1f} s)",
+            f"longest send gap at the {gap.fault} of {gap.node} ({gap.at_s:.1f} s)",
             f"{gap.gap_s * 1000:.0f} ms",
-            gap.gap_s <= GAP_WORST_S_MAX,
+            gap.gap_s <= KINDS[gap.fault].gap_worst_s_max,
         )
         for gap in report.gaps
     ]
@@ -108,18 +122,18 @@ def write_report(directory: Path, report: Report, found: Timeline, nodes: Sequen
 
 
 def events(found: Timeline) -> list[tuple[float, str]]:
-    """What happened, in order: kills, returns, and who led from when."""
+    """What happened, in order: faults, their ends, and who led from when."""
     told: list[tuple[float, str]] = []
-    killed_at_s: float | None = None
+    hurt_at_s: float | None = None
     for mark in sorted([*found.leads, *found.faults], key=attrgetter("at_s")):
         if mark.what == "lead":
-            after = (
-                "" if killed_at_s is None else f", {(mark.at_s - killed_at_s) * 1000:.0f} ms later"
-            )
+            after = "" if hurt_at_s is None else f", {(mark.at_s - hurt_at_s) * 1000:.0f} ms later"
             told.append((mark.at_s, f"{mark.node} leads, term {mark.term}{after}"))
-        elif mark.what == "kill":
-            told.append((mark.at_s, f"{mark.node} is killed with SIGKILL"))
+        elif mark.what in KINDS:
+            told.append((mark.at_s, f"{mark.node} {KINDS[mark.what].told}"))
+        elif mark.what in UNDONE:
+            told.append((mark.at_s, f"{mark.node} {UNDONE[mark.what].told_undone}"))
         else:
-            told.append((mark.at_s, f"{mark.node} is started again"))
-        killed_at_s = mark.at_s if mark.what == "kill" else None
+            told.append((mark.at_s, f"{mark.node}: {mark.what}"))
+        hurt_at_s = mark.at_s if mark.what in KINDS else None
     return told

@@ -38,10 +38,11 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class GapFound(msgspec.Struct, frozen=True):
-    """The longest pause between acknowledged sends after one kill. Times in s."""
+    """The longest pause between acknowledged sends after one fault. Times in s."""
 
+    fault: str
     node: str
-    killed_at_s: float
+    at_s: float
     gap_s: float
 
 

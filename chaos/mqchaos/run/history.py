@@ -112,7 +112,7 @@ class Lead(_Event, frozen=True, gc=False):
 
 
 class Fault(_Event, frozen=True, gc=False):
-    """The harness did something to a node: "kill", "restart"."""
+    """The harness injected a fault into a node, or healed it (`mqchaos.faults.kinds`)."""
 
     fault: str
     broker: str

@@ -20,8 +20,8 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import NodeState, Probe, leader_of
 from mqchaos.cluster.processes import ClusterError, free_ports
-from mqchaos.faults.fault import Kill
-from mqchaos.faults.generator import Action, After, AtShare, Plan, Step, Target
+from mqchaos.faults import fault as faults
+from mqchaos.faults.generator import After, AtShare, Phase, Plan, Step, Target
 from mqchaos.limits import DRAIN_TIMEOUT_S, PROBE_INTERVAL_S, STOP_TIMEOUT_S
 from mqchaos.run.history import End, Fault, HistoryWriter, Lead, Meta
 from mqchaos.run.workers import Worker
@@ -60,8 +60,7 @@ class Run:
         self.done: list[str] = []
         self.findings: list[str] = []
         self._plan = plan
-        self._down: list[NodeLayout] = []
-        self._fault = Kill()
+        self._hurt: list[tuple[NodeLayout, faults.Fault]] = []
         self.producers: list[Worker] = []
         self.consumers: list[Worker] = []
         needed = layout.ports_needed(nodes=3, groups=1, namesrvs=1)
@@ -158,25 +157,29 @@ class Run:
         await _until(lambda: sum(progress.sent for progress in self.produced) >= wanted)
 
     async def _act(self, step: Step, probe: Probe, history: HistoryWriter) -> None:
-        if step.action is Action.HEAL:
+        if step.phase is Phase.LEVEL:
             await probe.wait_until_level(BROKER)
-        elif step.action is Action.RESTART:
-            node = self._down.pop(0)
-            self._note(history, self._fault.undone, node)
-            self._fault.heal(self.cluster, node)
+        elif step.phase is Phase.HEAL:
+            node, fault = self._hurt.pop(0)
+            self._note(history, fault.kind.undone, node)
+            fault.heal(self.cluster, node)
         else:
-            node = await self._choose(step, probe)
-            if not self._fault.available(self.cluster, node):
+            node, fault = await self._choose(step, probe), faults.FAULTS[step.fault.name]
+            if not fault.available(self.cluster, node):
                 raise ClusterError(
-                    f"{node.name} can't be killed: its group would lose its majority"
+                    f"no {fault.kind.name} of {node.name} now: its group would lose its majority"
                 )
-            self._note(
-                history, self._fault.name, node, " (leader)" * (step.target is Target.LEADER)
-            )
-            self._fault.inject(self.cluster, node)
-            self._down.append(node)
+            role = " (leader)" * (step.target is Target.LEADER)
+            self._note(history, fault.kind.name, node, role)
+            await trio.to_thread.run_sync(fault.inject, self.cluster, node)
+            self._hurt.append((node, fault))
+            if not fault.took_effect(self.cluster, node):
+                raise ClusterError(f"{fault.kind.name} of {node.name} had no effect")
 
     async def _choose(self, step: Step, probe: Probe) -> NodeLayout:
+        if step.target is Target.NODE:
+            nodes = self.cluster.layout.group(BROKER)
+            return nodes[int(step.pick * len(nodes))]
         leader = await probe.wait_for_leader(BROKER)
         if step.target is Target.LEADER:
             return leader.node

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mqchaos.faults.generator import Plan, Target, Uniform, kills, main_job
+from mqchaos.faults.generator import Plan, Target, Uniform, main_job, rolling, strikes
+from mqchaos.faults.kinds import KILL, PAUSE
+
+NODES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`plan` makes the steps from the number of kills and the seed's draws."""
+    """`plan` makes the steps from the number of faults (or rounds) and the seed's draws."""
 
     name: str
     story: str
@@ -26,12 +29,22 @@ SCENARIOS = {
         Scenario(
             "leader-kill",
             "SIGKILL whoever leads, start it again, wait until it is level; under steady sends",
-            lambda count, uniform: kills(Target.LEADER, count, uniform),
+            lambda count, uniform: strikes(KILL, Target.LEADER, count, uniform),
         ),
         Scenario(
             "follower-kill",
             "SIGKILL a follower, start it again, wait until it is level; under steady sends",
-            lambda count, uniform: kills(Target.FOLLOWER, count, uniform),
+            lambda count, uniform: strikes(KILL, Target.FOLLOWER, count, uniform),
+        ),
+        Scenario(
+            "leader-pause",
+            "SIGSTOP whoever leads until another does, and SIGCONT: it does not know of it",
+            lambda count, uniform: strikes(PAUSE, Target.LEADER, count, uniform),
+        ),
+        Scenario(
+            "rolling-restart",
+            "every node in turn is told to stop (SIGTERM) and started again, as for a new version",
+            lambda rounds, uniform: rolling(NODES, rounds, uniform),
         ),
     )
 }

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from mqchaos.run.scenarios import SCENARIOS
+
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
@@ -33,12 +35,46 @@ def test_two_leaders_die_and_nothing_is_lost(tmp_path: Path) -> None:
     assert f"replay: mqchaos run {' '.join(('--scenario', 'leader-kill'))} --seed 7" in done.stdout
 
 
+@pytest.mark.long
+def test_a_leader_that_stands_still_is_replaced_and_none_the_wiser(tmp_path: Path) -> None:
+    """SIGSTOP while sends go on: another leads, the old one wakes up, and nothing is lost."""
+    directory = tmp_path / "run"
+
+    done = mqchaos(
+        *("run", "--scenario", "leader-pause", "--times", "1", "--seed", "3"),
+        *("--dir", str(directory)),
+        timeout_s=240,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((directory / "report" / "report.json").read_text())
+    assert found["counts"]["lost"] == found["exceptions"] == 0
+    assert [gap["fault"] for gap in found["gaps"]] == ["pause"]
+    page = (directory / "report" / "report.html").read_text()
+    assert "stands still (SIGSTOP)" in page
+    assert "goes on (SIGCONT)" in page
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scenario", ["rolling-restart", "follower-kill"])
+def test_other_scenarios_hold_too(tmp_path: Path, scenario: str) -> None:
+    """A rolling restart pauses sends for moments only, and a follower's death for none."""
+    directory = tmp_path / "run"
+
+    done = mqchaos(
+        "run", "--scenario", scenario, "--kills", "1", "--dir", str(directory), timeout_s=240
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_scenarios_are_listed() -> None:
     """`mqchaos list` names what `mqchaos run` takes."""
     done = mqchaos("list")
 
     assert done.returncode == 0
-    assert "leader-kill" in done.stdout
+    for name in SCENARIOS:
+        assert name in done.stdout
 
 
 def test_a_directory_with_something_in_it_is_refused(tmp_path: Path) -> None:
@@ -57,5 +93,5 @@ def test_an_unknown_scenario_is_refused_with_the_known_ones(tmp_path: Path) -> N
 
     assert done.returncode == 2
     assert done.stderr == (
-        "there is no scenario 'laeder-kill'; there are leader-kill, follower-kill\n"
+        f"there is no scenario 'laeder-kill'; there are {', '.join(SCENARIOS)}\n"
     )

@@ -4,52 +4,91 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqchaos.faults.generator import STEADY_S, Action, After, AtShare, Plan, Target, kills, main_job
+from mqchaos.faults.fault import FAULTS
+from mqchaos.faults.generator import (
+    STEADY_S,
+    After,
+    AtShare,
+    Phase,
+    Plan,
+    Target,
+    main_job,
+    rolling,
+    strikes,
+)
+from mqchaos.faults.kinds import KILL, KINDS, UNDONE, Kind
+from mqchaos.run.scenarios import SCENARIOS
+
+kinds = st.sampled_from([*KINDS.values()])
 
 
-def leader_kills(seed: int, count: int) -> Plan:
-    return kills(Target.LEADER, count, random.Random(seed).uniform)
+def plan_of(seed: int, count: int, kind: Kind = KILL) -> Plan:
+    return strikes(kind, Target.LEADER, count, random.Random(seed).uniform)
 
 
-@given(st.integers(), st.integers(1, 30))
-def test_a_seed_names_one_plan(seed: int, count: int) -> None:
+@given(st.integers(), st.integers(1, 30), kinds)
+def test_a_seed_names_one_plan(seed: int, count: int, kind: Kind) -> None:
     """A replay does what the first run did."""
-    assert leader_kills(seed, count) == leader_kills(seed, count)
+    assert plan_of(seed, count, kind) == plan_of(seed, count, kind)
 
 
 def test_two_seeds_make_two_plans() -> None:
     """Seeds explore different timings."""
-    assert leader_kills(1, 5) != leader_kills(2, 5)
+    assert plan_of(1, 5) != plan_of(2, 5)
 
 
-@given(st.integers(), st.integers(1, 30))
-def test_one_node_at_a_time_is_down(seed: int, count: int) -> None:
-    """Each kill is followed by the restart and a wait for all replicas, before the next kill."""
-    actions = [step.action for step in leader_kills(seed, count)]
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda scenario: scenario.name)
+@given(seed=st.integers(), count=st.integers(1, 30))
+def test_one_node_at_a_time_is_hurt(scenario: object, seed: int, count: int) -> None:
+    """In every scenario each fault is healed, and all replicas are level, before the next one."""
+    plan = scenario.plan(count, random.Random(seed).uniform)  # type: ignore[attr-defined]
+    phases = [step.phase for step in plan]
+    times = phases.count(Phase.INJECT)
 
-    assert actions == [Action.KILL, Action.RESTART, Action.HEAL] * count + [Action.HEAL]
+    assert times >= count
+    assert phases == [Phase.INJECT, Phase.HEAL, Phase.LEVEL] * times + [Phase.LEVEL]
 
 
-@given(st.integers(), st.integers(1, 30))
-def test_sends_are_steady_before_each_kill(seed: int, count: int) -> None:
-    """A kill comes at least a second after the group was level, so each gap is its own."""
-    moments = [step.when for step in leader_kills(seed, count) if step.action is Action.KILL]
+@given(st.integers(), st.integers(1, 30), kinds)
+def test_sends_are_steady_before_each_fault(seed: int, count: int, kind: Kind) -> None:
+    """A fault comes at least a second after the group was level, so each gap is its own."""
+    plan = plan_of(seed, count, kind)
+    moments = [step.when for step in plan if step.phase is Phase.INJECT]
 
+    assert {step.fault for step in plan if step.phase is Phase.INJECT} == {kind}
     assert all(isinstance(when, After) and when.seconds >= STEADY_S[0] for when in moments)
+
+
+@given(st.integers(), st.integers(1, 5))
+def test_a_rolling_restart_takes_every_node_in_turn(seed: int, rounds: int) -> None:
+    """`pick` names each of three nodes once a round, in their order."""
+    plan = rolling(3, rounds, random.Random(seed).uniform)
+    picked = [int(step.pick * 3) for step in plan if step.phase is Phase.INJECT]
+
+    assert picked == [0, 1, 2] * rounds
+
+
+def test_every_kind_of_fault_can_be_injected_and_told() -> None:
+    """A kind has a class, and words of its own in the history."""
+    assert {name: fault.kind for name, fault in FAULTS.items()} == KINDS
+    assert len(UNDONE) == len(KINDS)
+    assert not UNDONE.keys() & KINDS.keys()
 
 
 def test_the_main_job_kills_the_leader_at_a_third_and_a_follower_at_two_thirds() -> None:
     """The demo's plan is what the README says that it is."""
     plan = main_job(random.Random(1).uniform)
 
-    assert [(step.when, step.action, step.target) for step in plan] == [
-        (AtShare(1 / 3), Action.KILL, Target.LEADER),
-        (AtShare(1 / 2), Action.RESTART, Target.KILLED),
-        (AtShare(2 / 3), Action.HEAL, Target.GROUP),
-        (After(0.0), Action.KILL, Target.FOLLOWER),
-        (AtShare(5 / 6), Action.RESTART, Target.KILLED),
-        (AtShare(1.0), Action.HEAL, Target.GROUP),
+    assert {step.fault for step in plan} == {KILL}
+    assert [(step.when, step.phase, step.target) for step in plan] == [
+        (AtShare(1 / 3), Phase.INJECT, Target.LEADER),
+        (AtShare(1 / 2), Phase.HEAL, Target.HURT),
+        (AtShare(2 / 3), Phase.LEVEL, Target.GROUP),
+        (After(0.0), Phase.INJECT, Target.FOLLOWER),
+        (AtShare(5 / 6), Phase.HEAL, Target.HURT),
+        (AtShare(1.0), Phase.LEVEL, Target.GROUP),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mqchaos.faults.kinds import KINDS, Kind
 from mqchaos.report.measure import (
     Mark,
     Series,
@@ -115,4 +116,19 @@ def test_a_node_leads_until_it_is_killed_or_another_leads() -> None:
         Span("n0", "follower", 6.0, 9.0),
         Span("n1", "follower", 0.0, 4.0),
         Span("n1", "leader", 4.0, 9.0, 2),
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_a_node_is_what_its_fault_makes_of_it(kind: Kind) -> None:
+    """From the fault to its end, whatever the kind; a word that nobody knows ends nothing."""
+    found = Timeline(
+        faults=[Mark(1.0, kind.name, "n0"), Mark(3.0, kind.undone, "n0"), Mark(4.0, "?", "n0")],
+        end_s=5.0,
+    )
+
+    assert [(span.state, span.began_s, span.ended_s) for span in spans(["n0"], found)] == [
+        ("follower", 0.0, 1.0),
+        (kind.state, 1.0, 3.0),
+        ("follower", 3.0, 5.0),
     ]

@@ -95,7 +95,7 @@ def test_the_chart_is_well_formed_and_shows_each_fault() -> None:
 
     lines = [line.get("class") for line in chart.iter("line")]
     labels = [text.text for text in chart.iter("text")]
-    assert lines.count("fault kill") == lines.count("fault restart") == 1
+    assert lines.count("fault injected") == lines.count("fault healed") == 1
     assert "kill n0 · 2.0 s" in labels
     assert "longest pause 300 ms" in labels
 
