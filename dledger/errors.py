@@ -14,12 +14,14 @@
     |   |   +-- Rot              found in a segment that no start reads: the next one must
     |   +-- NoSpace              the disk is full: nothing was taken, and nothing is wrong
     |   +-- Fenced               an earlier write or fsync failed: this node takes no more
+    |   +-- WrittenByNewer       an entry that a newer version wrote: the disk is well
     +-- AppendError              an append to the replicated log did not succeed
     |   +-- NotLeader            definitely not appended: ask `leader`
     |   +-- Busy                 definitely not appended: a bound was reached
     |   +-- TooLarge             definitely not appended: the entry is above a limit
     |   +-- OutcomeUnknown       appended or not: leadership was lost on the way
     +-- NotConfirmed             nothing was read: no majority said that the leader still leads
+    +-- PeerPortClosed           the port for other members is taken, or is not this machine's
     +-- TransferFailed           leadership stays where it is
     +-- MembershipError          the group's members stay who they are
     |   +-- ChangePending        another change is not committed yet, or must come first
@@ -86,6 +88,20 @@ class NoSpace(StorageError):
 
 class Fenced(StorageError):
     """An earlier write or fsync failed, so this node no longer vouches for its disk."""
+
+
+class WrittenByNewer(StorageError):
+    """The log holds what only a newer version knows. `what` begins the sentence."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the log holds {what} that this version does not know: it was written by a newer one; "
+            "upgrade this node"
+        )
+
+
+class PeerPortClosed(DledgerError):
+    """The port on which other members would reach this node can't be opened."""
 
 
 class AppendError(DledgerError):

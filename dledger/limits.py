@@ -15,6 +15,8 @@ MESSAGE_BODY_BYTES_MAX = 4 * MIB
 PROPERTIES_BYTES_MAX = 32_767
 TOPIC_BYTES_MAX = 127
 
+PORT_MAX = 65_535
+
 LOOSE_BODY_BYTES_MAX = 2 * MIB
 """Of a JSON body in the dialect that only our own reader reads, at some 0.6 s a MiB."""
 CLIENT_BODY_BYTES_MAX = MIB
@@ -43,6 +45,16 @@ UNANSWERED_REQUEST_BYTES = 4 * KIB
 FRAME_COMPLETION_S = 30.0
 """A frame once begun must be complete within this time: the slow-loris bound."""
 CONNECTION_IDLE_S = 120.0
+CONNECTIONS_LOOK_S = 1.0
+"""Between two looks for connections that are idle, or whose frame is not complete in time."""
+ACCEPTS_PER_TURN_MAX = 64
+"""Accepted in a row before the event loop gets its turn."""
+ACCEPT_PAUSE_S = 0.1
+"""When the machine has no descriptor or memory for another socket."""
+DESCRIPTORS_MAX = 1 << 20
+"""Wanted, where the machine sets no bound."""
+FAULT_LOG_INTERVAL_S = 0.1
+"""Between two tracebacks: who finds a fault may send it again and again."""
 
 # The event loop of a server.
 LOOP_STALL_S = 0.1
@@ -65,7 +77,21 @@ WATCHDOG_BUSY_TURNS = 50
 """Turns since the watchdog's last look that make a process a busy one."""
 
 # A connection that this process made.
+CONNECT_TIMEOUT_S = 3.0
 REQUESTS_IN_FLIGHT_PER_PEER_MAX = 65_536
+
+# Both ends of a connection.
+RECEIVE_BYTES = 64 * KIB
+RECEIVE_LARGE_BYTES = MIB
+"""Asked of the socket at once: between frames, and while a large frame is on its way."""
+PIECES_PER_CALL_MAX = 512
+"""In one system call; Linux refuses more than 1024."""
+SENDS_PER_TURN_MAX = 8
+"""System calls in a row for one connection: one that is read as fast as written has no end."""
+BUSY_RETRY_S = 0.01
+"""A hint to who finds a buffer full."""
+REMARK_CHARACTERS_MAX = 4096
+"""Of an error's text: it may quote what the client sent."""
 
 # The log.
 SEGMENT_BYTES = 128 * MIB
@@ -81,6 +107,22 @@ SCRUB_BYTES_PER_S = 8 * MIB
 """How fast sealed segments are read again, for damage."""
 SCRUB_PAUSE_S = 3600.0
 """Between two passes over the log."""
+
+STEP_PAUSE_S_MIN = 0.001
+"""Between steps for the sake of time, should the clocks not agree whether one is due."""
+FORGET_PAGES_S = 0.02
+"""Between two times that the machine is told which pages of the log it need not keep in memory."""
+ASYNC_SYNC_PERIOD_S = 5.0
+"""Between syncs of who does not flush."""
+NOTHING_TO_SYNC_S = 0.25
+"""Who waits for a sync looks again after this."""
+CHECKPOINT_PERIOD_S = 5.0
+UPKEEP_AGAIN_S = 0.05
+"""What could not be done is tried again after this: old segments may be in use still."""
+NO_SPACE_RETRY_S = 1.0
+"""Between two attempts to make a segment on a full disk."""
+STILL_WAITING_S = 10.0
+"""Between two lines in the log about a damaged one that no leader has repaired yet."""
 
 # Peers of a broker group.
 MEMBERS_MAX = 16

@@ -18,7 +18,7 @@ from pathlib import Path
 import anyio
 import trio
 
-from dledger.errors import Fenced
+from dledger.errors import Fenced, WrittenByNewer
 from dledger.ledger.ledger import Ledger, open_ledger
 from dledger.log.space import FULL
 from dledger.net import serve_remoting
@@ -40,13 +40,6 @@ from mqbroker.upkeep.mending import Mending
 from mqbroker.upkeep.retention import Retention
 
 _log = get_logger(__name__)
-_PAUSE_S = 0.25
-"""Between two looks at whether the state should be saved, while entries are applied."""
-_STOP_S = 2.0
-"""How long name servers may take to hear that the broker stops."""
-_FLUSHES_MAX = 8
-_SAVE_S = 4.0
-"""How long a stop waits for the state to be saved; what is not saved is replayed."""
 
 
 async def _stop_signal() -> None:
@@ -122,10 +115,10 @@ async def _serve(
         _log.info("broker stopping", node=config.node_id)
         await ledger.step_aside()
         registration.stop()
-        with trio.move_on_after(_STOP_S):
+        with trio.move_on_after(limits.STOP_S):
             await registration.stopped()
         nursery.cancel_scope.cancel()
-    with trio.move_on_after(_SAVE_S, shield=True):
+    with trio.move_on_after(limits.STOP_SAVE_S, shield=True):
         await snapshots.save()
     _log.info("broker stopped", node=config.node_id)
 
@@ -151,7 +144,7 @@ class Snapshots:
             elif (waited_for and not self._lacks_space) or self._is_due:
                 await self.save()
                 self._looked_at = trio.current_time()
-            await trio.sleep(_PAUSE_S)
+            await trio.sleep(limits.SNAPSHOT_LOOK_S)
 
     @property
     def _is_due(self) -> bool:
@@ -206,7 +199,7 @@ class Snapshots:
     async def _flush(self) -> None:
         """Hand what many queues hold to the operating system, a few at a time. OSError."""
         queues = self._machine.queues
-        for _ in range(_FLUSHES_MAX):
+        for _ in range(limits.SNAPSHOT_FLUSHES_MAX):
             # Others are written to meanwhile, fewer each time; the last few go with the picture.
             if queues.dirty <= limits.SYNCED_ONE_BY_ONE_MAX:
                 break
@@ -227,7 +220,10 @@ class Snapshots:
 
 async def _watch_fence(ledger: Ledger) -> None:
     """End the process when the ledger has given up: a restart re-reads what is on disk."""
-    raise Fenced(await ledger.wait_fenced())
+    error = await ledger.wait_fenced()
+    if isinstance(error, WrittenByNewer):
+        raise error
+    raise Fenced(str(error))
 
 
 def _clock_ms() -> int:

@@ -15,6 +15,7 @@ import trio
 
 from dledger.errors import AppendError, Busy, StorageError
 from dledger.net import Connection
+from dledger.net.serving import table_of
 from dledger.net.turns import in_turns
 from dledger.observe import get_logger
 from dledger.program.pulse import beat
@@ -28,12 +29,7 @@ from mqbroker.requests.admin.groups import GroupAdminHandler
 from mqbroker.requests.admin.leadership import LeadershipHandler
 from mqbroker.requests.admin.topics import TopicAdminHandler
 from mqbroker.requests.core import Core
-from mqbroker.requests.dispatch import (
-    Dispatcher,
-    administered_by_leader,
-    answered_by_leader,
-    answered_everywhere,
-)
+from mqbroker.requests.dispatch import Dispatcher
 from mqbroker.requests.groups.assignment import AssignmentHandler
 from mqbroker.requests.groups.clients import ClientHandler
 from mqbroker.requests.groups.membership import Membership
@@ -41,6 +37,7 @@ from mqbroker.requests.groups.progress import ProgressHandler
 from mqbroker.requests.groups.readers import Readers
 from mqbroker.requests.groups.relays import RelayHandler
 from mqbroker.requests.groups.resets import ResetHandler
+from mqbroker.requests.needs import Needs
 from mqbroker.requests.reading.held_pulls import HeldPulls
 from mqbroker.requests.reading.lookups import LookupHandler
 from mqbroker.requests.reading.pull import PullHandler
@@ -57,8 +54,6 @@ from mqbroker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqbroker.upkeep.alarm import Alarm
 
 _log = get_logger(__name__)
-_SWEEP_PAUSE_S = 0.25
-"""Pulls whose time is up within this are run together."""
 
 
 class Broker:
@@ -85,34 +80,27 @@ class Broker:
         )
         self._clients = ClientHandler(core, membership, self._wake_notices)
         self._transactions = TransactionHandler(core, self._clients)
-        administration, topics = BrokerAdminHandler(core), TopicAdminHandler(core)
-        assignment = AssignmentHandler(core, membership)
-        self.handler = Dispatcher(
-            core,
-            answered_everywhere(self._clients, assignment, administration, topics),
-            answered_by_leader(
-                ProduceHandler(core),
-                SendHandler(core),
-                SendBackHandler(core),
-                PullHandler(core, membership, self._commits, self._readers, self._held),
-                LookupHandler(core, membership, self._commits, self._readers),
-                QueryHandler(core),
-                self._transactions,
-                ReplyHandler(core, self._clients),
-                RecallHandler(core, self._deliveries),
-            )
-            | administered_by_leader(
-                self._clients,
-                administration,
-                topics,
-                GroupAdminHandler(core, membership),
-                ProgressHandler(core, membership, self._commits),
-                ResetHandler(core, self._clients, self._readers),
-                RelayHandler(core, self._clients),
-                LeadershipHandler(core),
-            ),
-            self,
-        )
+        handlers = [
+            self._clients,
+            self._transactions,
+            AssignmentHandler(core, membership),
+            BrokerAdminHandler(core),
+            GroupAdminHandler(core, membership),
+            LeadershipHandler(core),
+            LookupHandler(core, membership, self._commits, self._readers),
+            ProduceHandler(core),
+            ProgressHandler(core, membership, self._commits),
+            PullHandler(core, membership, self._commits, self._readers, self._held),
+            QueryHandler(core),
+            RecallHandler(core, self._deliveries),
+            RelayHandler(core, self._clients),
+            ReplyHandler(core, self._clients),
+            ResetHandler(core, self._clients, self._readers),
+            SendBackHandler(core),
+            SendHandler(core),
+            TopicAdminHandler(core),
+        ]
+        self.handler = Dispatcher(core, table_of(handlers, Needs), self)
         core.machine.watch(self)
 
     async def run(self) -> None:
@@ -270,7 +258,7 @@ class Broker:
             self._held.expire(now_s)
             core.announcements.release()
         finally:
-            self._sweep_due.set(max(self._held.next_s, now_s + _SWEEP_PAUSE_S))
+            self._sweep_due.set(max(self._held.next_s, now_s + limits.SWEEP_PAUSE_S))
             self._sweep_due.set(core.announcements.next_s)
 
     def _wake_commits(self, after_s: float) -> None:

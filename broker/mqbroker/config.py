@@ -24,7 +24,6 @@ from mqbroker.leader.delays import DEFAULT_LEVELS, DelayLevels
 VIP_PORT_BELOW: Final = 2
 PEER_PORT_ABOVE: Final = 30_000
 """A group of one that names no peers listens there, above its port for clients."""
-PORT_MAX: Final = 65_535
 RUNTIME_KEYS: Final = frozenset(
     {
         "autoCreateTopicEnable",
@@ -39,8 +38,13 @@ SECRET_KEYS: Final = frozenset({"dLegerSecret"})
 """What GET_BROKER_CONFIG does not show."""
 
 
-class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """The keys, with their defaults."""
+class BrokerConfig(
+    msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True, frozen=True
+):
+    """The keys, with their defaults. A value: what changes at run time is another config.
+
+    `with_settings` makes that one, and `Core.config` holds the one that counts.
+    """
 
     broker_cluster_name: str = "DefaultCluster"
     broker_name: str = "broker-a"
@@ -95,7 +99,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
         """node id -> (host, port for other members), of all members."""
         if not self.d_leger_peers:
             port = self.listen_port + PEER_PORT_ABOVE
-            if not 0 < port <= PORT_MAX:
+            if not 0 < port <= foundation.PORT_MAX:
                 raise ConfigError(
                     f"dLegerPeers is not set, and listenPort {self.listen_port} + "
                     f"{PEER_PORT_ABOVE} is no port: set dLegerPeers to {self.node_id}-host:port"
@@ -188,7 +192,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
             ("commitLogSizeMax", self.commit_log_size_max, 0, 1 << 62),
             ("clientMemoryMax", self.client_memory_max, 0, 1 << 40),
             ("connectionsPerAddressMax", self.connections_per_address_max, 0, 1_000_000),
-            ("listenPort", self.listen_port, 0, 65_535),
+            ("listenPort", self.listen_port, 0, foundation.PORT_MAX),
             ("transactionTimeOut", self.transaction_time_out, 100, 86_400_000),
             ("transactionCheckInterval", self.transaction_check_interval, 100, 86_400_000),
             ("transactionCheckMax", self.transaction_check_max, 1, 1000),
@@ -225,6 +229,6 @@ def _members(key: str, text: str) -> dict[str, tuple[str, int]]:
 def _address(key: str, text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or not 0 < int(port) <= 65_535:
+    if not host or not port.isdecimal() or not 0 < int(port) <= foundation.PORT_MAX:
         raise ConfigError(f"{key} has {text!r}; expected host:port")
     return host, int(port)

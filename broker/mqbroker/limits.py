@@ -25,6 +25,13 @@ ASIDE_REASONS_KEPT = 16
 """Entries that were set aside, and are shown with the reason."""
 ASIDE_INDEXES_KEPT = 65_536
 
+QUEUES_IN_STATE_MAX = 65_536
+"""Of one topic: what every version takes out of the log, whatever bound its requests have."""
+TIME_MS_MAX = 253_402_300_799_999
+"""The end of the year 9999."""
+TIME_DIGITS_MAX = 18
+"""Of a time that is a property."""
+
 # Consume queues.
 UNITS_PER_FILE = 1 << 18
 QUEUE_PENDING_BYTES_MAX = 64 * KIB
@@ -51,6 +58,12 @@ QUERY_UNITS_MAX = 1024
 SNAPSHOT_INTERVAL_S = 2.0
 SNAPSHOT_LOG_BYTES = 64 * MIB
 SNAPSHOT_ENTRIES = 20_000
+SNAPSHOT_LOOK_S = 0.25
+"""Between two looks at whether the state should be saved, while entries are applied."""
+SNAPSHOT_FLUSHES_MAX = 8
+"""Rounds in which queues are written before a picture is taken; the rest goes with it."""
+STOP_SAVE_S = 4.0
+"""How long a stop waits for the state to be saved; what is not saved is replayed."""
 
 # Sends.
 MESSAGES_PER_BATCH_MAX = 16_384
@@ -93,6 +106,10 @@ PULL_JOINED_BYTES_MAX = MIB
 PULL_HOLD_S_MAX = 20.0
 """Clients give up after 30 s; a pull is never held that long."""
 PULLS_HELD_MAX = 100_000
+SWEEP_PAUSE_S = 0.25
+"""Pulls whose time is up within this are run together."""
+EARLIEST_ENTRIES_MAX = 256
+"""Entries looked at, from the log's head, for its first message."""
 SUBSCRIPTION_TAGS_MAX = 1024
 SUBSCRIPTION_CHARACTERS_MAX = 32 * KIB
 """Of tags: each character is hashed, with each pull."""
@@ -119,6 +136,8 @@ SQL_NEEDLE_CHARACTERS_MAX = 8
 # Consumer offsets: one-way commits are gathered this long into one entry.
 COMMIT_GATHER_S = 0.05
 COMMITS_PER_ENTRY_MAX = 4096
+RETRY_AFTER_MS = 100
+"""A hint to who is refused at a bound: gathered commits are on a slow disk by then."""
 
 # Statistics, per topic and per topic and group; see mqbroker.requests.admin.statistics.
 STATISTICS_ROWS_MAX = 20_000
@@ -150,7 +169,14 @@ NOTIFY_GATHER_S = 0.05
 """A group that changes again so soon after its members were told is told of a little later: four
 hundred clients that come at once would make eighty thousand notices."""
 
+# Members of the group.
+MEMBERS_PENDING_S = 2.0
+"""An earlier change of the members is waited for: mostly a learner has just become a voter."""
+MEMBERS_POLL_S = 0.05
+
 # Name servers.
+STOP_S = 2.0
+"""How long name servers may take to hear that the broker stops."""
 REGISTER_INTERVAL_S = 30.0
 HEARTBEAT_TIMEOUT_S = 3.0
 """A name server drops us when it heard nothing for this long."""

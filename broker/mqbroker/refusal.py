@@ -8,9 +8,7 @@ from dledger.errors import AppendError, BadInput, StorageError
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import ExtValue
 from dledger.remoting.unavailable import RETRY_AFTER_MILLIS
-
-_RETRY_AFTER_MS = 100
-"""A hint: gathered commits (`COMMIT_GATHER_S`) are on a slow disk by then."""
+from mqbroker import limits
 
 
 class NotApplied(AppendError):
@@ -28,7 +26,7 @@ class Refused(BadInput):
 
 def busy(reason: str) -> Refused:
     """The refusal at a bound. Not SYSTEM_BUSY: older stock producers do not retry that."""
-    ext = {RETRY_AFTER_MILLIS: str(_RETRY_AFTER_MS)}
+    ext = {RETRY_AFTER_MILLIS: str(limits.RETRY_AFTER_MS)}
     return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"{reason}; try again later", ext)
 
 
@@ -37,5 +35,5 @@ def unreadable(error: StorageError) -> Refused:
 
     That is being mended, or another replica leads soon; nothing that is wrong is handed out.
     """
-    ext = {RETRY_AFTER_MILLIS: str(_RETRY_AFTER_MS)}
+    ext = {RETRY_AFTER_MILLIS: str(limits.RETRY_AFTER_MS)}
     return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error), ext)

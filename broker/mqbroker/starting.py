@@ -9,12 +9,18 @@ from pathlib import Path
 import msgspec
 import trio
 
-from dledger.errors import ConfigError, DledgerError, Fenced, leaves
+from dledger.errors import (
+    ConfigError,
+    DledgerError,
+    Fenced,
+    PeerPortClosed,
+    WrittenByNewer,
+    leaves,
+)
 from dledger.observe import LogFormat, configure_logging
 from dledger.program.config import load_config
 from mqbroker.app import run_broker
 from mqbroker.config import BrokerConfig
-from mqbroker.state.aside import UPGRADE
 
 _EXIT_FAILED = 1
 _EXIT_USAGE = 2
@@ -62,9 +68,13 @@ def _run(settings: BrokerConfig) -> int:
         problem = next(leaves(group))
     if problem is None:
         return 0
+    if isinstance(problem, WrittenByNewer):
+        return _fail(f"{problem}; then start the broker again", _EXIT_FAILED)
     if isinstance(problem, Fenced):
-        remedy = "" if UPGRADE in str(problem) else "repair the disk, "
-        return _fail(f"{problem}; {remedy}then start the broker again", _EXIT_FAILED)
+        return _fail(f"{problem}; repair the disk, then start the broker again", _EXIT_FAILED)
+    if isinstance(problem, PeerPortClosed):
+        remedy = "stop what uses it, or change dLegerPeers on all members"
+        return _fail(f"{problem}; {remedy}", _EXIT_USAGE)
     if isinstance(problem, OSError):
         return _fail(_os_problem(problem, settings), _EXIT_USAGE)
     return _fail(str(problem), _EXIT_USAGE)
@@ -77,8 +87,6 @@ def _os_problem(error: OSError, settings: BrokerConfig) -> str:
             f"{error.filename}: {reason}; make storePathRootDir "
             f"{settings.store_path_root_dir!r} a directory that this user can write to"
         )
-    if "peer port" in str(error):
-        return f"{error.strerror}; stop what uses it, or change dLegerPeers on all members"
     return (
         f"can't listen on {settings.broker_ip1}:{settings.listen_port}: {reason}; "
         "stop what uses it, or change brokerIP1 and listenPort (and groupClientAddrs)"

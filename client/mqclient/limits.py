@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dledger import limits as foundation
 
+# What a user who says nothing has.
+NAMESRV_ADDR = "127.0.0.1:9876"
+PRODUCER_GROUP = "DEFAULT_PRODUCER"
+CONSUMER_GROUP = "DEFAULT_CONSUMER"
+LINGER_S = 0.0
+"""A batch leaves as soon as it can."""
+
 # Connections.
 PEERS_MAX = 256
 CONNECT_TIMEOUT_S = 1.0
@@ -22,6 +29,10 @@ MEMBERS_MAX = 64
 QUEUES_PER_TOPIC_MAX = 65_536
 """On all broker groups together."""
 CONSUMERS_PER_GROUP_MAX = 65_536
+OFFSET_MAX = 2**63 - 1
+ADDRESS_CHARACTERS_MAX = 300
+"""Of "host:port": a host's name has 253 at most."""
+PORT_DIGITS_MAX = 5
 
 # Heartbeats go to every replica of every broker group in use, so that membership outlives a leader.
 HEARTBEAT_S = 1.0
@@ -57,6 +68,8 @@ DELAY_LEVEL_MAX = 64
 """No broker has more levels; one above its last means the last, as with stock clients."""
 REPLIES_AWAITED_MAX = 65_536
 TRANSACTION_CHECKS_MAX = 256
+QUEUES_WANTED_MAX = 2**16
+"""A topic made by the send gets as many queues as the broker gives at most."""
 SEND_BATCH_BYTES_MAX = 4 * foundation.MIB
 
 # Consumer.
@@ -72,6 +85,19 @@ REBALANCE_RETRY_S = 0.5
 REFUSED_RETRY_S = 1.0
 EMPTY_PULL_PAUSE_S = 0.01
 """After a pull that brought nothing: a broker that does not hold pulls is asked that often."""
+
+# The administration.
+CATCH_UP_S = 300.0
+"""For a node that joins to copy the log, or one that goes to be counted no more."""
+READ_RECORDS_MAX = 32
+"""Messages asked for at a time, by who reads a queue without being a consumer."""
+PRINTED_AT_ONCE_MAX = 1024
+"""Messages held at a time while looking for those that are wanted."""
+UNIQUE_KEY_COPIES_MAX = 32
+"""As many copies of one message as stock clients ask for: retries after an unknown outcome."""
+END_OF_TIME_MS = 2**63 - 1
+TABLE_COLUMNS_MAX = 1_000_000
+"""Wider than any row: what does not fit the terminal is wrapped by it, not cut by us."""
 
 assert BATCH_BYTES_MAX <= SEND_BATCH_BYTES_MAX <= foundation.ENTRY_BYTES_MAX
 assert FIND_BACKOFF_MIN_S <= FIND_BACKOFF_MAX_S

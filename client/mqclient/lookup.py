@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dledger.remoting.headers import QueryMessageHeader
-
-END_OF_TIME_MS = 2**63 - 1
-UNIQUE_KEY_COPIES_MAX = 32
-"""As many copies of one message as stock clients ask for: retries after an unknown outcome."""
+from mqclient import limits
 
 
 def unique_key_query(topic: str, unique_key: str) -> QueryMessageHeader:
@@ -14,7 +11,7 @@ def unique_key_query(topic: str, unique_key: str) -> QueryMessageHeader:
     return QueryMessageHeader(
         topic=topic,
         key=unique_key,
-        max_num=UNIQUE_KEY_COPIES_MAX,
+        max_num=limits.UNIQUE_KEY_COPIES_MAX,
         begin_timestamp=0,
-        end_timestamp=END_OF_TIME_MS,
+        end_timestamp=limits.END_OF_TIME_MS,
     )

@@ -23,6 +23,7 @@ from dledger.errors import (
     NotConfirmed,
     NotLeader,
     OutcomeUnknown,
+    PeerPortClosed,
     Rot,
     StorageError,
     TransferFailed,
@@ -209,10 +210,10 @@ class Ledger:
         """Return when more is applied on this node, or its log has begun anew."""
         await self._stepper.more_applied()
 
-    async def wait_fenced(self) -> str:
-        """Return when this node takes no further part until it is restarted: why."""
+    async def wait_fenced(self) -> DledgerError | OSError | None:
+        """Return when this node takes no further part until it is restarted: what stopped it."""
         await self._fenced.wait()
-        return str(self._failure)
+        return self._failure
 
     async def wait_durable(self, index: int) -> None:
         """Return when everything up to `index` is on this node's disk, synced now if need be.
@@ -397,8 +398,9 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
     If its log is damaged, first wait until a leader has repaired it (`LedgerConfig.repair`).
 
     Raises ConfigError for a config that can't be used, also for a peer port that other machines
-    reach without a secret, StorageError or CorruptLog for a replica that can't be trusted, OSError
-    for a port that is taken or a folder that can't be written. It runs under trio only.
+    reach without a secret, StorageError or CorruptLog for a replica that can't be trusted,
+    PeerPortClosed for a port that is taken, OSError for a folder that can't be written. It runs
+    under trio only.
     """
     if not trio.lowlevel.in_trio_run():
         raise ConfigError(
@@ -411,7 +413,10 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
     folder, segment_bytes = config.directory, config.segment_bytes
     with ExitStack() as stack:
         stack.enter_context(hold_replica(folder, config.group, config.node_id, segment_bytes))
-        listener = stack.enter_context(listen(*config.peers[config.node_id]))
+        try:
+            listener = stack.enter_context(listen(*config.peers[config.node_id]))
+        except OSError as error:
+            raise PeerPortClosed(error.strerror) from error
         (folder / "log").mkdir(exist_ok=True)
         hard_state = stack.enter_context(closing(HardStateFile(folder / "log" / "term", Disk())))
         store, members = await open_replica(config, hard_state, listener)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import trio
 
+from dledger import limits
 from dledger.errors import CorruptLog, DledgerError, FrameError
 from dledger.ledger.config import LedgerConfig
 from dledger.ledger.stepping import peer_network
@@ -29,8 +30,6 @@ from dledger.raft.links import LinkOwner, SocketLink
 from dledger.raft.membership.configuration import initial
 from dledger.raft.membership.members import Members, last_saved, open_members
 from dledger.raft.replication.repair import ASK_AGAIN_S, Asking
-
-STILL_WAITING_S = 10.0
 
 log = get_logger("dledger.ledger.opening")
 
@@ -139,7 +138,7 @@ class _Repairing:
                 self._ask(link)
             await trio.sleep(ASK_AGAIN_S)
             now = trio.current_time()
-            if now - said_at > STILL_WAITING_S:
+            if now - said_at > limits.STILL_WAITING_S:
                 said_at = now
                 log.warning(
                     "no leader to repair the log",

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import trio
 
+from dledger import limits
 from dledger.errors import DledgerError
 from dledger.ledger.config import LedgerConfig
 from dledger.log.store import SegmentedLog, SyncJob
@@ -21,12 +22,6 @@ from dledger.raft.library.adapter import monotonic
 from dledger.raft.library.messages import PeerMessage
 from dledger.raft.links import LinkOwner, PeerNetwork, SocketLink
 from dledger.raft.membership.members import Members
-
-STEP_PAUSE_S_MIN = 0.001
-"""Between steps for the sake of time, should the clocks not agree whether one is due."""
-FORGET_PAGES_S = 0.02
-ASYNC_SYNC_PERIOD_S = 5.0
-NOTHING_TO_SYNC_S = 0.25
 
 
 def peer_network(config: LedgerConfig, owner: LinkOwner) -> PeerNetwork:
@@ -52,7 +47,7 @@ class Stepper:
         self._members = members
         self._network = peer_network(config, self)
         interval = config.flush == "interval"
-        period_s = config.flush_interval_s if interval else ASYNC_SYNC_PERIOD_S
+        period_s = config.flush_interval_s if interval else limits.ASYNC_SYNC_PERIOD_S
         self._sync_period_s = math.inf if config.flush == "sync" else period_s
         self._stepping = False
         self._due_at = self._patience_ends_at = self._sleeps_until = self._forgot_at = monotonic()
@@ -85,7 +80,7 @@ class Stepper:
     async def more_durable(self) -> None:
         """Sync soon; return when a sync has ended, or there was nothing to sync for a while."""
         self._must_sync.set()
-        with trio.move_on_after(NOTHING_TO_SYNC_S):
+        with trio.move_on_after(limits.NOTHING_TO_SYNC_S):
             await self._durable.wait()
 
     def step_soon(self) -> None:
@@ -113,7 +108,7 @@ class Stepper:
             if engine.step() or engine.urgent:
                 self.wake()
         except (DledgerError, OSError) as error:
-            # Whose call this is inside of can't deal with it; the step loop can.
+            # The caller, who may be an append, can't deal with it; the step loop can.
             self.fail(error)
         finally:
             self._stepping = False
@@ -186,7 +181,7 @@ class Stepper:
     async def _sleep(self) -> None:
         """Until there is news, or the next step is due."""
         self._sleeps_until = self._due_at
-        pause_s = max(STEP_PAUSE_S_MIN, self._due_at - monotonic())
+        pause_s = max(limits.STEP_PAUSE_S_MIN, self._due_at - monotonic())
         with trio.move_on_after(pause_s):
             await self._wake.wait()
         self._sleeps_until = -math.inf
@@ -194,7 +189,7 @@ class Stepper:
 
     def _forget_pages(self) -> None:
         now = monotonic()
-        if now - self._forgot_at >= FORGET_PAGES_S:
+        if now - self._forgot_at >= limits.FORGET_PAGES_S:
             self._forgot_at = now
             self._log.forget_pages()
 

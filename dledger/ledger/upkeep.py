@@ -19,12 +19,6 @@ from dledger.log.recovery.scrub import SLICE_BYTES, Scrub
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
 
-AGAIN_S = 0.05
-"""What could not be done is tried again after this: old segments may be in use still."""
-CHECKPOINT_PERIOD_S = 5.0
-NO_SPACE_RETRY_S = 1.0
-"""Between two attempts to make a segment on a full disk."""
-
 log = get_logger("dledger.ledger.upkeep")
 
 
@@ -85,21 +79,21 @@ class Upkeep:
 
     async def housekeeping_loop(self) -> None:
         """Prepare the next segment before it is needed; leave checkpoints."""
-        checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
+        checkpoint_at = trio.current_time() + limits.CHECKPOINT_PERIOD_S
         while True:
             if self._wants_segment_now:
                 await self._prepare_segment()
             await self._remove_old()
             if trio.current_time() >= checkpoint_at:
                 await self._save_checkpoint()
-                checkpoint_at = trio.current_time() + CHECKPOINT_PERIOD_S
+                checkpoint_at = trio.current_time() + limits.CHECKPOINT_PERIOD_S
             with trio.move_on_at(min(checkpoint_at, self._again_at())):
                 await self._wake.wait()
             self._wake = trio.Event()
 
     def _again_at(self) -> float:
         """When what is left to do is tried again."""
-        soon = trio.current_time() + AGAIN_S
+        soon = trio.current_time() + limits.UPKEEP_AGAIN_S
         if self._log.holds_before(self._kept_from):
             return soon
         return max(soon, self._prepare_at) if self._log.wants_segment else math.inf
@@ -119,7 +113,7 @@ class Upkeep:
         except OSError as error:
             if not space.lacks(error):
                 raise
-            self._prepare_at = trio.current_time() + NO_SPACE_RETRY_S
+            self._prepare_at = trio.current_time() + limits.NO_SPACE_RETRY_S
             if lacked is None:
                 log.error("disk full", node=self._node_id, reason=space.lacking)
             return

@@ -3,6 +3,7 @@
 ``link``        what both ends have: a non-blocking socket, a frame decoder, a bounded send buffer
 ``server``      accepts connections, and bounds what each may cost
 ``connection``  one accepted connection: its requests, its answers, its end
+``serving``     which method answers a code, and what it needs
 ``peer``        the asking end: matches responses to requests
 ``room``        how many connections, from where, and how much memory is kept for them (pure)
 ``turns``       nobody waits long for what others' requests cost

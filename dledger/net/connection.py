@@ -23,7 +23,12 @@ from dledger.errors import (
     FrameError,
     RequestTimeout,
 )
-from dledger.limits import CHARGE_STEP_BYTES, LOOP_SLICE_S, UNANSWERED_REQUEST_BYTES
+from dledger.limits import (
+    CHARGE_STEP_BYTES,
+    LOOP_SLICE_S,
+    REMARK_CHARACTERS_MAX,
+    UNANSWERED_REQUEST_BYTES,
+)
 from dledger.net.faults import Faults
 from dledger.net.link import Link
 from dledger.net.room import Place, Room
@@ -35,8 +40,6 @@ from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
 log = get_logger(__name__)
 
 _OPAQUE_MASK = 0x7FFF_FFFF
-_REMARK_CHARACTERS_MAX = 4096
-"""Of an error's text: it may quote what the client sent."""
 
 P = ParamSpec("P")
 
@@ -131,7 +134,7 @@ class Connection:
             log.error("command not sent", peer=self.peer, code=command.code, reason=str(error))
             if command.is_response and (command.ext or command.body):
                 self._unanswered += 1
-                self.send(_failed(command, str(error)[:_REMARK_CHARACTERS_MAX]))
+                self.send(_failed(command, str(error)[:REMARK_CHARACTERS_MAX]))
         except Exception as error:
             self.fail(command, error)
         if self.link.outgoing_bytes - self._told_bytes > CHARGE_STEP_BYTES:
@@ -359,7 +362,7 @@ class Connection:
         """Answer a request whose handler raised `error`."""
         remark = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
         if not request.is_oneway:
-            self.send(_failed(request, remark[:_REMARK_CHARACTERS_MAX]))
+            self.send(_failed(request, remark[:REMARK_CHARACTERS_MAX]))
         if isinstance(error, BadInput):
             log.info("request refused", peer=self.peer, code=request.code, reason=str(error))
         elif isinstance(error, DledgerError):

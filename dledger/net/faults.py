@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import time
 
+from dledger.limits import FAULT_LOG_INTERVAL_S
 from dledger.observe import get_logger
 
 log = get_logger(__name__)
-
-_LOG_INTERVAL_S = 0.1
-"""Between two tracebacks: who finds a fault may send it again and again."""
 
 
 class Faults:
@@ -33,7 +31,7 @@ class Faults:
         self.count += 1
         self.last = error
         now_s = time.monotonic()
-        if now_s - self._logged_s < _LOG_INTERVAL_S:
+        if now_s - self._logged_s < FAULT_LOG_INTERVAL_S:
             self._left_out += 1
             return
         log.error(event, **request, left_out=self._left_out, exc_info=error)

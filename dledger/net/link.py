@@ -19,19 +19,19 @@ import anyio
 
 from dledger.buffers import Buffer
 from dledger.errors import Busy
-from dledger.limits import FRAME_BYTES_MAX, SEND_BUFFER_BYTES_MAX
+from dledger.limits import (
+    BUSY_RETRY_S,
+    FRAME_BYTES_MAX,
+    PIECES_PER_CALL_MAX,
+    RECEIVE_BYTES,
+    RECEIVE_LARGE_BYTES,
+    SEND_BUFFER_BYTES_MAX,
+    SENDS_PER_TURN_MAX,
+)
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.command import Command
 from dledger.remoting.framing import FrameDecoder
 
-#: Bytes asked of the socket at once: between frames, and while a large frame is on its way.
-RECEIVE_BYTES = 64 * 1024
-RECEIVE_LARGE_BYTES = 1024 * 1024
-#: Pieces in one system call; Linux refuses more than 1024.
-PIECES_PER_CALL_MAX = 512
-#: System calls in a row for one connection; one that is read as fast as it is written has no end.
-_CALLS_MAX = 8
-_BUSY_RETRY_S = 0.01
 _NO_LINGER = struct.pack("ii", 0, 0)
 
 
@@ -90,7 +90,7 @@ class Link:
             raise Busy(
                 f"{self.outgoing_bytes} bytes wait to be sent, the bound is "
                 f"{self._send_buffer_bytes_max}",
-                _BUSY_RETRY_S,
+                BUSY_RETRY_S,
             )
         self._outgoing.extend(pieces)
         self.outgoing_bytes += size
@@ -165,7 +165,7 @@ class Link:
 
         Others come when the socket takes no more, and after some calls. Raises OSError.
         """
-        for _ in range(_CALLS_MAX):
+        for _ in range(SENDS_PER_TURN_MAX):
             if not self._outgoing:
                 return True
             try:

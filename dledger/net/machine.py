@@ -9,11 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from dledger.errors import ConfigError
-from dledger.limits import CONNECTIONS_MIN
+from dledger.limits import CONNECTIONS_MIN, DESCRIPTORS_MAX
 from dledger.net.room import Room, memory_for_connections, places_for
 
 _CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
-_DESCRIPTORS_MAX = 1 << 20
 _COLLECTOR_THRESHOLDS = (10_000, 10, 20)
 
 
@@ -39,7 +38,7 @@ def room_on_machine(memory_bytes_max: int, per_address_max: int, reserved_descri
 def raise_descriptor_limit() -> int:
     """Raise the limit of open descriptors to the hard one; how many there may be now."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS_MAX)
+    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return wanted
     # Some systems refuse a number that they name as their limit.

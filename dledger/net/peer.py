@@ -27,7 +27,12 @@ from dledger.errors import (
     RemotingError,
     RequestTimeout,
 )
-from dledger.limits import REQUESTS_IN_FLIGHT_PER_PEER_MAX
+from dledger.limits import (
+    BUSY_RETRY_S,
+    CONNECT_TIMEOUT_S,
+    PORT_MAX,
+    REQUESTS_IN_FLIGHT_PER_PEER_MAX,
+)
 from dledger.net.link import Link
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
@@ -36,10 +41,7 @@ from dledger.remoting.command import FLAG_ONEWAY, Command
 OnResponse: TypeAlias = Callable[[Command | RemotingError], None]
 OnRequest: TypeAlias = Callable[[Command], Command | None]
 
-CONNECT_TIMEOUT_S = 3.0
 _OPAQUE_MASK = 0x7FFF_FFFF
-_PORT_MAX = 65_535
-_BUSY_RETRY_S = 0.01
 
 log = get_logger(__name__)
 
@@ -138,7 +140,7 @@ class Peer:
         bound and FrameError for what can't be encoded; `on_response` is not called then.
         """
         if len(self._in_flight) >= REQUESTS_IN_FLIGHT_PER_PEER_MAX:
-            raise Busy(f"{self.address}: {len(self._in_flight)} requests in flight", _BUSY_RETRY_S)
+            raise Busy(f"{self.address}: {len(self._in_flight)} requests in flight", BUSY_RETRY_S)
         command.opaque = next(self._opaques) & _OPAQUE_MASK
         # A lone request has nothing to gather with and need not wait for the loop's next turn.
         idle = not self._in_flight
@@ -253,9 +255,9 @@ async def connect_peer(
 
 async def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
     """Connect to the first address of `host` that answers."""
-    if not 0 < port <= _PORT_MAX:
+    if not 0 < port <= PORT_MAX:
         # The resolver would wrap it around, to a port of somebody else's.
-        raise ConnectFailed(f"{host}:{port}: no such port, they go from 1 to {_PORT_MAX}")
+        raise ConnectFailed(f"{host}:{port}: no such port, they go from 1 to {PORT_MAX}")
     problem = f"no answer within {timeout_s} s"
     with anyio.move_on_after(timeout_s):
         try:

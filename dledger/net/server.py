@@ -26,11 +26,6 @@ from dledger.program.pulse import beat
 
 log = get_logger(__name__)
 
-_SWEEP_S = 1.0
-#: Accepted in a row before the event loop gets its turn.
-_ACCEPTS_PER_TURN = 64
-#: How long accepting pauses when the machine has no descriptor or memory for another socket.
-_ACCEPT_PAUSE_S = 0.1
 #: Should this process be killed, the kernel resets its connections instead of ending them. RocketMQ
 #: clients of 4.9 fail what is under way only on a reset; otherwise each send waits for its timeout.
 _RESET_ON_DEATH = struct.pack("ii", 1, 0)
@@ -102,7 +97,7 @@ class _Server:
     async def accept_forever(self, listener: socket.socket, nursery: trio.Nursery) -> None:
         while True:
             await trio.lowlevel.wait_readable(listener)
-            for _ in range(_ACCEPTS_PER_TURN):
+            for _ in range(bounds.ACCEPTS_PER_TURN_MAX):
                 try:
                     accepted, address = listener.accept()
                 except BlockingIOError:
@@ -110,7 +105,7 @@ class _Server:
                 except OSError as error:
                     if error.errno in _OUT_OF_RESOURCES:
                         log.error("accepting pauses", reason=str(error))
-                        await trio.sleep(_ACCEPT_PAUSE_S)
+                        await trio.sleep(bounds.ACCEPT_PAUSE_S)
                     # Otherwise the connection was gone before it was accepted.
                     break
                 self._start(accepted, address[:2], nursery)
@@ -145,7 +140,7 @@ class _Server:
     async def sweep_forever(self) -> None:
         """Close, once a second, who has been silent or busy with one frame for too long."""
         while True:
-            await beat(_SWEEP_S)
+            await beat(bounds.CONNECTIONS_LOOK_S)
             now = trio.current_time()
             for connection, progress in self._progress.items():
                 if reason := self._overdue(connection, progress, now):

@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
+from dledger.limits import PORT_MAX
 from dledger.observe import LogFormat, LogLevel
 from dledger.trust.secret import read_secret, require_secret
 from mqnamesrv.door import LOOPBACK, AdminAddresses, Door
 
-PORT_MAX = 65_535
 RUNTIME_KEYS: Final = frozenset({"returnOrderTopicConfigToBroker"})
 """What UPDATE_NAMESRV_CONFIG can change."""
 

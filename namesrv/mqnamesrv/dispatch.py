@@ -8,9 +8,11 @@ answered with an error code and text, and logged; the connection lives on.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from enum import Enum
 
 from dledger.errors import BadInput, ConfigError, DledgerError, FrameError
 from dledger.net import Connection
+from dledger.net.serving import Answer, serves, table_of
 from dledger.observe import get_logger
 from dledger.program.settings import (
     FixedKey,
@@ -55,7 +57,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from mqnamesrv.config import RUNTIME_KEYS, NamesrvConfig
-from mqnamesrv.door import ADMIN_CODES, Door, NotLetIn, Trust
+from mqnamesrv.door import Door, NotLetIn, Trust
 from mqnamesrv.kv import ORDER_TOPIC_CONFIG
 from mqnamesrv.kv_file import KvStore
 from mqnamesrv.registration import decode_registration
@@ -72,8 +74,19 @@ NOT_SERVED: Mapping[int, str] = {
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: "a name server takes topics from the brokers that have "
     "them, and from nobody else: create the topic at a broker (mqadmin updateTopic)"
 }
-_Answer = Command | Awaitable[Command]
 _log = get_logger("namesrv")
+
+
+class Needs(Enum):
+    """From where a request may come. What a broker says is checked where it is handled.
+
+    The values are what docs/compatibility.md says of a code.
+    """
+
+    NOTHING = "answered"
+    """From anywhere: what only reads tells no secret."""
+    ADMIN_ADDRESS = "answered, `adminAddresses`"
+    """It changes something."""
 
 
 class Dispatcher:
@@ -88,45 +101,20 @@ class Dispatcher:
         self._kv = kv
         self._clock = clock
         self._connections: dict[int, Connection] = {}
-        code = RequestCode
-        self._methods: dict[int, Callable[[Command, Connection], _Answer]] = {
-            code.PUT_KV_CONFIG: self._put_kv,
-            code.GET_KV_CONFIG: self._get_kv,
-            code.DELETE_KV_CONFIG: self._delete_kv,
-            code.GET_KVLIST_BY_NAMESPACE: self._list_kv,
-            code.REGISTER_BROKER: self._register,
-            code.UNREGISTER_BROKER: self._unregister,
-            code.PROVE: self._prove,
-            code.BROKER_HEARTBEAT: self._heartbeat,
-            code.QUERY_DATA_VERSION: self._query_data_version,
-            code.GET_ROUTEINFO_BY_TOPIC: self._route,
-            code.GET_BROKER_CLUSTER_INFO: self._cluster_info,
-            code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._all_topics,
-            code.GET_TOPICS_BY_CLUSTER: self._topics_by_cluster,
-            code.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._system_topics,
-            code.GET_UNIT_TOPIC_LIST: self._unit_topics,
-            code.GET_HAS_UNIT_SUB_TOPIC_LIST: self._unit_topics,
-            code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._unit_topics,
-            code.GET_BROKER_MEMBER_GROUP: self._members,
-            code.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
-            code.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_perm,
-            code.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
-            code.UPDATE_NAMESRV_CONFIG: self._update_config,
-            code.GET_NAMESRV_CONFIG: self._get_config,
-        }
+        self.table = table_of([self], Needs)
 
-    def __call__(self, request: Command, connection: Connection) -> _Answer:
+    def __call__(self, request: Command, connection: Connection) -> Answer:
         """The answer, or an awaitable of it where something must become durable first."""
-        method = self._methods.get(request.code)
-        if method is None:
+        served = self.table.get(request.code)
+        if served is None:
             code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
             reason = NOT_SERVED.get(request.code, "")
             remark = f"request code {request.code} is not supported here{reason and ': '}{reason}"
             return request.reply(code, remark=remark)
         try:
-            if request.code in ADMIN_CODES:
+            if served.needs is Needs.ADMIN_ADDRESS:
                 self._door.check_admin(request, connection.peer[0])
-            return method(request, connection)
+            return served.method(request, connection)
         except NotLetIn as error:
             _log.warning("not let in", code=request.code, reason=str(error), peer=connection.peer)
             return request.reply(ResponseCode.NO_PERMISSION, remark=str(error))
@@ -161,6 +149,7 @@ class Dispatcher:
 
     # Brokers.
 
+    @serves(RequestCode.PROVE, needs=Needs.NOTHING)
     def _prove(self, request: Command, connection: Connection) -> Command:
         try:
             return self._door.prove(request, connection.id)
@@ -175,6 +164,7 @@ class Dispatcher:
             connection.close(str(error))
             raise NotLetIn(str(error)) from error
 
+    @serves(RequestCode.REGISTER_BROKER, needs=Needs.NOTHING)
     def _register(self, request: Command, connection: Connection) -> Command:
         trust = self._trust(request, connection)
         header = decode_header(RegisterBrokerHeader, request)
@@ -201,6 +191,7 @@ class Dispatcher:
             body = encode_body(KVTable(table=dict(self._kv.table.entries(ORDER_TOPIC_CONFIG))))
         return request.reply(ext=encode_header(answer), body=body)
 
+    @serves(RequestCode.UNREGISTER_BROKER, needs=Needs.NOTHING)
     def _unregister(self, request: Command, connection: Connection) -> Command:
         proven = self._trust(request, connection) is Trust.PROVEN
         header = decode_header(UnregisterBrokerHeader, request)
@@ -214,6 +205,7 @@ class Dispatcher:
         _log_departures(gone, "unregistered")
         return request.reply()
 
+    @serves(RequestCode.BROKER_HEARTBEAT, needs=Needs.NOTHING)
     def _heartbeat(self, request: Command, connection: Connection) -> Command:
         trust = self._trust(request, connection)
         header = decode_header(BrokerHeartbeatHeader, request)
@@ -230,6 +222,7 @@ class Dispatcher:
             return request.reply(ResponseCode.BROKER_NOT_EXIST, remark=f"{error}: register again")
         return request.reply()
 
+    @serves(RequestCode.QUERY_DATA_VERSION, needs=Needs.NOTHING)
     def _query_data_version(self, request: Command, connection: Connection) -> Command:
         proven = self._trust(request, connection) is Trust.PROVEN
         header = decode_header(QueryDataVersionHeader, request)
@@ -253,6 +246,7 @@ class Dispatcher:
 
     # Routes.
 
+    @serves(RequestCode.GET_ROUTEINFO_BY_TOPIC, needs=Needs.NOTHING)
     def _route(self, request: Command, _: Connection) -> Command:
         header = decode_header(GetRouteinfoByTopicHeader, request)
         route = self.routes.route_of(header.topic)
@@ -264,17 +258,21 @@ class Dispatcher:
         dialect = Dialect.STANDARD if is_standard else Dialect.LOOSE
         return request.reply(body=encode_body(route, dialect))
 
+    @serves(RequestCode.GET_BROKER_CLUSTER_INFO, needs=Needs.NOTHING)
     def _cluster_info(self, request: Command, _: Connection) -> Command:
         # Always loose in the reference, whatever the client's version; see Dialect.
         return request.reply(body=encode_body(self.routes.cluster_info(), Dialect.LOOSE))
 
+    @serves(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, needs=Needs.NOTHING)
     def _all_topics(self, request: Command, _: Connection) -> Command:
         return _topic_list(request, self.routes.topics.names())
 
+    @serves(RequestCode.GET_TOPICS_BY_CLUSTER, needs=Needs.NOTHING)
     def _topics_by_cluster(self, request: Command, _: Connection) -> Command:
         header = decode_header(GetTopicsByClusterHeader, request)
         return _topic_list(request, self.routes.topics_of_cluster(header.cluster))
 
+    @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, needs=Needs.NOTHING)
     def _system_topics(self, request: Command, _: Connection) -> Command:
         """Cluster and broker names, and a broker that knows its own system topics."""
         info = self.routes.cluster_info()
@@ -286,9 +284,16 @@ class Dispatcher:
         names = [*info.cluster_addr_table, *info.broker_addr_table]
         return _topic_list(request, names, broker_addr=next(addresses, None))
 
+    @serves(
+        RequestCode.GET_UNIT_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+        needs=Needs.NOTHING,
+    )
     def _unit_topics(self, request: Command, _: Connection) -> Command:
         return _topic_list(request, self.routes.topics.of_units(UNIT_LISTS[request.code]))
 
+    @serves(RequestCode.GET_BROKER_MEMBER_GROUP, needs=Needs.NOTHING)
     def _members(self, request: Command, _: Connection) -> Command:
         """An unknown group has no members, as in the reference."""
         header = decode_header(GetBrokerMemberGroupHeader, request)
@@ -300,6 +305,7 @@ class Dispatcher:
         members = BrokerMemberGroup(header.cluster_name, name, addresses)
         return request.reply(body=encode_body(BrokerMemberGroupBody(members)))
 
+    @serves(RequestCode.DELETE_TOPIC_IN_NAMESRV, needs=Needs.ADMIN_ADDRESS)
     def _delete_topic(self, request: Command, _: Connection) -> Command:
         header = decode_header(DeleteTopicInNamesrvHeader, request)
         cluster = header.cluster_name
@@ -308,12 +314,14 @@ class Dispatcher:
         )
         return request.reply()
 
+    @serves(RequestCode.WIPE_WRITE_PERM_OF_BROKER, needs=Needs.ADMIN_ADDRESS)
     def _wipe_write_perm(self, request: Command, _: Connection) -> Command:
         header = decode_header(WipeWritePermOfBrokerHeader, request)
         count = self.routes.topics.set_perm(header.broker_name, writable=False)
         answer = WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
         return request.reply(ext=encode_header(answer))
 
+    @serves(RequestCode.ADD_WRITE_PERM_OF_BROKER, needs=Needs.ADMIN_ADDRESS)
     def _add_write_perm(self, request: Command, _: Connection) -> Command:
         header = decode_header(AddWritePermOfBrokerHeader, request)
         count = self.routes.topics.set_perm(header.broker_name, writable=True)
@@ -322,15 +330,18 @@ class Dispatcher:
 
     # Key-value config.
 
+    @serves(RequestCode.PUT_KV_CONFIG, needs=Needs.ADMIN_ADDRESS)
     def _put_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
         header = decode_header(PutKvConfigHeader, request)
         change = self._kv.put(header.namespace, header.key, header.value)
         return _when_durable(request, change)
 
+    @serves(RequestCode.DELETE_KV_CONFIG, needs=Needs.ADMIN_ADDRESS)
     def _delete_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
         header = decode_header(DeleteKvConfigHeader, request)
         return _when_durable(request, self._kv.delete(header.namespace, header.key))
 
+    @serves(RequestCode.GET_KV_CONFIG, needs=Needs.NOTHING)
     def _get_kv(self, request: Command, _: Connection) -> Command:
         header = decode_header(GetKvConfigHeader, request)
         value = self._kv.table.get(header.namespace, header.key)
@@ -339,6 +350,7 @@ class Dispatcher:
             return request.reply(ResponseCode.QUERY_NOT_FOUND, remark=remark)
         return request.reply(ext=encode_header(GetKvConfigResponseHeader(value=value)))
 
+    @serves(RequestCode.GET_KVLIST_BY_NAMESPACE, needs=Needs.NOTHING)
     def _list_kv(self, request: Command, _: Connection) -> Command:
         header = decode_header(GetKvlistByNamespaceHeader, request)
         entries = self._kv.table.entries(header.namespace)
@@ -349,6 +361,7 @@ class Dispatcher:
 
     # The name server's own config.
 
+    @serves(RequestCode.UPDATE_NAMESRV_CONFIG, needs=Needs.ADMIN_ADDRESS)
     def _update_config(self, request: Command, _: Connection) -> Command:
         changes = parse_properties(request.payload)
         try:
@@ -361,6 +374,7 @@ class Dispatcher:
         _log.info("config updated", changes=changes)
         return request.reply()
 
+    @serves(RequestCode.GET_NAMESRV_CONFIG, needs=Needs.NOTHING)
     def _get_config(self, request: Command, _: Connection) -> Command:
         return request.reply(body=write_properties(self._config).encode())
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dledger.errors import ConfigError, DledgerError, FrameError
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import ProveHeader, ProveResponseHeader, decode_header, encode_header
 from dledger.trust.proof import Acceptor, Hello, check_hello
@@ -29,17 +29,6 @@ from dledger.trust.secret import is_loopback
 from dledger.trust.signing import NAME_SERVER_ID, TAG_FIELD, Verifying, name_server_door, raw_bytes
 from mqnamesrv import limits
 
-ADMIN_CODES = frozenset(
-    {
-        RequestCode.PUT_KV_CONFIG,
-        RequestCode.DELETE_KV_CONFIG,
-        RequestCode.WIPE_WRITE_PERM_OF_BROKER,
-        RequestCode.ADD_WRITE_PERM_OF_BROKER,
-        RequestCode.DELETE_TOPIC_IN_NAMESRV,
-        RequestCode.UPDATE_NAMESRV_CONFIG,
-    }
-)
-"""What changes something. What only reads is left open: it tells no secret."""
 ANY, LOOPBACK = "*", "loopback"
 
 

@@ -360,7 +360,7 @@ def _check_place(group: Group, old: Member | None, new: Registration) -> None:
 
 
 def _check_jump(group: Group, term: int) -> None:
-    """Refuse a term that is none, or that no elections explain (see `dledger/raft/claims.py`)."""
+    """Refuse what can be no term, or that no elections explain (see `dledger/raft/claims.py`)."""
     ahead = TERM_JUMP_MAX if group.term is not None else NUMBER_MAX
     most = min((group.term or 0) + ahead, NUMBER_MAX)
     if not 0 <= term <= most:

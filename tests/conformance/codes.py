@@ -1,49 +1,73 @@
-"""Asks the servers of a cluster which request codes they know."""
+"""Which request codes servers know: as their handlers declare it, and as a cluster answers."""
 
 from __future__ import annotations
 
-from typing import Any
+import tempfile
+from pathlib import Path
 
 from dledger.errors import DledgerError
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
+from dledger.trust.proof import NONCE_BYTES
+from mqbroker.requests.needs import Needs
+from mqbroker.requests.unsupported import REASONS
+from mqbroker.testing import memory_broker
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.probe import Probe
 from mqclient.connection.peers import PeerPool
+from mqnamesrv.config import NamesrvConfig
+from mqnamesrv.dispatch import NOT_SERVED, Dispatcher
+from mqnamesrv.kv_file import KvStore
 
 TIMEOUT_S = 3.0
-SENT_BY_SERVERS = {
-    RequestCode.CHECK_TRANSACTION_STATE,
-    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
-    RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
-    RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
-    RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
-    RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
-}
-"""Clients answer these, servers don't."""
-OURS = range(9000, 10_000)
-"""Codes that no RocketMQ client sends."""
+STOCK = [code for code in RequestCode if code.value not in range(9000, 10_000)]
+"""Without those of our own, which no RocketMQ client sends."""
 
 
-async def probe(cluster: Cluster) -> list[dict[str, Any]]:
-    """Each code with its state at a leader, told from a follower's, and at the name server."""
+async def declared() -> dict[RequestCode, tuple[str, str]]:
+    """What a broker and a name server say of each stock code; "" of one that they don't know."""
+    with tempfile.TemporaryDirectory() as directory:
+        async with memory_broker(Path(directory)) as broker:
+            at_broker = dict(broker.broker.handler.table)
+    config = NamesrvConfig()
+    door = config.door(lambda: bytes(NONCE_BYTES))
+    at_namesrv = Dispatcher(config, KvStore(None), lambda: 0.0, door).table
+
+    def said(code: RequestCode) -> tuple[str, str]:
+        broker, namesrv = at_broker.get(code), at_namesrv.get(code)
+        refusal = f"no: {NOT_SERVED[code]}" if code in NOT_SERVED else ""
+        return (
+            broker.needs.value if broker else f"no: {REASONS[code]}",
+            namesrv.needs.value if namesrv else refusal,
+        )
+
+    return {code: said(code) for code in STOCK}
+
+
+def answers(said: str) -> tuple[str, str]:
+    """What a server that says so of a code answers as a leader, and as a follower."""
+    if said.startswith("no: ") or not said:
+        return said, said
+    only_leaders = said in (Needs.LEADER.value, Needs.CONFIRMED.value)
+    return "answered", "not the leader" if only_leaders else "answered"
+
+
+async def probe(cluster: Cluster) -> dict[RequestCode, tuple[str, str, str]]:
+    """What each code is answered by a leader, by a follower, and by the name server."""
     async with PeerPool() as pool:
         states = Probe(cluster, pool)
         leader = (await states.wait_for_leader(cluster.layout.brokers[0])).node
         group = cluster.layout.group(leader.broker)
         follower = next(node for node in group if node != leader)
         namesrv = cluster.layout.namesrvs[0].address
-        found: list[dict[str, Any]] = []
-        for code in RequestCode:
-            if code in SENT_BY_SERVERS or code.value in OURS:
-                continue
-            at_follower = await ask(pool, follower.address, code)
-            at_leader = await ask(pool, leader.address, code)
-            only = at_leader == "answered" and at_follower == "not the leader"
-            broker = "leader" if only else at_leader
-            state = {"broker": broker, "namesrv": await ask(pool, namesrv, code)}
-            found.append({"code": int(code), "name": code.name, **state})
-        return found
+        return {
+            code: (
+                await ask(pool, leader.address, code),
+                await ask(pool, follower.address, code),
+                await ask(pool, namesrv, code),
+            )
+            for code in STOCK
+        }
 
 
 async def ask(pool: PeerPool, address: str, code: RequestCode) -> str:
@@ -55,7 +79,7 @@ async def ask(pool: PeerPool, address: str, code: RequestCode) -> str:
         return "no answer"
     if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         _, _, reason = (response.remark or "").partition(": ")
-        return f"no: {reason}" if reason else "unknown"
+        return f"no: {reason}" if reason else ""
     if response.code == ResponseCode.SERVICE_NOT_AVAILABLE:
         return "not the leader"
     return "answered"

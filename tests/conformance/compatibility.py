@@ -1,9 +1,13 @@
-"""Makes docs/compatibility.md out of what the suite found: client by feature, and request codes.
+"""Makes docs/compatibility.md of what the suite found, and of what servers declare of each code.
 
-The suite, when all of it has run, leaves its results in `.cache/conformance/results.json`. Nothing
-on the page is written by hand, so it can't promise what was not seen:
+The suite, when all of it has run, leaves its results in `.cache/conformance/results.json`. It also
+holds what servers answer against what their handlers declare. Nothing on the page is written by
+hand, so it can't promise what was not seen:
 
     ./dev test --all tests/conformance && python tests/conformance/compatibility.py
+
+    # after a change of the codes alone
+    python tests/conformance/compatibility.py --codes
 
 What RocketMQ's own integration tests found is in `stock_tests.json`, which `stock_tests.py` writes.
 """
@@ -11,9 +15,16 @@ What RocketMQ's own integration tests found is in `stock_tests.json`, which `sto
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import trio
+from codes import declared
+
+from dledger.remoting.codes import RequestCode
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / ".cache" / "conformance" / "results.json"
@@ -65,29 +76,37 @@ process for more than can be asked over the wire.
 CODES = """
 ## Request codes
 
-Each code was sent, without fields, to a leading broker and to the name server. *answered*: it is
-known there (the probe itself may be refused for its missing fields). *leader*: known, and for the
-leader alone; followers answer 14. *no*: refused with code 3 (`REQUEST_CODE_NOT_SUPPORTED`) and this
-reason; *unknown*: with that code only.
+As the handlers declare it, and as the suite finds it when it sends each code to a leader, to a
+follower and to a name server. *answered*: by every replica. *leader*: by the leader alone;
+followers answer 14. *confirmed*: once a majority has confirmed that it still leads. *passed on*:
+followers pass the request on to the leader, whose answer is theirs. *`adminAddresses`*: from the
+addresses that this setting of the name server lists. *no*: refused with code 3
+(`REQUEST_CODE_NOT_SUPPORTED`) and this reason. An empty field: refused with that code only.
+
+| code | name | broker | name server |
+|--:|--|--|--|
 """
 
 
 def render(results: dict[str, Any], tested: dict[str, Any]) -> str:
-    """The page. `results` is what the suite wrote, by the names that are used below; `tested` what
-    `stock_tests.py` did."""
+    """The page without its codes. `results` is what the suite wrote, by the names that are used
+    below; `tested` what `stock_tests.py` did."""
     clients = results["clients"]
     versions = ", ".join(f"{each['title']} {each['version']}" for each in clients)
     lines = [INTRODUCTION.format(made=results["made"], versions=versions)]
     lines += matrix(clients, results["titles"], results["features"])
     lines += remarks(clients, results["titles"], results["features"])
     lines += [OTHERS.rstrip("\n"), *stock_tests(tested)]
-    lines += [CODES, "| code | name | broker | name server |", "|--:|--|--|--|"]
-    for each in results["codes"]:
-        states = [each["broker"], each["namesrv"]]
-        if states != ["unknown", "unknown"]:
-            states = [state.replace("unknown", "") for state in states]
-        lines.append(f"| {each['code']} | `{each['name']}` | {' | '.join(states)} |")
     return "\n".join(lines) + "\n"
+
+
+def code_table(codes: Mapping[RequestCode, tuple[str, str]]) -> str:
+    """The page's last part: what a broker and a name server do with each code."""
+    rows = [
+        f"| {int(code)} | `{code.name}` | {broker} | {namesrv} |\n"
+        for code, (broker, namesrv) in codes.items()
+    ]
+    return CODES + "".join(rows)
 
 
 def matrix(
@@ -154,8 +173,12 @@ def with_stock_tests(page: str, tested: dict[str, Any]) -> str:
 
 def main() -> None:
     """Write the page."""
-    results, tested = (json.loads(path.read_text()) for path in (RESULTS, STOCK_TESTS))
-    PAGE.write_text(render(results, tested))
+    if "--codes" in sys.argv[1:]:
+        page = PAGE.read_text().partition(CODES.splitlines(keepends=True)[1])[0].rstrip("\n") + "\n"
+    else:
+        results, tested = (json.loads(path.read_text()) for path in (RESULTS, STOCK_TESTS))
+        page = render(results, tested)
+    PAGE.write_text(page + code_table(trio.run(declared)))
 
 
 if __name__ == "__main__":

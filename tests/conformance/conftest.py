@@ -71,7 +71,7 @@ async def make_topics(cluster: Cluster) -> None:
 
         async def make(topic: str, queues: int) -> None:
             async with at_once:
-                await admin.update_topic(topic, read_queues=queues, write_queues=queues)
+                await admin.topics.update(topic, read_queues=queues, write_queues=queues)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(make, "RMQ_SYS_TRACE_TOPIC", 1)
@@ -101,7 +101,7 @@ def runs(
     return run_all(clients, cluster.layout.namesrv_addr, tmp_path_factory.mktemp("drivers"))
 
 
-_found: dict[str, Any] = {"features": {}, "codes": []}
+_found: dict[str, dict[str, Any]] = {}
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -111,7 +111,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.when != "call" and report.outcome == "passed":
         return
-    _found["codes"] = dict(report.user_properties).get("codes", _found["codes"])
     parameters = getattr(item, "callspec", None)
     if parameters is None or "feature" not in parameters.params:
         return
@@ -121,7 +120,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         reason = call_error(report)
     noted = {"outcome": kind, "reason": reason.removeprefix("reason: ")}
     client, feature = parameters.params["client"], parameters.params["feature"]
-    _found["features"].setdefault(feature, {})[client.name] = noted
+    _found.setdefault(feature, {})[client.name] = noted
 
 
 def call_error(report: pytest.TestReport) -> str:
@@ -132,7 +131,7 @@ def call_error(report: pytest.TestReport) -> str:
 
 def pytest_sessionfinish() -> None:
     """Leave the results of a whole run to the page's generator."""
-    if not _found["codes"] or len(_found["features"]) < len(FEATURES):
+    if len(_found) < len(FEATURES):
         return
     results = {
         "made": datetime.now(UTC).date().isoformat(),
@@ -140,6 +139,6 @@ def pytest_sessionfinish() -> None:
             {"name": each.name, "title": each.title, "version": each.version} for each in CLIENTS
         ],
         "titles": {name: title for name, (title, _) in FEATURES.items()},
-        **_found,
+        "features": _found,
     }
     (CACHE / "results.json").write_text(json.dumps(results, indent=1))

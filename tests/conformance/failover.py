@@ -62,9 +62,9 @@ async def make_topics(cluster: Cluster) -> None:
     async with PeerPool() as pool:
         await Probe(cluster, pool).wait_until_serving()
     async with Admin(cluster.layout.namesrv_addr) as admin:
-        await admin.update_topic(SPREAD, read_queues=QUEUES, write_queues=QUEUES)
+        await admin.topics.update(SPREAD, read_queues=QUEUES, write_queues=QUEUES)
         for topic in (SINGLE, AGAIN):
-            await admin.update_topic(
+            await admin.topics.update(
                 topic, broker=cluster.layout.brokers[0], read_queues=QUEUES, write_queues=QUEUES
             )
 

@@ -1,4 +1,4 @@
-"""The page says what the results say, and the request codes are probed for it."""
+"""The page says what the results say and what handlers declare, and servers answer so."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import trio
-from codes import probe
-from compatibility import render
+from codes import answers, declared, probe
+from compatibility import PAGE, code_table, render
 
 from dledger.remoting.codes import RequestCode
 from mqchaos.cluster.cluster import Cluster
@@ -26,10 +26,6 @@ RESULTS: dict[str, Any] = {
         },
         "pull": {"a": {"outcome": "missing", "reason": "java is not installed"}},
     },
-    "codes": [
-        {"code": 10, "name": "SEND_MESSAGE", "broker": "leader", "namesrv": "unknown"},
-        {"code": 37, "name": "END_TRANSACTION", "broker": "unknown", "namesrv": "unknown"},
-    ],
 }
 
 
@@ -43,20 +39,35 @@ def test_each_result_is_a_field_and_each_failure_has_its_reason() -> None:
     assert "- Go 2, Sends: lost one\n" in page
     assert "- Java 1, Pulls: java is not installed\n" in page
     assert "Tried by nobody" not in page
-    assert "| 10 | `SEND_MESSAGE` | leader |  |" in page
-    assert "| 37 | `END_TRANSACTION` | unknown | unknown |" in page
+
+
+async def test_the_page_says_of_each_code_what_its_handler_declares() -> None:
+    """A code that is added, or that needs something else now, changes the page."""
+    said = await declared()
+    table = code_table(said)
+
+    assert PAGE.read_text().endswith(table), "run tests/conformance/compatibility.py --codes"
+    assert said[RequestCode.SEND_MESSAGE] == ("leader", "")
+    assert "| 30 | `GET_MAX_OFFSET` | leader, confirmed |  |\n" in table
+    assert "| 17 | `UPDATE_AND_CREATE_TOPIC` | leader, passed on |  |\n" in table
+
+
+async def test_what_stock_clients_ask_for_is_served() -> None:
+    """No code that a producer or consumer sends is answered with "not supported"."""
+    said = await declared()
+
+    for code in (10, 310, 320, 11, 361, 12, 14, 15, 29, 30, 31, 33, 34, 35, 36, 38, 41, 42, 46):
+        assert not said[RequestCode(code)][0].startswith("no"), RequestCode(code).name
+    assert said[RequestCode.GET_ROUTEINFO_BY_TOPIC][1] == "answered"
 
 
 @pytest.mark.slow
 @pytest.mark.conformance
-def test_what_stock_clients_ask_for_is_known(
-    cluster: Cluster, record_property: pytest.RecordProperty
-) -> None:
-    """No code that a producer or consumer sends is answered with "not supported"."""
+def test_servers_answer_each_code_as_their_handlers_declare(cluster: Cluster) -> None:
+    """A leader, a follower and a name server, asked without fields."""
+    said = trio.run(declared)
     found = trio.run(probe, cluster)
-    record_property("codes", found)
-    states = {each["code"]: each for each in found}
 
-    for code in (10, 310, 320, 11, 361, 12, 14, 15, 29, 30, 31, 33, 34, 35, 36, 38, 41, 42, 46):
-        assert states[code]["broker"] in ("leader", "answered"), RequestCode(code).name
-    assert states[RequestCode.GET_ROUTEINFO_BY_TOPIC]["namesrv"] == "answered"
+    assert found == {
+        code: (*answers(broker), answers(namesrv)[0]) for code, (broker, namesrv) in said.items()
+    }

@@ -78,7 +78,7 @@ async def make_topic(namesrv_addr: str, topic: str) -> None:
     while True:
         try:
             async with Admin(namesrv_addr) as admin:
-                await admin.update_topic(topic, read_queues=2, write_queues=2)
+                await admin.topics.update(topic, read_queues=2, write_queues=2)
                 return
         except DledgerError:
             await trio.sleep(0.1)

@@ -25,7 +25,7 @@ async def clients_at_work(
 ) -> None:
     """A producer and a consumer of the topic Orders that stay."""
     async with Admin(namesrv_addr) as admin:
-        await admin.update_topic("Orders", read_queues=2, write_queues=2)
+        await admin.topics.update("Orders", read_queues=2, write_queues=2)
     async with (
         Producer(namesrv_addr, f"{LIVE}P") as producer,
         Consumer(namesrv_addr, LIVE, {"Orders": "*"}) as consumer,
@@ -43,7 +43,7 @@ async def clients_at_work(
 async def members_of(namesrv_addr: str, broker_name: str) -> dict[str, str]:
     """The addresses of the member that leads a group now, and of one that follows."""
     async with Admin(namesrv_addr, timeout_s=10) as admin:
-        members = await admin.raft_status(None, broker_name)
+        members = await admin.raft.status(None, broker_name)
     return {member.role: member.address for member in members}
 
 

@@ -25,7 +25,7 @@ async def make_topics(namesrv_addr: str, *topics: str) -> None:
     """Before their consumers look for them."""
     async with Admin(namesrv_addr) as admin:
         for topic in topics:
-            await admin.update_topic(topic, read_queues=2, write_queues=2)
+            await admin.topics.update(topic, read_queues=2, write_queues=2)
 
 
 async def meet(namesrv_addr: str, topic: str) -> tuple[bytes, list[bytes]]:

@@ -27,7 +27,7 @@ RECEIVED_S = 20.0
 async def make_topic(namesrv_addr: str, topic: str) -> None:
     """With two queues on each group, before its consumer looks for it."""
     async with Admin(namesrv_addr) as admin:
-        await admin.update_topic(topic, read_queues=2, write_queues=2)
+        await admin.topics.update(topic, read_queues=2, write_queues=2)
 
 
 @pytest.mark.parametrize(("client", "feature"), each_of("java4", "java5", "go", feature=FEATURE))

@@ -16,7 +16,6 @@ from structlog.testing import capture_logs
 
 from dledger import Entry, LedgerConfig, NotLeader, open_ledger
 from dledger.errors import ConfigError, StorageError
-from dledger.ledger import upkeep
 from dledger.log.disk import Disk
 from dledger.log.entry import HEADER_BYTES, Kind, decode_header
 from dledger.log.replica import hold_replica, is_held
@@ -59,7 +58,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that there are several of each kind."""
     monkeypatch.setattr(limits, "KEYS_PER_FILE", 1 << 10)
     monkeypatch.setattr(limits, "SNAPSHOT_INTERVAL_S", 0.2)
-    monkeypatch.setattr(upkeep, "CHECKPOINT_PERIOD_S", TRUSTED_S)
+    monkeypatch.setattr("dledger.limits.CHECKPOINT_PERIOD_S", TRUSTED_S)
 
 
 async def fill(peer: Peer, count: int, size_bytes: int = 40, key: str = "k") -> list[bytes]:

@@ -142,4 +142,4 @@ async def test_every_code_that_a_name_server_serves_is_tried(tmp_path: Path) -> 
     dispatcher = Dispatcher(
         CONFIG, KvStore(None), trio.current_time, CONFIG.door(lambda: bytes(NONCE_BYTES))
     )
-    assert set(dispatcher._methods) == set(REQUESTS)
+    assert set(dispatcher.table) == set(REQUESTS)

@@ -16,7 +16,7 @@ import structlog.testing
 from replicas import CANARY, Group, group, state_of
 from trio.testing import MockClock
 
-from dledger.errors import StorageError
+from dledger.errors import WrittenByNewer
 from dledger.ledger.config import LedgerConfig
 from dledger.ledger.ledger import Ledger, open_ledger
 from dledger.log.entry import HEADER_BYTES, Entry, Kind
@@ -134,7 +134,7 @@ def test_an_operation_of_a_newer_version_stops_only_who_is_older(tmp_path: Path)
     ):
         entry = Entry(leader.machine.applied_index + 1, 1, kind, 4096, memoryview(body))
         before = state_of(leader.machine)
-        with pytest.raises(StorageError, match="upgrade this node"):
+        with pytest.raises(WrittenByNewer, match="upgrade this node"):
             leader.machine.apply(entry)
         assert state_of(leader.machine) == before
 

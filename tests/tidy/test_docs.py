@@ -10,6 +10,8 @@ import pytest
 
 from mqbroker.config import BrokerConfig
 from mqchaos.run.scenarios import SCENARIOS
+from mqclient.admin import Admin
+from mqclient.admin.session import Part
 from mqclient.commands.__main__ import COMMANDS
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +35,19 @@ def test_every_key_of_a_brokers_config_is_explained() -> None:
 def test_every_command_of_mqadmin_is_listed() -> None:
     """And none that does not exist."""
     assert first_column("mqadmin.md", "# mqadmin") == set(COMMANDS)
+
+
+def test_every_call_of_the_administration_is_listed() -> None:
+    """Part by part, and none that does not exist."""
+    section = (ROOT / "docs" / "mqadmin.md").read_text().split("## From a program", 1)[1]
+    rows = [line.split("|") for line in section.splitlines() if line.startswith("| `")]
+    listed = {row[1].strip(" `"): set(re.findall(r"`(\w+)`", row[2])) for row in rows}
+    parts = {name: part for name, part in vars(Admin()).items() if isinstance(part, Part)}
+
+    assert listed == {
+        name: {call for call in vars(type(part)) if not call.startswith("_")}
+        for name, part in parts.items()
+    }
 
 
 def test_the_readme_names_every_program() -> None:

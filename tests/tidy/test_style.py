@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +16,11 @@ UNROLLED = {"dledger.remoting.record.encode.encode_record"}
 """Called once a message: its parts are inlined for speed."""
 MODULE_LINES_MAX = 500
 THEORY_CHARACTERS_MIN = 24
+
+
+WITH_UNITS = re.compile(r"_?[A-Z_]*(?<=_)(S|MS|MAX|MIN)$")
+BOUNDED = ("mqbroker", "mqnamesrv", "mqclient", "dledger.net", "dledger.ledger")
+"""Whose bounds are in a limits.py: their own, or the foundation's."""
 
 
 def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -46,6 +52,37 @@ def test_modules_are_short(modules: list[Source]) -> None:
     ]
 
     assert not long, chr(10).join(long)
+
+
+def test_bounds_and_waits_are_kept_in_limits(modules: list[Source]) -> None:
+    """A number with a unit that a module gives a name to is one that an operator may look for."""
+    elsewhere = [
+        f"{module.name}.{target.id}"
+        for module in modules
+        if module.name.startswith(BOUNDED)
+        and not module.name.endswith(".limits")
+        and ".testing" not in module.name
+        for target, value in constants(module.tree)
+        if WITH_UNITS.fullmatch(target.id) and is_number(value)
+    ]
+
+    assert not elsewhere, chr(10).join(elsewhere)
+
+
+def constants(tree: ast.Module) -> Iterator[tuple[ast.Name, ast.expr]]:
+    """What a module gives names to, outside functions and classes."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            yield node.targets[0], node.value
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+            yield node.target, node.value
+
+
+def is_number(value: ast.expr) -> bool:
+    """Whether it is written out, perhaps as a product; what follows from another bound is not."""
+    if isinstance(value, ast.BinOp):
+        return is_number(value.left) and is_number(value.right)
+    return isinstance(value, ast.Constant) and isinstance(value.value, int | float)
 
 
 def test_modules_open_with_their_theory(modules: list[Source]) -> None:

@@ -1,6 +1,7 @@
 """What clients ask, and what they are answered.
 
 ``dispatch``     finds the handler of a code
+``needs``        what a code needs: the leader, or nothing
 ``sending``      messages in
 ``reading``      messages out
 ``groups``       who is there, and how far they are

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-import msgspec
-
 from dledger.errors import ConfigError, StorageError
 from dledger.net import Faults
 from dledger.remoting.bodies import TopicConfig, TopicConfigWrapper
@@ -35,16 +33,20 @@ from mqbroker.state.topics import system_topics
 OutcomeT = TypeVar("OutcomeT")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Core:
     """Parts of a broker that answer requests together.
 
-    `clock_ms` is the wall clock, `clock_s` a monotonic one. `config` changes while the broker runs:
-    it is `file_config` with the group's settings (`take_settings`).
+    Which parts these are never changes, but for one: `config` is the config that counts now. It is
+    `file_config` with the group's settings, which are entries of the log, so each replica comes to
+    the same. Only `take_settings` replaces it, when such an entry was applied. Configs themselves
+    are values: whoever keeps one keeps what counted then.
+
+    `clock_ms` is the wall clock, `clock_s` a monotonic one.
     """
 
-    config: BrokerConfig
     file_config: BrokerConfig
+    config: BrokerConfig
     machine: Machine
     log: Log
     role: Role
@@ -76,14 +78,14 @@ class Core:
         faults = Faults()
         log = Entries(log, assignments, partial(faults.note, "answer failed"))
         core = cls(
+            file_config=config,
             config=config,
-            file_config=msgspec.structs.replace(config),
             machine=machine,
             log=log,
             role=role,
             assignments=assignments,
             definitions=Definitions(
-                machine, log, role, assignments, lambda: config.auto_create_topic_enable
+                machine, log, role, assignments, lambda: core.config.auto_create_topic_enable
             ),
             appender=Appender(machine, log, role),
             levels=DelayLevels.parse(config.message_delay_level),
@@ -99,13 +101,11 @@ class Core:
         return core
 
     def take_settings(self) -> str | None:
-        """Make the group's settings this replica's config; why not, if one makes no sense here."""
+        """Make `config` what the group's settings say; why not, if one makes no sense here."""
         try:
-            config = self.file_config.with_settings(self.machine.settings)
+            self.config = self.file_config.with_settings(self.machine.settings)
         except ConfigError as error:
             return str(error)
-        for name in config.__struct_fields__:
-            setattr(self.config, name, getattr(config, name))
         return None
 
     def lacking_system_topics(self) -> list[TopicConfig]:

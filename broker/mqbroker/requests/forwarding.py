@@ -2,8 +2,9 @@
 
 Topics, groups and settings are entries of the log, which only a leader can append; but a person
 gives a tool the address of any broker, and stock tools of 5.x tell every member to delete a topic.
-A request is passed on once only: should two members each take the other for the leader, the second
-one refuses. Messages and offsets are not passed on; clients find the leader by themselves.
+Handlers say which requests these are (`Needs.FORWARDED`). One is passed on once only: should two
+members each take the other for the leader, the second one refuses. Messages and offsets are not
+passed on; clients find the leader by themselves.
 """
 
 from __future__ import annotations
@@ -14,23 +15,18 @@ import trio
 
 from dledger.errors import RemotingError
 from dledger.net import connect_peer
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
 from mqbroker import limits
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests.core import Core
 
-FORWARDED: Final = frozenset(
-    {
-        RequestCode.UPDATE_AND_CREATE_TOPIC,
-        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
-        RequestCode.DELETE_TOPIC_IN_BROKER,
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-        RequestCode.DELETE_SUBSCRIPTIONGROUP,
-    }
-)
 _MARK: Final = "forwardedBy"
+
+
+def was_forwarded(request: Command) -> bool:
+    """Whether another member has passed this request on already."""
+    return _MARK in request.ext
 
 
 class Forwarding:
@@ -39,10 +35,6 @@ class Forwarding:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._room = trio.CapacityLimiter(limits.FORWARDED_MAX)
-
-    def takes(self, request: Command) -> bool:
-        """Whether this request is one to pass on."""
-        return request.code in FORWARDED and _MARK not in request.ext
 
     async def forward(self, request: Command) -> Command:
         """The leader's answer. Refused if there is no leader, or none that answers."""

@@ -58,7 +58,11 @@ def named(name: str) -> Expression:
 
 
 def equal(left: Expression, right: Expression) -> Condition:
-    """Texts as they are, all else by what the other side is."""
+    """Two texts are compared as they are written.
+
+    Otherwise the other side decides: a text beside TRUE or FALSE is read as one of them, and a text
+    beside a number as a number.
+    """
 
     def check(properties: Properties) -> bool | None:
         one, other = left(properties), right(properties)

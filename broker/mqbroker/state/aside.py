@@ -21,10 +21,6 @@ from mqbroker import limits
 AsideRow: TypeAlias = tuple[int, str]
 
 
-UPGRADE = "upgrade this node"
-"""What a replica says that stops at what only a newer version knows: its disk is well."""
-
-
 class Unusable(DledgerError):
     """Why an entry is set aside. The words are part of the replicated state."""
 

@@ -15,10 +15,11 @@ from typing import Final, TypeAlias
 import msgspec
 
 from dledger.buffers import Buffer
-from dledger.errors import BadInput, StorageError
+from dledger.errors import BadInput, WrittenByNewer
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
+from mqbroker import limits
 from mqbroker.state import kept
-from mqbroker.state.aside import UPGRADE, Unusable
+from mqbroker.state.aside import Unusable
 
 
 class PutTopics(msgspec.Struct, frozen=True):
@@ -111,10 +112,6 @@ _OPERATIONS: Final[dict[str, type[Control]]] = {
     "drop_head": DropHead,
 }
 _NAME: Final = re.compile("[a-z][a-z_]{0,63}")
-_QUEUES_MAX: Final = 65_536
-"""Of one topic: what every version takes, whatever bound its requests have."""
-TIME_MS_MAX: Final = 253_402_300_799_999
-"""The end of the year 9999."""
 _NAMES: Final = {operation: name for name, operation in _OPERATIONS.items()}
 
 
@@ -129,7 +126,8 @@ def encode_control(control: Control) -> bytes:
 def decode_control(body: Buffer) -> Control:
     """What `encode_control` made.
 
-    Raises StorageError if this version does not know the operation, Unusable for what is none.
+    Raises WrittenByNewer for an operation that this version does not know, Unusable for what is
+    none.
     """
     try:
         name, arguments = msgspec.msgpack.decode(body, type=tuple[str, msgspec.Raw])
@@ -140,22 +138,19 @@ def decode_control(body: Buffer) -> Control:
         raise Unusable("it is no control entry that can be read") from error
     if not _NAME.fullmatch(name):
         raise Unusable("it is a control entry without the name of an operation")
-    raise StorageError(
-        f"the log holds an operation {name!r} that this version does not know: "
-        f"it was written by a newer one; {UPGRADE}"
-    )
+    raise WrittenByNewer(f"an operation {name!r}")
 
 
 def check_control(control: Control, position: int, index: int) -> None:
     """Raise Unusable for what no leader writes into the entry at `index`, `position`."""
     now_ms = getattr(control, "now_ms", 0)
-    if not 0 <= now_ms <= TIME_MS_MAX:
+    if not 0 <= now_ms <= limits.TIME_MS_MAX:
         raise Unusable(f"it was written at {now_ms} ms, which is no time")
     match control:
         case PutTopics(topics):
             for topic in topics:
                 counts = topic.read_queue_nums, topic.write_queue_nums
-                if not 0 < min(counts) <= max(counts) <= _QUEUES_MAX:
+                if not 0 < min(counts) <= max(counts) <= limits.QUEUES_IN_STATE_MAX:
                     raise Unusable(f"it gives {topic.topic_name!r} {counts} queues")
         case DropHead(head_position, head_index):
             if not (0 <= head_position <= position and 0 < head_index <= index):

@@ -30,11 +30,11 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from dledger.errors import CorruptLog, StorageError
+from dledger.errors import CorruptLog, StorageError, WrittenByNewer
 from dledger.log.entry import Entry, Kind
 from dledger.remoting.record import Record
 from mqbroker.state import control
-from mqbroker.state.aside import UPGRADE, AsideBook, SetAside, Unusable
+from mqbroker.state.aside import AsideBook, SetAside, Unusable
 from mqbroker.state.dedup import DedupWindow, StoredCopy
 from mqbroker.state.derived.consume_queue import ConsumeQueues, remove_paths, sync_files
 from mqbroker.state.derived.indexing import EntryIndex, due_ms, index_entry
@@ -260,8 +260,10 @@ class Machine:
         )
 
     def saved(self, snapshot: PendingSnapshot) -> None:
-        """A picture is durable now. One of before another state was taken over counts for nothing:
-        its files are gone."""
+        """A picture is durable now.
+
+        If another state was taken over since it was taken, its files are gone: it is ignored.
+        """
         if snapshot.generation == self.generation:
             self._unsynced -= snapshot.synced
             self._outdated -= snapshot.removed
@@ -407,10 +409,7 @@ class Machine:
         elif move.topic == HALF_TOPIC:
             self.halves.check(move)
         else:
-            raise StorageError(
-                f"the log holds a move out of {move.topic!r}, which this version does not know: "
-                f"it was written by a newer one; {UPGRADE}"
-            )
+            raise WrittenByNewer(f"a move out of {move.topic!r}")
 
     def _apply_messages(self, entry: Entry, examined: _Examined) -> None:
         move, parts, dues = examined

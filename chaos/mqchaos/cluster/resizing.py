@@ -45,7 +45,7 @@ async def add_node(cluster: Cluster, broker: str) -> tuple[NodeLayout, MemberCha
     peer = f"127.0.0.1:{node.raft_port}"
     async with Admin(cluster.layout.namesrv_addr) as admin:
         try:
-            return node, await admin.add_node(broker, node.node, peer, node.address)
+            return node, await admin.members.add(broker, node.node, peer, node.address)
         except Refused:
             cluster.stop([node.name])
             cluster.forget(node)
@@ -55,7 +55,7 @@ async def add_node(cluster: Cluster, broker: str) -> tuple[NodeLayout, MemberCha
 async def remove_node(cluster: Cluster, node: NodeLayout) -> MemberChange:
     """Remove a node from its group, and end it. Raises as `Admin.remove_node`."""
     async with Admin(cluster.layout.namesrv_addr) as admin:
-        change = await admin.remove_node(node.broker, node.node)
+        change = await admin.members.remove(node.broker, node.node)
     cluster.stop([node.name])
     cluster.forget(node)
     return change

@@ -97,7 +97,7 @@ class Run:
         await probe.wait_until_serving()
         async with Admin(self.cluster.layout.namesrv_addr) as admin:
             queues = self.load.queues
-            await admin.update_topic(self.topic, read_queues=queues, write_queues=queues)
+            await admin.topics.update(self.topic, read_queues=queues, write_queues=queues)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_leaders, probe, history)
             await self._start_workers(nursery)

@@ -12,44 +12,59 @@ from dledger.remoting.codes import RequestCode
 from dledger.remoting.headers import GroupInfoHeader, GroupInfoResponseHeader, decode_header
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import BrokerRuntime, BrokerState
-from mqclient.admin.session import AdminSession, run_for_each
+from mqclient.admin.session import Part, run_for_each
 from mqclient.connection.routing import LEADER_ID
 
 
-class BrokerAdmin(AdminSession):
-    """The calls that look at brokers."""
+class Brokers(Part):
+    """`admin.brokers`."""
 
-    async def cluster_list(self, cluster: str | None = None) -> tuple[BrokerState, ...]:
+    async def list(self, cluster: str | None = None) -> tuple[BrokerState, ...]:
         """Every registered broker, sorted; those that don't answer are shown as unreachable."""
         members = [
             (group, broker_id, address)
-            for group in await self.groups(cluster)
+            for group in await self._session.broker_groups(cluster)
             for broker_id, address in sorted(group.broker_addrs.items())
         ]
         return await run_for_each(self._broker_state, members)
 
-    async def broker_status(
+    async def status(
         self, broker: str | None = None, cluster: str | None = None
     ) -> tuple[BrokerRuntime, ...]:
         """What brokers report: one by its address, a broker name's leader, or all leaders."""
         if broker is not None and ":" in broker:
-            answer = await self.requests.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO)
+            answer = await self._requests.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO)
             expect_success(answer, "GET_BROKER_RUNTIME_INFO", broker)
             return (BrokerRuntime("", broker, decode_body(KVTable, answer.payload).table),)
-        groups = await self.groups(cluster, broker)
+        groups = await self._session.broker_groups(cluster, broker)
 
         async def figures(group: BrokerData) -> BrokerRuntime:
-            answer = await self.requests.ask_leader(group, RequestCode.GET_BROKER_RUNTIME_INFO)
+            answer = await self._requests.ask_leader(group, RequestCode.GET_BROKER_RUNTIME_INFO)
             table = decode_body(KVTable, answer.payload).table
-            return BrokerRuntime(group.broker_name, self.requests.leader(group), table)
+            return BrokerRuntime(group.broker_name, self._requests.leader(group), table)
 
         return await run_for_each(figures, groups)
+
+    async def clean(
+        self, code: RequestCode, broker: str | None, cluster: str | None
+    ) -> tuple[str, ...]:
+        """Have brokers clean up (CLEAN_...); by address, or all of a cluster. Who did, by address.
+
+        Stock brokers have something to clean; ours keep nothing that nobody needs.
+        """
+        addresses = [broker] if broker is not None and ":" in broker else None
+        if addresses is None:
+            groups = await self._session.broker_groups(cluster, broker)
+            addresses = sorted(a for group in groups for a in group.broker_addrs.values())
+        for address in addresses:
+            expect_success(await self._requests.ask(address, code), code.name, address)
+        return tuple(addresses)
 
     async def _broker_state(self, member: tuple[BrokerData, int, str]) -> BrokerState:
         group, broker_id, address = member
         try:
-            info = await self.requests.ask(address, RequestCode.GROUP_INFO, GroupInfoHeader())
-            runtime = await self.requests.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+            info = await self._requests.ask(address, RequestCode.GROUP_INFO, GroupInfoHeader())
+            runtime = await self._requests.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         except RemotingError:
             return BrokerState(group.cluster, group.broker_name, broker_id, address, "unreachable")
         return state_of(

@@ -1,4 +1,4 @@
-"""The clients of groups: who is connected, what they are doing, and where they are to go on."""
+"""The clients of groups: who is connected, and what they are doing."""
 
 from __future__ import annotations
 
@@ -9,35 +9,25 @@ from dledger.remoting.bodies import (
     ClientConnection,
     ConsumerConnection,
     ProducerConnection,
-    ResetOffsetBody,
-    TopicStats,
     decode_body,
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.headers import (
     GetConsumerRunningInfoHeader,
     GetProducerConnectionListHeader,
-    GetTopicStatsInfoHeader,
-    InvokeBrokerToResetOffsetHeader,
-    UpdateConsumerOffsetHeader,
 )
 from dledger.remoting.json_dialect import MessageQueue, parse
-from mqclient.admin.groups import GroupAdmin
-from mqclient.admin.messages import MessageAdmin
+from mqclient.admin.groups import consumers_on
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import (
-    END,
     ClientInfo,
     ConsumerClients,
     ConsumerStatus,
     ProducerClients,
-    QueueReset,
     Subscription,
 )
-from mqclient.admin.session import UnknownTarget, run_for_each
+from mqclient.admin.session import Part, UnknownTarget, run_for_each
 
-#: A broker that can't tell the group's consumers: its offsets are then set without them.
-_NOT_TOLD = frozenset({ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
 #: Releases by the ordinals that clients report; others are shown as numbers.
 _VERSIONS = {
     393: "V4_9_0",
@@ -52,13 +42,14 @@ _VERSIONS = {
 }
 
 
-class ClientAdmin(GroupAdmin, MessageAdmin):
-    """The calls about connected clients."""
+class Clients(Part):
+    """`admin.clients`."""
 
-    async def consumer_connection(self, group: str) -> ConsumerClients:
+    async def consumers(self, group: str) -> ConsumerClients:
         """Who consumes for a group now, and what. UnknownTarget if nobody does."""
         found = await run_for_each(
-            lambda broker: self._connections(broker, group), await self.groups()
+            lambda broker: consumers_on(self._session, broker, group),
+            await self._session.broker_groups(),
         )
         online = [connection for connection in found if connection is not None]
         if not online:
@@ -80,19 +71,19 @@ class ClientAdmin(GroupAdmin, MessageAdmin):
             subscriptions=tuple(subscriptions[topic] for topic in sorted(subscriptions)),
         )
 
-    async def producer_connection(self, group: str, topic: str) -> ProducerClients:
+    async def producers(self, group: str, topic: str) -> ProducerClients:
         """Who produces for a group on the brokers of a topic. UnknownTarget if nobody does."""
         header = GetProducerConnectionListHeader(producer_group=group)
 
         async def ask(broker: BrokerData) -> ProducerConnection | None:
             code = RequestCode.GET_PRODUCER_CONNECTION_LIST
-            answer = await self.requests.ask_whoever_leads(broker, code, header)
+            answer = await self._requests.ask_whoever_leads(broker, code, header)
             if answer.code == ResponseCode.SYSTEM_ERROR:  # what RocketMQ answers if there is none
                 return None
-            expect_success(answer, code.name, self.requests.leader(broker))
+            expect_success(answer, code.name, self._requests.leader(broker))
             return decode_body(ProducerConnection, answer.payload)
 
-        found = await run_for_each(ask, (await self._route(topic)).broker_datas)
+        found = await run_for_each(ask, (await self._session.route(topic)).broker_datas)
         clients = _clients([connection for connection in found if connection is not None])
         if not clients:
             raise UnknownTarget(
@@ -100,16 +91,16 @@ class ClientAdmin(GroupAdmin, MessageAdmin):
             )
         return ProducerClients(group, topic, clients)
 
-    async def consumer_status(
+    async def status(
         self, group: str, client_id: str | None = None, *, with_stacks: bool = False
     ) -> tuple[ConsumerStatus, ...]:
         """What each consumer of a group says of itself, or why it says nothing."""
-        clients = (await self.consumer_connection(group)).clients
+        clients = (await self.consumers(group)).clients
         chosen = [client for client in clients if client_id in (None, client.client_id)]
         if not chosen:
             ids = ", ".join(client.client_id for client in clients)
             raise UnknownTarget(f"group {group!r} has no client {client_id!r}; it has {ids}")
-        brokers = await self.groups()
+        brokers = await self._session.broker_groups()
 
         async def status(client: ClientInfo) -> ConsumerStatus:
             header = GetConsumerRunningInfoHeader(
@@ -118,57 +109,13 @@ class ClientAdmin(GroupAdmin, MessageAdmin):
             problem = ""
             for broker in brokers:
                 code = RequestCode.GET_CONSUMER_RUNNING_INFO
-                answer = await self.requests.ask_whoever_leads(broker, code, header)
+                answer = await self._requests.ask_whoever_leads(broker, code, header)
                 if answer.code == ResponseCode.SUCCESS:
                     return ConsumerStatus(client, running_info(answer.payload), "")
                 problem = answer.remark or f"code {answer.code}"
             return ConsumerStatus(client, {}, problem)
 
         return await run_for_each(status, chosen)
-
-    async def reset_offset(
-        self, group: str, topic: str, timestamp_ms: int, *, force: bool = True
-    ) -> tuple[QueueReset, ...]:
-        """Have a group go on at the first message stored at or after a time; END for the end.
-
-        Connected consumers are told. Without `force` an offset is only ever moved back. If none
-        is connected, only the offsets are set: one that starts later begins there.
-        """
-        header = InvokeBrokerToResetOffsetHeader(
-            topic=topic, group=group, timestamp=timestamp_ms, is_force=force
-        )
-
-        async def reset(broker: BrokerData) -> dict[MessageQueue, int]:
-            code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
-            answer = await self.requests.ask_whoever_leads(broker, code, header)
-            if answer.code in _NOT_TOLD:
-                return await self._set_offsets(broker, group, topic, timestamp_ms)
-            expect_success(answer, code.name, self.requests.leader(broker))
-            return decode_body(ResetOffsetBody, answer.payload).offset_table
-
-        found = await run_for_each(reset, (await self._route(topic)).broker_datas)
-        return tuple(
-            QueueReset(queue.topic, queue.broker_name, queue.queue_id, offset)
-            for queue, offset in sorted(row for one in found for row in one.items())
-        )
-
-    async def _set_offsets(
-        self, broker: BrokerData, group: str, topic: str, timestamp_ms: int
-    ) -> dict[MessageQueue, int]:
-        """Set a group's offsets from here, as stock tools do for a group that is not online."""
-        code, header = RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoHeader(topic=topic)
-        answer = await self.requests.ask_leader(broker, code, header)
-        offsets = {}
-        for queue, stats in decode_body(TopicStats, answer.payload).offset_table.items():
-            offset = stats.max_offset
-            if timestamp_ms != END:
-                offset = await self.offset_at(broker, queue, timestamp_ms)
-            commit = UpdateConsumerOffsetHeader(
-                consumer_group=group, topic=topic, queue_id=queue.queue_id, commit_offset=offset
-            )
-            await self.requests.ask_leader(broker, RequestCode.UPDATE_CONSUMER_OFFSET, commit)
-            offsets[queue] = offset
-        return offsets
 
 
 def running_info(data: Buffer) -> dict[str, object]:

@@ -1,12 +1,17 @@
-"""Consumer groups: who consumes, and how far they are."""
+"""Consumer groups: their settings, how far they are, and where they are to go on."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from dledger.remoting.bodies import (
     BrokerData,
     ConsumerConnection,
     ConsumeStats,
+    GroupList,
+    ResetOffsetBody,
     SubscriptionGroupConfig,
+    TopicStats,
     decode_body,
     encode_body,
 )
@@ -16,20 +21,30 @@ from dledger.remoting.headers import (
     GetConsumerConnectionListHeader,
     GetConsumeStatsHeader,
     GetSubscriptiongroupConfigHeader,
+    GetTopicStatsInfoHeader,
+    InvokeBrokerToResetOffsetHeader,
+    QueryTopicConsumeByWhoHeader,
+    UpdateConsumerOffsetHeader,
 )
+from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import DLQ_PREFIX, RETRY_PREFIX
-from mqclient.admin.results import GroupProgress, QueueProgress
-from mqclient.admin.session import UnknownTarget, run_for_each
-from mqclient.admin.topics import TopicAdmin
+from mqclient.admin.messages import offset_at
+from mqclient.admin.requests import expect_success
+from mqclient.admin.results import END, GroupProgress, QueueProgress, QueueReset
+from mqclient.admin.session import AdminSession, Part, UnknownTarget, run_for_each
+from mqclient.admin.topics import Topics, delete_on
 from mqclient.errors import Refused
 
+#: A broker that can't tell the group's consumers: its offsets are then set without them.
+_NOT_TOLD = frozenset({ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
 
-class GroupAdmin(TopicAdmin):
-    """The calls about consumer groups. They find the groups by their retry topics."""
 
-    async def consumer_progress(self, group: str, topic: str | None = None) -> GroupProgress:
+class Groups(Part):
+    """`admin.groups`. The groups that there are, it finds by their retry topics."""
+
+    async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
         """How far a group is in every queue that it has consumed from."""
-        found = await self._progress(group, topic)
+        found = await progress_of(self._session, group, topic)
         if not await self._exists(found):
             raise UnknownTarget(
                 f"there is no consumer group {group!r}: no broker has its config, an offset or a "
@@ -38,27 +53,21 @@ class GroupAdmin(TopicAdmin):
             )
         return found
 
-    async def consumer_groups(self) -> tuple[GroupProgress, ...]:
+    async def list(self) -> tuple[GroupProgress, ...]:
         """How far every group is that has a retry topic, which each gets with its first member.
 
         A group that was deleted and left that topic behind is none.
         """
         names = [
             info.topic.removeprefix(RETRY_PREFIX)
-            for info in await self.topic_list()
+            for info in await Topics(self._session).list()
             if info.kind == "retry"
         ]
-        found = await run_for_each(self._progress, names)
+        found = await run_for_each(lambda name: progress_of(self._session, name), names)
         exist = await run_for_each(self._exists, found)
         return tuple(group for group, exists in zip(found, exist, strict=True) if exists)
 
-    async def _exists(self, progress: GroupProgress) -> bool:
-        """Whether a group has members, offsets, or a config on some broker."""
-        if progress.members or any(queue.consumer_offset for queue in progress.queues):
-            return True
-        return await self.group_config(progress.group) is not None
-
-    async def update_group(
+    async def update(
         self,
         config: SubscriptionGroupConfig,
         *,
@@ -73,22 +82,24 @@ class GroupAdmin(TopicAdmin):
 
         async def update(group: BrokerData) -> str:
             code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-            await self.requests.ask_leader(group, code, body=body)
+            await self._requests.ask_leader(group, code, body=body)
             return group.broker_name
 
-        return await run_for_each(update, await self.groups(cluster, broker, only_one_cluster=True))
+        return await run_for_each(
+            update, await self._session.broker_groups(cluster, broker, only_one_cluster=True)
+        )
 
-    async def group_config(self, group: str) -> SubscriptionGroupConfig | None:
+    async def config(self, group: str) -> SubscriptionGroupConfig | None:
         """A consumer group's config on the first broker group that has it."""
         header = GetSubscriptiongroupConfigHeader(group=group)
-        for broker in await self.groups():
+        for broker in await self._session.broker_groups():
             code = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
-            answer = await self.requests.ask_whoever_leads(broker, code, header)
+            answer = await self._requests.ask_whoever_leads(broker, code, header)
             if answer.code == ResponseCode.SUCCESS:
                 return decode_body(SubscriptionGroupConfig, answer.payload)
         return None
 
-    async def delete_group(
+    async def delete(
         self,
         group: str,
         *,
@@ -100,63 +111,128 @@ class GroupAdmin(TopicAdmin):
 
         Returns the broker names. Raises UnknownTarget if there is no such group.
         """
-        await self.consumer_progress(group)
+        await self.progress(group)
         header = DeleteSubscriptiongroupHeader(
             group_name=group, remove_offset=remove_offsets, clean_offset=remove_offsets
         )
 
         async def delete(one: BrokerData) -> str:
-            await self.requests.ask_leader(one, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+            await self._requests.ask_leader(one, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
             return one.broker_name
 
-        brokers = await self.groups(cluster, broker, only_one_cluster=True)
+        brokers = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
         names = await run_for_each(delete, brokers)
         if broker is None:
             for topic in (RETRY_PREFIX + group, DLQ_PREFIX + group):
-                await self._delete_topic(topic, brokers)
+                await delete_on(self._session, topic, brokers)
         return names
 
-    async def _progress(self, group: str, topic: str | None = None) -> GroupProgress:
-        header = GetConsumeStatsHeader(consumer_group=group, topic=topic)
+    async def of_topic(self, topic: str) -> tuple[str, ...]:
+        """The groups that subscribe to a topic now, or have offsets in it, sorted."""
+        header = QueryTopicConsumeByWhoHeader(topic=topic)
 
-        async def stats(broker: BrokerData) -> tuple[ConsumeStats, ConsumerConnection | None]:
-            answer = await self.requests.ask_leader(broker, RequestCode.GET_CONSUME_STATS, header)
-            return decode_body(ConsumeStats, answer.payload), await self._connections(broker, group)
+        async def ask(broker: BrokerData) -> Sequence[str]:
+            code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
+            answer = await self._requests.ask_leader(broker, code, header)
+            return decode_body(GroupList, answer.payload).group_list
 
-        found = await run_for_each(stats, await self.groups())
-        queues = tuple(
-            QueueProgress(
-                topic=queue.topic,
-                broker_name=queue.broker_name,
-                queue_id=queue.queue_id,
-                broker_offset=offsets.broker_offset,
-                consumer_offset=offsets.consumer_offset,
-                lag=offsets.broker_offset - offsets.consumer_offset,
-                last_consumed_ms=offsets.last_timestamp,
-            )
-            for queue, offsets in sorted(
-                row for one, _ in found for row in one.offset_table.items()
-            )
-        )
-        online = [connections for _, connections in found if connections is not None]
-        return GroupProgress(
-            group=group,
-            members=len({c.client_id for one in online for c in one.connection_set}),
-            consume_type=online[0].consume_type if online else "",
-            message_model=online[0].message_model if online else "",
-            consumed_per_s=sum(one.consume_tps for one, _ in found),
-            lag=sum(queue.lag for queue in queues),
-            queues=queues,
+        found = await run_for_each(ask, (await self._session.route(topic)).broker_datas)
+        return tuple(sorted({group for groups in found for group in groups}))
+
+    async def reset_offset(
+        self, group: str, topic: str, timestamp_ms: int, *, force: bool = True
+    ) -> tuple[QueueReset, ...]:
+        """Have a group go on at the first message stored at or after a time; END for the end.
+
+        Connected consumers are told. Without `force` an offset is only ever moved back. If none
+        is connected, only the offsets are set: one that starts later begins there.
+        """
+        header = InvokeBrokerToResetOffsetHeader(
+            topic=topic, group=group, timestamp=timestamp_ms, is_force=force
         )
 
-    async def _connections(self, broker: BrokerData, group: str) -> ConsumerConnection | None:
-        """Who is connected for a group; None if nobody is."""
-        header = GetConsumerConnectionListHeader(consumer_group=group)
-        code = RequestCode.GET_CONSUMER_CONNECTION_LIST
-        try:
-            answer = await self.requests.ask_leader(broker, code, header)
-        except Refused as refusal:
-            if refusal.code == ResponseCode.CONSUMER_NOT_ONLINE:
-                return None
-            raise
-        return decode_body(ConsumerConnection, answer.payload)
+        async def reset(broker: BrokerData) -> dict[MessageQueue, int]:
+            code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+            answer = await self._requests.ask_whoever_leads(broker, code, header)
+            if answer.code in _NOT_TOLD:
+                return await self._set_offsets(broker, group, topic, timestamp_ms)
+            expect_success(answer, code.name, self._requests.leader(broker))
+            return decode_body(ResetOffsetBody, answer.payload).offset_table
+
+        found = await run_for_each(reset, (await self._session.route(topic)).broker_datas)
+        return tuple(
+            QueueReset(queue.topic, queue.broker_name, queue.queue_id, offset)
+            for queue, offset in sorted(row for one in found for row in one.items())
+        )
+
+    async def _exists(self, progress: GroupProgress) -> bool:
+        """Whether a group has members, offsets, or a config on some broker."""
+        if progress.members or any(queue.consumer_offset for queue in progress.queues):
+            return True
+        return await self.config(progress.group) is not None
+
+    async def _set_offsets(
+        self, broker: BrokerData, group: str, topic: str, timestamp_ms: int
+    ) -> dict[MessageQueue, int]:
+        """Set a group's offsets from here, as stock tools do for a group that is not online."""
+        code, header = RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoHeader(topic=topic)
+        answer = await self._requests.ask_leader(broker, code, header)
+        offsets = {}
+        for queue, stats in decode_body(TopicStats, answer.payload).offset_table.items():
+            offset = stats.max_offset
+            if timestamp_ms != END:
+                offset = await offset_at(self._session, broker, queue, timestamp_ms)
+            commit = UpdateConsumerOffsetHeader(
+                consumer_group=group, topic=topic, queue_id=queue.queue_id, commit_offset=offset
+            )
+            await self._requests.ask_leader(broker, RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+            offsets[queue] = offset
+        return offsets
+
+
+async def progress_of(session: AdminSession, group: str, topic: str | None = None) -> GroupProgress:
+    """How far a group is, which may be none that there is."""
+    header = GetConsumeStatsHeader(consumer_group=group, topic=topic)
+
+    async def stats(broker: BrokerData) -> tuple[ConsumeStats, ConsumerConnection | None]:
+        answer = await session.requests.ask_leader(broker, RequestCode.GET_CONSUME_STATS, header)
+        return decode_body(ConsumeStats, answer.payload), await consumers_on(session, broker, group)
+
+    found = await run_for_each(stats, await session.broker_groups())
+    queues = tuple(
+        QueueProgress(
+            topic=queue.topic,
+            broker_name=queue.broker_name,
+            queue_id=queue.queue_id,
+            broker_offset=offsets.broker_offset,
+            consumer_offset=offsets.consumer_offset,
+            lag=offsets.broker_offset - offsets.consumer_offset,
+            last_consumed_ms=offsets.last_timestamp,
+        )
+        for queue, offsets in sorted(row for one, _ in found for row in one.offset_table.items())
+    )
+    online = [connections for _, connections in found if connections is not None]
+    return GroupProgress(
+        group=group,
+        members=len({c.client_id for one in online for c in one.connection_set}),
+        consume_type=online[0].consume_type if online else "",
+        message_model=online[0].message_model if online else "",
+        consumed_per_s=sum(one.consume_tps for one, _ in found),
+        lag=sum(queue.lag for queue in queues),
+        queues=queues,
+    )
+
+
+async def consumers_on(
+    session: AdminSession, broker: BrokerData, group: str
+) -> ConsumerConnection | None:
+    """Who is connected for a group; None if nobody is."""
+    header = GetConsumerConnectionListHeader(consumer_group=group)
+    code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+    try:
+        answer = await session.requests.ask_leader(broker, code, header)
+    except Refused as refusal:
+        if refusal.code == ResponseCode.CONSUMER_NOT_ONLINE:
+            return None
+        raise
+    return decode_body(ConsumerConnection, answer.payload)

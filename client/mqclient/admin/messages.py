@@ -1,24 +1,42 @@
-"""Reading messages without being a consumer: by queue and offset, moving nobody's offsets."""
+"""Reading messages without being a consumer, and finding them.
+
+Reading moves nobody's offsets. Messages are found by where they lie, by the keys of their senders,
+or by their unique key. A broker finds keys by hash, so what it answers may hold others too: each is
+looked at again here. A group that is gone does not hide what the others have; it is an error only
+if they have nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from dledger.errors import RecordError, RemotingError
+from dledger.observe import get_logger
 from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     PullMessageHeader,
     PullMessageResponseHeader,
+    QueryMessageHeader,
     SearchOffsetByTimestampHeader,
     SearchOffsetByTimestampResponseHeader,
+    ViewMessageByIdHeader,
     decode_header,
 )
 from dledger.remoting.headers.consume import PULL_SUBSCRIPTION
 from dledger.remoting.json_dialect import MessageQueue
-from mqclient.admin.session import TOOLS_GROUP, AdminSession
-from mqclient.errors import Refused
+from dledger.remoting.message import offset_message_id_decode
+from mqclient import limits
+from mqclient.admin.requests import expect_success
+from mqclient.admin.session import TOOLS_GROUP, AdminSession, Part, UnknownTarget, run_for_each
+from mqclient.connection.addresses import join_address
+from mqclient.errors import NoLeader, Refused
+from mqclient.lookup import unique_key_query
 from mqclient.models import ReceivedMessage, messages_in
 
-PULL_RECORDS_MAX = 32
+log = get_logger(__name__)
+
 _NOTHING_THERE = frozenset(
     {
         ResponseCode.PULL_NOT_FOUND,
@@ -28,20 +46,20 @@ _NOTHING_THERE = frozenset(
 )
 
 
-class MessageAdmin(AdminSession):
-    """The call that reads messages."""
+class Messages(Part):
+    """`admin.messages`."""
 
-    async def read_queue(
+    async def read(
         self, topic: str, broker_name: str, queue_id: int, offset: int, count: int
     ) -> list[ReceivedMessage]:
         """Up to `count` messages of one queue from `offset` on; fewer where the queue ends.
 
         An offset before the queue's first message stands for that one.
         """
-        (broker,) = await self.groups(broker=broker_name)
+        (broker,) = await self._session.broker_groups(broker=broker_name)
         messages: list[ReceivedMessage] = []
         while len(messages) < count:
-            wanted = min(PULL_RECORDS_MAX, count - len(messages))
+            wanted = min(limits.READ_RECORDS_MAX, count - len(messages))
             answer = await self._pull(broker, topic, queue_id, offset, wanted)
             next_offset = decode_header(PullMessageResponseHeader, answer).next_begin_offset
             if answer.code == ResponseCode.SUCCESS:
@@ -51,14 +69,58 @@ class MessageAdmin(AdminSession):
             offset = next_offset
         return messages[:count]
 
-    async def offset_at(self, broker: BrokerData, queue: MessageQueue, timestamp_ms: int) -> int:
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at or after a time; if none was, the end."""
-        header = SearchOffsetByTimestampHeader(
-            topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms
+        (broker,) = await self._session.broker_groups(broker=queue.broker_name)
+        return await offset_at(self._session, broker, queue, timestamp_ms)
+
+    async def by_id(self, message_id: str) -> ReceivedMessage:
+        """The message at an offset message id: the hex of a broker's address and a log position.
+
+        Whoever leads the group of that broker now is asked: positions are the same on all members.
+        """
+        host, port, position = offset_message_id_decode(message_id)
+        address = join_address(host, port)
+        header = ViewMessageByIdHeader(offset=position)
+        code = RequestCode.VIEW_MESSAGE_BY_ID
+        known = [
+            group
+            for group in await self._session.broker_groups()
+            if address in group.broker_addrs.values()
+        ]
+        if known:
+            answer = await self._requests.ask_leader(known[0], code, header)
+            return _only_message(answer, known[0].broker_name)
+        answer = expect_success(await self._requests.ask(address, code, header), code.name, address)
+        return _only_message(answer, "")
+
+    async def by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = limits.END_OF_TIME_MS,
+        count: int = 64,
+    ) -> list[ReceivedMessage]:
+        """Up to `count` messages of each broker group that carry a key, oldest first."""
+        return await self._query(
+            QueryMessageHeader(
+                topic=topic,
+                key=key,
+                max_num=count,
+                begin_timestamp=begin_ms,
+                end_timestamp=end_ms,
+            ),
+            lambda message: key in message.keys.split(),
         )
-        code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-        answer = await self.requests.ask_leader(broker, code, header)
-        return decode_header(SearchOffsetByTimestampResponseHeader, answer).offset
+
+    async def by_unique_key(self, topic: str, unique_key: str) -> list[ReceivedMessage]:
+        """The message that has this unique key. More than one if it was stored repeatedly."""
+        return await self._query(
+            unique_key_query(topic, unique_key),
+            lambda message: message.message_id == unique_key,
+        )
 
     async def _pull(
         self, broker: BrokerData, topic: str, queue_id: int, offset: int, count: int
@@ -76,8 +138,57 @@ class MessageAdmin(AdminSession):
             subscription="*",
         )
         code = RequestCode.PULL_MESSAGE
-        answer = await self.requests.ask_whoever_leads(broker, code, header)
+        answer = await self._requests.ask_whoever_leads(broker, code, header)
         if answer.code != ResponseCode.SUCCESS and answer.code not in _NOTHING_THERE:
-            address = self.requests.leader(broker)
+            address = self._requests.leader(broker)
             raise Refused(f"reading {topic}", address, answer.code, answer.remark)
         return answer
+
+    async def _query(
+        self, header: QueryMessageHeader, is_wanted: Callable[[ReceivedMessage], bool]
+    ) -> list[ReceivedMessage]:
+        absent: list[NoLeader | RemotingError] = []
+
+        async def ask(broker: BrokerData) -> list[ReceivedMessage]:
+            code = RequestCode.QUERY_MESSAGE
+            try:
+                answer = await self._requests.ask_whoever_leads(broker, code, header)
+            except (NoLeader, RemotingError) as error:
+                log.warning("group not asked", broker=broker.broker_name, reason=str(error))
+                absent.append(error)
+                return []
+            if answer.code == ResponseCode.QUERY_NOT_FOUND:
+                return []
+            expect_success(answer, code.name, self._requests.leader(broker))
+            return messages_in(answer.payload, broker.broker_name)
+
+        found = await run_for_each(ask, (await self._session.route(header.topic)).broker_datas)
+        messages = [message for one in found for message in one if is_wanted(message)]
+        if absent and not messages:
+            raise absent[0]
+        if not messages:
+            raise UnknownTarget(
+                f"no message of topic {header.topic!r} has the key {header.key!r}, or none has in "
+                "the time asked for"
+            )
+        return sorted(messages, key=lambda message: message.store_timestamp_ms)
+
+
+async def offset_at(
+    session: AdminSession, broker: BrokerData, queue: MessageQueue, timestamp_ms: int
+) -> int:
+    """The offset of the first message of a group's queue stored at or after a time."""
+    header = SearchOffsetByTimestampHeader(
+        topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms
+    )
+    code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+    answer = await session.requests.ask_leader(broker, code, header)
+    return decode_header(SearchOffsetByTimestampResponseHeader, answer).offset
+
+
+def _only_message(answer: Command, broker_name: str) -> ReceivedMessage:
+    """The message that was asked for. Raises RecordError if there is none in the answer."""
+    messages = messages_in(answer.payload, broker_name)
+    if len(messages) != 1:
+        raise RecordError(f"{len(messages)} messages came for one")
+    return messages[0]

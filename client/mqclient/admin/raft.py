@@ -18,21 +18,24 @@ from dledger.remoting.headers import (
     decode_header,
 )
 from mqclient import limits
+from mqclient.admin.requests import AdminRequests
 from mqclient.admin.results import LeaderTransfer, RaftMember
-from mqclient.admin.session import AdminSession, run_for_each
+from mqclient.admin.session import Part, run_for_each
 from mqclient.errors import NoLeader
 
 Answers = dict[str, GroupInfoResponseHeader | None]
 
 
-class RaftAdmin(AdminSession):
-    """The calls about replication."""
+class Raft(Part):
+    """`admin.raft`."""
 
-    async def raft_status(
+    async def status(
         self, cluster: str | None = None, broker: str | None = None
     ) -> tuple[RaftMember, ...]:
         """Every member of the groups, also those that are not registered."""
-        groups = await run_for_each(self._group_status, await self.groups(cluster, broker))
+        groups = await run_for_each(
+            self._group_status, await self._session.broker_groups(cluster, broker)
+        )
         return tuple(member for group in groups for member in group)
 
     async def transfer_leader(self, broker: str, node_id: str | None = None) -> LeaderTransfer:
@@ -40,39 +43,43 @@ class RaftAdmin(AdminSession):
 
         Refused with the leader's reason, NoLeader if the new one does not serve in time.
         """
-        (group,) = await self.groups(broker=broker)
+        (group,) = await self._session.broker_groups(broker=broker)
         header = TransferLeaderHeader(node_id=node_id)
-        answer = await self.requests.ask_leader(group, RequestCode.TRANSFER_LEADER, header)
+        answer = await self._requests.ask_leader(group, RequestCode.TRANSFER_LEADER, header)
         leader_id = decode_header(TransferLeaderResponseHeader, answer).leader_id
         since_s = time.monotonic()
-        with anyio.move_on_after(self.timeout_s):
+        with anyio.move_on_after(self._session.timeout_s):
             while True:
-                for address, info in (await self._ask_members(group)).items():
+                for address, info in (await ask_members(self._requests, group)).items():
                     if info is not None and (info.node_id, info.role) == (leader_id, "leader"):
                         waited_s = time.monotonic() - since_s
                         return LeaderTransfer(group.broker_name, leader_id, address, waited_s)
                 await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
         asked = tuple(group.broker_addrs.values())
-        raise NoLeader(group.broker_name, asked, self.timeout_s)
+        raise NoLeader(group.broker_name, asked, self._session.timeout_s)
 
     async def _group_status(self, group: BrokerData) -> Sequence[RaftMember]:
-        return members_of(group.cluster, group.broker_name, await self._ask_members(group))
+        return members_of(
+            group.cluster, group.broker_name, await ask_members(self._requests, group)
+        )
 
-    async def _ask_members(self, group: BrokerData) -> Answers:
-        """Address -> answer, of all registered members and those that they name."""
-        registered = set(group.broker_addrs.values())
-        answers = dict(await run_for_each(self._ask, sorted(registered)))
-        named = {
-            address for info in answers.values() if info is not None for _, address in info.members
-        }
-        return answers | dict(await run_for_each(self._ask, sorted(named - registered)))
 
-    async def _ask(self, address: str) -> tuple[str, GroupInfoResponseHeader | None]:
+async def ask_members(requests: AdminRequests, group: BrokerData) -> Answers:
+    """Address -> answer, of all registered members and those that they name."""
+
+    async def ask(address: str) -> tuple[str, GroupInfoResponseHeader | None]:
         try:
-            answer = await self.requests.ask(address, RequestCode.GROUP_INFO, GroupInfoHeader())
+            answer = await requests.ask(address, RequestCode.GROUP_INFO, GroupInfoHeader())
         except RemotingError:
             return address, None
         return address, None if answer.code else decode_header(GroupInfoResponseHeader, answer)
+
+    registered = set(group.broker_addrs.values())
+    answers = dict(await run_for_each(ask, sorted(registered)))
+    named = {
+        address for info in answers.values() if info is not None for _, address in info.members
+    }
+    return answers | dict(await run_for_each(ask, sorted(named - registered)))
 
 
 def members_of(cluster: str, broker_name: str, answers: Answers) -> list[RaftMember]:

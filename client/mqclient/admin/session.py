@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from dledger.remoting.bodies import BrokerData
-from mqclient import limits
-from mqclient.admin.requests import AdminRequests
-from mqclient.connection.lifetime import Living, together
-from mqclient.errors import ClientError
+from dledger.remoting.bodies import BrokerData, TopicRouteData
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.headers import GetRouteinfoByTopicHeader
+from mqclient.admin.requests import AdminRequests, expect_success
+from mqclient.connection.answers import route_in
+from mqclient.connection.lifetime import together
+from mqclient.errors import ClientError, NoRoute
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
 """The group name under which RocketMQ's tools read; it never commits anything."""
@@ -22,22 +24,17 @@ class UnknownTarget(ClientError):
     """No cluster, broker or consumer group has that name; the message says which there are."""
 
 
-class AdminSession(Living):
-    """Open connections. `namesrv_addr` is "host:port;host:port"; a request ends in `timeout_s`."""
+class AdminSession:
+    """What the parts ask through. `namesrv_addr` is "host:port;host:port".
 
-    def __init__(
-        self, namesrv_addr: str = "127.0.0.1:9876", *, timeout_s: float = limits.REQUEST_TIMEOUT_S
-    ) -> None:
+    A request ends in `timeout_s`.
+    """
+
+    def __init__(self, namesrv_addr: str, timeout_s: float) -> None:
         self.timeout_s = timeout_s
         self.requests = AdminRequests(namesrv_addr, timeout_s)
 
-    async def _start(self) -> None:
-        await self.requests.__aenter__()
-
-    async def _end(self, *, failed: bool) -> None:
-        await self.requests.__aexit__(None, None, None)
-
-    async def groups(
+    async def broker_groups(
         self,
         cluster: str | None = None,
         broker: str | None = None,
@@ -46,7 +43,7 @@ class AdminSession(Living):
     ) -> list[BrokerData]:
         """The broker groups of a cluster, of one name or member's address, or all.
 
-        UnknownTarget if that are none.
+        Raises UnknownTarget if there is none.
         """
         info = await self.requests.cluster_info()
         groups = [group for _, group in sorted(info.broker_addr_table.items())]
@@ -69,6 +66,24 @@ class AdminSession(Living):
             wanted = f"cluster {cluster!r}" if cluster is not None else f"broker {broker!r}"
             raise UnknownTarget(f"no {wanted} is registered; there are {names}")
         return chosen
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Where a topic is. NoRoute if no name server knows it."""
+        header = GetRouteinfoByTopicHeader(topic=topic, accept_standard_json_only=True)
+        code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+        answer = await self.requests.ask_name_server(code, header)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            raise NoRoute(topic, "look at", "no broker has registered it")
+        expect_success(answer, f"the route of {topic!r}", "the name server")
+        return route_in(answer)
+
+
+class Part:
+    """One part of the administration. It keeps nothing itself, so parts make each other."""
+
+    def __init__(self, session: AdminSession) -> None:
+        self._session = session
+        self._requests = session.requests
 
 
 async def run_for_each(call: Callable[[_T], Awaitable[_U]], values: Iterable[_T]) -> tuple[_U, ...]:

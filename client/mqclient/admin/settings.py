@@ -25,11 +25,11 @@ from dledger.remoting.headers import (
 )
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import PermChange, ServerConfig
-from mqclient.admin.session import AdminSession, run_for_each
+from mqclient.admin.session import Part, run_for_each
 
 
-class SettingsAdmin(AdminSession):
-    """The calls about configs."""
+class Settings(Part):
+    """`admin.settings`."""
 
     async def broker_config(
         self, broker: str | None = None, cluster: str | None = None
@@ -37,14 +37,14 @@ class SettingsAdmin(AdminSession):
         """The configs of one member by its address, or of the leaders of a name or cluster."""
         code = RequestCode.GET_BROKER_CONFIG
         if broker is not None and ":" in broker:
-            answer = expect_success(await self.requests.ask(broker, code), code.name, broker)
+            answer = expect_success(await self._requests.ask(broker, code), code.name, broker)
             return (ServerConfig(broker, parse_properties(answer.payload)),)
 
         async def config(group: BrokerData) -> ServerConfig:
-            answer = await self.requests.ask_leader(group, code)
-            return ServerConfig(self.requests.leader(group), parse_properties(answer.payload))
+            answer = await self._requests.ask_leader(group, code)
+            return ServerConfig(self._requests.leader(group), parse_properties(answer.payload))
 
-        return await run_for_each(config, await self.groups(cluster, broker))
+        return await run_for_each(config, await self._session.broker_groups(cluster, broker))
 
     async def update_broker_config(
         self, key: str, value: str, broker: str | None = None, cluster: str | None = None
@@ -57,27 +57,16 @@ class SettingsAdmin(AdminSession):
         body = f"{key}={value}\n".encode()
 
         async def update(group: BrokerData) -> str:
-            await self.requests.ask_leader(group, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+            await self._requests.ask_leader(group, RequestCode.UPDATE_BROKER_CONFIG, body=body)
             return group.broker_name
 
-        return await run_for_each(update, await self.groups(cluster, broker, only_one_cluster=True))
-
-    async def clean(self, code: RequestCode, broker: str | None, cluster: str | None) -> list[str]:
-        """Have brokers clean up (CLEAN_...); by address, or all of a cluster. Who did, by address.
-
-        Stock brokers have something to clean; ours keep nothing that nobody needs.
-        """
-        addresses = [broker] if broker is not None and ":" in broker else None
-        if addresses is None:
-            groups = await self.groups(cluster, broker)
-            addresses = sorted(a for group in groups for a in group.broker_addrs.values())
-        for address in addresses:
-            expect_success(await self.requests.ask(address, code), code.name, address)
-        return addresses
+        return await run_for_each(
+            update, await self._session.broker_groups(cluster, broker, only_one_cluster=True)
+        )
 
     async def namesrv_config(self) -> tuple[ServerConfig, ...]:
         """The config of every name server."""
-        answers = await self.requests.ask_every_name_server(RequestCode.GET_NAMESRV_CONFIG)
+        answers = await self._requests.ask_every_name_server(RequestCode.GET_NAMESRV_CONFIG)
         return tuple(
             ServerConfig(address, parse_properties(answer.payload))
             for address, answer in answers.items()
@@ -86,12 +75,12 @@ class SettingsAdmin(AdminSession):
     async def update_namesrv_config(self, key: str, value: str) -> tuple[str, ...]:
         """Change a key on every name server until it is restarted. Their addresses."""
         code, body = RequestCode.UPDATE_NAMESRV_CONFIG, f"{key}={value}\n".encode()
-        return tuple(await self.requests.ask_every_name_server(code, body=body))
+        return tuple(await self._requests.ask_every_name_server(code, body=body))
 
     async def kv_config(self, namespace: str, key: str) -> str | None:
         """A value of the first name server that answers."""
         header = GetKvConfigHeader(namespace=namespace, key=key)
-        answer = await self.requests.ask_name_server(RequestCode.GET_KV_CONFIG, header)
+        answer = await self._requests.ask_name_server(RequestCode.GET_KV_CONFIG, header)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
         expect_success(answer, "GET_KV_CONFIG", "the name server")
@@ -100,18 +89,18 @@ class SettingsAdmin(AdminSession):
     async def update_kv_config(self, namespace: str, key: str, value: str) -> tuple[str, ...]:
         """Set a value on every name server. Their addresses."""
         header = PutKvConfigHeader(namespace=namespace, key=key, value=value)
-        return tuple(await self.requests.ask_every_name_server(RequestCode.PUT_KV_CONFIG, header))
+        return tuple(await self._requests.ask_every_name_server(RequestCode.PUT_KV_CONFIG, header))
 
     async def delete_kv_config(self, namespace: str, key: str) -> tuple[str, ...]:
         """Remove a key on every name server; one that is not there is no error. Their addresses."""
         header, code = DeleteKvConfigHeader(namespace=namespace, key=key), RequestCode
-        return tuple(await self.requests.ask_every_name_server(code.DELETE_KV_CONFIG, header))
+        return tuple(await self._requests.ask_every_name_server(code.DELETE_KV_CONFIG, header))
 
     async def set_write_perm(self, broker_name: str, *, writable: bool) -> tuple[PermChange, ...]:
         """Let clients write to a broker group's topics, or to others only, by their routes."""
-        await self.groups(broker=broker_name)
+        await self._session.broker_groups(broker=broker_name)
         if writable:
-            answers = await self.requests.ask_every_name_server(
+            answers = await self._requests.ask_every_name_server(
                 RequestCode.ADD_WRITE_PERM_OF_BROKER,
                 AddWritePermOfBrokerHeader(broker_name=broker_name),
             )
@@ -120,7 +109,7 @@ class SettingsAdmin(AdminSession):
                 for address, answer in answers.items()
             }
         else:
-            answers = await self.requests.ask_every_name_server(
+            answers = await self._requests.ask_every_name_server(
                 RequestCode.WIPE_WRITE_PERM_OF_BROKER,
                 WipeWritePermOfBrokerHeader(broker_name=broker_name),
             )

@@ -6,52 +6,40 @@ from dledger.remoting.bodies import (
     BrokerData,
     BrokerStatsData,
     BrokerStatsItem,
-    GroupList,
     decode_body,
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.headers import QueryTopicConsumeByWhoHeader, ViewBrokerStatsDataHeader
-from mqclient.admin.groups import GroupAdmin
+from dledger.remoting.headers import ViewBrokerStatsDataHeader
+from mqclient.admin.groups import Groups, progress_of
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import TopicTraffic
-from mqclient.admin.session import run_for_each
+from mqclient.admin.session import Part, run_for_each
+from mqclient.admin.topics import Topics
 
 _NOTHING = BrokerStatsItem()
 
 
-class StatisticsAdmin(GroupAdmin):
-    """The call behind statsAll."""
+class Statistics(Part):
+    """`admin.statistics`."""
 
     async def traffic(self, topic: str | None = None) -> tuple[TopicTraffic, ...]:
         """In and out of one topic, or of all users' topics: one row for each group that reads it.
 
         A topic that no group reads has one row with an empty group.
         """
-        topics = [info.topic for info in await self.topic_list() if info.kind == "user"]
+        topics = [info.topic for info in await Topics(self._session).list() if info.kind == "user"]
         found = await run_for_each(self._traffic_of, [topic] if topic is not None else topics)
         return tuple(row for rows in found for row in rows)
 
-    async def groups_of_topic(self, topic: str) -> list[str]:
-        """The groups that subscribe to a topic now, or have offsets in it, sorted."""
-        header = QueryTopicConsumeByWhoHeader(topic=topic)
-
-        async def ask(broker: BrokerData) -> list[str]:
-            code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
-            answer = await self.requests.ask_leader(broker, code, header)
-            return decode_body(GroupList, answer.payload).group_list
-
-        found = await run_for_each(ask, (await self._route(topic)).broker_datas)
-        return sorted({group for groups in found for group in groups})
-
     async def _traffic_of(self, topic: str) -> list[TopicTraffic]:
-        brokers = (await self._route(topic)).broker_datas
+        brokers = (await self._session.route(topic)).broker_datas
         came_in = await self._figure(brokers, "TOPIC_PUT_NUMS", topic)
         rows = []
-        for group in await self.groups_of_topic(topic) or [""]:
+        for group in await Groups(self._session).of_topic(topic) or ("",):
             went_out, lag = (_NOTHING, _NOTHING), 0
             if group:
                 went_out = await self._figure(brokers, "GROUP_GET_NUMS", f"{topic}@{group}")
-                lag = (await self._progress(group, topic)).lag
+                lag = (await progress_of(self._session, group, topic)).lag
             rows.append(
                 TopicTraffic(
                     topic=topic,
@@ -73,10 +61,10 @@ class StatisticsAdmin(GroupAdmin):
 
         async def ask(broker: BrokerData) -> BrokerStatsData:
             code = RequestCode.VIEW_BROKER_STATS_DATA
-            answer = await self.requests.ask_whoever_leads(broker, code, header)
+            answer = await self._requests.ask_whoever_leads(broker, code, header)
             if answer.code == ResponseCode.SYSTEM_ERROR:  # never counted there
                 return BrokerStatsData(_NOTHING, _NOTHING, _NOTHING)
-            expect_success(answer, code.name, self.requests.leader(broker))
+            expect_success(answer, code.name, self._requests.leader(broker))
             return decode_body(BrokerStatsData, answer.payload)
 
         found = await run_for_each(ask, brokers)

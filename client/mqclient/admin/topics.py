@@ -9,7 +9,6 @@ import anyio
 from dledger.remoting.bodies import (
     BrokerData,
     TopicList,
-    TopicRouteData,
     TopicStats,
     decode_body,
 )
@@ -27,8 +26,8 @@ from dledger.remoting.message import DEFAULT_TOPIC, DLQ_PREFIX, RETRY_PREFIX
 from mqclient import limits
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import GroupRoute, QueueStatus, TopicInfo, TopicRoute, TopicStatus
-from mqclient.admin.session import TOOLS_GROUP, UnknownTarget, run_for_each
-from mqclient.admin.settings import SettingsAdmin
+from mqclient.admin.session import TOOLS_GROUP, AdminSession, Part, UnknownTarget, run_for_each
+from mqclient.admin.settings import Settings
 from mqclient.connection.answers import route_in
 from mqclient.errors import NoRoute
 
@@ -47,10 +46,10 @@ SYSTEM_TOPICS = frozenset(
 )
 
 
-class TopicAdmin(SettingsAdmin):
-    """The calls about topics."""
+class Topics(Part):
+    """`admin.topics`."""
 
-    async def update_topic(
+    async def update(
         self,
         topic: str,
         *,
@@ -70,7 +69,7 @@ class TopicAdmin(SettingsAdmin):
         a group of them is not there: their counts become part of the topic's route. `attributes`
         alters those of 5.x: "+name=value,-name".
         """
-        groups = await self.groups(cluster, broker, only_one_cluster=True)
+        groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
         header = UpdateAndCreateTopicHeader(
             topic=topic,
             default_topic=DEFAULT_TOPIC,
@@ -83,7 +82,7 @@ class TopicAdmin(SettingsAdmin):
         )
 
         async def update(group: BrokerData) -> str:
-            await self.requests.ask_leader(group, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+            await self._requests.ask_leader(group, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
             return group.broker_name
 
         names = await run_for_each(update, groups)
@@ -94,66 +93,50 @@ class TopicAdmin(SettingsAdmin):
 
     async def _put_order(self, topic: str, queues: dict[str, int]) -> None:
         """Keep the queue counts of an ordered topic, beside those of other groups."""
-        known = await self.kv_config(ORDER_TOPIC_CONFIG, topic) or ""
+        known = await Settings(self._session).kv_config(ORDER_TOPIC_CONFIG, topic) or ""
         counts = dict(entry.rsplit(":", 1) for entry in known.split(";") if ":" in entry)
         counts |= {name: str(count) for name, count in queues.items()}
         text = ";".join(f"{name}:{count}" for name, count in sorted(counts.items()))
-        await self.update_kv_config(ORDER_TOPIC_CONFIG, topic, text)
+        await Settings(self._session).update_kv_config(ORDER_TOPIC_CONFIG, topic, text)
 
-    async def delete_topic(self, topic: str, cluster: str | None = None) -> tuple[str, ...]:
+    async def delete(self, topic: str, cluster: str | None = None) -> tuple[str, ...]:
         """Delete a topic with its messages and offsets on every group of a cluster.
 
         Returns the broker names. Raises UnknownTarget if neither they nor a name server know it.
         """
-        groups = await self.groups(cluster, only_one_cluster=True)
-        if topic not in {info.topic for info in await self.topic_list(cluster)}:
+        groups = await self._session.broker_groups(cluster, only_one_cluster=True)
+        if topic not in {info.topic for info in await self.list(cluster)}:
             known = await run_for_each(lambda group: self._has_topic(group, topic), groups)
             if not any(known):
                 raise UnknownTarget(
                     f"there is no topic {topic!r} in cluster {groups[0].cluster!r}: check the name "
                     "(mqadmin topicList)"
                 )
-        return await self._delete_topic(topic, groups)
+        return await delete_on(self._session, topic, groups)
 
     async def _has_topic(self, group: BrokerData, topic: str) -> bool:
         header = GetTopicConfigHeader(topic=topic)
-        answer = await self.requests.ask_whoever_leads(group, RequestCode.GET_TOPIC_CONFIG, header)
+        answer = await self._requests.ask_whoever_leads(group, RequestCode.GET_TOPIC_CONFIG, header)
         return answer.code == ResponseCode.SUCCESS
 
-    async def _delete_topic(self, topic: str, groups: Sequence[BrokerData]) -> tuple[str, ...]:
-        """Delete a topic, whether it is there or not."""
-        header = DeleteTopicInBrokerHeader(topic=topic)
-
-        async def delete(group: BrokerData) -> str:
-            await self.requests.ask_leader(group, RequestCode.DELETE_TOPIC_IN_BROKER, header)
-            return group.broker_name
-
-        names = await run_for_each(delete, groups)
-        await self.requests.ask_every_name_server(
-            RequestCode.DELETE_TOPIC_IN_NAMESRV,
-            DeleteTopicInNamesrvHeader(topic=topic, cluster_name=groups[0].cluster),
-        )
-        await self.delete_kv_config(ORDER_TOPIC_CONFIG, topic)
-        return names
-
-    async def topic_list(self, cluster: str | None = None) -> tuple[TopicInfo, ...]:
+    async def list(self, cluster: str | None = None) -> tuple[TopicInfo, ...]:
         """Every topic with a route, sorted by name; with `cluster`, those of its groups."""
         if cluster is None:
-            answer = await self.requests.ask_name_server(
+            answer = await self._requests.ask_name_server(
                 RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
             )
         else:
-            await self.groups(cluster)
-            answer = await self.requests.ask_name_server(
+            await self._session.broker_groups(cluster)
+            answer = await self._requests.ask_name_server(
                 RequestCode.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterHeader(cluster=cluster)
             )
         expect_success(answer, "the topic list", "the name server")
         topics = sorted(decode_body(TopicList, answer.payload).topic_list)
         return tuple(TopicInfo(topic, topic_kind(topic)) for topic in topics)
 
-    async def topic_route(self, topic: str) -> TopicRoute:
+    async def route(self, topic: str) -> TopicRoute:
         """Where the queues of a topic are. NoRoute if no name server knows it."""
-        data = await self._route(topic)
+        data = await self._session.route(topic)
         groups = {group.broker_name: group for group in data.broker_datas}
         return TopicRoute(
             topic,
@@ -172,19 +155,21 @@ class TopicAdmin(SettingsAdmin):
             ),
         )
 
-    async def topic_clusters(self, topic: str) -> tuple[str, ...]:
+    async def clusters(self, topic: str) -> tuple[str, ...]:
         """The clusters that serve a topic, sorted. NoRoute if none does."""
-        return tuple(sorted({group.cluster for group in (await self.topic_route(topic)).groups}))
+        return tuple(sorted({group.cluster for group in (await self.route(topic)).groups}))
 
-    async def topic_status(self, topic: str) -> TopicStatus:
+    async def status(self, topic: str) -> TopicStatus:
         """The offsets of every queue of a topic."""
         header = GetTopicStatsInfoHeader(topic=topic)
 
         async def stats(group: BrokerData) -> TopicStats:
-            answer = await self.requests.ask_leader(group, RequestCode.GET_TOPIC_STATS_INFO, header)
+            answer = await self._requests.ask_leader(
+                group, RequestCode.GET_TOPIC_STATS_INFO, header
+            )
             return decode_body(TopicStats, answer.payload)
 
-        found = await run_for_each(stats, (await self._route(topic)).broker_datas)
+        found = await run_for_each(stats, (await self._session.route(topic)).broker_datas)
         queues = tuple(
             QueueStatus(
                 queue.broker_name,
@@ -198,23 +183,14 @@ class TopicAdmin(SettingsAdmin):
         messages = sum(queue.max_offset - queue.min_offset for queue in queues)
         return TopicStatus(topic, messages, queues)
 
-    async def _route(self, topic: str) -> TopicRouteData:
-        header = GetRouteinfoByTopicHeader(topic=topic, accept_standard_json_only=True)
-        code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-        answer = await self.requests.ask_name_server(code, header)
-        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            raise NoRoute(topic, "look at", "no broker has registered it")
-        expect_success(answer, f"the route of {topic!r}", "the name server")
-        return route_in(answer)
-
     async def _wait_for_route(self, topic: str, broker_names: set[str]) -> None:
         """Return when every name server shows the topic on these groups."""
         header = GetRouteinfoByTopicHeader(topic=topic, accept_standard_json_only=True)
         code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-        until = anyio.current_time() + self.timeout_s
-        for name_server in self.requests.name_servers:
+        until = anyio.current_time() + self._session.timeout_s
+        for name_server in self._requests.name_servers:
             while True:
-                answer = await self.requests.ask(name_server, code, header)
+                answer = await self._requests.ask(name_server, code, header)
                 shown: Iterable[str] = ()
                 if answer.code == ResponseCode.SUCCESS:
                     queues = route_in(answer).queue_datas
@@ -229,6 +205,25 @@ class TopicAdmin(SettingsAdmin):
                         f"{', '.join(sorted(broker_names.difference(shown)))} yet",
                     )
                 await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
+
+
+async def delete_on(
+    session: AdminSession, topic: str, groups: Sequence[BrokerData]
+) -> tuple[str, ...]:
+    """Delete a topic, whether it is there or not."""
+    header = DeleteTopicInBrokerHeader(topic=topic)
+
+    async def delete(group: BrokerData) -> str:
+        await session.requests.ask_leader(group, RequestCode.DELETE_TOPIC_IN_BROKER, header)
+        return group.broker_name
+
+    names = await run_for_each(delete, groups)
+    await session.requests.ask_every_name_server(
+        RequestCode.DELETE_TOPIC_IN_NAMESRV,
+        DeleteTopicInNamesrvHeader(topic=topic, cluster_name=groups[0].cluster),
+    )
+    await Settings(session).delete_kv_config(ORDER_TOPIC_CONFIG, topic)
+    return names
 
 
 def topic_kind(topic: str) -> str:

@@ -8,7 +8,7 @@ from mqclient.commands.output import Table, leaderless
 
 def cluster_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
     """Show every broker: who leads, at which term, how busy, how far behind."""
-    brokers = common.ask(lambda admin: admin.cluster_list(cluster))
+    brokers = common.ask(lambda admin: admin.brokers.list(cluster))
     headers = (
         *("CLUSTER", "BROKER", "ID", "ADDRESS", "ROLE", "TERM", "VERSION"),
         *("IN/S", "OUT/S", "LOG END", "BEHIND"),
@@ -31,7 +31,7 @@ def broker_status(
     common: Common = DEFAULTS,
 ) -> None:
     """Show the figures that brokers report about themselves."""
-    found = common.ask(lambda admin: admin.broker_status(broker, cluster))
+    found = common.ask(lambda admin: admin.brokers.status(broker, cluster))
     rows = [
         (status.broker_name, status.address, name, value)
         for status in found

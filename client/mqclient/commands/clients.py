@@ -16,7 +16,7 @@ _HEADERS = ("CLIENT", "ADDRESS", "LANGUAGE", "VERSION")
 
 def consumer_connection(*, group: Group, common: Common = DEFAULTS) -> None:
     """Show who consumes for a group at the moment, and what."""
-    found = common.ask(lambda admin: admin.consumer_connection(group))
+    found = common.ask(lambda admin: admin.clients.consumers(group))
     notes = [
         f"group {group}: {found.consume_type}, {found.message_model}, {found.consume_from_where}",
         *(f"subscribes to {s.topic}: {s.expression}" for s in found.subscriptions),
@@ -37,7 +37,7 @@ def producer_connection(
     group
         Name of the producer group.
     """
-    found = common.ask(lambda admin: admin.producer_connection(group, topic))
+    found = common.ask(lambda admin: admin.clients.producers(group, topic))
     notes = [f"group {group}: {plural(len(found.clients), 'producer')}"]
     common.show("producerConnection", found, Table(_HEADERS, _rows(found.clients), notes))
 
@@ -58,7 +58,7 @@ def consumer_status(
     stacks
         Ask for the stacks of its threads too.
     """
-    found = common.ask(lambda admin: admin.consumer_status(group, client, with_stacks=stacks))
+    found = common.ask(lambda admin: admin.clients.status(group, client, with_stacks=stacks))
     rows = [
         (status.client.client_id, family, name, one_line(_in_one(value)))
         for status in found
@@ -91,7 +91,7 @@ def reset_offset_by_time(
     """
     timestamp_ms = parse_time(time)
     found = common.ask(
-        lambda admin: admin.reset_offset(group, topic, timestamp_ms, force=force == "true")
+        lambda admin: admin.groups.reset_offset(group, topic, timestamp_ms, force=force == "true")
     )
     rows = [(queue.broker_name, queue.queue_id, queue.offset) for queue in found]
     notes = [f"group {group} goes on there in topic {topic}"]

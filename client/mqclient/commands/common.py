@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from dledger.errors import BadInput, ConfigError
+from mqclient import limits
 from mqclient.admin import Admin
 from mqclient.commands.output import Table, print_json, print_table
 from mqclient.connection.addresses import parse_addresses
@@ -115,11 +116,11 @@ class Common(Output):
             env_var="NAMESRV_ADDR",
             help="Name servers, host:port;host:port.",
         ),
-    ] = "127.0.0.1:9876"
+    ] = limits.NAMESRV_ADDR
     timeout_s: Annotated[
         float,
         Parameter(name="--timeout", help="Seconds for each request.", validator=Number(gt=0)),
-    ] = 3.0
+    ] = limits.REQUEST_TIMEOUT_S
 
     def __post_init__(self) -> None:
         try:

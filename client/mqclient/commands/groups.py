@@ -36,10 +36,10 @@ def consumer_progress(
         Name of the consumer group.
     """
     if group is None:
-        groups = common.ask(lambda admin: admin.consumer_groups())
+        groups = common.ask(lambda admin: admin.groups.list())
         common.show("consumerProgress", groups, _summary(groups))
     else:
-        progress = common.ask(lambda admin: admin.consumer_progress(group, topic))
+        progress = common.ask(lambda admin: admin.groups.progress(group, topic))
         common.show("consumerProgress", progress, _queues(progress))
 
 
@@ -98,9 +98,9 @@ def update_sub_group(
     }
 
     async def update(admin: Admin) -> tuple[SubscriptionGroupConfig, tuple[str, ...]]:
-        known = await admin.group_config(group) or SubscriptionGroupConfig(group_name=group)
+        known = await admin.groups.config(group) or SubscriptionGroupConfig(group_name=group)
         config = msgspec.structs.replace(known, **changes)
-        return config, await admin.update_group(config, cluster=cluster, broker=broker)
+        return config, await admin.groups.update(config, cluster=cluster, broker=broker)
 
     config, names = common.ask(update)
     rows = list(msgspec.to_builtins(config).items())
@@ -127,7 +127,7 @@ def delete_sub_group(
         With true, also how far the group was in its topics.
     """
     names = common.ask(
-        lambda admin: admin.delete_group(
+        lambda admin: admin.groups.delete(
             group, cluster=cluster, broker=broker, remove_offsets=remove_offsets == "true"
         )
     )

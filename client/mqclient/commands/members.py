@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from mqclient.admin.membership import CATCH_UP_S
+from mqclient import limits
 from mqclient.commands.common import DEFAULTS, Common
 
 Broker = Annotated[
@@ -35,7 +35,7 @@ def add_node(
     node: Node,
     peer: Annotated[str, Parameter(name=["--peer"], help="host:port of its port for members.")],
     client: Annotated[str, Parameter(name=["--client"], help="host:port for clients.")],
-    within: Within = CATCH_UP_S,
+    within: Within = limits.CATCH_UP_S,
     common: Common = DEFAULTS,
 ) -> None:
     """Add a node to a group, while it serves; done when the node votes.
@@ -51,7 +51,9 @@ def add_node(
             sys.stderr.write(line + "\n")
 
     change = common.ask(
-        lambda admin: admin.add_node(broker, node, peer, client, within_s=within, on_progress=say)
+        lambda admin: admin.members.add(
+            broker, node, peer, client, within_s=within, on_progress=say
+        )
     )
     common.say(
         "addNode",
@@ -62,13 +64,13 @@ def add_node(
 
 
 def remove_node(
-    *, broker: Broker, node: Node, within: Within = CATCH_UP_S, common: Common = DEFAULTS
+    *, broker: Broker, node: Node, within: Within = limits.CATCH_UP_S, common: Common = DEFAULTS
 ) -> None:
     """Remove a node from a group, whether it runs or not.
 
     One that leads hands over first. Refused if those left could not go on without it. Stop it
     afterwards: it serves nobody any more.
     """
-    change = common.ask(lambda admin: admin.remove_node(broker, node, within_s=within))
+    change = common.ask(lambda admin: admin.members.remove(broker, node, within_s=within))
     members = ", ".join(change.members)
     common.say("removeNode", change, f"{node} is no member any more; {members} are")

@@ -10,6 +10,7 @@ from cyclopts.validators import Number
 
 from dledger.errors import ConfigError
 from dledger.remoting.json_dialect import MessageQueue
+from mqclient import limits
 from mqclient.admin import Admin, UnknownTarget
 from mqclient.admin.results import MessageView, QueueStatus
 from mqclient.commands.common import DEFAULTS, Common, Topic
@@ -21,8 +22,6 @@ from mqclient.producing.producer import Producer
 
 GROUP = "TOOLS_PRODUCER"
 _EARLIEST = "earliest"
-_CHUNK = 1024
-"""Messages held at a time while looking for those that are wanted."""
 
 OneBroker = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerName"])]
 OneQueue = Annotated[
@@ -60,7 +59,7 @@ def send_message(
         result = anyio.run(_send, common, message, broker, queue)
     except NoRoute:
         # If no name server answers or no broker is there, this raises what says so.
-        common.ask(lambda admin: admin.cluster_list())
+        common.ask(lambda admin: admin.brokers.list())
         raise
     shown = {
         "topic": result.topic,
@@ -128,11 +127,12 @@ def consume_message(
 
     async def read(admin: Admin) -> list[ReceivedMessage]:
         found: list[ReceivedMessage] = []
-        for one in (await admin.topic_status(topic)).queues:
+        for one in (await admin.topics.status(topic)).queues:
             is_wanted = broker in (None, one.broker_name) and queue in (None, one.queue_id)
             if is_wanted and len(found) < count:
                 start, left = first_offset(one, begin), count - len(found)
-                found += await admin.read_queue(topic, one.broker_name, one.queue_id, start, left)
+                chunk = await admin.messages.read(topic, one.broker_name, one.queue_id, start, left)
+                found += chunk
         return found
 
     _show("consumeMessage", common.ask(read), common)
@@ -167,12 +167,13 @@ def print_msg(
 
     async def read(admin: Admin) -> list[ReceivedMessage]:
         found: list[ReceivedMessage] = []
-        for one in (await admin.topic_status(topic)).queues:
-            (broker,) = await admin.groups(broker=one.broker_name)
+        for one in (await admin.topics.status(topic)).queues:
             queue = MessageQueue(topic, one.broker_name, one.queue_id)
-            at = await admin.offset_at(broker, queue, begin_ms)
+            at = await admin.messages.offset_at(queue, begin_ms)
             while at < one.max_offset and len(found) < count:
-                chunk = await admin.read_queue(topic, one.broker_name, one.queue_id, at, _CHUNK)
+                chunk = await admin.messages.read(
+                    topic, one.broker_name, one.queue_id, at, limits.PRINTED_AT_ONCE_MAX
+                )
                 found += filter(is_wanted, chunk)
                 if not chunk or not is_before_end(chunk[-1]):
                     break

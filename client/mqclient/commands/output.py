@@ -13,9 +13,9 @@ from datetime import datetime
 
 import msgspec
 
+from mqclient import limits
+
 JSON_SCHEMA = 1
-#: Wider than any row: what does not fit the terminal is wrapped by it, not cut by us.
-_TABLE_COLUMNS_MAX = 1_000_000
 
 Cell = str | int | float | None
 
@@ -36,7 +36,7 @@ def print_table(table: Table) -> None:
     from rich.table import Table as RichTable  # noqa: PLC0415
 
     console = Console(
-        file=sys.stdout, width=_TABLE_COLUMNS_MAX, markup=False, highlight=False, emoji=False
+        file=sys.stdout, width=limits.TABLE_COLUMNS_MAX, markup=False, highlight=False, emoji=False
     )
     if table.rows:
         grid = RichTable(box=None, pad_edge=False, header_style="bold")

@@ -43,13 +43,13 @@ def query_msg_by_id(
     async def find(admin: Admin) -> Sequence[ReceivedMessage]:
         if topic is not None:
             try:
-                return await admin.messages_by_unique_key(topic, message_id)
+                return await admin.messages.by_unique_key(topic, message_id)
             except UnknownTarget as unknown:
                 try:
                     offset_message_id_decode(message_id)
                 except BadInput:
                     raise unknown from None
-        return [await admin.message_by_id(message_id)]
+        return [await admin.messages.by_id(message_id)]
 
     _show("queryMsgById", common.ask(find), common)
 
@@ -76,7 +76,7 @@ def query_msg_by_key(
     """
     begin_ms, end_ms = parse_bound(begin), parse_bound(end)
     found = common.ask(
-        lambda admin: admin.messages_by_key(
+        lambda admin: admin.messages.by_key(
             topic, key, begin_ms=begin_ms, end_ms=end_ms, count=count
         )
     )
@@ -96,7 +96,7 @@ def query_msg_by_unique_key(
     message_id
         The key that its producer's client gave it.
     """
-    found = common.ask(lambda admin: admin.messages_by_unique_key(topic, message_id))
+    found = common.ask(lambda admin: admin.messages.by_unique_key(topic, message_id))
     _show("queryMsgByUniqueKey", found, common)
 
 
@@ -117,7 +117,7 @@ def query_msg_by_offset(
     offset
         The queue offset.
     """
-    found = common.ask(lambda admin: admin.read_queue(topic, broker, queue, offset, 1))
+    found = common.ask(lambda admin: admin.messages.read(topic, broker, queue, offset, 1))
     if not found or found[0].queue_offset != offset:
         raise UnknownTarget(
             f"queue {queue} of topic {topic!r} on {broker} has no message at offset {offset}: "

@@ -24,7 +24,7 @@ def raft_status(
     cluster
         Only the groups of this cluster.
     """
-    members = common.ask(lambda admin: admin.raft_status(cluster, broker))
+    members = common.ask(lambda admin: admin.raft.status(cluster, broker))
     headers = (
         *("CLUSTER", "BROKER", "NODE", "ADDRESS", "ROLE", "TERM", "LEADER"),
         *("LAST", "COMMITTED", "APPLIED", "LAG", "COUNTED", "ASIDE", "FAULTS", "FENCED"),
@@ -66,7 +66,7 @@ def transfer_leader(
     to
         The node id of the member that shall lead; by default the one that holds most of the log.
     """
-    moved = common.ask(lambda admin: admin.transfer_leader(broker, to))
+    moved = common.ask(lambda admin: admin.raft.transfer_leader(broker, to))
     row = moved.broker_name, moved.leader_id, moved.address, round(moved.waited_s, 3)
     table = Table(("BROKER", "LEADER", "ADDRESS", "WAITED S"), [row])
     common.show("transferLeader", moved, table)

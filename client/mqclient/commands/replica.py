@@ -31,7 +31,7 @@ _TO_BE_REPLACED = (
 
 @dataclass(frozen=True, slots=True)
 class DumpedEntry:
-    """An entry, or a range of bytes that is none: then all but place and `error` is missing."""
+    """An entry, or bytes that are no entry: of those only the place and `error` are known."""
 
     position: int
     size_bytes: int

@@ -25,7 +25,7 @@ def get_broker_config(
     *, broker: AskedBroker = None, cluster: AskedCluster = None, common: Common = DEFAULTS
 ) -> None:
     """Show the configs of brokers as they are in force."""
-    found = common.ask(lambda admin: admin.broker_config(broker, cluster))
+    found = common.ask(lambda admin: admin.settings.broker_config(broker, cluster))
     common.show("getBrokerConfig", found, _configs(found))
 
 
@@ -46,7 +46,9 @@ def update_broker_config(
     value
         Its new value; an empty one gives back what the config file says.
     """
-    names = common.ask(lambda admin: admin.update_broker_config(key, value, broker, cluster))
+    names = common.ask(
+        lambda admin: admin.settings.update_broker_config(key, value, broker, cluster)
+    )
     note = f"{key} is {value or 'as in the config file'} on {joined(names)}"
     result = {"key": key, "value": value, "brokers": names}
     common.say("updateBrokerConfig", result, note)
@@ -54,7 +56,7 @@ def update_broker_config(
 
 def get_namesrv_config(*, common: Common = DEFAULTS) -> None:
     """Show the config of every name server."""
-    found = common.ask(lambda admin: admin.namesrv_config())
+    found = common.ask(lambda admin: admin.settings.namesrv_config())
     common.show("getNamesrvConfig", found, _configs(found))
 
 
@@ -68,7 +70,7 @@ def update_namesrv_config(*, key: Key, value: Value, common: Common = DEFAULTS) 
     value
         Its new value.
     """
-    addresses = common.ask(lambda admin: admin.update_namesrv_config(key, value))
+    addresses = common.ask(lambda admin: admin.settings.update_namesrv_config(key, value))
     result = {"key": key, "value": value, "namesrvs": addresses}
     note = f"{key} is {value} on {joined(addresses)}"
     common.say("updateNamesrvConfig", result, note)
@@ -86,7 +88,7 @@ def update_kv_config(
     value
         Its new value.
     """
-    addresses = common.ask(lambda admin: admin.update_kv_config(namespace, key, value))
+    addresses = common.ask(lambda admin: admin.settings.update_kv_config(namespace, key, value))
     result = {"namespace": namespace, "key": key, "value": value, "namesrvs": addresses}
     note = f"{namespace}/{key} is set on {joined(addresses)}"
     common.say("updateKvConfig", result, note)
@@ -100,7 +102,7 @@ def delete_kv_config(*, namespace: Namespace, key: Key, common: Common = DEFAULT
     key
         Within the namespace.
     """
-    addresses = common.ask(lambda admin: admin.delete_kv_config(namespace, key))
+    addresses = common.ask(lambda admin: admin.settings.delete_kv_config(namespace, key))
     result = {"namespace": namespace, "key": key, "namesrvs": addresses}
     note = f"{namespace}/{key} is deleted on {joined(addresses)}"
     common.say("deleteKvConfig", result, note)
@@ -108,13 +110,13 @@ def delete_kv_config(*, namespace: Namespace, key: Key, common: Common = DEFAULT
 
 def wipe_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
     """Keep producers away from a broker group: routes say that its topics are not writable."""
-    changes = common.ask(lambda admin: admin.set_write_perm(broker, writable=False))
+    changes = common.ask(lambda admin: admin.settings.set_write_perm(broker, writable=False))
     common.show("wipeWritePerm", changes, _perms(changes))
 
 
 def add_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
     """Let producers write to a broker group again."""
-    changes = common.ask(lambda admin: admin.set_write_perm(broker, writable=True))
+    changes = common.ask(lambda admin: admin.settings.set_write_perm(broker, writable=True))
     common.show("addWritePerm", changes, _perms(changes))
 
 
@@ -135,7 +137,7 @@ def clean_unused_topic(
 def _clean(
     command: str, code: RequestCode, broker: str | None, cluster: str | None, common: Common
 ) -> None:
-    addresses = common.ask(lambda admin: admin.clean(code, broker, cluster))
+    addresses = common.ask(lambda admin: admin.brokers.clean(code, broker, cluster))
     note = f"{plural(len(addresses), 'broker')} cleaned: {joined(addresses)}"
     common.say(command, {"brokers": addresses}, note)
 

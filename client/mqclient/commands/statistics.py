@@ -25,7 +25,7 @@ def stats_all(
     active
         Only topics that got messages in the last 24 hours.
     """
-    found = common.ask(lambda admin: admin.traffic(topic))
+    found = common.ask(lambda admin: admin.statistics.traffic(topic))
     shown = [row for row in found if row.in_24_h or not active]
     headers = ("TOPIC", "GROUP", "LAG", "IN/S", "OUT/S", "IN 24 H", "OUT 24 H")
     rows = [

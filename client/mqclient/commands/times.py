@@ -9,8 +9,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from dledger.errors import ConfigError
+from mqclient import limits
 from mqclient.admin.results import END
-from mqclient.lookup import END_OF_TIME_MS
 
 #: RocketMQ's form of a time, beside the one of ISO 8601.
 _TIME_FORMATS = ("%Y-%m-%d#%H:%M:%S:%f", "%Y-%m-%d#%H:%M:%S")
@@ -36,7 +36,7 @@ End = Annotated[
 def parse_bound(text: str) -> int:
     """Where a span of time begins or ends, as `parse_time`; now is later than all messages."""
     timestamp_ms = parse_time(text)
-    return END_OF_TIME_MS if timestamp_ms == END else timestamp_ms
+    return limits.END_OF_TIME_MS if timestamp_ms == END else timestamp_ms
 
 
 def parse_time(text: str) -> int:

@@ -55,7 +55,7 @@ def update_topic(
         Attributes to set or remove, such as +message.type=DELAY,-reserve.time.
     """
     names = common.ask(
-        lambda admin: admin.update_topic(
+        lambda admin: admin.topics.update(
             topic,
             cluster=cluster,
             broker=broker,
@@ -75,14 +75,14 @@ def delete_topic(
     *, topic: Topic, cluster: ChangedCluster = None, common: Common = DEFAULTS
 ) -> None:
     """Delete a topic, its messages and the offsets of its consumers."""
-    names = common.ask(lambda admin: admin.delete_topic(topic, cluster))
+    names = common.ask(lambda admin: admin.topics.delete(topic, cluster))
     result = {"topic": topic, "brokers": names}
     common.say("deleteTopic", result, f"topic {topic} is deleted on {joined(names)}")
 
 
 def topic_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
     """List the topics."""
-    topics = common.ask(lambda admin: admin.topic_list(cluster))
+    topics = common.ask(lambda admin: admin.topics.list(cluster))
     rows = [(info.topic, info.kind) for info in topics]
     table = Table(("TOPIC", "KIND"), rows, [] if rows else ["no topics"])
     common.show("topicList", topics, table)
@@ -90,7 +90,7 @@ def topic_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
 
 def topic_route(*, topic: Topic, common: Common = DEFAULTS) -> None:
     """Show which brokers serve a topic, and who leads them."""
-    route = common.ask(lambda admin: admin.topic_route(topic))
+    route = common.ask(lambda admin: admin.topics.route(topic))
     headers = ("BROKER", "CLUSTER", "READ QUEUES", "WRITE QUEUES", "PERM", "LEADER", "FOLLOWERS")
     rows = [
         (
@@ -110,13 +110,13 @@ def topic_route(*, topic: Topic, common: Common = DEFAULTS) -> None:
 
 def topic_cluster_list(*, topic: Topic, common: Common = DEFAULTS) -> None:
     """List the clusters that serve a topic."""
-    clusters = common.ask(lambda admin: admin.topic_clusters(topic))
+    clusters = common.ask(lambda admin: admin.topics.clusters(topic))
     common.show("topicClusterList", clusters, Table(("CLUSTER",), [(name,) for name in clusters]))
 
 
 def topic_status(*, topic: Topic, common: Common = DEFAULTS) -> None:
     """Show how many messages each queue of a topic holds."""
-    status = common.ask(lambda admin: admin.topic_status(topic))
+    status = common.ask(lambda admin: admin.topics.status(topic))
     rows = [
         (
             queue.broker_name,

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Final
 
 from dledger.errors import BadInput
-
-_CHARACTERS_MAX: Final = 300
-"""A name has 253 at most."""
-_PORT_DIGITS_MAX: Final = 5
-_PORT_MAX: Final = 65_535
+from dledger.limits import PORT_MAX
+from mqclient import limits
 
 
 def parse_address(address: str) -> tuple[str, int]:
     """Split "host:port" (or "[v6]:port")."""
     host, _, port = address.rpartition(":")
-    digits = port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS_MAX
-    if not host or len(address) > _CHARACTERS_MAX or not digits or not 0 < int(port) <= _PORT_MAX:
-        raise BadInput(f"{address[:_CHARACTERS_MAX]!r} is no address: expected host:port")
+    digits = port.isascii() and port.isdigit() and len(port) <= limits.PORT_DIGITS_MAX
+    fits = bool(host) and len(address) <= limits.ADDRESS_CHARACTERS_MAX
+    if not fits or not digits or not 0 < int(port) <= PORT_MAX:
+        raise BadInput(
+            f"{address[: limits.ADDRESS_CHARACTERS_MAX]!r} is no address: expected host:port"
+        )
     return host.strip("[]"), int(port)
 
 

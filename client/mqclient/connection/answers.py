@@ -20,8 +20,6 @@ from dledger.remoting.bodies import (
 from dledger.remoting.command import Command
 from mqclient import limits
 
-_OFFSET_MAX = 2**63 - 1
-
 
 def route_in(answer: Command) -> TopicRouteData:
     """The route in a name server's answer. Raises BadInput."""
@@ -58,7 +56,7 @@ def consumers_in(answer: Command) -> tuple[str, ...]:
 
 def checked_offset(offset: int, what: str) -> int:
     """An offset that a broker told. Raises BadInput if no queue can have it."""
-    if not 0 <= offset <= _OFFSET_MAX:
+    if not 0 <= offset <= limits.OFFSET_MAX:
         raise BadInput(f"{what} is {offset:.6g}: no offset of a queue")
     return offset
 

@@ -55,8 +55,8 @@ class Consumer(Living):
 
     def __init__(
         self,
-        namesrv_addr: str = "127.0.0.1:9876",
-        group: str = "DEFAULT_CONSUMER",
+        namesrv_addr: str = limits.NAMESRV_ADDR,
+        group: str = limits.CONSUMER_GROUP,
         subscriptions: Mapping[str, str | Sql] | None = None,
         *,
         consume_from: ConsumeFrom = "first",

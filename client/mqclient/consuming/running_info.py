@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from dledger.limits import MIB
 from dledger.remoting.bodies import ConsumerRunningInfo, ProcessQueueInfo, SubscriptionData
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient.consuming.progress import QueueProgress
-
-MIB = 1024 * 1024
 
 
 def running_info(

@@ -50,7 +50,7 @@ class Accumulator:
 
     broker_name: str
     budget: Budget = field(default_factory=Budget)
-    linger_s: float = 0.0
+    linger_s: float = limits.LINGER_S
     batch_bytes_max: int = limits.BATCH_BYTES_MAX
     lanes_per_topic: int = limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
     in_flight_max: int = limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX

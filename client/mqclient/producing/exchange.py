@@ -19,10 +19,8 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.message import DEFAULT_TOPIC, offset_message_id_decode
 from dledger.remoting.record import Record
+from mqclient import limits
 from mqclient.producing.batch import Ack, Batch
-
-_QUEUES_WANTED_MAX = 2**16
-"""A topic made by the send gets as many queues as the broker gives at most."""
 
 
 def request_for(batch: Batch, producer_group: str) -> Command:
@@ -50,7 +48,7 @@ def _send(record: Record, producer_group: str) -> Command:
         a=producer_group,
         b=record.topic,
         c=DEFAULT_TOPIC,
-        d=_QUEUES_WANTED_MAX,
+        d=limits.QUEUES_WANTED_MAX,
         e=record.queue_id,
         f=record.sys_flag,
         g=record.born_timestamp_ms,

@@ -60,12 +60,12 @@ class Producer(Living):
 
     def __init__(
         self,
-        namesrv_addr: str = "127.0.0.1:9876",
-        group: str = "DEFAULT_PRODUCER",
+        namesrv_addr: str = limits.NAMESRV_ADDR,
+        group: str = limits.PRODUCER_GROUP,
         *,
         checker: Checker | None = None,
         timeout_s: float = limits.SEND_TIMEOUT_S,
-        linger_s: float = 0.0,
+        linger_s: float = limits.LINGER_S,
         batch_bytes_max: int = limits.BATCH_BYTES_MAX,
         pending_max: int = limits.PENDING_MESSAGES_MAX,
         pending_bytes_max: int = limits.PENDING_BYTES_MAX,

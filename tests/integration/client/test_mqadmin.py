@@ -76,7 +76,7 @@ def table(done: subprocess.CompletedProcess[str]) -> list[list[str]]:
 def states(cluster: Cluster) -> tuple[BrokerState, ...]:
     async def ask() -> tuple[BrokerState, ...]:
         async with Admin(cluster.layout.namesrv_addr) as admin:
-            return await admin.cluster_list()
+            return await admin.brokers.list()
 
     return trio.run(ask)
 
@@ -287,8 +287,8 @@ def test_the_admin_runs_under_either_event_loop_and_raises_its_own_errors(
 
     async def use() -> None:
         async with Admin(cluster.layout.namesrv_addr) as admin:
-            assert "TBW102" in {info.topic for info in await admin.topic_list()}
-            await admin.topic_route("Nope")
+            assert "TBW102" in {info.topic for info in await admin.topics.list()}
+            await admin.topics.route("Nope")
 
     with pytest.raises(NoRoute):
         anyio.run(use, backend=backend)

@@ -51,8 +51,8 @@ async def prepare(
         await Probe(cluster, pool).wait_until_serving()
     namesrv = cluster.layout.namesrv_addr
     async with Admin(namesrv) as admin:
-        await admin.update_topic("Orders", read_queues=2, write_queues=2)
-        (leader, *_) = await admin.cluster_list()
+        await admin.topics.update("Orders", read_queues=2, write_queues=2)
+        (leader, *_) = await admin.brokers.list()
     async with (
         Producer(namesrv, "PG") as producer,
         Consumer(namesrv, "CG", {"Orders": "TagA || TagB"}) as consumer,
@@ -73,7 +73,7 @@ async def known_to_the_brokers(namesrv: str) -> None:
         with trio.fail_after(10):
             while True:
                 with suppress(UnknownTarget):
-                    await admin.producer_connection("PG", "Orders")
+                    await admin.clients.producers("PG", "Orders")
                     return
                 await trio.sleep(0.1)
 

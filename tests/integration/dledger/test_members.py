@@ -85,12 +85,12 @@ async def serving(cluster: Cluster) -> None:
 
 async def roles(namesrv: str) -> dict[str, str]:
     async with Admin(namesrv) as admin:
-        return {member.node_id: member.role for member in await admin.raft_status()}
+        return {member.node_id: member.role for member in await admin.raft.status()}
 
 
 async def stored(namesrv: str) -> int:
     async with Admin(namesrv) as admin:
-        return (await admin.topic_status("Orders")).messages
+        return (await admin.topics.status("Orders")).messages
 
 
 async def test_a_group_gets_a_new_node_and_loses_its_leader_under_sends(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ async def test_a_group_gets_a_new_node_and_loses_its_leader_under_sends(tmp_path
     with Cluster.create(tmp_path / "three", layout).running() as cluster:
         await serving(cluster)
         async with Admin(namesrv) as admin:
-            await admin.update_topic("Orders", read_queues=4, write_queues=4)
+            await admin.topics.update("Orders", read_queues=4, write_queues=4)
         fourth, node = newcomer(tmp_path / "fourth", layout)
         (fourth.directory / SECRET_FILE).write_bytes((cluster.directory / SECRET_FILE).read_bytes())
         sending = Sending(namesrv)
@@ -150,7 +150,7 @@ async def test_a_group_shrinks_to_two_and_no_further(tmp_path: Path) -> None:
     with Cluster.create(tmp_path, layout).running() as cluster:
         await serving(cluster)
         async with Admin(namesrv) as admin:
-            await admin.update_topic("Orders", read_queues=4, write_queues=4)
+            await admin.topics.update("Orders", read_queues=4, write_queues=4)
         sending = Sending(namesrv)
         async with trio.open_nursery() as nursery:
             await nursery.start(sending.run)
@@ -226,7 +226,7 @@ async def wait_until_level(namesrv: str, members: list[str]) -> None:
     with trio.fail_after(TIMEOUT_S):
         while True:
             async with Admin(namesrv) as admin:
-                status = {member.node_id: member for member in await admin.raft_status()}
+                status = {member.node_id: member for member in await admin.raft.status()}
             lags = [status[name].lag_entries for name in members if name in status]
             if len(lags) == len(members) and all(lag is not None and lag < 50 for lag in lags):
                 return

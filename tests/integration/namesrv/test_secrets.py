@@ -65,7 +65,7 @@ def known_to(namesrv: str) -> set[str]:
     async def ask() -> set[str]:
         async with Admin(namesrv) as admin:
             try:
-                return {member.broker_name for member in await admin.cluster_list()}
+                return {member.broker_name for member in await admin.brokers.list()}
             except UnknownTarget:
                 return set()
 

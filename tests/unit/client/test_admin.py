@@ -75,20 +75,20 @@ async def two_clusters() -> AsyncIterator[Admin]:
 async def test_without_brokers_every_call_says_what_to_start() -> None:
     """The name server answers, but knows nobody."""
     async with name_server() as address, Admin(address) as admin:
-        assert await admin.topic_list() == ()
+        assert await admin.topics.list() == ()
         with pytest.raises(UnknownTarget, match="start one .mqbroker"):
-            await admin.cluster_list()
+            await admin.brokers.list()
         with pytest.raises(NoRoute, match="mqadmin updateTopic -t T"):
-            await admin.topic_route("T")
+            await admin.topics.route("T")
 
 
 async def test_without_name_servers_every_call_says_which_were_asked() -> None:
     """One unreachable name server is passed over; if all are, each is named."""
     async with name_server() as address, Admin(f"{DEAD};{address}") as admin:
-        assert await admin.topic_list() == ()
+        assert await admin.topics.list() == ()
     async with Admin(f"{DEAD};127.0.0.1:2") as admin:
         with pytest.raises(ConnectFailed, match=r"127\.0\.0\.1:1 .*127\.0\.0\.1:2 .*mqnamesrv"):
-            await admin.topic_list()
+            await admin.topics.list()
 
 
 def test_addresses_are_checked_before_anything_is_sent() -> None:
@@ -100,10 +100,10 @@ def test_addresses_are_checked_before_anything_is_sent() -> None:
 async def test_routes_and_lists_come_from_the_name_server() -> None:
     """Also of brokers that can't be reached; the cluster list shows those as unreachable."""
     async with two_clusters() as admin:
-        (group,) = (await admin.topic_route("Topic-broker-a")).groups
+        (group,) = (await admin.topics.route("Topic-broker-a")).groups
         assert (group.cluster, group.read_queues, group.write_queues) == ("X", 2, 3)
-        assert await admin.topic_list("Y") == (TopicInfo("Topic-broker-b", "user"),)
-        assert await admin.cluster_list("X") == (
+        assert await admin.topics.list("Y") == (TopicInfo("Topic-broker-b", "user"),)
+        assert await admin.brokers.list("X") == (
             BrokerState("X", "broker-a", 0, DEAD, "unreachable"),
         )
 
@@ -112,9 +112,9 @@ async def test_a_change_needs_one_cluster_and_says_which_there_are() -> None:
     """A topic is not created in a cluster that nobody chose."""
     async with two_clusters() as admin:
         with pytest.raises(UnknownTarget, match="clusters X, Y with -c"):
-            await admin.update_topic("T")
+            await admin.topics.update("T")
         with pytest.raises(UnknownTarget, match="there are X/broker-a, Y/broker-b"):
-            await admin.update_topic("T", cluster="Z")
+            await admin.topics.update("T", cluster="Z")
 
 
 async def test_a_group_without_a_leader_is_named_at_the_deadline() -> None:
@@ -122,7 +122,7 @@ async def test_a_group_without_a_leader_is_named_at_the_deadline() -> None:
     async with two_clusters() as admin:
         for broker in ("broker-a", DEAD):
             with pytest.raises(NoLeader, match=rf"'broker-a' showed no leader .* asked {DEAD}"):
-                await admin.update_topic("T", broker=broker)
+                await admin.topics.update("T", broker=broker)
 
 
 async def test_one_failed_call_of_several_is_raised_as_it_is() -> None:

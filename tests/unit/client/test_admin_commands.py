@@ -11,7 +11,7 @@ from mqclient.admin.results import QueueStatus, TopicInfo
 from mqclient.commands.messages import first_offset, parse_offset
 from mqclient.commands.output import Table, leaderless, moment, one_line, print_json, print_table
 from mqclient.commands.times import parse_bound
-from mqclient.lookup import END_OF_TIME_MS
+from mqclient.limits import END_OF_TIME_MS
 
 
 def printed(capsys: pytest.CaptureFixture[str], table: Table) -> list[str]:

@@ -66,31 +66,31 @@ async def administered(directory: Path) -> AsyncIterator[Admin]:
 async def test_every_group_that_is_listed_can_be_looked_at(tmp_path: Path) -> None:
     """One without offsets and members has a config: it is there, and has read nothing."""
     async with administered(tmp_path) as admin:
-        await admin.update_group(_config("Quiet"))
-        for group in await admin.consumer_groups():
-            assert await admin.consumer_progress(group.group) == group
-        quiet = await admin.consumer_progress("Quiet")
+        await admin.groups.update(_config("Quiet"))
+        for group in await admin.groups.list():
+            assert await admin.groups.progress(group.group) == group
+        quiet = await admin.groups.progress("Quiet")
         assert (quiet.members, quiet.lag, quiet.queues) == (0, 0, ())
         with pytest.raises(UnknownTarget, match="there is no consumer group 'Nobody'"):
-            await admin.consumer_progress("Nobody")
+            await admin.groups.progress("Nobody")
         with pytest.raises(UnknownTarget, match="there is no consumer group 'Nobody'"):
-            await admin.consumer_progress("Nobody", "Orders")
+            await admin.groups.progress("Nobody", "Orders")
 
 
 async def test_what_is_not_there_is_not_deleted(tmp_path: Path) -> None:
     """Whoever mistypes a name must not believe that it is gone."""
     async with administered(tmp_path) as admin:
         with pytest.raises(UnknownTarget, match="there is no topic 'Nope'"):
-            await admin.delete_topic("Nope")
+            await admin.topics.delete("Nope")
         with pytest.raises(UnknownTarget, match="there is no consumer group 'Nobody'"):
-            await admin.delete_group("Nobody")
-        assert await admin.delete_topic("Orders") == ("broker-a",)
+            await admin.groups.delete("Nobody")
+        assert await admin.topics.delete("Orders") == ("broker-a",)
         with pytest.raises(UnknownTarget, match="there is no topic 'Orders'"):
-            await admin.delete_topic("Orders")
-        await admin.update_group(_config("Quiet"))
-        assert await admin.delete_group("Quiet") == ("broker-a",)
+            await admin.topics.delete("Orders")
+        await admin.groups.update(_config("Quiet"))
+        assert await admin.groups.delete("Quiet") == ("broker-a",)
         with pytest.raises(UnknownTarget, match="there is no consumer group 'Quiet'"):
-            await admin.delete_group("Quiet")
+            await admin.groups.delete("Quiet")
 
 
 @pytest.mark.parametrize(

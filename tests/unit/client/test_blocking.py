@@ -8,21 +8,41 @@ import pytest
 
 import mqclient
 from mqclient import blocking
+from mqclient.admin.session import Part
 
 #: What has no place without an event loop: `send_soon` gives a Future there, and never waits long.
-LEFT_OUT = {"send_nowait", "check_open", "requests", "name_servers", "groups", "sending_back"}
+LEFT_OUT = {"send_nowait", "check_open", "sending_back"}
 
 
 def public(face: type) -> set[str]:
     return {name for name in dir(face) if not name.startswith("_")} - LEFT_OUT
 
 
+def parts(admin: object, kind: type) -> list[str]:
+    return [name for name, part in vars(admin).items() if isinstance(part, kind)]
+
+
+PARTS = parts(mqclient.Admin("h:1"), Part)
+
+
 @pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
 def test_each_face_has_the_same_calls_with_the_same_parameters(name: str) -> None:
     """Nobody has to learn two clients, or to miss a setting of the other one."""
     there, here = getattr(mqclient, name), getattr(blocking, name)
+    compare(there, here, "__init__")
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_each_part_of_the_administration_has_the_same_calls(name: str) -> None:
+    """With the same parameters; and the blocking face has no part of its own."""
+    here = getattr(blocking.Admin("h:1"), name)
+    compare(type(getattr(mqclient.Admin("h:1"), name)), type(here))
+    assert parts(blocking.Admin("h:1"), blocking.AdminPart) == PARTS
+
+
+def compare(there: type, here: type, *others: str) -> None:
     assert public(there) <= public(here)
-    for call in ("__init__", *sorted(public(there))):
+    for call in (*others, *sorted(public(there))):
         ours = getattr(here, call)
         if callable(ours):
             wanted = list(inspect.signature(getattr(there, call)).parameters)

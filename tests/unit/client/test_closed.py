@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import trio
 
-from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import host_bytes
 from dledger.remoting.record import encode_record
 from mqclient import Admin, ClientClosed, Consumer, Message, Producer, SendResult, blocking
+from mqclient.admin.session import Part
 from mqclient.errors import SendFailed, SendUnknown
 from mqclient.models import ReceivedMessage
 
@@ -45,7 +45,7 @@ VALUES: dict[str, object] = {
     "queue": QUEUE,
     "code": RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
     "configuration": [("n0", "h:1")],
-    "broker": BrokerData("c", "b", {0: NOBODY}),
+    "broker": "b",
     "writable": True,
     "timestamp_ms": 1,
     "message_id": "7F00000100002A9F0000000000000000",
@@ -56,7 +56,10 @@ OPEN_TO_ALL = {"check_open", "client_id", "pending", "group", "portal", "call", 
 
 
 def calls(face: object, skipped: set[str] = OPEN_TO_ALL) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Every public method and property of a face, with arguments."""
+    """Every public method and property of a face, and of its parts, with arguments."""
+    for name, part in vars(face).items():
+        if isinstance(part, Part | blocking.AdminPart):
+            yield from ((f"{name}.{call}", make) for call, make in calls(part))
     for name in dir(type(face)):
         if (name.startswith("_") and name not in ("__anext__", "__next__")) or name in skipped:
             continue
@@ -74,8 +77,6 @@ def calls(face: object, skipped: set[str] = OPEN_TO_ALL) -> Iterator[tuple[str, 
             each: VALUES.get(each, 0 if each.endswith(("_id", "set")) else "T")
             for each, _ in wanted
         }
-        if name in ("broker_status", "transfer_leader", "clean", "add_node", "remove_node"):
-            values["broker"] = "b"
         yield name, lambda method=method, values=values: method(**values)
 
 

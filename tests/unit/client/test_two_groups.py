@@ -344,7 +344,7 @@ async def test_a_dead_group_does_not_hide_what_another_has() -> None:
         sent = await producer.send(Message("T", b"x"), selector=lambda queues, _: queues[2])
         c.a.die()
         async with Admin(c.namesrv, timeout_s=0.2) as admin:
-            (found,) = await admin.messages_by_unique_key("T", sent.message_id)
+            (found,) = await admin.messages.by_unique_key("T", sent.message_id)
             assert found.body == b"x"
             with pytest.raises(NoLeader, match="'a'"):
-                await admin.messages_by_unique_key("T", "7F000001AAAA")
+                await admin.messages.by_unique_key("T", "7F000001AAAA")

@@ -11,7 +11,8 @@ import pytest
 import trio
 
 from dledger.ledger.config import LedgerConfig
-from dledger.ledger.upkeep import AGAIN_S, NO_SPACE_RETRY_S, Upkeep
+from dledger.ledger.upkeep import Upkeep
+from dledger.limits import NO_SPACE_RETRY_S, UPKEEP_AGAIN_S
 from dledger.log.disk import Disk
 from dledger.log.entry import Kind
 from dledger.log.recovery.startup import open_log
@@ -56,7 +57,7 @@ async def test_a_full_disk_is_tried_now_and_then_however_much_the_log_grows(
             upkeep.look()
         assert log.space.lacking is not None
         assert len(tried_at) <= FULL_FOR_S / NO_SPACE_RETRY_S
-        await trio.sleep(1 + NO_SPACE_RETRY_S + AGAIN_S)
+        await trio.sleep(1 + NO_SPACE_RETRY_S + UPKEEP_AGAIN_S)
         assert log.space.lacking is None
         assert not log.wants_segment
         nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""The broker itself: codes 25, 26, 28, 306, 315, 316, 329, and GROUP_INFO (9002)."""
+"""The broker itself: its config, its figures, how its group stands."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Final, Literal
 
 from dledger.errors import ConfigError
 from dledger.net import Connection
+from dledger.net.serving import serves
 from dledger.observe import get_logger
 from dledger.program.settings import FixedKey, parse_properties, write_properties
 from dledger.remoting.bodies import BrokerStatsData, BrokerStatsItem, KVTable, encode_body
-from dledger.remoting.codes import VERSION, ResponseCode
+from dledger.remoting.codes import VERSION, RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     GetBrokerConfigResponseHeader,
@@ -25,6 +26,7 @@ from mqbroker.leader.outcome import Outcome
 from mqbroker.refusal import Refused
 from mqbroker.requests.admin.rates import Rates
 from mqbroker.requests.core import Core
+from mqbroker.requests.needs import Needs
 from mqbroker.requests.reading.earliest import EarliestMessage
 from mqbroker.state.topics import default_topic
 
@@ -40,8 +42,9 @@ class BrokerAdminHandler:
         self._started_ms = core.clock_ms()
         self._earliest = EarliestMessage(core.log)
 
+    @serves(RequestCode.GROUP_INFO, needs=Needs.NOTHING)
     def group_info(self, request: Command, _: Connection) -> Command:
-        """GROUP_INFO: how the group stands, seen from here."""
+        """How the group stands, seen from here."""
         core = self._core
         status, role = core.log.status, core.role
         role.take_members(status.members)
@@ -70,15 +73,17 @@ class BrokerAdminHandler:
         )
         return request.reply(ext=encode_header(answer))
 
+    @serves(RequestCode.GET_BROKER_CONFIG, needs=Needs.NOTHING)
     def config(self, request: Command, _: Connection) -> Command:
-        """GET_BROKER_CONFIG, as properties text; secrets are not shown."""
+        """The config that counts now, as properties text; secrets are not shown."""
         text = write_properties(self._core.config, SECRET_KEYS)
         version = encode_body(self._core.machine.topics.version).decode()
         header = GetBrokerConfigResponseHeader(version=version)
         return request.reply(ext=encode_header(header), body=text.encode())
 
+    @serves(RequestCode.UPDATE_BROKER_CONFIG, needs=Needs.LEADER)
     async def update_config(self, request: Command, _: Connection) -> Command:
-        """UPDATE_BROKER_CONFIG: on all replicas, from now on. Keys that can't change are refused.
+        """Change settings of all replicas, from now on. Keys that can't change are refused.
 
         An empty value gives back the one of the config file.
         """
@@ -103,8 +108,14 @@ class BrokerAdminHandler:
             core.definitions.put_topics(topics, lambda _: None)
         return request.reply()
 
+    @serves(
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+        RequestCode.CLEAN_UNUSED_TOPIC,
+        RequestCode.DELETE_EXPIRED_COMMITLOG,
+        needs=Needs.NOTHING,
+    )
     def nothing_to_clean(self, request: Command, _: Connection) -> Command:
-        """CLEAN_EXPIRED_CONSUMEQUEUE, CLEAN_UNUSED_TOPIC and DELETE_EXPIRED_COMMITLOG.
+        """There is never anything to clean up.
 
         Consume queues are derived from the log: they go with the messages that they name, and with
         their topic, by the same entry on all replicas. None can be left over. Expired segments go
@@ -112,8 +123,9 @@ class BrokerAdminHandler:
         """
         return request.reply()
 
+    @serves(RequestCode.VIEW_BROKER_STATS_DATA, needs=Needs.NOTHING)
     def statistics(self, request: Command, _: Connection) -> Command:
-        """VIEW_BROKER_STATS_DATA: a figure of a topic, a group, or the broker."""
+        """A figure of a topic, a group, or the broker."""
         header = decode_header(ViewBrokerStatsDataHeader, request)
         key = "" if header.stats_name.startswith("BROKER_") else header.stats_key
         windows = self._core.rates.statistics.windows(header.stats_name, key, self._core.clock_s())
@@ -125,8 +137,9 @@ class BrokerAdminHandler:
         minute, hour, day = (BrokerStatsItem(*window) for window in windows)
         return request.reply(body=encode_body(BrokerStatsData(minute, hour, day)))
 
+    @serves(RequestCode.GET_BROKER_RUNTIME_INFO, needs=Needs.NOTHING)
     def runtime(self, request: Command, _: Connection) -> Command:
-        """GET_BROKER_RUNTIME_INFO: the keys that mqadmin shows."""
+        """The keys that mqadmin shows."""
         core = self._core
         table = self._process_figures() | self._log_figures() | traffic_figures(core.rates)
         for pool in _THREAD_POOLS:

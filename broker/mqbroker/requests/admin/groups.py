@@ -1,10 +1,11 @@
-"""Administration of groups: codes 200, 201, 203, 204, 207, 225, 300, 328, 343, 345, 352."""
+"""Administration of groups: their settings, their members, what they consume."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from dledger.net import Connection
+from dledger.net.serving import serves
 from dledger.remoting.bodies import (
     ClientConnection,
     ConsumerConnection,
@@ -20,7 +21,7 @@ from dledger.remoting.bodies import (
     decode_body,
     encode_body,
 )
-from dledger.remoting.codes import ResponseCode
+from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     DeleteSubscriptiongroupHeader,
@@ -36,6 +37,7 @@ from mqbroker.leader.outcome import Outcome
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Client, Membership
+from mqbroker.requests.needs import Needs
 from mqbroker.state.topics import check_group_name
 
 
@@ -46,12 +48,14 @@ class GroupAdminHandler:
         self._core = core
         self._membership = membership
 
+    @serves(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, needs=Needs.FORWARDED)
     async def put_group(self, request: Command, _: Connection) -> Command:
-        """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: answered once applied."""
+        """Make or change a group; answered once applied."""
         return await self._put(request, [decode_body(SubscriptionGroupConfig, request.payload)])
 
+    @serves(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, needs=Needs.FORWARDED)
     async def put_groups(self, request: Command, _: Connection) -> Command:
-        """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: all of them or none."""
+        """Make or change all of these groups, or none."""
         return await self._put(
             request, decode_body(SubscriptionGroupList, request.payload).group_config_list
         )
@@ -64,8 +68,9 @@ class GroupAdminHandler:
         await outcome.wait()
         return request.reply()
 
+    @serves(RequestCode.DELETE_SUBSCRIPTIONGROUP, needs=Needs.FORWARDED)
     async def delete_group(self, request: Command, _: Connection) -> Command:
-        """DELETE_SUBSCRIPTIONGROUP; `removeOffset` (5.x: `cleanOffset`) takes its offsets too."""
+        """Delete a group; `removeOffset` (5.x: `cleanOffset`) takes its offsets too."""
         header = decode_header(DeleteSubscriptiongroupHeader, request)
         outcome = Outcome()
         with_offsets = bool(header.remove_offset or header.clean_offset)
@@ -73,14 +78,16 @@ class GroupAdminHandler:
         await outcome.wait()
         return request.reply()
 
+    @serves(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, needs=Needs.LEADER)
     def all_groups(self, request: Command, _: Connection) -> Command:
-        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG."""
+        """Every group's settings."""
         groups = self._core.machine.groups
         table = {config.group_name: config for config in groups}
         return request.reply(body=encode_body(SubscriptionGroupWrapper(table, groups.version)))
 
+    @serves(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, needs=Needs.LEADER)
     def group_config(self, request: Command, _: Connection) -> Command:
-        """GET_SUBSCRIPTIONGROUP_CONFIG."""
+        """One group's settings."""
         name = decode_header(GetSubscriptiongroupConfigHeader, request).group
         config = self._core.machine.groups.get(name)
         if config is None:
@@ -89,8 +96,9 @@ class GroupAdminHandler:
             )
         return request.reply(body=encode_body(config))
 
+    @serves(RequestCode.GET_CONSUMER_CONNECTION_LIST, needs=Needs.LEADER)
     def consumers(self, request: Command, _: Connection) -> Command:
-        """GET_CONSUMER_CONNECTION_LIST."""
+        """The consumers of a group that are connected."""
         name = decode_header(GetConsumerConnectionListHeader, request).consumer_group
         group = self._membership.consumers(name)
         if group is None:
@@ -106,8 +114,9 @@ class GroupAdminHandler:
         )
         return request.reply(body=encode_body(answer))
 
+    @serves(RequestCode.GET_PRODUCER_CONNECTION_LIST, needs=Needs.LEADER)
     def producers(self, request: Command, _: Connection) -> Command:
-        """GET_PRODUCER_CONNECTION_LIST."""
+        """The producers of a group that are connected."""
         name = decode_header(GetProducerConnectionListHeader, request).producer_group
         members = self._membership.producers(name)
         if not members:
@@ -115,8 +124,9 @@ class GroupAdminHandler:
         answer = ProducerConnection(_connections(members.values()))
         return request.reply(body=encode_body(answer))
 
+    @serves(RequestCode.GET_ALL_PRODUCER_INFO, needs=Needs.LEADER)
     def all_producers(self, request: Command, _: Connection) -> Command:
-        """GET_ALL_PRODUCER_INFO."""
+        """All producers that are connected, by group."""
         core, membership = self._core, self._membership
         now_ms, now_s = core.clock_ms(), core.clock_s()
 
@@ -132,22 +142,25 @@ class GroupAdminHandler:
         }
         return request.reply(body=encode_body(ProducerTableInfo(table)))
 
+    @serves(RequestCode.QUERY_TOPICS_BY_CONSUMER, needs=Needs.LEADER)
     def topics_of_group(self, request: Command, _: Connection) -> Command:
-        """QUERY_TOPICS_BY_CONSUMER: those that it has offsets for."""
+        """The topics that a group has offsets for."""
         group = decode_header(QueryTopicsByConsumerHeader, request).group
         topics = sorted(self._core.machine.offsets.topics_of(group))
         return request.reply(body=encode_body(TopicList(topics)))
 
+    @serves(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, needs=Needs.LEADER)
     def subscription(self, request: Command, _: Connection) -> Command:
-        """QUERY_SUBSCRIPTION_BY_CONSUMER."""
+        """What a group subscribes to in a topic."""
         header = decode_header(QuerySubscriptionByConsumerHeader, request)
         group = self._membership.consumers(header.group)
         subscription = group.subscriptions.get(header.topic) if group is not None else None
         answer = QuerySubscriptionResponseBody(header.group, header.topic, subscription)
         return request.reply(body=encode_body(answer))
 
+    @serves(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, needs=Needs.LEADER)
     def groups_of_topic(self, request: Command, _: Connection) -> Command:
-        """QUERY_TOPIC_CONSUME_BY_WHO: who subscribes now, or has offsets."""
+        """The groups that subscribe to a topic now, or have offsets in it."""
         topic = decode_header(QueryTopicConsumeByWhoHeader, request).topic
         groups = set(self._core.machine.offsets.groups_of(topic))
         groups |= {

@@ -1,4 +1,4 @@
-"""TRANSFER_LEADER, ADD_MEMBER and REMOVE_MEMBER (9003 to 9005): who leads, and who belongs here."""
+"""Who leads, and who belongs here: changes that an operator asks for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from dledger.errors import (
     TransferFailed,
 )
 from dledger.net import Connection
-from dledger.remoting.codes import ResponseCode
+from dledger.net.serving import serves
+from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     AddMemberHeader,
@@ -24,12 +25,10 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
-
-PENDING_WAIT_S = 2.0
-"""An earlier change of the members is waited for: mostly a learner has just become a voter."""
-PENDING_POLL_S = 0.05
+from mqbroker.requests.needs import Needs
 
 
 class LeadershipHandler:
@@ -38,8 +37,9 @@ class LeadershipHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
+    @serves(RequestCode.TRANSFER_LEADER, needs=Needs.LEADER)
     async def transfer(self, request: Command, _: Connection) -> Command:
-        """TRANSFER_LEADER. Asked again after it is done, the new leader says so."""
+        """Have another member lead. Asked again after it is done, the new leader says so."""
         role, target = self._core.role, decode_header(TransferLeaderHeader, request).node_id
         if target != role.node_id:
             try:
@@ -50,19 +50,21 @@ class LeadershipHandler:
                 raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         return request.reply(ext=encode_header(TransferLeaderResponseHeader(leader_id=target)))
 
+    @serves(RequestCode.ADD_MEMBER, needs=Needs.LEADER)
     async def add_member(self, request: Command, _: Connection) -> Command:
-        """ADD_MEMBER. Asked again, it changes nothing."""
+        """Take a node in as a member. Asked again, it changes nothing."""
         header, log = decode_header(AddMemberHeader, request), self._core.log
         place = header.node_id, header.host, header.port, header.client_addr
         return await self._change(request, lambda: log.add_member(*place))
 
+    @serves(RequestCode.REMOVE_MEMBER, needs=Needs.LEADER)
     async def remove_member(self, request: Command, _: Connection) -> Command:
-        """REMOVE_MEMBER."""
+        """Let a member go."""
         header, log = decode_header(RemoveMemberHeader, request), self._core.log
         return await self._change(request, lambda: log.remove_member(header.node_id))
 
     async def _change(self, request: Command, change: Callable[[], Awaitable[None]]) -> Command:
-        give_up_at = self._core.clock_s() + PENDING_WAIT_S
+        give_up_at = self._core.clock_s() + limits.MEMBERS_PENDING_S
         while True:
             try:
                 await change()
@@ -70,7 +72,7 @@ class LeadershipHandler:
             except ChangePending as error:
                 if self._core.clock_s() >= give_up_at:
                     raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-                await trio.sleep(PENDING_POLL_S)
+                await trio.sleep(limits.MEMBERS_POLL_S)
             except (MembershipError, TransferFailed) as error:
                 raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
             except AppendError as error:

@@ -1,10 +1,11 @@
-"""Administration of topics: codes 17, 18, 21, 202, 215, 305, 321, 351."""
+"""Administration of topics: their settings, and what their queues hold."""
 
 from __future__ import annotations
 
 import trio
 
 from dledger.net import Connection
+from dledger.net.serving import serves
 from dledger.remoting.bodies import (
     ConsumeQueueData,
     CreateTopicListBody,
@@ -17,7 +18,7 @@ from dledger.remoting.bodies import (
     decode_body,
     encode_body,
 )
-from dledger.remoting.codes import ResponseCode
+from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
 from dledger.remoting.headers import (
     DeleteTopicInBrokerHeader,
@@ -33,6 +34,7 @@ from mqbroker import limits
 from mqbroker.leader.outcome import Outcome
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
+from mqbroker.requests.needs import Needs
 from mqbroker.state.attributes import alter, parse_alteration
 from mqbroker.state.topics import UNSENDABLE, check_config
 
@@ -48,8 +50,9 @@ class TopicAdminHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
+    @serves(RequestCode.UPDATE_AND_CREATE_TOPIC, needs=Needs.FORWARDED)
     async def put_topic(self, request: Command, _: Connection) -> Command:
-        """UPDATE_AND_CREATE_TOPIC."""
+        """Make or change a topic."""
         header = decode_header(UpdateAndCreateTopicHeader, request)
         config = TopicConfig(
             topic_name=header.topic,
@@ -63,8 +66,9 @@ class TopicAdminHandler:
         )
         return await self._put(request, [config])
 
+    @serves(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, needs=Needs.FORWARDED)
     async def put_topics(self, request: Command, _: Connection) -> Command:
-        """UPDATE_AND_CREATE_TOPIC_LIST: all of them or none."""
+        """Make or change all of these topics, or none."""
         return await self._put(
             request, decode_body(CreateTopicListBody, request.payload).topic_config_list
         )
@@ -82,8 +86,9 @@ class TopicAdminHandler:
             await self._told(config.topic_name)
         return request.reply()
 
+    @serves(RequestCode.DELETE_TOPIC_IN_BROKER, needs=Needs.FORWARDED)
     async def delete_topic(self, request: Command, _: Connection) -> Command:
-        """DELETE_TOPIC_IN_BROKER: with its queues, its locks, and every group's offsets in it."""
+        """Delete a topic, with its queues, its locks, and every group's offsets in it."""
         topic = decode_header(DeleteTopicInBrokerHeader, request).topic
         if topic in UNSENDABLE or topic == DEFAULT_TOPIC:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"the topic {topic!r} belongs to the broker")
@@ -99,17 +104,20 @@ class TopicAdminHandler:
         self._core.announcements.when_told(topic, told.set)
         await told.wait()
 
+    @serves(RequestCode.GET_ALL_TOPIC_CONFIG, needs=Needs.NOTHING)
     def all_topics(self, request: Command, _: Connection) -> Command:
-        """GET_ALL_TOPIC_CONFIG."""
+        """Every topic's settings."""
         return request.reply(body=encode_body(self._core.topic_table()))
 
+    @serves(RequestCode.GET_TOPIC_CONFIG, needs=Needs.LEADER)
     def topic_config(self, request: Command, _: Connection) -> Command:
-        """GET_TOPIC_CONFIG."""
+        """One topic's settings."""
         topic = decode_header(GetTopicConfigHeader, request).topic
         return request.reply(body=encode_body(self._core.definitions.topic(topic)))
 
+    @serves(RequestCode.GET_TOPIC_STATS_INFO, needs=Needs.LEADER)
     def topic_stats(self, request: Command, _: Connection) -> Command:
-        """GET_TOPIC_STATS_INFO: where each queue begins and ends, and its newest store time."""
+        """Where each queue begins and ends, and its newest store time."""
         config = self._core.definitions.topic(decode_header(GetTopicStatsInfoHeader, request).topic)
         table = {}
         for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
@@ -117,8 +125,9 @@ class TopicAdminHandler:
             table[key] = self._queue_stats(config.topic_name, queue_id)
         return request.reply(body=encode_body(TopicStats(table), dialect_for(request)))
 
+    @serves(RequestCode.QUERY_CONSUME_QUEUE, needs=Needs.LEADER)
     def consume_queue(self, request: Command, _: Connection) -> Command:
-        """QUERY_CONSUME_QUEUE: units of one queue, for people who look for a message's place."""
+        """Units of one queue, for people who look for a message's place."""
         header = decode_header(QueryConsumeQueueHeader, request)
         queue = self._core.machine.queues.get(header.topic, header.queue_id)
         if queue is None:
@@ -138,8 +147,9 @@ class TopicAdminHandler:
         )
         return request.reply(body=encode_body(answer))
 
+    @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, needs=Needs.NOTHING)
     def system_topics(self, request: Command, _: Connection) -> Command:
-        """GET_SYSTEM_TOPIC_LIST_FROM_BROKER."""
+        """The topics that belong to the broker."""
         config = self._core.config
         names = {*UNSENDABLE, DEFAULT_TOPIC, config.broker_cluster_name, config.broker_name}
         return request.reply(body=encode_body(TopicList(sorted(names))))

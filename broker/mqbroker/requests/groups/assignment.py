@@ -16,6 +16,7 @@ import trio
 
 from dledger.errors import BadInput, RemotingError
 from dledger.net import Connection, connect_peer
+from dledger.net.serving import serves
 from dledger.remoting.allocation import (
     PERM_READ,
     allocate_averagely,
@@ -37,6 +38,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from mqbroker import limits
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership
+from mqbroker.requests.needs import Needs
 
 _Queues: TypeAlias = tuple[MessageQueue, ...]
 _STRATEGIES: Final[
@@ -45,7 +47,7 @@ _STRATEGIES: Final[
 
 
 class AssignmentHandler:
-    """Answers 400, on every replica: each knows the members."""
+    """Answers on every replica: each knows the members."""
 
     def __init__(self, core: Core, membership: Membership) -> None:
         self._core = core
@@ -53,6 +55,7 @@ class AssignmentHandler:
         self._routes: dict[str, tuple[float, _Queues]] = {}
         self._asking = trio.CapacityLimiter(limits.ROUTES_ASKED_MAX)
 
+    @serves(RequestCode.QUERY_ASSIGNMENT, needs=Needs.NOTHING)
     async def query(self, request: Command, _: Connection) -> Command:
         """The member's queues of a topic."""
         body = decode_body(QueryAssignmentBody, request.payload)

@@ -1,4 +1,4 @@
-"""Heartbeats, group membership and queue locks: codes 34, 35, 38, 41, 42, 46.
+"""Heartbeats, group membership and queue locks.
 
 Every replica answers 34, 35 and 38, leader or not: clients close a connection that stalls, and a
 new leader that knows its consumers already spares them a rebalance.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from dledger.net import Connection
+from dledger.net.serving import serves
 from dledger.remoting.bodies import (
     CheckClientConfigBody,
     ConsumerIdList,
@@ -32,6 +33,7 @@ from mqbroker.leader.outcome import changed
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Client, Membership
+from mqbroker.requests.needs import Needs
 from mqbroker.requests.reading.filters import parse_subscription
 from mqbroker.state.control import LockQueues, UnlockQueues
 from mqbroker.state.locks import QueueKey
@@ -49,8 +51,9 @@ class ClientHandler:
         self._membership = membership
         self._connections: dict[int, Connection] = {}
 
+    @serves(RequestCode.HEART_BEAT, needs=Needs.NOTHING)
     def heartbeat(self, request: Command, connection: Connection) -> Command:
-        """HEART_BEAT. Its consumer groups are made if need be, but the answer does not wait."""
+        """Note who is there. Consumer groups are made if need be; the answer does not wait."""
         heartbeat = decode_body(HeartbeatData, request.payload)
         for consumer in heartbeat.consumer_data_set:
             check_group_name(consumer.group_name)
@@ -68,16 +71,18 @@ class ClientHandler:
             )
         return request.reply()
 
+    @serves(RequestCode.UNREGISTER_CLIENT, needs=Needs.NOTHING)
     def unregister(self, request: Command, connection: Connection) -> Command:
-        """UNREGISTER_CLIENT."""
+        """A client leaves its groups."""
         header = decode_header(UnregisterClientHeader, request)
         self._notify(
             self._membership.unregister(connection.id, header.producer_group, header.consumer_group)
         )
         return request.reply()
 
+    @serves(RequestCode.GET_CONSUMER_LIST_BY_GROUP, needs=Needs.NOTHING)
     def consumer_list(self, request: Command, _: Connection) -> Command:
-        """GET_CONSUMER_LIST_BY_GROUP."""
+        """The ids of a group's consumers."""
         header = decode_header(GetConsumerListByGroupHeader, request)
         group = self._membership.consumers(header.consumer_group)
         if group is None:
@@ -87,14 +92,16 @@ class ClientHandler:
         ids = sorted({client.client_id for client in group.members.values()})
         return request.reply(body=encode_body(ConsumerIdList(ids)))
 
+    @serves(RequestCode.CHECK_CLIENT_CONFIG, needs=Needs.NOTHING)
     def check_config(self, request: Command, _: Connection) -> Command:
-        """CHECK_CLIENT_CONFIG: whether a subscription would be accepted."""
+        """Whether a subscription would be accepted."""
         subscription = decode_body(CheckClientConfigBody, request.payload).subscription_data
         parse_subscription(subscription.sub_string, subscription.expression_type)
         return request.reply()
 
+    @serves(RequestCode.LOCK_BATCH_MQ, needs=Needs.LEADER)
     async def lock(self, request: Command, _: Connection) -> Command:
-        """LOCK_BATCH_MQ: the queues that are the client's now."""
+        """The queues that are the client's now."""
         body = decode_body(LockBatchBody, request.payload)
         check_group_name(body.consumer_group)
         granted = await changed(
@@ -113,8 +120,9 @@ class ClientHandler:
         )
         return request.reply(body=encode_body(answer))
 
+    @serves(RequestCode.UNLOCK_BATCH_MQ, needs=Needs.LEADER)
     async def unlock(self, request: Command, _: Connection) -> Command:
-        """UNLOCK_BATCH_MQ."""
+        """Give queues back."""
         body = decode_body(LockBatchBody, request.payload)
         queues = self._own_queues(body.mq_set)
         await changed(

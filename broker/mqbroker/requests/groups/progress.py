@@ -1,4 +1,4 @@
-"""How far consumer groups are: codes 208, 303, 314, 317.
+"""How far consumer groups are.
 
 A group's place in a queue is its committed offset; what was pulled and not committed is in flight.
 Times are those at which messages were stored. Numbers are the reference's (AdminBrokerProcessor).
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dledger.net import Connection
+from dledger.net.serving import serves
 from dledger.remoting.bodies import (
     ConsumeStats,
     ConsumeStatsList,
@@ -17,7 +18,7 @@ from dledger.remoting.bodies import (
     QueueTimeSpan,
     encode_body,
 )
-from dledger.remoting.codes import ResponseCode
+from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     CloneGroupOffsetHeader,
@@ -34,6 +35,7 @@ from mqbroker.refusal import Refused, busy
 from mqbroker.requests.admin.topics import dialect_for
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership
+from mqbroker.requests.needs import Needs
 from mqbroker.state.control import CommitOffsets
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.topics import check_group_name
@@ -47,8 +49,9 @@ class ProgressHandler:
         self._membership = membership
         self._commits = commits
 
+    @serves(RequestCode.GET_CONSUME_STATS, needs=Needs.LEADER)
     def consume_stats(self, request: Command, _: Connection) -> Command:
-        """GET_CONSUME_STATS: how far a group is in each queue of the topics that it consumes.
+        """How far a group is in each queue of the topics that it consumes.
 
         A topic that is asked for by name is told of although the group never committed there.
         """
@@ -61,8 +64,9 @@ class ProgressHandler:
         stats = self._stats(name, topics)
         return request.reply(body=encode_body(stats, dialect_for(request)))
 
+    @serves(RequestCode.GET_BROKER_CONSUME_STATS, needs=Needs.LEADER)
     def broker_stats(self, request: Command, _: Connection) -> Command:
-        """GET_BROKER_CONSUME_STATS: the same of all groups, topic by topic."""
+        """The same of all groups, topic by topic."""
         only_ordered = decode_header(GetBrokerConsumeStatsHeader, request).is_order
         machine, config = self._core.machine, self._core.config
         answer = ConsumeStatsList(broker_addr=f"{config.broker_ip1}:{config.listen_port}")
@@ -80,8 +84,9 @@ class ProgressHandler:
                 answer.consume_stats_list.append({name: found})
         return request.reply(body=encode_body(answer, dialect_for(request)))
 
+    @serves(RequestCode.QUERY_CONSUME_TIME_SPAN, needs=Needs.LEADER)
     def time_span(self, request: Command, _: Connection) -> Command:
-        """QUERY_CONSUME_TIME_SPAN: what a group has still before it in a topic, as times."""
+        """What a group has still before it in a topic, as times."""
         header = decode_header(QueryConsumeTimeSpanHeader, request)
         config = self._core.definitions.topic(header.topic)
         spans = [
@@ -90,8 +95,9 @@ class ProgressHandler:
         ]
         return request.reply(body=encode_body(QueryConsumeTimeSpanBody(spans)))
 
+    @serves(RequestCode.CLONE_GROUP_OFFSET, needs=Needs.LEADER)
     async def clone(self, request: Command, _: Connection) -> Command:
-        """CLONE_GROUP_OFFSET: let one group go on from where another one is."""
+        """Let one group go on from where another one is."""
         header = decode_header(CloneGroupOffsetHeader, request)
         check_group_name(header.dest_group)
         rows = [

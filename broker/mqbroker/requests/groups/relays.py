@@ -1,4 +1,4 @@
-"""Questions that only a client can answer, passed on to it: codes 223, 307, 309.
+"""Questions that only a client can answer, passed on to it.
 
 A tool asks the broker about one consumer; the broker asks that consumer over the connection that
 the consumer opened, and gives its answer to the tool as it is. Who does not answer in `RELAY_S`
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dledger.errors import RemotingError, RequestTimeout, StorageError
 from dledger.net import Connection
+from dledger.net.serving import serves
 from dledger.remoting.bodies import (
     ConsumerStatusBody,
     ConsumerStatusFromClientBody,
@@ -31,6 +32,7 @@ from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
+from mqbroker.requests.needs import Needs
 
 
 class RelayHandler:
@@ -40,15 +42,17 @@ class RelayHandler:
         self._core = core
         self._clients = clients
 
+    @serves(RequestCode.GET_CONSUMER_RUNNING_INFO, needs=Needs.LEADER)
     async def running_info(self, request: Command, _: Connection) -> Command:
-        """GET_CONSUMER_RUNNING_INFO: what one consumer says of itself."""
+        """What one consumer says of itself."""
         header = decode_header(GetConsumerRunningInfoHeader, request)
         connection = self._member(header.consumer_group, header.client_id)
         answer = await ask_client(connection, Command(request.code, dict(request.ext)))
         return request.reply(answer.code, body=answer.payload, remark=answer.remark)
 
+    @serves(RequestCode.CONSUME_MESSAGE_DIRECTLY, needs=Needs.LEADER)
     async def consume_directly(self, request: Command, _: Connection) -> Command:
-        """CONSUME_MESSAGE_DIRECTLY: have one consumer handle one message, now."""
+        """Have one consumer handle one message, now."""
         header = decode_header(ConsumeMessageDirectlyHeader, request)
         connection = self._member(header.consumer_group, header.client_id)
         position = offset_message_id_decode(header.msg_id)[-1]
@@ -61,8 +65,9 @@ class RelayHandler:
         answer = await ask_client(connection, Command(request.code, ext, body))
         return request.reply(answer.code, body=answer.payload, remark=answer.remark)
 
+    @serves(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, needs=Needs.LEADER)
     async def consumer_status(self, request: Command, _: Connection) -> Command:
-        """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: how far each consumer of a group has come."""
+        """How far each consumer of a group has come."""
         header = decode_header(InvokeBrokerToGetConsumerStatusHeader, request)
         asked = GetConsumerStatusFromClientHeader(topic=header.topic, group=header.group)
         table = {}

@@ -9,6 +9,7 @@ these queues and read their offsets anew. One that is not told so finds out at i
 from __future__ import annotations
 
 from dledger.net import Connection
+from dledger.net.serving import serves
 from dledger.remoting.bodies import (
     Dialect,
     QueueOffset,
@@ -30,6 +31,7 @@ from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
 from mqbroker.requests.groups.readers import Readers
+from mqbroker.requests.needs import Needs
 from mqbroker.state.control import CommitOffsets
 from mqbroker.state.locks import QueueKey
 from mqbroker.state.topics import check_group_name
@@ -38,13 +40,14 @@ _END = -1
 
 
 class ResetHandler:
-    """Answers 222."""
+    """Answers it."""
 
     def __init__(self, core: Core, clients: ClientHandler, readers: Readers) -> None:
         self._core = core
         self._clients = clients
         self._readers = readers
 
+    @serves(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, needs=Needs.LEADER)
     async def reset(self, request: Command, _: Connection) -> Command:
         """Commit the new offsets, tell the members, answer with all of them."""
         header = decode_header(InvokeBrokerToResetOffsetHeader, request)

@@ -12,9 +12,9 @@ from typing import Final
 from dledger.errors import Rot, StorageError
 from dledger.log.entry import HEADER_BYTES, Kind, decode_header, padded
 from dledger.remoting.record import Record
+from mqbroker import limits
 from mqbroker.leader.log import Log
 
-_ENTRIES_LOOKED_AT_MAX: Final = 256
 NO_MESSAGE: Final = -1
 """What RocketMQ reports for an empty log."""
 
@@ -36,7 +36,7 @@ class EarliestMessage:
 
     def _find(self, position: int, end_position: int) -> int:
         try:
-            for _ in range(_ENTRIES_LOOKED_AT_MAX):
+            for _ in range(limits.EARLIEST_ENTRIES_MAX):
                 if position >= end_position:
                     break
                 header = decode_header(self._log.view(position, HEADER_BYTES))

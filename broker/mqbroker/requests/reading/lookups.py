@@ -1,10 +1,11 @@
-"""Questions about queues and single messages: codes 14, 15, 29 to 33."""
+"""Questions about queues and single messages, and commits of offsets."""
 
 from __future__ import annotations
 
 from dledger.errors import AppendError, Rot, StorageError
 from dledger.net import Connection
-from dledger.remoting.codes import ResponseCode
+from dledger.net.serving import serves
+from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     GetEarliestMsgStoretimeHeader,
@@ -27,6 +28,7 @@ from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.groups.readers import Readers
+from mqbroker.requests.needs import Needs
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.locks import QueueKey
 from mqbroker.state.topics import check_group_name
@@ -43,22 +45,25 @@ class LookupHandler:
         self._commits = commits
         self._readers = readers
 
+    @serves(RequestCode.GET_MAX_OFFSET, needs=Needs.CONFIRMED)
     def max_offset(self, request: Command, _: Connection) -> Command:
-        """GET_MAX_OFFSET: what is acknowledged is applied, so no ack is above this."""
+        """Where the queue ends: what is acknowledged is applied, so no ack is above this."""
         header = decode_header(GetMaxOffsetHeader, request)
         queue = self._queue(header.topic, header.queue_id)
         answer = GetMaxOffsetResponseHeader(queue.end if queue is not None else 0)
         return request.reply(ext=encode_header(answer))
 
+    @serves(RequestCode.GET_MIN_OFFSET, needs=Needs.CONFIRMED)
     def min_offset(self, request: Command, _: Connection) -> Command:
-        """GET_MIN_OFFSET."""
+        """Where the queue begins: what was before it has expired."""
         header = decode_header(GetMinOffsetHeader, request)
         queue = self._queue(header.topic, header.queue_id)
         answer = GetMinOffsetResponseHeader(queue.begin if queue is not None else 0)
         return request.reply(ext=encode_header(answer))
 
+    @serves(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, needs=Needs.LEADER)
     def search_offset(self, request: Command, _: Connection) -> Command:
-        """SEARCH_OFFSET_BY_TIMESTAMP. UPPER asks for the last offset stored at or before it."""
+        """The first offset stored at or after a time; with UPPER the last one at or before it."""
         header = decode_header(SearchOffsetByTimestampHeader, request)
         queue = self._queue(header.topic, header.queue_id)
         offset = 0
@@ -68,8 +73,9 @@ class LookupHandler:
             offset = queue.first_at(header.timestamp)
         return request.reply(ext=encode_header(SearchOffsetByTimestampResponseHeader(offset)))
 
+    @serves(RequestCode.GET_EARLIEST_MSG_STORETIME, needs=Needs.LEADER)
     def earliest_store_time(self, request: Command, _: Connection) -> Command:
-        """GET_EARLIEST_MSG_STORETIME; -1 for an empty queue, as in the reference."""
+        """When the first message was stored; -1 for an empty queue, as in the reference."""
         header = decode_header(GetEarliestMsgStoretimeHeader, request)
         queue = self._queue(header.topic, header.queue_id)
         timestamp_ms = -1
@@ -78,8 +84,9 @@ class LookupHandler:
         answer = GetEarliestMsgStoretimeResponseHeader(timestamp_ms)
         return request.reply(ext=encode_header(answer))
 
+    @serves(RequestCode.VIEW_MESSAGE_BY_ID, needs=Needs.LEADER)
     def view_message(self, request: Command, _: Connection) -> Command:
-        """VIEW_MESSAGE_BY_ID: one record by its position in the log."""
+        """One record by its position in the log."""
         header = decode_header(ViewMessageByIdHeader, request)
         try:
             record = self._core.record_at(header.offset)
@@ -89,8 +96,9 @@ class LookupHandler:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         return request.reply(body=self._core.log.view(header.offset, record.size))
 
+    @serves(RequestCode.QUERY_CONSUMER_OFFSET, needs=Needs.CONFIRMED)
     def consumer_offset(self, request: Command, connection: Connection) -> Command | None:
-        """QUERY_CONSUMER_OFFSET; answered once commits of the queue that came before are applied.
+        """Where a group is in a queue, once commits of it that came before are applied.
 
         A group that never committed starts at 0 while the queue's first message is still there, as
         with the reference on young topics; with `setZeroIfNotFound` off it decides by itself.
@@ -128,8 +136,9 @@ class LookupHandler:
             offset = 0
         return request.reply(ext=encode_header(QueryConsumerOffsetResponseHeader(offset)))
 
+    @serves(RequestCode.UPDATE_CONSUMER_OFFSET, needs=Needs.LEADER)
     def commit_offset(self, request: Command, connection: Connection) -> None:
-        """UPDATE_CONSUMER_OFFSET: answered once it is in the log and applied.
+        """Note where a group is; answered once that is in the log and applied.
 
         One that does not count (see `mqbroker.requests.groups.readers`) is answered like any other:
         the group is further already, or was told to be elsewhere.

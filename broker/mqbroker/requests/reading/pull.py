@@ -9,7 +9,8 @@ from __future__ import annotations
 from dledger.buffers import Buffer
 from dledger.errors import StorageError
 from dledger.net import Connection
-from dledger.remoting.codes import ResponseCode
+from dledger.net.serving import serves
+from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     PullMessageHeader,
@@ -24,6 +25,7 @@ from mqbroker.refusal import Refused, unreadable
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.groups.readers import Readers
+from mqbroker.requests.needs import Needs
 from mqbroker.requests.reading.filters import (
     MessageFilter,
     filter_of,
@@ -53,6 +55,7 @@ class PullHandler:
         self._readers = readers
         self._held = held
 
+    @serves(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, needs=Needs.LEADER)
     def pull(self, request: Command, connection: Connection) -> Command | None:
         """Answer at once, or hold the pull until there is a message for it."""
         header = decode_header(PullMessageHeader, request)

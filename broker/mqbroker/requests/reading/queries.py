@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dledger.errors import Rot, StorageError
 from dledger.net import Connection
+from dledger.net.serving import serves
 from dledger.remoting import message as names
-from dledger.remoting.codes import ResponseCode
+from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     QueryMessageHeader,
@@ -23,14 +24,16 @@ from dledger.remoting.record import Record
 from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
+from mqbroker.requests.needs import Needs
 
 
 class QueryHandler:
-    """Answers 12."""
+    """Answers it."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
+    @serves(RequestCode.QUERY_MESSAGE, needs=Needs.LEADER)
     def query(self, request: Command, _: Connection) -> Command:
         """The records, back to back."""
         header = decode_header(QueryMessageHeader, request)

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from dledger.errors import RecordError
 from dledger.net import Connection
+from dledger.net.serving import serves
 from dledger.remoting.bodies import TopicConfig
-from dledger.remoting.codes import ResponseCode
+from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     ProduceHeader,
@@ -23,6 +24,7 @@ from mqbroker.leader.append import Stored
 from mqbroker.leader.drafts import BatchDraft, MessagesDraft, NewRecord, RecordsDraft
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
+from mqbroker.requests.needs import Needs
 from mqbroker.state.attributes import check_records_type
 from mqbroker.state.dedup import dedup_key
 from mqbroker.state.topics import UNSENDABLE
@@ -34,6 +36,7 @@ class ProduceHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
+    @serves(RequestCode.PRODUCE, needs=Needs.LEADER)
     def produce(self, request: Command, connection: Connection) -> None:
         """Append the batch; the answer follows when it can be pulled."""
         core = self._core

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from dledger.errors import Rot, StorageError
 from dledger.net import Connection
+from dledger.net.serving import serves
 from dledger.remoting import message as names
-from dledger.remoting.codes import ResponseCode
+from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     RecallMessageHeader,
@@ -27,6 +28,7 @@ from mqbroker.leader.deliveries import Deliveries
 from mqbroker.leader.outcome import Outcome
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
+from mqbroker.requests.needs import Needs
 from mqbroker.state.moves import TIMER_TOPIC
 
 _VERSION = "v1"
@@ -58,12 +60,13 @@ class Handle(NamedTuple):
 
 
 class RecallHandler:
-    """Answers 370."""
+    """Answers it."""
 
     def __init__(self, core: Core, deliveries: Deliveries) -> None:
         self._core = core
         self._deliveries = deliveries
 
+    @serves(RequestCode.RECALL_MESSAGE, needs=Needs.LEADER)
     async def recall(self, request: Command, _: Connection) -> Command:
         """Take a message back; answered once no replica will deliver it."""
         header = decode_header(RecallMessageHeader, request)

@@ -14,6 +14,7 @@ waits may be connected there. Source: ReplyMessageProcessor.
 from __future__ import annotations
 
 from dledger.net import Connection
+from dledger.net.serving import serves
 from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -27,6 +28,7 @@ from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
 from mqbroker.requests.groups.relays import ask_client
+from mqbroker.requests.needs import Needs
 from mqbroker.requests.sending.send import REGION, send_header
 
 _NOT_STORED = "0"
@@ -40,6 +42,7 @@ class ReplyHandler:
         self._core = core
         self._clients = clients
 
+    @serves(RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2, needs=Needs.LEADER)
     async def reply(self, request: Command, connection: Connection) -> Command:
         """Push a reply to who waits for it; the answer follows that client's."""
         header = send_header(request)

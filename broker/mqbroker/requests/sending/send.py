@@ -1,4 +1,4 @@
-"""Sends of stock clients: SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320).
+"""Sends of stock clients, one by one and in batches.
 
 The broker makes the records. The steps and error codes are the reference's (SendMessageProcessor);
 the one difference: a retry, of a send whose answer can't have reached the client, is answered with
@@ -19,6 +19,7 @@ from dledger.buffers import Buffer
 from dledger.errors import BadInput
 from dledger.limits import PROPERTIES_BYTES_MAX
 from dledger.net import Connection
+from dledger.net.serving import serves
 from dledger.remoting import message as names
 from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -38,6 +39,7 @@ from mqbroker.leader.resends import Asker, Send
 from mqbroker.leader.transactions import half_message
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests.core import Core
+from mqbroker.requests.needs import Needs
 from mqbroker.requests.sending.recall import Handle
 from mqbroker.requests.sending.retries import retry_destination
 from mqbroker.state.attributes import check_type
@@ -62,6 +64,7 @@ class SendHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
+    @serves(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, needs=Needs.LEADER)
     def send(self, request: Command, connection: Connection) -> None:
         """Append one message."""
         header = send_header(request)
@@ -88,6 +91,7 @@ class SendHandler:
         where = _Place(topic, queue_id, asked_topic)
         self._append(request, connection, config, where, [record], keys)
 
+    @serves(RequestCode.SEND_BATCH_MESSAGE, needs=Needs.LEADER)
     def send_batch(self, request: Command, connection: Connection) -> None:
         """Append several messages to one queue, with consecutive offsets."""
         header = send_header(request)

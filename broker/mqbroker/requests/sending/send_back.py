@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from dledger.errors import StorageError
 from dledger.net import Connection
+from dledger.net.serving import serves
 from dledger.remoting import message as names
 from dledger.remoting.bodies import SubscriptionGroupConfig
-from dledger.remoting.codes import ResponseCode
+from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import ConsumerSendMsgBackHeader, decode_header
 from dledger.remoting.numbers import INT32_MAX
@@ -23,6 +24,7 @@ from mqbroker.leader.append import Stored
 from mqbroker.leader.drafts import NewRecord, RecordsDraft
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
+from mqbroker.requests.needs import Needs
 from mqbroker.requests.sending.retries import retry_destination
 from mqbroker.state.topics import retry_topic
 
@@ -30,11 +32,12 @@ _FIRST_RETRY_LEVEL = 3
 
 
 class SendBackHandler:
-    """Answers 36."""
+    """Answers it."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
+    @serves(RequestCode.CONSUMER_SEND_MSG_BACK, needs=Needs.LEADER)
     def send_back(self, request: Command, connection: Connection) -> Command | None:
         """Store the copy; answered once it is in the log."""
         core = self._core

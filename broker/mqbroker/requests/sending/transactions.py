@@ -13,6 +13,7 @@ from functools import cache
 
 from dledger.errors import AppendError, StorageError
 from dledger.net import Connection
+from dledger.net.serving import serves
 from dledger.observe import get_logger
 from dledger.raft.engine import Appended
 from dledger.remoting import message as names
@@ -29,6 +30,7 @@ from mqbroker.leader.transactions import Half, Timing, Transactions
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
+from mqbroker.requests.needs import Needs
 from mqbroker.state.moves import HALF_TOPIC
 
 _COMMIT, _ROLLBACK = 8, 12
@@ -37,7 +39,7 @@ _log = get_logger("mqbroker.requests.sending.transactions")
 
 
 class TransactionHandler:
-    """Answers 37, and asks 39."""
+    """Answers the one, and asks the other."""
 
     def __init__(self, core: Core, clients: ClientHandler) -> None:
         self._core = core
@@ -61,8 +63,9 @@ class TransactionHandler:
         """A leadership begins."""
         self._transactions.reset()
 
+    @serves(RequestCode.END_TRANSACTION, needs=Needs.LEADER)
     def end(self, request: Command, connection: Connection) -> Command | None:
-        """END_TRANSACTION: what is committed can be pulled when this is answered."""
+        """Commit or roll back; what is committed can be pulled when this is answered."""
         header = decode_header(EndTransactionHeader, request)
         if header.commit_or_rollback not in (_COMMIT, _ROLLBACK):
             return request.reply()  # not known yet: the producer will be asked

@@ -45,7 +45,6 @@ from dledger.remoting.record.layout import (
 )
 from mqbroker import limits
 from mqbroker.state.aside import Unusable
-from mqbroker.state.control import TIME_MS_MAX
 from mqbroker.state.dedup import dedup_key
 from mqbroker.state.derived.keys import Hashes, Key, Keys, key_hashes, key_units
 from mqbroker.state.derived.units import UNIT, Units
@@ -62,7 +61,6 @@ _HEAD: Final = np.dtype(
 _U32: Final = np.dtype(">u4")
 _UNIT: Final = struct.Struct(">QI4xqq")
 _SIZE: Final = struct.Struct(">I")
-_TIME_DIGITS_MAX: Final = 18
 _TAGS: Final = TAGS.encode() + b"\x01"
 _UNIQ_KEY: Final = UNIQ_KEY.encode() + b"\x01"
 _TIMER_OUT_MS: Final = TIMER_OUT_MS.encode() + b"\x01"
@@ -131,7 +129,7 @@ def due_ms(record: Record) -> int:
     """When a message with a timer is due. Unusable if it does not say."""
     properties = bytes(record.properties)
     value = _property(properties, _TIMER_OUT_MS, 0, len(properties))
-    if value is None or not value.isdigit() or len(value) > _TIME_DIGITS_MAX:
+    if value is None or not value.isdigit() or len(value) > limits.TIME_DIGITS_MAX:
         raise Unusable("a timed message does not say when it is due")
     return int(value)
 
@@ -139,14 +137,14 @@ def due_ms(record: Record) -> int:
 def index_records(body: memoryview, position: int) -> EntryIndex:
     """Take apart the records in `body`, whose first byte is at `position` of the log.
 
-    Raises Unusable if they are none that a leader can have written.
+    Raises Unusable for bytes that no leader can have written.
     """
     first = _record(body, 0, position)
     return _index(body, position, first, _topic(first))
 
 
 def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryIndex:
-    if not 0 <= first.store_timestamp_ms <= TIME_MS_MAX:
+    if not 0 <= first.store_timestamp_ms <= limits.TIME_MS_MAX:
         raise Unusable(f"it was stored at {first.store_timestamp_ms} ms, which is no time")
     encoded_topic = topic.encode()
     properties = bytes(first.properties)

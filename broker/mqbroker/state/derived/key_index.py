@@ -165,7 +165,7 @@ class KeyIndex:
     def forget(self) -> None:
         """Have no units, as if nothing had been restored.
 
-        Files that come get new names: another thread may still be sorting one of before.
+        New files get new names: another thread may still be sorting one of the old ones.
         """
         self.first = self._written = -(-self.end // self._per_file) * self._per_file
         self._pending_count = 0

@@ -11,12 +11,11 @@ from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.headers import AddMemberHeader, GroupInfoResponseHeader, RemoveMemberHeader
 from mqclient import limits
-from mqclient.admin.raft import RaftAdmin, leader_among
+from mqclient.admin.raft import ask_members, leader_among
 from mqclient.admin.results import MemberChange
+from mqclient.admin.session import Part
 from mqclient.connection.addresses import parse_address
 from mqclient.errors import ClientError
-
-CATCH_UP_S = 300.0
 
 
 class NotYetDone(ClientError):
@@ -25,17 +24,17 @@ class NotYetDone(ClientError):
     definite = False
 
 
-class MembershipAdmin(RaftAdmin):
-    """The calls that change who belongs to a group. Each may be repeated: it goes on then."""
+class Members(Part):
+    """`admin.members`. Each call may be repeated: it goes on then."""
 
-    async def add_node(
+    async def add(
         self,
         broker: str,
         node_id: str,
         peer_address: str,
         client_address: str,
         *,
-        within_s: float = CATCH_UP_S,
+        within_s: float = limits.CATCH_UP_S,
         on_progress: Callable[[str], None] = lambda line: None,
     ) -> MemberChange:
         """Add a node that runs, by its "host:port" for members and for clients.
@@ -43,11 +42,11 @@ class MembershipAdmin(RaftAdmin):
         It copies the log as a learner, and is made a voter when it has caught up; returns then.
         Refused with the leader's reason, NotYetDone if that takes longer than `within_s`.
         """
-        (group,) = await self.groups(broker=broker)
+        (group,) = await self._session.broker_groups(broker=broker)
         host, port = parse_address(peer_address)
         parse_address(client_address)
         header = AddMemberHeader(node_id=node_id, host=host, port=port, client_addr=client_address)
-        await self.requests.ask_leader(group, RequestCode.ADD_MEMBER, header)
+        await self._requests.ask_leader(group, RequestCode.ADD_MEMBER, header)
         return await self._wait(
             group,
             node_id,
@@ -56,16 +55,16 @@ class MembershipAdmin(RaftAdmin):
             on_progress,
         )
 
-    async def remove_node(
-        self, broker: str, node_id: str, *, within_s: float = CATCH_UP_S
+    async def remove(
+        self, broker: str, node_id: str, *, within_s: float = limits.CATCH_UP_S
     ) -> MemberChange:
         """Remove a node, running or not; returns when the leader counts it no more.
 
         One that leads hands over first. Refused with the leader's reason, NotYetDone.
         """
-        (group,) = await self.groups(broker=broker)
+        (group,) = await self._session.broker_groups(broker=broker)
         header = RemoveMemberHeader(node_id=node_id)
-        await self.requests.ask_leader(group, RequestCode.REMOVE_MEMBER, header)
+        await self._requests.ask_leader(group, RequestCode.REMOVE_MEMBER, header)
         return await self._wait(
             group, node_id, lambda info: node_id not in dict(info.members), within_s
         )
@@ -81,7 +80,7 @@ class MembershipAdmin(RaftAdmin):
         since_s, said = time.monotonic(), "no leader has answered yet"
         with anyio.move_on_after(within_s):
             while True:
-                infos = (await self._ask_members(group)).values()
+                infos = (await ask_members(self._requests, group)).values()
                 leader = leader_among(infos)
                 if leader is not None and is_done(leader):
                     members = tuple(sorted(member for member, _ in leader.members))

@@ -1,0 +1,24 @@
+"""The same client for programs without an event loop: same names, no `async`, no `await`.
+
+::
+
+    with Producer("127.0.0.1:9876", group="PG") as producer:
+        result = producer.send(Message("Orders", b"hello"))
+
+Each object runs the asynchronous one in an event loop of its own, in one thread of its own that
+ends with its `with` block. Methods have the parameters, results and errors of the asynchronous
+ones; they may be called from several threads.
+
+``face``      the thread, and the calls that wait for it
+``producer``  sends, requests, transactions
+``consumer``  messages in a loop
+``admin``     the administration
+"""
+
+from mqclient.blocking.admin import Admin, AdminPart
+from mqclient.blocking.consumer import Consumer
+from mqclient.blocking.face import Face
+from mqclient.blocking.producer import Producer, Transaction
+from mqclient.models import Message
+
+__all__ = ["Admin", "AdminPart", "Consumer", "Face", "Message", "Producer", "Transaction"]

@@ -1,0 +1,136 @@
+"""The administration, blocking, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from mqclient import admin as admins
+from mqclient import limits
+from mqclient.admin import (
+    brokers,
+    clients,
+    groups,
+    members,
+    messages,
+    raft,
+    settings,
+    statistics,
+    topics,
+)
+from mqclient.blocking.face import Caller, Face, R, T, blocking
+
+
+class AdminPart(Caller[T]):
+    """One part of the administration: it calls through the face that it belongs to."""
+
+    def __init__(self, face: Face[admins.Admin], part: T) -> None:
+        self._face = face
+        self._client = part
+
+    def call(self, function: Callable[[], Awaitable[R]]) -> R:
+        """Call `function` in the event loop, and wait for its result."""
+        return self._face.call(function)
+
+
+class Topics(AdminPart[topics.Topics]):
+    """`mqclient.Admin.topics`, blocking."""
+
+    update = blocking(topics.Topics.update)
+    delete = blocking(topics.Topics.delete)
+    list = blocking(topics.Topics.list)
+    route = blocking(topics.Topics.route)
+    clusters = blocking(topics.Topics.clusters)
+    status = blocking(topics.Topics.status)
+
+
+class Groups(AdminPart[groups.Groups]):
+    """`mqclient.Admin.groups`, blocking."""
+
+    progress = blocking(groups.Groups.progress)
+    list = blocking(groups.Groups.list)
+    update = blocking(groups.Groups.update)
+    config = blocking(groups.Groups.config)
+    delete = blocking(groups.Groups.delete)
+    of_topic = blocking(groups.Groups.of_topic)
+    reset_offset = blocking(groups.Groups.reset_offset)
+
+
+class Clients(AdminPart[clients.Clients]):
+    """`mqclient.Admin.clients`, blocking."""
+
+    consumers = blocking(clients.Clients.consumers)
+    producers = blocking(clients.Clients.producers)
+    status = blocking(clients.Clients.status)
+
+
+class Brokers(AdminPart[brokers.Brokers]):
+    """`mqclient.Admin.brokers`, blocking."""
+
+    list = blocking(brokers.Brokers.list)
+    status = blocking(brokers.Brokers.status)
+    clean = blocking(brokers.Brokers.clean)
+
+
+class Raft(AdminPart[raft.Raft]):
+    """`mqclient.Admin.raft`, blocking."""
+
+    status = blocking(raft.Raft.status)
+    transfer_leader = blocking(raft.Raft.transfer_leader)
+
+
+class Members(AdminPart[members.Members]):
+    """`mqclient.Admin.members`, blocking."""
+
+    add = blocking(members.Members.add)
+    remove = blocking(members.Members.remove)
+
+
+class Settings(AdminPart[settings.Settings]):
+    """`mqclient.Admin.settings`, blocking."""
+
+    broker_config = blocking(settings.Settings.broker_config)
+    update_broker_config = blocking(settings.Settings.update_broker_config)
+    namesrv_config = blocking(settings.Settings.namesrv_config)
+    update_namesrv_config = blocking(settings.Settings.update_namesrv_config)
+    kv_config = blocking(settings.Settings.kv_config)
+    update_kv_config = blocking(settings.Settings.update_kv_config)
+    delete_kv_config = blocking(settings.Settings.delete_kv_config)
+    set_write_perm = blocking(settings.Settings.set_write_perm)
+
+
+class Statistics(AdminPart[statistics.Statistics]):
+    """`mqclient.Admin.statistics`, blocking."""
+
+    traffic = blocking(statistics.Statistics.traffic)
+
+
+class Messages(AdminPart[messages.Messages]):
+    """`mqclient.Admin.messages`, blocking."""
+
+    read = blocking(messages.Messages.read)
+    offset_at = blocking(messages.Messages.offset_at)
+    by_id = blocking(messages.Messages.by_id)
+    by_key = blocking(messages.Messages.by_key)
+    by_unique_key = blocking(messages.Messages.by_unique_key)
+
+
+class Admin(Face[admins.Admin]):
+    """`mqclient.Admin`, blocking."""
+
+    def __init__(
+        self,
+        namesrv_addr: str = limits.NAMESRV_ADDR,
+        *,
+        timeout_s: float = limits.REQUEST_TIMEOUT_S,
+    ) -> None:
+        admin = admins.Admin(namesrv_addr, timeout_s=timeout_s)
+        super().__init__(admin)
+        self.topics = Topics(self, admin.topics)
+        self.groups = Groups(self, admin.groups)
+        self.clients = Clients(self, admin.clients)
+        self.brokers = Brokers(self, admin.brokers)
+        self.raft = Raft(self, admin.raft)
+        self.members = Members(self, admin.members)
+        self.settings = Settings(self, admin.settings)
+        self.statistics = Statistics(self, admin.statistics)
+        self.messages = Messages(self, admin.messages)

@@ -1,0 +1,169 @@
+"""Sending, blocking: what is handed over gives a Future, and transactions have `with` blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    contextmanager,
+)
+from functools import partial, wraps
+from typing import Concatenate
+
+from anyio import to_thread
+
+from dledger.errors import DledgerError
+from mqclient import limits
+from mqclient.blocking.face import ClientT, Face, P, blocking
+from mqclient.models import Message, ReceivedMessage, SendResult
+from mqclient.producing import producer as producers
+from mqclient.producing import transactions
+from mqclient.producing.pending import PendingSend
+from mqclient.producing.transactions import Decision
+
+
+def handing_over(
+    method: Callable[Concatenate[ClientT, P], Awaitable[PendingSend]],
+) -> Callable[Concatenate[Face[ClientT], P], Future[SendResult]]:
+    """As `blocking`, for a `method` that only hands a message over: the outcome is a Future's."""
+
+    @wraps(method)
+    def call(face: Face[ClientT], /, *args: P.args, **kwargs: P.kwargs) -> Future[SendResult]:
+        future: Future[SendResult] = Future()
+        future.set_running_or_notify_cancel()
+
+        async def hand_over() -> None:
+            pending = await method(face._client, *args, **kwargs)
+            pending.add_callback(partial(_settle, future))
+
+        face.call(hand_over)
+        return future
+
+    return call
+
+
+class Transaction:
+    """`mqclient.Transaction`, blocking."""
+
+    def __init__(
+        self, face: Face[producers.Producer], transaction: transactions.Transaction
+    ) -> None:
+        self.sent = transaction.sent
+        self._face = face
+        self._transaction = transaction
+
+    @property
+    def ended(self) -> Decision | None:
+        """How the caller ended it, None if not yet."""
+        return self._transaction.ended
+
+    def commit(self) -> None:
+        """Let consumers see the message."""
+        self._face.call(self._transaction.commit)
+
+    def rollback(self) -> None:
+        """Let nobody ever see the message."""
+        self._face.call(self._transaction.rollback)
+
+
+def in_a_block(
+    method: Callable[
+        Concatenate[producers.Producer, P], AbstractAsyncContextManager[transactions.Transaction]
+    ],
+) -> Callable[Concatenate[Face[producers.Producer], P], AbstractContextManager[Transaction]]:
+    """As `blocking`, for a `method` whose transaction lives in a `with` block."""
+
+    @wraps(method)
+    @contextmanager
+    def call(
+        face: Face[producers.Producer], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Iterator[Transaction]:
+        portal = face.portal
+        begun = method(face._client, *args, **kwargs)
+        with portal.wrap_async_context_manager(begun) as transaction:
+            yield Transaction(face, transaction)
+
+    return call
+
+
+class Producer(Face[producers.Producer]):
+    """`mqclient.Producer`, blocking."""
+
+    def __init__(
+        self,
+        namesrv_addr: str = limits.NAMESRV_ADDR,
+        group: str = limits.PRODUCER_GROUP,
+        *,
+        checker: Callable[[ReceivedMessage], Decision] | None = None,
+        timeout_s: float = limits.SEND_TIMEOUT_S,
+        linger_s: float = limits.LINGER_S,
+        batch_bytes_max: int = limits.BATCH_BYTES_MAX,
+        pending_max: int = limits.PENDING_MESSAGES_MAX,
+        pending_bytes_max: int = limits.PENDING_BYTES_MAX,
+        at_least_once: bool = False,
+    ) -> None:
+        super().__init__(
+            producers.Producer(
+                namesrv_addr,
+                group,
+                checker=None if checker is None else _in_a_thread(checker),
+                timeout_s=timeout_s,
+                linger_s=linger_s,
+                batch_bytes_max=batch_bytes_max,
+                pending_max=pending_max,
+                pending_bytes_max=pending_bytes_max,
+                at_least_once=at_least_once,
+            )
+        )
+
+    prepare = blocking(producers.Producer.prepare)
+    send = blocking(producers.Producer.send)
+    send_batch = blocking(producers.Producer.send_batch)
+    request = blocking(producers.Producer.request)
+    reply = blocking(producers.Producer.reply)
+    recall = blocking(producers.Producer.recall)
+    flush = blocking(producers.Producer.flush)
+
+    send_soon = handing_over(producers.Producer.send_soon)
+    transaction = in_a_block(producers.Producer.transaction)
+
+    @property
+    def client_id(self) -> str:
+        """How brokers know this producer."""
+        return self._client.client_id
+
+    @property
+    def pending(self) -> int:
+        """Messages handed over and not settled yet."""
+        return self._client.pending
+
+    def send_oneway(
+        self, message: Message, *, queue_id: int | None = None, key: str | None = None
+    ) -> None:
+        """Hand over a message that nobody acknowledges."""
+
+        async def hand_over() -> None:
+            await self._client.prepare(message.topic)
+            self._client.send_oneway(message, queue_id=queue_id, key=key)
+
+        self.call(hand_over)
+
+
+def _in_a_thread(
+    checker: Callable[[ReceivedMessage], Decision],
+) -> Callable[[ReceivedMessage], Awaitable[Decision]]:
+    """It may take its time: the event loop has other things to do."""
+
+    async def check(message: ReceivedMessage) -> Decision:
+        return await to_thread.run_sync(checker, message)
+
+    return check
+
+
+def _settle(future: Future[SendResult], pending: PendingSend) -> None:
+    try:
+        future.set_result(pending.result())
+    except DledgerError as error:
+        future.set_exception(error)

@@ -1,0 +1,76 @@
+"""Which method answers a code. Handlers say so themselves, at the method, with what it needs.
+
+::
+
+    class Lookups:
+        @serves(RequestCode.GET_MAX_OFFSET, needs=Needs.CONFIRMED)
+        def max_offset(self, request: Command, connection: Connection) -> Command: ...
+
+    table = table_of([Lookups()])
+
+What there is to need is the server's own enum. The decorator leaves the method as it is: a
+dispatcher looks codes up in the table, and whoever documents or tests a server reads the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from enum import Enum
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command
+
+if TYPE_CHECKING:
+    from dledger.net.connection import Connection
+
+Answer: TypeAlias = "Command | Awaitable[Command | None] | None"
+HandlerT = TypeVar("HandlerT")
+AnswerT = TypeVar("AnswerT", bound=Answer)
+NeedsT = TypeVar("NeedsT", bound=Enum)
+_DECLARED = "declared_codes"
+
+
+class Served(NamedTuple, Generic[NeedsT]):
+    """What answers a code, and what it needs."""
+
+    method: Callable[[Command, Connection], Answer]
+    needs: NeedsT
+
+
+def serves(
+    *codes: RequestCode, needs: Enum
+) -> Callable[
+    [Callable[[HandlerT, Command, Connection], AnswerT]],
+    Callable[[HandlerT, Command, Connection], AnswerT],
+]:
+    """Declare that a handler's method answers these codes."""
+
+    def declare(
+        method: Callable[[HandlerT, Command, Connection], AnswerT],
+    ) -> Callable[[HandlerT, Command, Connection], AnswerT]:
+        vars(method)[_DECLARED] = (codes, needs)
+        return method
+
+    return declare
+
+
+def declared_by(handler: type) -> Iterator[tuple[str, RequestCode, Enum]]:
+    """What a handler's class declares: (the method's name, a code, what it needs)."""
+    for name, method in vars(handler).items():
+        declared: tuple[tuple[RequestCode, ...], Enum] | None = getattr(method, _DECLARED, None)
+        if declared is not None:
+            codes, needs = declared
+            for code in codes:
+                yield name, code, needs
+
+
+def table_of(handlers: Iterable[object], needs: type[NeedsT]) -> dict[int, Served[NeedsT]]:
+    """What handlers serve, by code. Raises ValueError for a code that two of them serve."""
+    table: dict[int, Served[NeedsT]] = {}
+    for handler in handlers:
+        for name, code, wanted in declared_by(type(handler)):
+            if code in table:
+                raise ValueError(f"{code.name} is served by {name} and by {table[code].method}")
+            table[code] = Served(getattr(handler, name), needs(wanted))
+    return table

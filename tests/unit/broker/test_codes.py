@@ -1,0 +1,69 @@
+"""Each request code has one handler, which declares it, or a reason why there is none."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dledger.net import Connection
+from dledger.net.serving import declared_by, serves, table_of
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command
+from mqbroker import requests
+from mqbroker.requests.needs import Needs
+from mqbroker.requests.unsupported import REASONS, not_supported
+from mqbroker.testing import memory_broker
+
+
+class Handler:
+    """Serves two codes with one method."""
+
+    @serves(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, needs=Needs.LEADER)
+    def send(self, request: Command, _: Connection) -> Command:
+        """Answer the request."""
+        return request.reply()
+
+
+def handler_classes() -> set[type]:
+    """Those below `mqbroker.requests` that declare codes, whether the broker has them or not."""
+    modules = [
+        importlib.import_module(module.name)
+        for module in pkgutil.walk_packages(requests.__path__, "mqbroker.requests.")
+    ]
+    return {
+        each
+        for module in modules
+        for each in vars(module).values()
+        if isinstance(each, type) and any(declared_by(each))
+    }
+
+
+async def test_each_code_is_served_once_or_not_served_for_a_reason(tmp_path: Path) -> None:
+    """Of all that RequestCode names: a new one needs a handler, or a line in unsupported.py."""
+    declared = Counter(code for each in handler_classes() for _, code, _ in declared_by(each))
+    async with memory_broker(tmp_path) as broker:
+        served = set(broker.broker.handler.table)
+
+    assert {code.name for code, times in declared.items() if times > 1} == set()
+    assert served == set(declared), "a handler that declares codes is not part of the broker"
+    assert served & set(REASONS) == set()
+    assert {code.name for code in RequestCode if code not in served | set(REASONS)} == set()
+    assert all(REASONS.values())
+
+
+def test_a_code_that_two_handlers_declare_is_a_mistake() -> None:
+    """It is found when the server is built, and not by who is answered by the wrong one."""
+    assert set(table_of([Handler()], Needs)) == {10, 310}
+    with pytest.raises(ValueError, match="SEND_MESSAGE is served by send and by"):
+        table_of([Handler(), Handler()], Needs)
+
+
+def test_what_is_not_served_says_why() -> None:
+    """A code of RocketMQ's with its reason, any other by its number."""
+    assert str(not_supported(12345)) == "request code 12345 is not supported"
+    said = str(not_supported(RequestCode.GET_ROUTEINFO_BY_TOPIC))
+    assert said == "request code 105 is not supported: name servers answer this: ask one of them"
