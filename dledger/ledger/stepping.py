@@ -16,7 +16,8 @@ import trio
 from dledger import limits
 from dledger.errors import DledgerError
 from dledger.ledger.config import LedgerConfig
-from dledger.log.store import SegmentedLog, SyncJob
+from dledger.log.jobs import SyncJob
+from dledger.log.store import SegmentedLog
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library.adapter import monotonic
 from dledger.raft.library.messages import PeerMessage

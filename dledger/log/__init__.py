@@ -4,8 +4,12 @@ Layout
 ------
 ``entry``       the 48-byte entry header, its two checksums, and what an entry is (pure)
 ``segment``     one file: preallocated, written by position, read through a mapping
+``walk``        from one entry to the next: the one walk that all checks go (pure)
 ``store``       :class:`~dledger.log.store.SegmentedLog`: append, cut, sync, trim, replace
-``reading``     what can be read of a log
+``contents``    which entries a log holds, and where
+``jobs``        what a log hands out to be done beside it: syncs and removals
+``writing``     what was appended, on its way to the files
+``reading``     entries by index, bytes by position
 ``head``        where a log begins whose first segments are gone (pure)
 ``retention``   which segments may go (pure)
 ``hard_state``  term, vote and seat, durable before any message that depends on them

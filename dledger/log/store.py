@@ -5,8 +5,12 @@ Theory of operation
 Appending stages bytes in memory; :meth:`SegmentedLog.write_out` hands all that is staged to the
 kernel in one gathered write, and every read does that first, so nobody sees the difference.
 Making it durable is a separate step that may run in a thread: :meth:`SegmentedLog.start_sync`
-says what a sync would cover, :meth:`SyncJob.run` does it, :meth:`SegmentedLog.finish_sync` moves
+says what a sync would cover, `run` of that job does it, :meth:`SegmentedLog.finish_sync` moves
 `durable_index`. Appending may go on meanwhile; what was appended later waits for the next sync.
+
+A log is made of parts, each of which alone changes its fields: `Contents` knows which entries there
+are, `Writing` what of them is not in the files yet, and `LogReader` reads both. This module decides
+what becomes of them.
 
 Invariants
 ----------
@@ -21,15 +25,15 @@ Invariants
 from __future__ import annotations
 
 import contextlib
-from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 
+from dledger import limits
 from dledger.buffers import Buffer
-from dledger.errors import CorruptLog, Fenced, StorageError, TooLarge
+from dledger.errors import CorruptLog, StorageError, TooLarge
+from dledger.log.contents import Contents
 from dledger.log.disk import Disk
 from dledger.log.entry import (
     HEADER_BYTES,
@@ -38,49 +42,23 @@ from dledger.log.entry import (
     body_size,
     chain,
     make_header,
-    padded,
     place_body,
 )
 from dledger.log.head import LogHead, encode_head, first_entry_of
+from dledger.log.jobs import SyncJob, TrimJob
 from dledger.log.reading import LogReader
 from dledger.log.recovery.checkpoint import Checkpoint, encode_checkpoint
+from dledger.log.recovery.tail import WATERMARK_BYTES
 from dledger.log.segment import PreparedSegment, Segment, segment_path
 from dledger.log.space import Space
-
-RECENT_HEADERS = 8192
-"""Headers of the log's end that are kept decoded: each is looked at several times on its way."""
+from dledger.log.writing import Writing
 
 
-@dataclass(frozen=True, slots=True)
-class SyncJob:
-    """One sync: everything up to `target_index` will be durable when `run` has returned."""
+class SegmentedLog:
+    """A replica's log. Not safe for threads, but for `run` of jobs and `prepare_segment`.
 
-    segments: tuple[Segment, ...]
-    target_index: int
-    generation: int
-
-    def run(self) -> None:
-        """Sync the files. May run in a thread; raises OSError."""
-        for segment in self.segments:
-            segment.sync()
-
-
-@dataclass(frozen=True, slots=True)
-class TrimJob:
-    """The removal of old segments from the disk. Slow, so `run` may be called in a thread."""
-
-    log: SegmentedLog
-    head: LogHead
-    paths: tuple[Path, ...]
-    replacements: int
-
-    def run(self) -> None:
-        """Say durably where the log begins, then remove. OSError leaves a log that can be read."""
-        self.log.remove_head(self)
-
-
-class SegmentedLog(LogReader):
-    """A replica's log. Not safe for threads, but for `run` of jobs and `prepare_segment`."""
+    Reading is `LogReader`'s; its methods are this one's, too.
+    """
 
     def __init__(
         self,
@@ -91,16 +69,19 @@ class SegmentedLog(LogReader):
         last: Header | None,
         commit_index: int = 0,
         head: LogHead | None = None,
+        unchecked_index: int = 0,
     ) -> None:
-        super().__init__(folder, segment_bytes, disk, segments, last, head or LogHead())
-        self.fenced: str | None = None
+        self.folder = folder
+        self.segment_bytes = segment_bytes
+        #: The largest entry, header and body: the general limit, or what a segment can hold.
+        self.entry_bytes_max = min(limits.ENTRY_BYTES_MAX, segment_bytes - WATERMARK_BYTES)
+        self._disk = disk
+        self._contents = Contents(segment_bytes, segments, last, head or LogHead())
+        self._writing = Writing(self._contents)
         self.commit_index = commit_index
         #: Told the first and the last index of a tail that is about to be cut.
         self.on_cut: Callable[[int, int], None] = lambda first, last: None
         self.durable_index = self.last_index
-        self._staged: list[Buffer] = []
-        self._staged_at = segments[-1].end if segments else 0
-        self._dirty: list[Segment] = []
         self._syncing: tuple[Segment, ...] = ()
         self._retired: list[Segment] = []
         self._generation = 0
@@ -112,15 +93,74 @@ class SegmentedLog(LogReader):
         self._replacing = Lock()
         #: Whether the disk has room for more.
         self.space = Space(self)
+        self.write_out = self._writing.write_out
+        self.reader = reader = LogReader(self._contents, self._writing, disk, unchecked_index)
+        self.header, self.chain_crc_before = reader.header, reader.chain_crc_before
+        self.entry, self.checked_entry = reader.entry, reader.checked_entry
+        self.view, self.checked_view = reader.view, reader.checked_view
+        self.run_of, self.checked_run_of = reader.run_of, reader.checked_run_of
+        self.batch_end, self.head_before = reader.batch_end, reader.head_before
+        self.segments, self.sealed = reader.segments, reader.sealed
+        self.doubt_all = reader.doubt_all
+
+    # -- where things are ------------------------------------------------------------------
+
+    @property
+    def first_index(self) -> int:
+        """The lowest index that can be read; 1 for an empty log."""
+        return self._contents.first_index
+
+    @property
+    def last_index(self) -> int:
+        """The index of the last entry; 0 for an empty log."""
+        return self._contents.last_index
+
+    @property
+    def last(self) -> Header | None:
+        """The last entry's header."""
+        return self._contents.last
+
+    @property
+    def first_position(self) -> int:
+        """The lowest position that can be read."""
+        return self._contents.first_position
+
+    @property
+    def end_position(self) -> int:
+        """The position behind the last entry."""
+        return self._contents.end_position
+
+    @property
+    def chain_crc(self) -> int:
+        """The chain CRC that the next entry continues."""
+        return self._contents.chain_crc
+
+    @property
+    def fenced(self) -> str | None:
+        """Why the log takes no more, if it does not."""
+        return self._writing.fenced
+
+    @property
+    def room_bytes(self) -> int | None:
+        """Of the last segment, for another entry; None if there is no segment."""
+        segments = self._contents.segments
+        return segments[-1].capacity_bytes - segments[-1].end if segments else None
+
+    def is_next_segment(self, position: int) -> bool:
+        """Whether a position is in the segment behind the last one."""
+        segments = self._contents.segments
+        ahead = position - segments[-1].base_position if segments else 0
+        return self.segment_bytes <= ahead < 2 * self.segment_bytes
 
     # -- appending -------------------------------------------------------------------------
 
     def append(self, index: int, term: int, kind: int, body: Buffer | Draft) -> Header:
         """Stage a new entry of this node's own making. Raises TooLarge, Fenced."""
-        position = self.position_for(self.checked_size(body))
+        contents = self._contents
+        position = contents.position_for(self.checked_size(body))
         content = place_body(body, position + HEADER_BYTES, index, term)
         header, raw = make_header(
-            self.chain_crc, index=index, term=term, position=position, kind=kind, body=content
+            contents.chain_crc, index=index, term=term, position=position, kind=kind, body=content
         )
         self._stage(header, raw, content)
         return header
@@ -141,7 +181,8 @@ class SegmentedLog(LogReader):
         below, or the leader's copy is damaged.
         """
         chain_crc = chain(self.chain_crc, raw_header, header.body_crc)
-        if header.position != self.position_for(header.size) or chain_crc != header.chain_crc:
+        position = self._contents.position_for(header.size)
+        if header.position != position or chain_crc != header.chain_crc:
             raise CorruptLog(
                 f"entry {header.index} of term {header.term} at position {header.position} does "
                 f"not continue this log, which ends at index {self.last_index}, position "
@@ -150,45 +191,15 @@ class SegmentedLog(LogReader):
         self._stage(header, raw_header, body)
 
     def _stage(self, header: Header, raw_header: Buffer, body: Buffer) -> None:
-        if self.fenced is not None:
-            raise Fenced(self.fenced)
-        if header.index != self.last_index + 1:
-            raise StorageError(f"index {header.index} cannot follow {self.last_index}")
-        segment = self._segments[-1] if self._segments else None
-        if segment is None or header.position >= segment.base_position + self.segment_bytes:
+        contents, segments = self._contents, self._contents.segments
+        self._writing.check()
+        if header.index != contents.last_index + 1:
+            raise StorageError(f"index {header.index} cannot follow {contents.last_index}")
+        if not segments or header.position >= segments[-1].base_position + self.segment_bytes:
             self.write_out()
-            segment = self._start_segment(header)
-        offset = header.position - segment.base_position
-        if not self._staged:
-            self._staged_at = offset
-        room = padded(header.size)
-        padding = room - header.size
-        self._staged += (raw_header, body, bytes(padding)) if padding else (raw_header, body)
-        self._recent[header.index] = header
-        self._recent.pop(header.index - RECENT_HEADERS, None)
-        segment.add(offset, offset + room)
-        self._last = header
-
-    def write_out(self) -> None:
-        """Hand what is staged to the kernel. Raises Fenced if that fails."""
-        if not self._staged:
-            return
-        segment = self._segments[-1]
-        staged, self._staged = self._staged, []
-        try:
-            segment.write(self._staged_at, staged)
-        except OSError as error:
-            self._fence(f"writing to {segment_path(self.folder, segment.base_position)}", error)
-        self._written_index = self.last_index
-        if not self._dirty or self._dirty[-1] is not segment:
-            self._dirty.append(segment)
-
-    def _fence(self, what: str, error: OSError) -> None:
-        self.fenced = (
-            f"{what} failed ({error}); this node takes no more entries. "
-            "Mend the disk, then restart the node."
-        )
-        raise Fenced(self.fenced) from error
+            contents.begin_segment(self._start_segment(header))
+        self._writing.stage(header.position - segments[-1].base_position, raw_header, body)
+        contents.add(header)
 
     # -- segments --------------------------------------------------------------------------
 
@@ -201,23 +212,22 @@ class SegmentedLog(LogReader):
             else:
                 descriptor = self._create(path)
         except OSError as error:
-            self._fence(f"creating {path}", error)
+            self._writing.fence(f"creating {path}", error)
         self._spare = None
-        segment = Segment(self._disk, path, header.index, self.segment_bytes, descriptor)
-        self._segments.append(segment)
-        return segment
+        return Segment(self._disk, path, header.index, self.segment_bytes, descriptor)
 
     @property
     def wants_segment(self) -> bool:
         """Whether the next segment should be prepared now: the last one is half full."""
-        if self._spare is not None or not self._segments or self.fenced is not None:
+        segments = self._contents.segments
+        if self._spare is not None or not segments or self.fenced is not None:
             return False
-        return self._segments[-1].end * 2 > self.segment_bytes
+        return segments[-1].end * 2 > self.segment_bytes
 
     def prepare_segment(self) -> PreparedSegment:
         """Create the next segment's file, durable. Slow, so it may run in a thread."""
         generation = self._generation
-        base = self._segments[-1].base_position + self.segment_bytes
+        base = self._contents.segments[-1].base_position + self.segment_bytes
         descriptor = self._create(segment_path(self.folder, base))
         return PreparedSegment(base, descriptor, generation)
 
@@ -253,7 +263,7 @@ class SegmentedLog(LogReader):
 
     def _discard(self, prepared: PreparedSegment) -> None:
         self._disk.close(prepared.descriptor)
-        if prepared.base_position > self._segments[-1].base_position:
+        if prepared.base_position > self._contents.segments[-1].base_position:
             self._disk.remove(segment_path(self.folder, prepared.base_position))
 
     def forget_pages(self) -> None:
@@ -262,7 +272,7 @@ class SegmentedLog(LogReader):
         A leader reads all that it sends. Without this every page of it would be counted for the
         process until its segment is released, which is gigabytes at full speed.
         """
-        for segment in self._segments:
+        for segment in self._contents.segments:
             segment.forget_pages()
 
     def release_idle(self) -> None:
@@ -271,10 +281,10 @@ class SegmentedLog(LogReader):
         So open files, mappings, and what the process has in memory, do not grow with the log.
         Nor does trust in what was read or written for long: see `checked_view`.
         """
-        busy = {*self._dirty, *self._syncing}
-        for segment in self._segments:
+        segments, busy = self._contents.segments, self._busy()
+        for segment in segments:
             segment.doubt()
-        for segment in self._segments[:-1]:
+        for segment in segments[:-1]:
             if segment not in busy:
                 segment.release_if_idle()
 
@@ -283,27 +293,31 @@ class SegmentedLog(LogReader):
     @property
     def is_dirty(self) -> bool:
         """Whether something waits to be synced that no sync under way covers."""
-        return bool(self._dirty or self._staged)
+        return self._writing.is_dirty
+
+    def _busy(self) -> set[Segment]:
+        """Segments that wait to be synced, or are being synced."""
+        return {*self._writing.unsynced, *self._syncing}
 
     def start_sync(self) -> SyncJob | None:
         """What has to be synced now; None if everything is durable. Raises Fenced."""
         self.write_out()
-        if not self._dirty:
+        if not self._writing.unsynced:
             return None
-        self._syncing, self._dirty = tuple(self._dirty), []
+        self._syncing = self._writing.take_unsynced()
         try:
             # Written here and not beside the sync, in its thread: a cut may come in between, and
             # a watermark from before it would vouch for entries that are gone.
             for segment in self._syncing:
                 segment.mark(self.durable_index)
         except OSError as error:
-            self._fence("writing a watermark", error)
+            self._writing.fence("writing a watermark", error)
         return SyncJob(self._syncing, self.last_index, self._generation)
 
     def finish_sync(self, job: SyncJob, error: OSError | None = None) -> None:
         """Note that a sync has ended. Raises Fenced if it failed."""
         if error is not None:
-            self._fence("fdatasync", error)
+            self._writing.fence("fdatasync", error)
         self._syncing = ()
         if job.generation == self._generation:
             self.durable_index = max(self.durable_index, job.target_index)
@@ -335,10 +349,11 @@ class SegmentedLog(LogReader):
         try:
             self._cut_files(first_index)
         except OSError as error:
-            self._fence("cutting a conflicting tail", error)
+            self._writing.fence("cutting a conflicting tail", error)
         # A sync under way no longer counts, so what it covers has to be synced again.
-        unsynced = {*self._dirty, *self._syncing, self._segments[-1]}
-        self._dirty = [segment for segment in self._segments if segment in unsynced]
+        segments = self._contents.segments
+        unsynced = {*self._busy(), segments[-1]}
+        self._writing.was_cut([segment for segment in segments if segment in unsynced])
 
     def _cut_files(self, first_index: int) -> None:
         """Cut in an order that a crash may interrupt anywhere.
@@ -351,32 +366,24 @@ class SegmentedLog(LogReader):
             self._discard(self._spare)
             self._spare = None
             self._disk.sync_folder(self.folder)
-        at = bisect_right(self._segments, first_index, key=lambda segment: segment.first_index)
-        for segment in self._segments[max(0, at - 1) :]:
+        contents = self._contents
+        for segment in contents.segments_from(first_index):
             segment.mark(self.durable_index)
             segment.sync()
-        while self._segments[-1].first_index >= first_index and len(self._segments) > 1:
-            segment = self._segments.pop()
-            self._disk.remove(segment_path(self.folder, segment.base_position))
+        while contents.segments[-1].first_index >= first_index and len(contents.segments) > 1:
+            segment = contents.drop_last_segment()
+            self._disk.remove(segment.path)
             self._retired.append(segment)
             self._disk.sync_folder(self.folder)
-        segment = self._segments[-1]
-        segment.cut(first_index - segment.first_index)
-        self._last = self._segment_of_or_none(first_index - 1)
-        self._recent.clear()
-        self._written_index = self.last_index
-        segment.sync()
-
-    def _segment_of_or_none(self, index: int) -> Header | None:
-        at = bisect_right(self._segments, index, key=lambda segment: segment.first_index)
-        segment = self._segments[at - 1] if at else None
-        return segment.header(index) if segment and segment.offsets else None
+        contents.cut(first_index)
+        contents.segments[-1].sync()
 
     # -- the head --------------------------------------------------------------------------
 
     def holds_before(self, first_index: int) -> bool:
         """Whether a segment lies before `first_index` as a whole, so that a trim may remove it."""
-        return len(self._segments) > 1 and self._segments[1].first_index <= first_index
+        segments = self._contents.segments
+        return len(segments) > 1 and segments[1].first_index <= first_index
 
     def trim(self, first_index: int) -> TrimJob | None:
         """Forget the segments that lie before `first_index` as a whole; their files go with the
@@ -385,20 +392,18 @@ class SegmentedLog(LogReader):
         The caller vouches that nobody needs them: no state machine, no follower.
         """
         safe_index = min(first_index, self.commit_index, self.durable_index)
-        busy = {*self._dirty, *self._syncing}
+        segments, busy = self._contents.segments, self._busy()
         count = 0
-        for segment, following in pairwise(self._segments):
+        for segment, following in pairwise(segments):
             if following.first_index > safe_index or segment in busy:
                 break
             count += 1
         if not count:
             return None
-        removed = self._segments[:count]
-        self._head = self.head_before(self._segments[count].first_index)
-        del self._segments[:count]
+        head = self.head_before(segments[count].first_index)
+        removed = self._contents.trim(count, head)
         self._retired += removed
-        paths = tuple(segment_path(self.folder, segment.base_position) for segment in removed)
-        return TrimJob(self, self._head, paths, self.replacements)
+        return TrimJob(self, head, tuple(segment.path for segment in removed), self.replacements)
 
     def remove_head(self, job: TrimJob) -> None:
         """Do a job of :meth:`trim`. A log that was replaced meanwhile has another head."""
@@ -420,8 +425,7 @@ class SegmentedLog(LogReader):
                 f"a log that begins with entry {head.first_index} would take back entries that "
                 f"are committed up to {self.commit_index}: refused"
             )
-        if self.fenced is not None:
-            raise Fenced(self.fenced)
+        self._writing.check()
         header, raw_header, body = first_entry_of(head)
         self.on_cut(self.first_index, self.last_index)
         self._generation += 1
@@ -433,29 +437,26 @@ class SegmentedLog(LogReader):
             self.append_copy(header, raw_header, body)
             self.write_out()
             # Not by `sync`: its end would close files that a thread may be syncing still.
-            self._segments[-1].sync()
+            self._contents.segments[-1].sync()
             self.durable_index = self.last_index
             # Only now the entry is in a segment, and a start can do without the head's copy.
-            self._head = LogHead(head.base_position, head.first_index, head.chain_crc)
-            self._disk.replace(self.folder / "head", encode_head(self._head))
+            self._contents.take_first_entry()
+            self._disk.replace(self.folder / "head", encode_head(self._contents.head))
         except OSError as error:
-            self._fence("replacing the log", error)
+            self._writing.fence("replacing the log", error)
 
     def _drop_all(self, head: LogHead) -> None:
         if self._spare is not None:
             self._discard(self._spare)
             self._spare = None
-        for segment in reversed(self._segments):
-            self._disk.remove(segment_path(self.folder, segment.base_position))
+        for segment in reversed(self._contents.segments):
+            self._disk.remove(segment.path)
         self._disk.remove(self.folder / "checkpoint")
         self._disk.sync_folder(self.folder)
-        self._retired += self._segments
-        self._segments.clear()
-        self._staged.clear()
-        self._recent.clear()
-        self._dirty, self._syncing = [], ()
-        self._head, self._last = head, None
-        self.durable_index = self._written_index = self.last_index
+        self._retired += self._contents.replace(head)
+        self._writing.was_replaced()
+        self._syncing = ()
+        self.durable_index = self.last_index
 
     # -- the checkpoint --------------------------------------------------------------------
 
@@ -466,7 +467,7 @@ class SegmentedLog(LogReader):
     def checkpoint(self) -> bytes:
         """A checkpoint of what is durable now: the bytes for the file `checkpoint`."""
         sealed = []
-        for segment, following in pairwise(self._segments):
+        for segment, following in pairwise(self._contents.segments):
             if following.first_index - 1 > self.durable_index:
                 break
             if segment.base_position not in self._distrusted:
@@ -488,7 +489,7 @@ class SegmentedLog(LogReader):
 
     def close_files(self) -> None:
         """Close the files; who still reads opens them again, until the next call."""
-        for segment in (*self._segments, *self._retired):
+        for segment in (*self._contents.segments, *self._retired):
             segment.close()
         if self._spare is not None:
             self._disk.close(self._spare.descriptor)

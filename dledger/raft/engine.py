@@ -42,7 +42,8 @@ from dledger.errors import (
 )
 from dledger.log.entry import HEADER_BYTES, Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
-from dledger.log.store import SegmentedLog, SyncJob
+from dledger.log.jobs import SyncJob
+from dledger.log.store import SegmentedLog
 from dledger.raft.claims import Claims
 from dledger.raft.election.handover import HandOver
 from dledger.raft.election.part import Elections

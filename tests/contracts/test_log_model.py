@@ -17,8 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from dledger.errors import DledgerError
 from dledger.log.entry import HEADER_BYTES, Kind, make_header
 from dledger.log.head import LogHead
+from dledger.log.jobs import SyncJob, TrimJob
 from dledger.log.segment import PreparedSegment
-from dledger.log.store import SegmentedLog, SyncJob, TrimJob
+from dledger.log.store import SegmentedLog
 from dledger.testing.contracts.log_model import MemoryLog
 from dledger.testing.contracts.log_store import (
     SEGMENT_BYTES,

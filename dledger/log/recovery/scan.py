@@ -22,16 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dledger.log.entry import (
-    ALIGNMENT,
-    HEADER_BYTES,
-    MAGIC,
-    Header,
-    crc_fault,
-    decode_header,
-    shape_fault,
-)
+from dledger.log.entry import ALIGNMENT, MAGIC, Header
 from dledger.log.recovery.tail import WATERMARK_BYTES
+from dledger.log.walk import walk
 
 _MAGIC_AS_STORED = np.frombuffer(MAGIC.to_bytes(4, "big"), np.uint32)[0]
 
@@ -62,21 +55,19 @@ def scan_entries(
     `raw` is the file as it is, `segment_bytes` the length it should have. With
     `previous_chain_crc` None the first link is taken as it is; without `verify` all CRCs are.
     """
-    limit = min(len(raw), segment_bytes - WATERMARK_BYTES)
-    offset = 0
-    while offset < limit:
-        header = _plausible_header(raw, offset, base_position, limit)
-        if header is None:
-            found = _skip_to_entry(raw, offset, base_position, limit)
-            if found is None:
+    within = raw[: min(len(raw), segment_bytes - WATERMARK_BYTES)]
+    offset, chain_crc = 0, previous_chain_crc
+    while offset < len(within):
+        for step in walk(within, base_position, offset, chain_crc=chain_crc, verify=verify):
+            if step.is_lost:
                 break
-            yield found
-            offset += found.size
-            continue
-        error = crc_fault(header, raw, offset, previous_chain_crc) if verify else None
-        yield Found(offset, header.size, header, error)
-        previous_chain_crc = header.chain_crc
-        offset = header.end - base_position
+            yield Found(step.offset, step.header.size, step.header, step.fault)
+            offset, chain_crc = step.end, step.header.chain_crc
+        found = _skip_to_entry(within, offset, base_position)
+        if found is None:
+            break
+        yield found
+        offset += found.size
     if len(raw) < segment_bytes:
         shortage = f"the segment file has {len(raw)} bytes of {segment_bytes}"
         yield Found(len(raw), segment_bytes - len(raw), None, shortage)
@@ -91,28 +82,20 @@ def last_chain_crc(raw: memoryview, base_position: int, segment_bytes: int) -> i
     return last
 
 
-def _plausible_header(
-    raw: memoryview, offset: int, base_position: int, limit: int
-) -> Header | None:
-    """The header at `offset` if it can only be one: right magic, place and consistent sizes."""
-    if offset + HEADER_BYTES > limit:
-        return None
-    header = decode_header(raw, offset)
-    fault = shape_fault(header, raw[:limit], offset, base_position + offset)
-    return header if fault is None else None
-
-
-def _skip_to_entry(raw: memoryview, offset: int, base_position: int, limit: int) -> Found | None:
+def _skip_to_entry(raw: memoryview, offset: int, base_position: int) -> Found | None:
     """The damaged range from `offset` to the next entry or the last byte that is not zero.
 
     None if only zeros follow, which is how a segment says that it has no more entries.
     """
-    rest = np.frombuffer(raw[offset:limit], np.uint8)
+    if offset >= len(raw):
+        return None
+    rest = np.frombuffer(raw[offset:], np.uint8)
     words = rest[: len(rest) // ALIGNMENT * ALIGNMENT].view(np.uint32)[::2]
     # The first word is a refused header's own: only an unreadable one can follow there.
     for word in np.flatnonzero(words[1:] == _MAGIC_AS_STORED) + 1:
         following = offset + int(word) * ALIGNMENT
-        if _plausible_header(raw, following, base_position, limit) is not None:
+        step = next(walk(raw, base_position, following, verify=False), None)
+        if step is not None and not step.is_lost:
             return Found(offset, following - offset, None, "no entry can be read here")
     written = np.flatnonzero(rest)
     if not len(written):

@@ -12,10 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dledger.errors import Rot
-from dledger.log.entry import HEADER_BYTES, decode_header, fault_of, padded
+from dledger.log.entry import HEADER_BYTES, decode_header, padded
 from dledger.log.recovery.repair import Place
 from dledger.log.segment import Segment
 from dledger.log.store import SegmentedLog
+from dledger.log.walk import walk
 
 SLICE_BYTES = 256 << 10
 
@@ -37,22 +38,20 @@ class Slice:
         first_size = padded(decode_header(raw).size) if len(raw) >= HEADER_BYTES else 0
         if size < first_size <= self.segment.end - offset:
             raw = memoryview(self.segment.read_part(offset, first_size))
-        place, at = self.place, 0
-        while at + HEADER_BYTES <= len(raw):
-            header = decode_header(raw, at)
-            if at and at + padded(header.size) > len(raw):
+        place = self.place
+        for step in walk(
+            raw, base + offset, next_index=place.next_index, chain_crc=place.chain_crc
+        ):
+            if step.offset and step.end > len(raw):
                 break  # the next slice begins with it
-            fault = fault_of(header, raw, at, place.chain_crc, base + offset + at)
-            if fault is None and header.index != place.next_index:
-                fault = f"index {header.index} stands where {place.next_index} must follow"
-            if fault is not None:
+            if step.fault is not None:
                 raise Rot(
-                    f"{self.segment.path}: entry {place.next_index} at offset {offset + at} is "
-                    f"damaged ({fault}); a start has it repaired by the leader",
+                    f"{self.segment.path}: entry {place.next_index} at offset "
+                    f"{offset + step.offset} is damaged ({step.fault}); a start has it repaired "
+                    "by the leader",
                     base,
                 )
-            place = Place(header.index + 1, header.chain_crc, header.end)
-            at += padded(header.size)
+            place = Place(step.header.index + 1, step.header.chain_crc, step.header.end)
         return place
 
 

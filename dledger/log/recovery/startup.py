@@ -179,8 +179,8 @@ class _Opening:
             self.last,
             min(self.known.commit_index, last_index),
             self.head,
+            self.unchecked_index,
         )
-        log.unchecked_index = self.unchecked_index
         return log, Recovery(self.entries_checked, self.torn_bytes, self.torn_because)
 
     def _place(self) -> Place:

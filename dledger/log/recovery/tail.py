@@ -31,6 +31,7 @@ from dledger.log.entry import (
     fault_of,
     padded,
 )
+from dledger.log.walk import walk
 
 #: The first word is zero, which is also how an entry reader sees the end of a segment's entries.
 _WATERMARK: Final = struct.Struct(">4x4sQI")
@@ -68,27 +69,19 @@ def scan_segment(
     16 MiB, so that the caller need not keep all that was read in memory.
     """
     scan = Scan()
-    offset, limit, part_end = 0, len(raw) - WATERMARK_BYTES, PART_BYTES
-    while offset + HEADER_BYTES <= limit:
-        header = decode_header(raw, offset)
-        if header.magic == 0 and not any(raw[offset : offset + HEADER_BYTES]):
+    part_end, within = PART_BYTES, raw[: len(raw) - WATERMARK_BYTES]
+    for step in walk(within, base_position, next_index=next_index, chain_crc=previous_chain_crc):
+        if step.fault is not None:
+            nothing = step.header.magic == 0 and not any(raw[scan.end : scan.end + HEADER_BYTES])
+            scan.fault = None if nothing else step.fault
             break
-        if header.index != next_index:
-            scan.fault = f"index {header.index} stands where {next_index} must follow"
-            break
-        scan.fault = fault_of(header, raw, offset, previous_chain_crc, base_position + offset)
-        if scan.fault is not None:
-            break
-        scan.offsets.append(offset >> 3)
+        scan.offsets.append(step.offset >> 3)
         if scan.first_index is None:
-            scan.first_index = header.index
-        scan.last = header
-        previous_chain_crc, next_index = header.chain_crc, header.index + 1
-        offset += padded(header.size)
-        if offset >= part_end:
-            part_end = offset + PART_BYTES
+            scan.first_index = step.header.index
+        scan.last, scan.end = step.header, step.end
+        if scan.end >= part_end:
+            part_end = scan.end + PART_BYTES
             on_part()
-    scan.end = offset
     return scan
 
 

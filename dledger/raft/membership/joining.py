@@ -251,5 +251,5 @@ class Joining:
             self._ask(peer, now)
         elif picture.index + 1 >= self._log.first_index:
             # What came in while the state was missing is applied only now: it may have rotted.
-            self._log.unchecked_index = self._log.last_index
+            self._log.doubt_all()
             self._machine.install(picture.index, picture.payload, self._log.first_index)

@@ -28,8 +28,8 @@ from dledger.log.entry import (
     place_body,
 )
 from dledger.log.head import LogHead, first_entry_of
+from dledger.log.jobs import SyncJob
 from dledger.log.recovery.tail import WATERMARK_BYTES
-from dledger.log.store import SyncJob
 from dledger.testing.contracts.log_store import SEGMENT_BYTES
 
 

@@ -18,9 +18,10 @@ from dledger.buffers import Buffer
 from dledger.log.disk import Disk
 from dledger.log.entry import HEADER_BYTES, Draft, Entry, Header, Kind
 from dledger.log.head import LogHead
+from dledger.log.jobs import SyncJob
 from dledger.log.recovery.startup import open_log
 from dledger.log.segment import segment_path
-from dledger.log.store import SegmentedLog, SyncJob
+from dledger.log.store import SegmentedLog
 from dledger.testing.disk import SimulatedDisk
 
 SEGMENT_BYTES = 4096
@@ -39,7 +40,10 @@ class LogStore(Protocol):
 
     commit_index: int
     durable_index: int
-    fenced: str | None
+
+    @property
+    def fenced(self) -> str | None:
+        """Why the log takes no more, if it does not."""
 
     @property
     def first_index(self) -> int:

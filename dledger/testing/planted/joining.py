@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from dledger.log import store
 from dledger.log.head import LogHead, encode_head
-from dledger.log.store import SegmentedLog, TrimJob
+from dledger.log.jobs import TrimJob
+from dledger.log.store import SegmentedLog
 from dledger.raft.library.messages import PeerKind, PeerMessage
 from dledger.raft.library.peer import Peer
 from dledger.raft.library.transport import PeerTransport

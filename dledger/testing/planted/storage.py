@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from unittest.mock import patch
 
-from dledger.log import entry
+from dledger.log import entry, walk
 from dledger.log.entry import Header, decode_header
+from dledger.log.jobs import SyncJob
 from dledger.log.recovery import startup
-from dledger.log.recovery import tail as recovery
 from dledger.log.recovery.checkpoint import SealedSegment
 from dledger.log.segment import PreparedSegment, Segment
-from dledger.log.store import SegmentedLog, SyncJob
+from dledger.log.store import SegmentedLog
 from dledger.testing.disk import SimulatedDisk
 
 Planted = AbstractContextManager[object]
@@ -103,12 +103,11 @@ def leave_what_lies_behind() -> Planted:
 
 def skip_the_body_checksum() -> Planted:
     """Recovery checks headers only."""
-    original = entry.fault_of
 
-    def fault_of(
-        header: Header, raw: memoryview, offset: int, previous: int | None, position: int
+    def crc_fault(
+        header: Header, raw: memoryview, offset: int, previous_chain_crc: int | None
     ) -> str | None:
-        fault = original(header, raw, offset, previous, position)
+        fault = entry.crc_fault(header, raw, offset, previous_chain_crc)
         return None if fault is not None and fault.startswith("the body") else fault
 
-    return patch.object(recovery, "fault_of", fault_of)
+    return patch.object(walk, "crc_fault", crc_fault)

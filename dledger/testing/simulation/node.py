@@ -17,10 +17,11 @@ from typing import Protocol
 from dledger.errors import DledgerError, FrameError, OutcomeUnknown, Rot, StorageError
 from dledger.log.entry import Entry, Kind
 from dledger.log.hard_state import HardStateFile
+from dledger.log.jobs import SyncJob, TrimJob
 from dledger.log.recovery.scrub import Scrub
 from dledger.log.recovery.startup import open_log
 from dledger.log.segment import PreparedSegment
-from dledger.log.store import SegmentedLog, SyncJob, TrimJob
+from dledger.log.store import SegmentedLog
 from dledger.raft.election.transfer import Preference
 from dledger.raft.engine import OnDone, RaftEngine
 from dledger.raft.library.adapter import use_clock

@@ -106,7 +106,7 @@ def test_an_entry_that_a_start_did_not_check_is_checked_before_it_is_applied() -
     """A replay of rotten bytes would give this replica another state than the others have."""
     disk = SimulatedDisk()
     log = filled(disk, 450)
-    assert log.unchecked_index == log.segments()[-1].first_index - 1
+    assert log.reader.unchecked_index == log.segments()[-1].first_index - 1
     base = flip(disk, log, 60)
     assert bytes(log.checked_entry(59).body[:1]) == bytes([59])
     with pytest.raises(Rot) as found:

@@ -36,8 +36,8 @@ class Replica:
         log = open_log(FOLDER, SEGMENT_BYTES, self.disk)[0]
         copy_to(log, donor.log, last)
         log.sync()
-        log._segments[-1].mark(last)
-        log._segments[-1].sync()
+        log._contents.segments[-1].mark(last)
+        log._contents.segments[-1].sync()
         log.close()
         self.disk.remove(FOLDER / "checkpoint")
 

@@ -1,0 +1,143 @@
+"""Which entries a log holds, and where: its segments, its head, its last entry.
+
+Whoever appends, cuts, trims or replaces says so here, by a method for each; everybody else looks.
+What is here may be in memory only: see :mod:`dledger.log.writing`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from dledger.errors import StorageError
+from dledger.log.entry import Header
+from dledger.log.head import LogHead
+from dledger.log.recovery.tail import WATERMARK_BYTES
+from dledger.log.segment import Segment
+
+RECENT_HEADERS = 8192
+"""Headers of the log's end that are kept decoded: each is looked at several times on its way."""
+
+
+class Contents:
+    """The entries of one log. `recent` holds the last ones' headers, by index.
+
+    Where the log ends is asked for at every turn, so it is kept: `last_index` (0 for an empty log),
+    `end_position` behind the last entry, `chain_crc` that the next one continues.
+    """
+
+    last: Header | None
+    last_index: int
+    end_position: int
+    chain_crc: int
+
+    def __init__(
+        self, segment_bytes: int, segments: list[Segment], last: Header | None, head: LogHead
+    ) -> None:
+        self.segment_bytes = segment_bytes
+        self.segments = segments
+        self.head = head
+        self.recent: dict[int, Header] = {}
+        self._end_with(last)
+
+    # -- where things are ------------------------------------------------------------------
+
+    @property
+    def first_index(self) -> int:
+        """The lowest index that can be read; 1 for an empty log."""
+        return self.segments[0].first_index if self.segments else self.head.first_index
+
+    @property
+    def first_position(self) -> int:
+        """The lowest position that can be read."""
+        return self.segments[0].base_position if self.segments else self.head.base_position
+
+    def position_for(self, size_bytes: int) -> int:
+        """Where an entry of `size_bytes` (header and body) lands if it is the next one."""
+        end = self.end_position
+        room = self.segment_bytes - WATERMARK_BYTES - end % self.segment_bytes
+        if size_bytes <= room:
+            return end
+        return (end // self.segment_bytes + 1) * self.segment_bytes
+
+    def segment_of(self, index: int) -> Segment:
+        """The segment that holds an entry. Raises StorageError if it is not in the log."""
+        if not self.first_index <= index <= self.last_index:
+            raise StorageError(
+                f"index {index} is outside of the log ({self.first_index} to {self.last_index})"
+            )
+        newest = self.segments[-1]
+        if index >= newest.first_index:
+            return newest
+        return self.segments[self._count_up_to(index) - 1]
+
+    def place_of(self, position: int, size_bytes: int) -> tuple[Segment, int]:
+        """Those bytes' segment, and their offset in it. Raises StorageError."""
+        at = position // self.segment_bytes - self.first_position // self.segment_bytes
+        if not 0 <= at < len(self.segments):
+            raise StorageError(f"position {position} is not in the log")
+        segment = self.segments[at]
+        start = position - segment.base_position
+        if start + size_bytes > segment.end:
+            raise StorageError(f"positions {position} + {size_bytes} reach beyond a segment's end")
+        return segment, start
+
+    def segments_from(self, index: int) -> list[Segment]:
+        """Those that hold entries from `index` on."""
+        return self.segments[max(0, self._count_up_to(index) - 1) :]
+
+    def _count_up_to(self, index: int) -> int:
+        """How many segments begin at or before `index`."""
+        return bisect_right(self.segments, index, key=lambda segment: segment.first_index)
+
+    # -- as the log changes ----------------------------------------------------------------
+
+    def begin_segment(self, segment: Segment) -> None:
+        """The next entry is the first of a new segment."""
+        self.segments.append(segment)
+
+    def add(self, header: Header) -> None:
+        """Another entry, in the last segment."""
+        segment, index, end = self.segments[-1], header.index, header.end
+        segment.add(header.position - segment.base_position, end - segment.base_position)
+        self.recent[index] = header
+        self.recent.pop(index - RECENT_HEADERS, None)
+        self.last, self.last_index = header, index
+        self.end_position, self.chain_crc = end, header.chain_crc
+
+    def _end_with(self, last: Header | None) -> None:
+        """The log ends with that entry, or where its head begins."""
+        self.last, head = last, self.head
+        self.last_index = last.index if last else head.first_index - 1
+        self.end_position = last.end if last else head.base_position
+        self.chain_crc = last.chain_crc if last else head.chain_crc
+
+    def drop_last_segment(self) -> Segment:
+        """Its file is gone, and a cut goes on before it."""
+        return self.segments.pop()
+
+    def cut(self, first_index: int) -> None:
+        """Cut the last segment, in its file too, so that the log ends before `first_index`."""
+        segment = self.segments[-1]
+        segment.cut(first_index - segment.first_index)
+        at = self._count_up_to(first_index - 1)
+        ending = self.segments[at - 1] if at else None
+        self._end_with(ending.header(first_index - 1) if ending and ending.offsets else None)
+        self.recent.clear()
+
+    def trim(self, count: int, head: LogHead) -> list[Segment]:
+        """The first segments are forgotten, and returned: the log begins with `head`."""
+        removed, self.segments[:count] = self.segments[:count], []
+        self.head = head
+        return removed
+
+    def replace(self, head: LogHead) -> list[Segment]:
+        """All is forgotten, and returned: the log is empty, and begins with `head`."""
+        removed, self.segments[:] = self.segments[:], []
+        self.recent.clear()
+        self.head = head
+        self._end_with(None)
+        return removed
+
+    def take_first_entry(self) -> None:
+        """The first entry, which the head carried, is in a segment."""
+        self.head = LogHead(self.head.base_position, self.head.first_index, self.head.chain_crc)

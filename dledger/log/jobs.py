@@ -1,0 +1,41 @@
+"""What a log hands out to be done beside it, since a disk may take its time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dledger.log.head import LogHead
+from dledger.log.segment import Segment
+
+if TYPE_CHECKING:
+    from dledger.log.store import SegmentedLog
+
+
+@dataclass(frozen=True, slots=True)
+class SyncJob:
+    """One sync: everything up to `target_index` will be durable when `run` has returned."""
+
+    segments: tuple[Segment, ...]
+    target_index: int
+    generation: int
+
+    def run(self) -> None:
+        """Sync the files. May run in a thread; raises OSError."""
+        for segment in self.segments:
+            segment.sync()
+
+
+@dataclass(frozen=True, slots=True)
+class TrimJob:
+    """The removal of old segments from the disk. Slow, so `run` may be called in a thread."""
+
+    log: SegmentedLog
+    head: LogHead
+    paths: tuple[Path, ...]
+    replacements: int
+
+    def run(self) -> None:
+        """Say durably where the log begins, then remove. OSError leaves a log that can be read."""
+        self.log.remove_head(self)

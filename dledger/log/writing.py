@@ -1,0 +1,82 @@
+"""What was appended, on its way to the files: staged in memory, written, not yet synced.
+
+Invariant: after a failed write or sync the log is fenced. What the disk holds is no longer known
+then, so nothing that came later may reach it, or be vouched for.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from dledger.buffers import Buffer
+from dledger.errors import Fenced
+from dledger.log.contents import Contents
+from dledger.log.entry import ALIGNMENT
+from dledger.log.segment import Segment
+
+
+class Writing:
+    """The end of one log. `fenced` says why nothing more is taken, `unsynced` what to sync."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.fenced: str | None = None
+        self.unsynced: list[Segment] = []
+        #: Entries above this may be in memory only.
+        self.written_index = contents.last_index
+        self._contents = contents
+        self._staged: list[Buffer] = []
+        self._staged_at = 0
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something was appended and not handed out to be synced."""
+        return bool(self.unsynced or self._staged)
+
+    def stage(self, offset: int, raw_header: Buffer, body: Buffer) -> None:
+        """The next entry, at `offset` of the last segment."""
+        if not self._staged:
+            self._staged_at = offset
+        padding = -(len(raw_header) + len(body)) % ALIGNMENT
+        self._staged += (raw_header, body, bytes(padding)) if padding else (raw_header, body)
+
+    def write_out(self) -> None:
+        """Hand what is staged to the kernel. Raises Fenced if that fails."""
+        if not self._staged:
+            return
+        segment = self._contents.segments[-1]
+        staged, self._staged = self._staged, []
+        try:
+            segment.write(self._staged_at, staged)
+        except OSError as error:
+            self.fence(f"writing to {segment.path}", error)
+        self.written_index = self._contents.last_index
+        if not self.unsynced or self.unsynced[-1] is not segment:
+            self.unsynced.append(segment)
+
+    def take_unsynced(self) -> tuple[Segment, ...]:
+        """What is written, to be synced by whoever takes it."""
+        taken, self.unsynced = tuple(self.unsynced), []
+        return taken
+
+    def was_cut(self, unsynced: list[Segment]) -> None:
+        """The log ends earlier, all of it written; these must be synced again."""
+        self.written_index = self._contents.last_index
+        self.unsynced = unsynced
+
+    def was_replaced(self) -> None:
+        """Nothing of what was appended counts any more."""
+        self._staged.clear()
+        self.was_cut([])
+
+    def check(self) -> None:
+        """Raise Fenced if nothing more is taken."""
+        if self.fenced is not None:
+            raise Fenced(self.fenced)
+
+    def fence(self, what: str, error: OSError) -> NoReturn:
+        """Take nothing more, since `what` failed. Raises Fenced."""
+        self.fenced = (
+            f"{what} failed ({error}); this node takes no more entries. "
+            "Mend the disk, then restart the node."
+        )
+        raise Fenced(self.fenced) from error
