@@ -25,7 +25,7 @@ from dledger.log.recovery.startup import open_log
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
 from dledger.raft.library.adapter import monotonic
-from dledger.raft.library.messages import PeerKind, PeerMessage, encode_message
+from dledger.raft.library.messages import Given, PeerMessage, encode_message
 from dledger.raft.links import LinkOwner, SocketLink
 from dledger.raft.membership.configuration import initial
 from dledger.raft.membership.members import Members, last_saved, open_members
@@ -143,13 +143,13 @@ class _Repairing:
                 log.warning(
                     "no leader to repair the log",
                     node=self._node_id,
-                    wanted_index=self._asking.question,
+                    wanted_index=self._asking.wanted_index,
                     connected=len(self._links),
                     seconds=round(now - waiting_since),
                 )
 
     def _ask(self, link: SocketLink) -> None:
-        link.send(encode_message(PeerKind.LACKING, 0, self._asking.question))
+        link.send(encode_message(self._asking.question))
 
     # -- LinkOwner -------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class _Repairing:
 
     def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
         """Take what a leader gives, and nothing else."""
-        if message.kind is not PeerKind.GIVEN or self.over.is_set():
+        if not isinstance(message, Given) or self.over.is_set():
             return
         try:
             commit_index = self._asking.take(message)

@@ -26,13 +26,11 @@ from typing import TYPE_CHECKING
 
 from dledger.errors import FrameError
 from dledger.limits import TERM_JUMP_MAX
-from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.messages import Append, Head, PeerMessage
 from dledger.raft.roles import Role
 
 if TYPE_CHECKING:
     from dledger.raft.library.adapter import Core
-
-_SAID_BY_LEADERS = frozenset({PeerKind.APPEND, PeerKind.HEAD})
 
 
 class Claims:
@@ -47,7 +45,7 @@ class Claims:
         """Raise FrameError for a claim that can't be true."""
         own = self._core.term
         check_term(own, message.term, node_id)
-        if message.kind in _SAID_BY_LEADERS and message.term == own:
+        if isinstance(message, Append | Head) and message.term == own:
             leader = self._leader_of(own)
             if leader not in (None, node_id):
                 raise FrameError(

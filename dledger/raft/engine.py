@@ -49,9 +49,10 @@ from dledger.raft.election.handover import HandOver
 from dledger.raft.election.part import Elections
 from dledger.raft.election.rules import ElectionGate
 from dledger.raft.election.transfer import Preference
+from dledger.raft.library import messages
 from dledger.raft.library.adapter import Core
 from dledger.raft.library.journal import LogJournal
-from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.messages import Ack, PeerMessage
 from dledger.raft.library.peer import Link
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership.changes import Changes
@@ -241,22 +242,17 @@ class RaftEngine:
 
     def receive(self, node_id: str, link: Link, message: PeerMessage) -> None:
         """A peer's message arrived on a link; the next step deals with it."""
-        received_at = math.inf
-        is_ack = message.kind is PeerKind.ACK
-        if is_ack and not self.handing_over_to and self._is_late(node_id, message):
-            received_at = self._clock()
-        else:
-            self.urgent = True
-        self._inbox.append((node_id, link, message, received_at))
+        late = isinstance(message, Ack) and self._is_late(node_id, message)
+        self.urgent = self.urgent or not late
+        self._inbox.append((node_id, link, message, self._clock() if late else math.inf))
 
-    def _is_late(self, node_id: str, message: PeerMessage) -> bool:
+    def _is_late(self, node_id: str, message: Ack) -> bool:
         """Whether an acknowledgement comes for what others have committed already. A peer's first
-        one of a term is never late: it tells that the peer is there."""
-        next_index, reset, _, _ = message.fields
-        if reset or next_index - 1 > self.core.commit_index or message.term != self.core.term:
+        one of a term is never late: it tells that the peer is there. None is in a transfer."""
+        core, peer = self.core, self.transport.peers.get(node_id)
+        if peer is None or message.reset or message.term != core.term or self.handing_over_to:
             return False
-        peer = self.transport.peers.get(node_id)
-        return peer is not None and self.core.match_index(peer.node) > 0
+        return message.next_index - 1 <= core.commit_index and core.match_index(peer.node) > 0
 
     def link_up(self, node_id: str, link: Link) -> None:
         """A connection to a peer stands."""
@@ -341,7 +337,7 @@ class RaftEngine:
             if peer is None or peer.link is not link:
                 continue
             try:
-                if received_at < now - LATE_S:
+                if received_at < now - LATE_S and isinstance(message, Ack):
                     self.transport.deliver_late_ack(peer, message, received_at)
                 else:
                     self._deliver(node_id, message, now)
@@ -351,29 +347,30 @@ class RaftEngine:
     def _deliver(self, node_id: str, message: PeerMessage, now: float) -> None:
         peer, transport = self.transport.peers[node_id], self.transport
         self._claims.check(node_id, message)
-        match message.kind:
-            case PeerKind.APPEND | PeerKind.HEAD:
+        match message:
+            case messages.Append() | messages.Head():
                 if transport.deliver_from_leader(peer, message):
                     self._claims.accepted(node_id, message.term)
                     self.elections.heard_from_leader(now)
-            case PeerKind.ACK:
+            case Ack():
                 transport.deliver_ack(peer, message)
-            case PeerKind.VOTE:
+            case messages.Vote():
                 if self.elections.may_vote(message, now):
                     transport.deliver_vote(peer, message)
-            case PeerKind.VOTED:
+            case messages.Voted():
                 transport.deliver_voted(peer, message)
-            case PeerKind.DENIED:
+            case messages.Denied():
                 transport.step_down(peer, message.term)
-            case PeerKind.PREVOTE | PeerKind.PREVOTED | PeerKind.TAKE_OVER | PeerKind.RESIGNED:
-                if message.kind is PeerKind.PREVOTE:
-                    self._joining.introduce(peer)
-                self.elections.deliver(node_id, message, now)
-            case PeerKind.CONFIRM | PeerKind.CONFIRMED:
+            case messages.Prevote():
+                self._joining.introduce(peer)
+                self.elections.answer_prevote(node_id, message, now)
+            case messages.Prevoted() | messages.TakeOver() | messages.Resigned():
+                self.elections.deliver(node_id, message)
+            case messages.Confirm() | messages.Confirmed():
                 self._reads.deliver(peer, message)
-            case PeerKind.LACKING:
+            case messages.Lacking():
                 with suppress(NotLeader, Busy):
-                    self.read(partial(self._giving.give, peer, message.fields[0]))
+                    self.read(partial(self._giving.give, peer, message.index))
             case _:
                 self._joining.deliver(peer, message, now)
 

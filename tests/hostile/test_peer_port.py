@@ -22,8 +22,9 @@ from dledger.errors import FrameError
 from dledger.raft import greeting
 from dledger.raft.greeting import PROTOCOL_VERSION
 from dledger.raft.library.messages import (
-    _FIELD_TYPES,
+    LAYOUTS,
     PREFIX,
+    Denied,
     PeerKind,
     PeerMessage,
     decode_message,
@@ -297,12 +298,12 @@ def reorder(frames: list[bytes]) -> list[bytes]:
 
 def change_the_term(frames: list[bytes]) -> list[bytes]:
     """As its own sender would have written it, with the CRC that it has then."""
-    (frame,) = encode_message(PeerKind.DENIED, 77)
+    (frame,) = encode_message(Denied(77))
     return [bytes(frame) + frames[0][-TAG_BYTES:], *frames[1:]]
 
 
 def put_one_in(frames: list[bytes]) -> list[bytes]:
-    (frame,) = encode_message(PeerKind.DENIED, 77)
+    (frame,) = encode_message(Denied(77))
     return [frames[0], bytes(frame) + bytes(TAG_BYTES), *frames[1:]]
 
 
@@ -367,12 +368,12 @@ async def terms_over(change: Change) -> tuple[list[int], Owner]:
         speaker = start(nursery, "n2", {"n1": port_of(wire.listener)})
         await until(lambda: speaker.owner.links and node.owner.links)
         for term in (1, 2, 3):
-            speaker.owner.links["n1"].send(encode_message(PeerKind.DENIED, term))
+            speaker.owner.links["n1"].send(encode_message(Denied(term)))
         await until(lambda: node.owner.ended or len(node.owner.terms) >= 3)
         heard = [*node.owner.terms]
         # What was on the way is lost with its connection; the next one is whole.
         await until(lambda: speaker.owner.links and node.owner.links)
-        speaker.owner.links["n1"].send(encode_message(PeerKind.DENIED, 9))
+        speaker.owner.links["n1"].send(encode_message(Denied(9)))
         await until(lambda: 9 in node.owner.terms)
         return heard, node.owner
 
@@ -417,7 +418,7 @@ def raving(rng: random.Random, kind: PeerKind, donor: Donor) -> bytes:
     """A frame of a kind, with its CRC right and all else as chance has it."""
     values: list[object] = [
         rng.random() < 0.5 if each is bool else rng.choice(EDGES)
-        for each in (int, *_FIELD_TYPES[kind])
+        for each in LAYOUTS[kind.value].types
     ]
     if rng.random() < 0.5:
         values[0] = rng.choice((0, 1, 2, 3))

@@ -11,7 +11,7 @@ from functools import partial
 
 from dledger.errors import TransferFailed
 from dledger.raft.election.transfer import TRANSFER_TIMEOUT_S, Follower, Next, Preference, Transfer
-from dledger.raft.library.messages import PeerKind
+from dledger.raft.library.messages import TakeOver
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership.changes import Changes
 from dledger.raft.membership.members import Members
@@ -70,7 +70,7 @@ class HandOver:
             case Next.TELL:
                 transfer.told = True
                 peer = self._transport.peers[transfer.target]
-                self._transport.post(peer, PeerKind.TAKE_OVER, self._transport.core.term)
+                self._transport.post(peer, TakeOver(self._transport.core.term))
             case Next.GIVE_UP:
                 self._end(transfer.reason(target, uncommitted))
 

@@ -12,7 +12,13 @@ from collections.abc import Callable
 from dledger.log.store import SegmentedLog
 from dledger.raft.election.rules import LINK_LOST_WAIT_S, RETRY_WAIT_S, YIELD_WAIT_S, ElectionGate
 from dledger.raft.library.adapter import Core
-from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.messages import (
+    Prevote,
+    Prevoted,
+    Resigned,
+    TakeOver,
+    Vote,
+)
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership.members import Members
 from dledger.raft.roles import Role
@@ -61,12 +67,11 @@ class Elections:
         self._gate.heard_from_leader(now)
         self._may_elect = False
 
-    def may_vote(self, message: PeerMessage, now: float) -> bool:
+    def may_vote(self, message: Vote, now: float) -> bool:
         """Whether a request for this node's vote is to be looked at while the leader may live."""
         if not self._transport.seated:
             return False
-        at_the_leaders_wish = message.fields[2]
-        return bool(at_the_leaders_wish) or not self._gate.leader_alive(now)
+        return message.is_wished or not self._gate.leader_alive(now)
 
     def resigned(self, term: int | None) -> None:
         """This node led `term`, and leads no longer."""
@@ -79,21 +84,18 @@ class Elections:
             soon = self._clock() + self._gate.wait(LINK_LOST_WAIT_S)
             self.core.election_deadline = min(self.core.election_deadline, soon)
 
-    def deliver(self, node_id: str, message: PeerMessage, now: float) -> None:
-        """A message about elections, other than a vote."""
-        match message.kind:
-            case PeerKind.PREVOTE:
-                self.answer_prevote(node_id, message, now)
-            case PeerKind.PREVOTED:
-                self.take_prevote(node_id, message)
-            case _:
-                self.heed_leader(node_id, message)
+    def deliver(self, node_id: str, message: Prevoted | TakeOver | Resigned) -> None:
+        """An answer to this node's question, or the leader's word that it should lead."""
+        if isinstance(message, Prevoted):
+            self.take_prevote(node_id, message)
+        else:
+            self.heed_leader(node_id, message)
 
-    def heed_leader(self, node_id: str, message: PeerMessage) -> None:
+    def heed_leader(self, node_id: str, message: TakeOver | Resigned) -> None:
         """The leader says that it leads no longer, or wishes this node to lead."""
         if (node_id, message.term) != (self.core.leader_id, self.core.term):
             return
-        if message.kind is PeerKind.TAKE_OVER:
+        if isinstance(message, TakeOver):
             self._told_in_term = message.term
         else:
             self.leader_lost()
@@ -114,7 +116,7 @@ class Elections:
         if self._gate.ask(core.term):
             self._start_election()
         else:
-            self._transport.broadcast(PeerKind.PREVOTE, core.term, last.index, last.term)
+            self._transport.broadcast(Prevote(core.term, last.index, last.term))
         return False
 
     @property
@@ -137,17 +139,16 @@ class Elections:
         """
         term, self._resigned_term = self._resigned_term, None
         if term is not None and term == self.core.term:
-            self._transport.broadcast(PeerKind.RESIGNED, term)
+            self._transport.broadcast(Resigned(term))
             self.core.election_deadline = now + self._gate.election_timeout()
 
-    def answer_prevote(self, node_id: str, message: PeerMessage, now: float) -> None:
+    def answer_prevote(self, node_id: str, message: Prevote, now: float) -> None:
         """Another node asks: would you vote for me, and do you miss the leader too?"""
         core, last = self.core, self._log.last
         assert last is not None
-        index, term = message.fields
         grant = (
             message.term >= core.term
-            and (term, index) >= (last.term, last.index)
+            and (message.last_term, message.last_index) >= (last.term, last.index)
             and self._transport.seated
             and core.role is not Role.LEADER
             and not self._gate.leader_alive(now)
@@ -158,15 +159,14 @@ class Elections:
                 core.election_deadline, now + self._gate.wait(YIELD_WAIT_S)
             )
         peer = self._transport.peers[node_id]
-        self._transport.post(peer, PeerKind.PREVOTED, core.term, grant, message.term)
+        self._transport.post(peer, Prevoted(core.term, grant, message.term))
 
-    def take_prevote(self, node_id: str, message: PeerMessage) -> None:
+    def take_prevote(self, node_id: str, message: Prevoted) -> None:
         """Another node's answer to that question of this one."""
-        granted, asked_term = message.fields
         if message.term > self.core.term:
             self._gate.cancel()
             self._transport.step_down(self._transport.peers[node_id], message.term)
-        elif granted and self._gate.granted(node_id, asked_term):
+        elif message.granted and self._gate.granted(node_id, message.asked_term):
             self._start_election()
 
     def _told_to_elect(self) -> bool:

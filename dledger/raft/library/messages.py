@@ -10,42 +10,21 @@ that what a peer is said to have sent it did send: a bit that flips in a commit 
 would break them all, and TCP's sixteen bits of checksum let such a frame pass now and then. So a
 frame that does not check ends its link, and what was under way is sent again on the next one.
 
-Every head starts with the kind of message and the sender's term::
-
-    APPEND    commit index, previous index, previous term, sequence, entry count      + run
-    ACK       next index, reset, success, sequence of the APPEND that it answers
-    VOTE      last index, last term, at the leader's own wish      VOTED     -
-    DENIED    -                                          (you are behind: here is the term)
-    PREVOTE   last index, last term                      PREVOTED  granted, the asked term
-    TAKE_OVER -                                          (elect now: your leader wishes it)
-    RESIGNED  -                                          (your leader lost its majority: elect)
-    CONFIRM   round                                      (are you still in my term? for reads)
-    CONFIRMED round                                      (yes)
-    LACKING   index                                      (my log is damaged from there: help me)
-    GIVEN     first index, chain CRC before it, commit index, entry count      + run
-
-and for nodes that begin, or begin again (see `seat` and `state_copy`)::
-
-    FORMING   -                                          (I have no seat: is there a group?)
-    FORMED    fresh                                      (whether I hold nothing, either)
-    LEARNED   as ACK, from a node without a seat: not to be counted
-    SEATED    index                                      (hold up to there, and take your seat)
-    HEAD      commit index, first index, base position, chain CRC before it, sequence
-                                                         + run: the first entry that I have
-    WANTED    state index, offset                        (a part of the state machine, please)
-    STATE     state index, bytes in all, offset, CRC     + run: that part
-    CONFIGURATION index, term                            + run: the members as of that entry,
-                                                           which is committed
+Every head starts with the kind of message and the sender's term. What follows are the fields of the
+message's own type, in their order; what each kind says is said there. `seat` and `state_copy` tell
+of those for nodes that begin, or begin again, `repair` of `Lacking` and `Given`.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Final
+from typing import ClassVar, Final, NamedTuple
 
 import msgpack
 import msgspec
+from msgspec.structs import astuple
 
 from dledger import limits
 from dledger.buffers import Buffer
@@ -62,7 +41,7 @@ EMPTY_RUN: Final = memoryview(b"")
 
 
 class PeerKind(IntEnum):
-    """The kinds of message, and how many fields follow kind and term."""
+    """The kinds of message, by their number on the wire."""
 
     APPEND = 0
     ACK = 1
@@ -87,41 +66,212 @@ class PeerKind(IntEnum):
     GIVEN = 20
 
 
-_FIELD_TYPES: Final[dict[PeerKind, tuple[type, ...]]] = {
-    PeerKind.APPEND: (int, int, int, int, int),
-    PeerKind.ACK: (int, bool, bool, int),
-    PeerKind.VOTE: (int, int, bool),
-    PeerKind.VOTED: (),
-    PeerKind.DENIED: (),
-    PeerKind.PREVOTE: (int, int),
-    PeerKind.PREVOTED: (bool, int),
-    PeerKind.TAKE_OVER: (),
-    PeerKind.RESIGNED: (),
-    PeerKind.FORMING: (),
-    PeerKind.FORMED: (bool,),
-    PeerKind.LEARNED: (int, bool, bool, int),
-    PeerKind.SEATED: (int,),
-    PeerKind.HEAD: (int, int, int, int, int),
-    PeerKind.WANTED: (int, int),
-    PeerKind.STATE: (int, int, int, int),
-    PeerKind.CONFIRM: (int,),
-    PeerKind.CONFIRMED: (int,),
-    PeerKind.CONFIGURATION: (int, int),
-    PeerKind.LACKING: (int,),
-    PeerKind.GIVEN: (int, int, int, int),
-}
-_KINDS: Final = {kind.value: kind for kind in PeerKind}
-_TYPES: Final = {kind: (int, *types) for kind, types in _FIELD_TYPES.items()}
-"""The types of the term and the fields."""
-
-
 class PeerMessage(msgspec.Struct, frozen=True, gc=False):
-    """A decoded message. `fields` are those after kind and term, in the order above."""
+    """What one node says to another. On the wire the fields stand in this order, behind the kind;
+    a `run` is always the last one, and stands behind the head."""
 
-    kind: PeerKind
+    kind: ClassVar[PeerKind]
     term: int
-    fields: tuple[int, ...] = ()
+
+
+class Append(PeerMessage, frozen=True):
+    """A leader's entries, which follow the one at `previous_index`. The run has `count` of them."""
+
+    kind = PeerKind.APPEND
+    commit_index: int
+    previous_index: int
+    previous_term: int
+    sequence: int
+    count: int
     run: memoryview = EMPTY_RUN
+
+
+class Answer(PeerMessage, frozen=True):
+    """To an Append: send from `next_index` on. `sequence` is that of the Append.
+
+    With `reset` the leader goes back to there; with `success` all before it is held.
+    """
+
+    next_index: int
+    reset: bool
+    success: bool
+    sequence: int
+
+
+class Ack(Answer, frozen=True):
+    """An answer that counts."""
+
+    kind = PeerKind.ACK
+
+
+class Learned(Answer, frozen=True):
+    """An answer of a node that is not to be counted."""
+
+    kind = PeerKind.LEARNED
+
+
+class Vote(PeerMessage, frozen=True):
+    """A candidate, whose log ends so, asks for a vote. `is_wished`: its leader wants it to lead."""
+
+    kind = PeerKind.VOTE
+    last_index: int
+    last_term: int
+    is_wished: bool
+
+
+class Voted(PeerMessage, frozen=True):
+    """A vote."""
+
+    kind = PeerKind.VOTED
+
+
+class Denied(PeerMessage, frozen=True):
+    """You are behind: here is the term."""
+
+    kind = PeerKind.DENIED
+
+
+class Prevote(PeerMessage, frozen=True):
+    """Would you vote for me, whose log ends so?"""
+
+    kind = PeerKind.PREVOTE
+    last_index: int
+    last_term: int
+
+
+class Prevoted(PeerMessage, frozen=True):
+    """The answer to a Prevote of `asked_term`."""
+
+    kind = PeerKind.PREVOTED
+    granted: bool
+    asked_term: int
+
+
+class TakeOver(PeerMessage, frozen=True):
+    """Elect now: your leader wishes it."""
+
+    kind = PeerKind.TAKE_OVER
+
+
+class Resigned(PeerMessage, frozen=True):
+    """Your leader lost its majority: elect."""
+
+    kind = PeerKind.RESIGNED
+
+
+class Unseated(PeerMessage, frozen=True):
+    """I have no seat: is there a group?"""
+
+    kind = PeerKind.FORMING
+
+
+class Formed(PeerMessage, frozen=True):
+    """Whether I hold nothing, either."""
+
+    kind = PeerKind.FORMED
+    fresh: bool
+
+
+class Seated(PeerMessage, frozen=True):
+    """Hold everything up to `index`, and take your seat."""
+
+    kind = PeerKind.SEATED
+    index: int
+
+
+class Head(PeerMessage, frozen=True):
+    """Where a leader's log begins. The run is its first entry."""
+
+    kind = PeerKind.HEAD
+    commit_index: int
+    first_index: int
+    base_position: int
+    chain_crc: int
+    sequence: int
+    run: memoryview = EMPTY_RUN
+
+
+class Wanted(PeerMessage, frozen=True):
+    """A part of the state machine's state, please: of the state as of `index`, from `offset` on."""
+
+    kind = PeerKind.WANTED
+    index: int
+    offset: int
+
+
+class State(PeerMessage, frozen=True):
+    """That part, in the run, with its CRC."""
+
+    kind = PeerKind.STATE
+    index: int
+    total_bytes: int
+    offset: int
+    crc: int
+    run: memoryview = EMPTY_RUN
+
+
+class Confirm(PeerMessage, frozen=True):
+    """Are you still in my term? For the reads of that round."""
+
+    kind = PeerKind.CONFIRM
+    number: int
+
+
+class Confirmed(PeerMessage, frozen=True):
+    """Yes."""
+
+    kind = PeerKind.CONFIRMED
+    number: int
+
+
+class Introduction(PeerMessage, frozen=True):
+    """The members, in the run, as of an entry that is committed."""
+
+    kind = PeerKind.CONFIGURATION
+    index: int
+    entry_term: int
+    run: memoryview = EMPTY_RUN
+
+
+class Lacking(PeerMessage, frozen=True):
+    """My log is damaged from `index` on: help me."""
+
+    kind = PeerKind.LACKING
+    index: int
+
+
+class Given(PeerMessage, frozen=True):
+    """Entries that are committed, `count` of them in the run; `chain_crc` stands before them."""
+
+    kind = PeerKind.GIVEN
+    first_index: int
+    chain_crc: int
+    commit_index: int
+    count: int
+    run: memoryview = EMPTY_RUN
+
+
+_MESSAGES: Final[tuple[type[PeerMessage], ...]] = (
+    *(Append, Ack, Vote, Voted, Denied, Prevote, Prevoted, TakeOver, Resigned, Unseated, Formed),
+    *(Learned, Seated, Head, Wanted, State, Confirm, Confirmed, Introduction, Lacking, Given),
+)
+
+
+class _Layout(NamedTuple):
+    """How a message stands in a head: the types of the term and the fields, but for a run."""
+
+    make: Callable[..., PeerMessage]
+    types: tuple[type, ...]
+    has_run: bool
+
+
+def _layout_of(message_type: type[PeerMessage]) -> _Layout:
+    fields = msgspec.structs.fields(message_type)
+    types = tuple(field.type for field in fields if field.name != "run")
+    return _Layout(message_type, types, has_run=len(types) < len(fields))
+
+
+LAYOUTS: Final = {message_type.kind.value: _layout_of(message_type) for message_type in _MESSAGES}
 
 
 class Copy(msgspec.Struct, frozen=True, gc=False):
@@ -132,11 +282,12 @@ class Copy(msgspec.Struct, frozen=True, gc=False):
     body: memoryview
 
 
-def encode_message(
-    kind: PeerKind, term: int, *fields: int, run: Buffer = b""
-) -> tuple[Buffer, ...]:
+def encode_message(message: PeerMessage) -> tuple[Buffer, ...]:
     """The frame of a message; the run is not copied."""
-    head = _pack((kind.value, term, *fields))
+    kind, values, run = message.kind.value, astuple(message), EMPTY_RUN
+    if LAYOUTS[kind].has_run:
+        values, run = values[:-1], values[-1]
+    head = _pack((kind, *values))
     crc = crc32(run, crc32(head, len(head)))
     prefix = PREFIX.pack(_COUNTED_BYTES + len(head) + len(run), len(head), crc)
     return (prefix + head, run) if len(run) else (prefix + head,)
@@ -173,18 +324,20 @@ def decode_message(frame: memoryview) -> PeerMessage:
         raise FrameError(f"a peer's message head is no msgpack: {error}") from error
     if not isinstance(head, tuple) or len(head) < 2:
         raise FrameError(f"a peer's message head is {head!r}, not kind, term and fields")
-    kind = _KINDS.get(head[0]) if type(head[0]) is int else None
-    if kind is None:
+    layout = LAYOUTS.get(head[0]) if type(head[0]) is int else None
+    if layout is None:
         raise FrameError(f"a peer's message kind {head[0]!r} is unknown")
     values = head[1:]
-    if tuple(map(type, values)) != _TYPES[kind]:
-        raise FrameError(f"a peer's {kind.name} has fields {values!r}")
+    if tuple(map(type, values)) != layout.types:
+        raise FrameError(f"a peer's {PeerKind(head[0]).name} has fields {values!r}")
     if min(values) < 0 or max(values) > limits.NUMBER_MAX:
         raise FrameError(
-            f"a peer's {kind.name} has a field that is not within 0 to {limits.NUMBER_MAX}: "
-            f"{values!r}"
+            f"a peer's {PeerKind(head[0]).name} has a field that is not within 0 to "
+            f"{limits.NUMBER_MAX}: {values!r}"
         )
-    return PeerMessage(kind, values[0], values[1:], frame[start + head_length :])
+    if layout.has_run:
+        return layout.make(*values, frame[start + head_length :])
+    return layout.make(*values)
 
 
 def _checks(frame: memoryview, head_length: int, crc: int) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from dledger.buffers import Buffer
 from dledger.raft.library.adapter import Node
-from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.messages import Ack, Answer
 from dledger.raft.membership.seat import Barrier
 from dledger.raft.replication.pacing import Pace
 
@@ -30,11 +30,8 @@ class Link(Protocol):
 class Held(NamedTuple):
     """An acknowledgement that waits until everything up to `needed_index` is durable here."""
 
-    kind: PeerKind
-    term: int
+    answer: Answer
     needed_index: int
-    success: bool
-    frame: tuple[Buffer, ...]
 
 
 @dataclass(slots=True)
@@ -51,7 +48,7 @@ class Peer:
     held: deque[Held] = field(default_factory=deque)
     acknowledged_at: float = 0.0
     told: tuple[int, int] | None = None
-    early_ack: tuple[PeerMessage, float] | None = None
+    early_ack: tuple[Ack, float] | None = None
     head_sent_at: float = float("-inf")
     sent_at: float = 0.0
     held_back: bool = False

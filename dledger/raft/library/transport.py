@@ -24,13 +24,25 @@ from __future__ import annotations
 from typing import Any
 
 from dledger import limits
-from dledger.buffers import Buffer
 from dledger.errors import CorruptLog, FrameError
 from dledger.log.entry import Header
 from dledger.log.head import LogHead, first_entry_of
 from dledger.log.store import SegmentedLog
 from dledger.raft.library.adapter import Core, Node, Transport
-from dledger.raft.library.messages import PeerKind, PeerMessage, encode_message, split_run
+from dledger.raft.library.messages import (
+    Ack,
+    Answer,
+    Append,
+    Denied,
+    Head,
+    Introduction,
+    Learned,
+    PeerMessage,
+    Vote,
+    Voted,
+    encode_message,
+    split_run,
+)
 from dledger.raft.library.peer import Held, Link, Peer
 from dledger.raft.membership.configuration import encode_members
 from dledger.raft.membership.members import Members
@@ -115,8 +127,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self._members.committed(self.core.commit_index)
         base = self._members.base
         if base.index:
-            body = encode_members(base.members)
-            self.post(peer, PeerKind.CONFIGURATION, self.core.term, base.index, base.term, run=body)
+            run = memoryview(encode_members(base.members))
+            self.post(peer, Introduction(self.core.term, base.index, base.term, run))
 
     # -- links -----------------------------------------------------------------------------
 
@@ -179,22 +191,22 @@ class PeerTransport(Transport):  # type: ignore[misc]
             self._hold_ack(peer, term, message)
         elif kind == "request_vote":
             position = message["last_log_index"], message["last_log_term"]
-            self.post(peer, PeerKind.VOTE, message["term"], *position, self.handed_over)
+            self.post(peer, Vote(message["term"], *position, self.handed_over))
         elif kind == "response_vote":
-            self.post(peer, PeerKind.VOTED, message["term"])
+            self.post(peer, Voted(message["term"]))
         else:
             return False
         return True
 
-    def post(self, peer: Peer, kind: PeerKind, term: int, *fields: int, run: Buffer = b"") -> None:
+    def post(self, peer: Peer, message: PeerMessage) -> None:
         """Send a message that depends on nothing that is not durable yet."""
         if peer.link is not None:
-            peer.link.send(encode_message(kind, term, *fields, run=run))
+            peer.link.send(encode_message(message))
 
-    def broadcast(self, kind: PeerKind, term: int, *fields: int) -> None:
+    def broadcast(self, message: PeerMessage) -> None:
         """Post to every peer."""
         for peer in self.peers.values():
-            self.post(peer, kind, term, *fields)
+            self.post(peer, message)
 
     # -- acknowledgements of this node's own copy ------------------------------------------
 
@@ -210,13 +222,11 @@ class PeerTransport(Transport):  # type: ignore[misc]
                 self._asked_without_space_at = self.core.now
         elif not message["success"] or self._was_told(peer, term, next_index):
             return
-        needs = next_index - 1 if message["success"] else 0
-        kind = PeerKind.ACK if self.is_counted else PeerKind.LEARNED
-        frame = encode_message(
-            kind, term, next_index, reset, message["success"], peer.received_sequence
-        )
+        success = bool(message["success"])
+        needs = next_index - 1 if success else 0
+        answer = self._answer(term, next_index, bool(reset), success, peer.received_sequence)
         waits_already = bool(peer.held)
-        peer.held.append(Held(kind, term, needs, bool(message["success"]), frame))
+        peer.held.append(Held(answer, needs))
         if waits_already and needs > self.vouched_index:
             # Not what the leader waits for, but all that is true by now: a disk that takes a second
             # for a sync must not look like a node that is gone.
@@ -224,9 +234,13 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     def _show_life(self, peer: Peer, term: int) -> None:
         if self._is_quiet(peer):
-            kind = PeerKind.ACK if self.is_counted else PeerKind.LEARNED
-            held = kind, term, self.vouched_index + 1, False, True, peer.received_sequence
-            self._acknowledge(peer, encode_message(*held))
+            next_index = self.vouched_index + 1
+            answer = self._answer(term, next_index, False, True, peer.received_sequence)
+            self._acknowledge(peer, answer)
+
+    @property
+    def _answer(self) -> type[Answer]:
+        return Ack if self.is_counted else Learned
 
     def _was_told(self, peer: Peer, term: int, next_index: int) -> bool:
         """Whether a leader was told just now, over this link, what it would be told again.
@@ -240,10 +254,10 @@ class PeerTransport(Transport):  # type: ignore[misc]
     def _is_quiet(self, peer: Peer) -> bool:
         return self.core.now - peer.acknowledged_at > SIGN_OF_LIFE_S
 
-    def _acknowledge(self, peer: Peer, frame: tuple[Buffer, ...]) -> None:
+    def _acknowledge(self, peer: Peer, answer: Answer) -> None:
         if peer.link is not None:
             peer.acknowledged_at = self.core.now
-            peer.link.send(frame)
+            peer.link.send(encode_message(answer))
 
     def release_held(self) -> None:
         """Send the acknowledgements whose entries this node can vouch for.
@@ -254,43 +268,46 @@ class PeerTransport(Transport):  # type: ignore[misc]
         """
         vouched, term = self.vouched_index, self.core.term
         for peer in self.peers.values():
-            latest: Held | None = None
-            while peer.held and (peer.held[0].term < term or peer.held[0].needed_index <= vouched):
-                held = peer.held.popleft()
-                if held.term < term:
+            latest: Answer | None = None
+            while peer.held:
+                answer, needed_index = peer.held[0]
+                if answer.term >= term and needed_index > vouched:
+                    break
+                peer.held.popleft()
+                if answer.term < term:
                     continue
-                if latest is not None and not (latest.success and held.success):
-                    self._acknowledge(peer, latest.frame)
-                latest = held
+                if latest is not None and not (latest.success and answer.success):
+                    self._acknowledge(peer, latest)
+                latest = answer
             if latest is not None:
-                self._acknowledge(peer, latest.frame)
-                counts = latest.success and latest.kind is PeerKind.ACK
-                peer.told = (latest.term, latest.needed_index + 1) if counts else None
+                self._acknowledge(peer, latest)
+                counts = latest.success and isinstance(latest, Ack)
+                peer.told = (latest.term, latest.next_index) if counts else None
 
     # -- a peer's message arrives ----------------------------------------------------------
 
-    def deliver_from_leader(self, peer: Peer, message: PeerMessage) -> bool:
-        """An APPEND or a HEAD; whether it was of a current leader. Raises as those two do."""
-        if message.kind is PeerKind.HEAD:
+    def deliver_from_leader(self, peer: Peer, message: Append | Head) -> bool:
+        """Whether it was of a current leader. Raises as those two do."""
+        if isinstance(message, Head):
             return self.deliver_head(peer, message)
         return self.deliver_append(peer, message)
 
-    def deliver_append(self, peer: Peer, message: PeerMessage) -> bool:
-        """Check an APPEND and hand it to the library; whether it was of a current leader.
+    def deliver_append(self, peer: Peer, message: Append) -> bool:
+        """Check an Append and hand it to the library; whether it was of a current leader.
 
         Raises FrameError for a malformed run, CorruptLog where the replicas differ.
         """
         if message.term < self.core.term:
             self.deny(peer)
             return False
-        commit_index, previous_index, previous_term, sequence, count = message.fields
+        previous_index, count = message.previous_index, message.count
         copies = split_run(message.run, previous_index + 1, count, message.term)
         if not self._log.space.takes(copy.header for copy in copies):
             copies, count = [], 0
         entries = [(copy, copy.header.index, copy.header.term) for copy in copies]
-        peer.received_sequence = sequence
+        peer.received_sequence = message.sequence
         verified = previous_index + count
-        commit_index = min(commit_index, verified)
+        commit_index = min(message.commit_index, verified)
         self._onMessageReceived(
             peer.node,
             {
@@ -298,13 +315,13 @@ class PeerTransport(Transport):  # type: ignore[misc]
                 "term": message.term,
                 "commit_index": commit_index,
                 "prevLogIdx": previous_index,
-                "prevLogTerm": previous_term,
+                "prevLogTerm": message.previous_term,
                 "entries": entries,
             },
         )
         return True
 
-    def deliver_head(self, peer: Peer, message: PeerMessage) -> bool:
+    def deliver_head(self, peer: Peer, message: Head) -> bool:
         """A leader's log begins behind the end of this one, or this one differs there: begin anew
         with the leader's first entry. It is committed, and all that may have been committed here
         lies before it. Whether the message was of a current leader.
@@ -314,17 +331,17 @@ class PeerTransport(Transport):  # type: ignore[misc]
         if message.term < self.core.term:
             self.deny(peer)
             return False
-        commit_index, first_index, base_position, chain_crc, sequence = message.fields
-        header = split_run(message.run, first_index, 1, message.term)[0].header
-        head = LogHead(base_position, first_index, chain_crc, bytes(message.run))
-        self._check_head(head, commit_index)
+        term, first_index = message.term, message.first_index
+        header = split_run(message.run, first_index, 1, term)[0].header
+        head = LogHead(message.base_position, first_index, message.chain_crc, bytes(message.run))
+        self._check_head(head, message.commit_index)
         # A term is durable before the first entry of it.
-        self.step_down(peer, message.term)
+        self.step_down(peer, term)
         if self._must_begin_anew(header):
             self._members.begin_anew()
             self._log.replace_by(head)
-        fields = commit_index, first_index, header.term, sequence, 0
-        return self.deliver_append(peer, PeerMessage(PeerKind.APPEND, message.term, fields))
+        place = message.commit_index, first_index, header.term
+        return self.deliver_append(peer, Append(term, *place, message.sequence, count=0))
 
     def _check_head(self, head: LogHead, commit_index: int) -> None:
         """Raise FrameError for a head that can't be a leader's, before anything is dropped for it.
@@ -356,9 +373,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
             first_index >= log.first_index and log.header(first_index).chain_crc != header.chain_crc
         )
 
-    def deliver_ack(
-        self, peer: Peer, message: PeerMessage, received_at: float | None = None
-    ) -> None:
+    def deliver_ack(self, peer: Peer, message: Answer, received_at: float | None = None) -> None:
         """Hand an acknowledgement to the library, if it is of this term and this node can count.
 
         A learner's only says what to send next. `received_at`: when it came, if kept until now.
@@ -369,22 +384,22 @@ class PeerTransport(Transport):  # type: ignore[misc]
             return
         if str(peer.node.id) not in self._members.current.members:
             return
-        next_index, reset, success, sequence = message.fields
+        next_index = message.next_index
         if next_index - 1 > self._log.last_index:
             raise FrameError(f"an acknowledgement up to {next_index - 1}, which was never sent")
         peer.pace.acknowledged(next_index - 1)
-        if reset:
-            if sequence <= peer.reset_sequence:
+        if message.reset:
+            if message.sequence <= peer.reset_sequence:
                 return
             peer.reset_sequence = peer.sent_sequence
             peer.pace.start_again()
             self.must_send = True
-        elif message.kind is PeerKind.ACK and next_index - 1 > self.counted_index:
+        elif isinstance(message, Ack) and next_index - 1 > self.counted_index:
             peer.early_ack = message, self.core.now if received_at is None else received_at
             return
         last_contact = self.core.last_contact(peer.node)
-        self._count_ack(peer, next_index, reset=bool(reset), success=bool(success))
-        if message.kind is PeerKind.LEARNED:
+        self._count_ack(peer, next_index, reset=message.reset, success=message.success)
+        if isinstance(message, Learned):
             # It may have forgotten what it acknowledged before, too.
             self.core.forget_match(peer.node)
             self.core.set_last_contact(peer.node, last_contact)
@@ -414,7 +429,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
             if early is not None:
                 self.deliver_late_ack(peer, *early)
 
-    def deliver_late_ack(self, peer: Peer, message: PeerMessage, received_at: float) -> None:
+    def deliver_late_ack(self, peer: Peer, message: Ack, received_at: float) -> None:
         """An acknowledgement that came some time ago, and could wait.
 
         As a sign of life it is as old as it is: a leader that was cut off meanwhile must not take
@@ -425,23 +440,22 @@ class PeerTransport(Transport):  # type: ignore[misc]
         if self.core.last_contact(peer.node) != last_contact:
             self.core.set_last_contact(peer.node, max(last_contact, received_at))
 
-    def deliver_vote(self, peer: Peer, message: PeerMessage) -> None:
+    def deliver_vote(self, peer: Peer, message: Vote) -> None:
         """A candidate asks for this node's vote."""
         if message.term < self.core.term:
             self.deny(peer)
             return
-        last_index, last_term, _ = message.fields
         self._onMessageReceived(
             peer.node,
             {
                 "type": "request_vote",
                 "term": message.term,
-                "last_log_index": last_index,
-                "last_log_term": last_term,
+                "last_log_index": message.last_index,
+                "last_log_term": message.last_term,
             },
         )
 
-    def deliver_voted(self, peer: Peer, message: PeerMessage) -> None:
+    def deliver_voted(self, peer: Peer, message: Voted) -> None:
         """A vote for this node; only a voter's counts, and once in a term."""
         if not self._members.current.votes(str(peer.node.id)):
             return
@@ -453,7 +467,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
 
     def deny(self, peer: Peer) -> None:
         """Tell a peer that it is behind in terms."""
-        self.post(peer, PeerKind.DENIED, self.core.term)
+        self.post(peer, Denied(self.core.term))
 
     def step_down(self, peer: Peer, term: int) -> None:
         """Take a higher term. A vote request that can't be granted makes the library do it."""

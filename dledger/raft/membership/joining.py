@@ -20,7 +20,16 @@ from dledger.errors import StorageError
 from dledger.log.entry import Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
-from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.messages import (
+    Formed,
+    Introduction,
+    Learned,
+    PeerMessage,
+    Seated,
+    State,
+    Unseated,
+    Wanted,
+)
 from dledger.raft.library.peer import Peer
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership.configuration import Configuration, decode_members
@@ -80,7 +89,7 @@ class Joining:
         self._forming.lost(node_id)
         if not self.seated:
             peer = self._transport.peers[node_id]
-            self._transport.post(peer, PeerKind.FORMING, self._transport.core.term)
+            self._transport.post(peer, Unseated(self._transport.core.term))
 
     def link_down(self, node_id: str) -> None:
         """A connection broke: what the peer said of itself may no longer be so."""
@@ -125,34 +134,33 @@ class Joining:
 
     def _ask(self, peer: Peer, now: float) -> None:
         self._asked_at, self._asked = now, str(peer.node.id)
-        fields = self._copy.index, self._copy.offset
-        self._transport.post(peer, PeerKind.WANTED, self._transport.core.term, *fields)
+        wanted = Wanted(self._transport.core.term, self._copy.index, self._copy.offset)
+        self._transport.post(peer, wanted)
 
     # -- messages --------------------------------------------------------------------------
 
     def deliver(self, peer: Peer, message: PeerMessage, now: float) -> None:
         """A message that concerns joining. Raises FrameError, StorageError."""
         core = self._transport.core
-        match message.kind:
-            case PeerKind.FORMING:
+        match message:
+            case Unseated():
                 fresh = self._fresh and str(peer.node.id) in self._members.current.members
                 self.introduce(peer)
-                self._transport.post(peer, PeerKind.FORMED, core.term, fresh)
-            case PeerKind.CONFIGURATION:
+                self._transport.post(peer, Formed(core.term, fresh))
+            case Introduction():
                 self._take_configuration(message)
-            case PeerKind.FORMED:
-                fresh = bool(message.fields[0])
-                self._forming.heard(str(peer.node.id), message.term, fresh=fresh)
+            case Formed():
+                self._forming.heard(str(peer.node.id), message.term, fresh=message.fresh)
                 self._take_seat_if_new(peer)
-            case PeerKind.LEARNED:
+            case Learned():
                 self._transport.deliver_ack(peer, message)
                 self._admit(peer, message)
-            case PeerKind.SEATED:
+            case Seated():
                 self._take_offered_seat(peer, message)
-            case PeerKind.WANTED:
+            case Wanted():
                 peer.state_asked_at = now
                 self._give_state(peer, message, now)
-            case PeerKind.STATE:
+            case State():
                 self._take_state(peer, message, now)
 
     # -- the members -----------------------------------------------------------------------
@@ -162,12 +170,12 @@ class Joining:
         if str(peer.node.id) not in self._members.current.members:
             self._transport.tell_members(peer)
 
-    def _take_configuration(self, message: PeerMessage) -> None:
+    def _take_configuration(self, message: Introduction) -> None:
         """A peer says what is committed. Who leads, or is being elected, has begun to count by its
         own log."""
-        index, term = message.fields
         if self._transport.core.role is Role.FOLLOWER:
-            self._members.adopt(Configuration(decode_members(message.run), index, term))
+            members, place = decode_members(message.run), (message.index, message.entry_term)
+            self._members.adopt(Configuration(members, *place))
 
     # -- the seat --------------------------------------------------------------------------
 
@@ -190,7 +198,7 @@ class Joining:
         self._hard_state.save(replace(self._hard_state.state, seated=True))
         self._transport.seated = True
 
-    def _admit(self, peer: Peer, message: PeerMessage) -> None:
+    def _admit(self, peer: Peer, message: Learned) -> None:
         """A learner acknowledged: see that there is a barrier, and whether it is passed."""
         core = self._transport.core
         if core.role is not Role.LEADER or message.term != core.term:
@@ -200,14 +208,13 @@ class Joining:
         if peer.barrier is None or peer.barrier.term != core.term:
             peer.barrier = Barrier(core.term, self._log.last_index + 1)
             self._log.append(self._log.last_index + 1, core.term, Kind.NOOP, b"")
-        next_index, _, success, _ = message.fields
-        if success and peer.barrier.passed(
-            commit_index=core.commit_index, held_index=next_index - 1
+        if message.success and peer.barrier.passed(
+            commit_index=core.commit_index, held_index=message.next_index - 1
         ):
-            self._transport.post(peer, PeerKind.SEATED, core.term, peer.barrier.index)
+            self._transport.post(peer, Seated(core.term, peer.barrier.index))
 
-    def _take_offered_seat(self, peer: Peer, message: PeerMessage) -> None:
-        core, index = self._transport.core, message.fields[0]
+    def _take_offered_seat(self, peer: Peer, message: Seated) -> None:
+        core, index = self._transport.core, message.index
         if self.seated or message.term != core.term or core.leader_id != str(peer.node.id):
             return
         if not self._footing.is_saved:
@@ -219,18 +226,19 @@ class Joining:
 
     # -- the state -------------------------------------------------------------------------
 
-    def _give_state(self, peer: Peer, message: PeerMessage, now: float) -> None:
+    def _give_state(self, peer: Peer, message: Wanted, now: float) -> None:
         if self._footing.is_missing or not isinstance(self._machine, PortableState):
             return
-        index, offset = message.fields
-        if self._picture is None or self._picture.index != index:
+        offset = message.offset
+        if self._picture is None or self._picture.index != message.index:
             self._picture, offset = Picture(*self._machine.capture()), 0
         self._picture_used_at = now
         part = self._picture.part(offset)
-        fields = self._picture.index, len(self._picture.payload), offset, crc32(part)
-        self._transport.post(peer, PeerKind.STATE, self._transport.core.term, *fields, run=part)
+        place = self._picture.index, len(self._picture.payload), offset
+        state = State(self._transport.core.term, *place, crc32(part), part)
+        self._transport.post(peer, state)
 
-    def _is_asked_for(self, peer: Peer, message: PeerMessage) -> bool:
+    def _is_asked_for(self, peer: Peer, message: State) -> bool:
         """Whether a part of the state comes from whom this node asked: the leader of its term.
 
         While nobody else leads that may be any peer, and it must be in this node's term.
@@ -240,13 +248,14 @@ class Joining:
         may_give = leader in (None, node_id, self._transport.node_id)
         return node_id == self._asked and may_give and message.term == core.term
 
-    def _take_state(self, peer: Peer, message: PeerMessage, now: float) -> None:
+    def _take_state(self, peer: Peer, message: State, now: float) -> None:
         if not self._footing.is_missing or not self._is_asked_for(peer, message):
             return
         if not isinstance(self._machine, PortableState):
             raise StorageError("this state machine can't take a state, but its log lost its head")
-        index, total_bytes, offset, crc = message.fields
-        picture = self._copy.take(index, total_bytes, offset, crc, message.run)
+        picture = self._copy.take(
+            message.index, message.total_bytes, message.offset, message.crc, message.run
+        )
         if picture is None:
             self._ask(peer, now)
         elif picture.index + 1 >= self._log.first_index:

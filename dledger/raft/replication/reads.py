@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 from dledger import limits
 from dledger.errors import Busy, NotLeader
-from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.messages import Confirm, Confirmed
 from dledger.raft.library.peer import Peer
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership.members import Members
@@ -82,7 +82,7 @@ class Reads:
 
     def _ask(self, now: float) -> None:
         self._asked_at = now
-        self._transport.broadcast(PeerKind.CONFIRM, self._transport.core.term, self._round)
+        self._transport.broadcast(Confirm(self._transport.core.term, self._round))
 
     def _answer(self, applied_index: int) -> None:
         if self._asking and self._is_confirmed() and applied_index >= self._index:
@@ -102,16 +102,15 @@ class Reads:
 
     # -- messages --------------------------------------------------------------------------
 
-    def deliver(self, peer: Peer, message: PeerMessage) -> None:
+    def deliver(self, peer: Peer, message: Confirm | Confirmed) -> None:
         """A leader asks, or a peer confirms."""
         transport, core = self._transport, self._transport.core
-        number = message.fields[0]
         if message.term < core.term:
             transport.deny(peer)
             return
         transport.step_down(peer, message.term)
-        if message.kind is PeerKind.CONFIRMED:
-            if number == self._round:
+        if isinstance(message, Confirmed):
+            if message.number == self._round:
                 self._confirmed.add(str(peer.node.id))
         elif transport.seated:
-            transport.post(peer, PeerKind.CONFIRMED, core.term, number)
+            transport.post(peer, Confirmed(core.term, message.number))

@@ -25,14 +25,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dledger.buffers import Buffer
 from dledger.errors import CorruptLog, NotLeader
 from dledger.log.entry import Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery.repair import LogRepair
 from dledger.log.store import SegmentedLog
 from dledger.raft.claims import check_term
-from dledger.raft.library.messages import PeerKind, PeerMessage, split_run
+from dledger.raft.library.messages import EMPTY_RUN, Given, Lacking, split_run
 from dledger.raft.library.peer import Peer
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership.configuration import Configuration, decode_members
@@ -51,16 +50,21 @@ class Asking:
         self._hard_state = hard_state
 
     @property
-    def question(self) -> int:
-        """The field of a LACKING: the entry that is needed next."""
+    def question(self) -> Lacking:
+        """What to ask all peers. Who takes no part speaks of no term."""
+        return Lacking(0, self.wanted_index)
+
+    @property
+    def wanted_index(self) -> int:
+        """The entry that is needed next."""
         return self._repair.next.next_index
 
-    def take(self, message: PeerMessage) -> int | None:
-        """Take a GIVEN: the commit index that it tells if the repair is over, else None.
+    def take(self, message: Given) -> int | None:
+        """Take an answer: the commit index that it tells if the repair is over, else None.
 
         Raises FrameError for what is malformed, CorruptLog if the leader can't help, OSError.
         """
-        first_index, chain_crc, commit_index, count = message.fields
+        first_index, count = message.first_index, message.count
         check_term(self._hard_state.state.term, message.term, "a peer that says it leads")
         repair, place = self._repair, self._repair.next
         if first_index > place.next_index:
@@ -71,7 +75,7 @@ class Asking:
             )
         if first_index < place.next_index:
             return None  # the answer to an earlier question
-        if count and chain_crc != place.chain_crc:
+        if count and message.chain_crc != place.chain_crc:
             repair.begin_at_what_is_committed()
             return None
         copies = split_run(message.run, first_index, count, message.term)
@@ -84,10 +88,10 @@ class Asking:
             if repair.take(header, copy.raw_header, copy.body):
                 break
         else:
-            if repair.next.next_index <= commit_index:
+            if repair.next.next_index <= message.commit_index:
                 return None
         repair.finish()
-        return commit_index
+        return message.commit_index
 
     def _take_term(self, term: int) -> None:
         """A term is durable before the first entry of it."""
@@ -113,10 +117,10 @@ class Giving:
         log = self._log
         first = max(wanted_index, log.first_index)
         chain_crc, count = 0, 0
-        run: Buffer = b""
+        run = EMPTY_RUN
         if first <= commit_index:
             last = min(batch_end(log, first), commit_index)
             chain_crc = log.chain_crc_before(first)
             count, run = last - first + 1, log.checked_run_of(first, last)
-        fields = first, chain_crc, commit_index, count
-        self._transport.post(peer, PeerKind.GIVEN, self._transport.core.term, *fields, run=run)
+        given = Given(self._transport.core.term, first, chain_crc, commit_index, count, run)
+        self._transport.post(peer, given)

@@ -8,10 +8,9 @@ where this log does.
 
 from __future__ import annotations
 
-from dledger.buffers import Buffer
 from dledger.log.store import SegmentedLog
 from dledger.raft.library.adapter import Node
-from dledger.raft.library.messages import PeerKind, encode_message
+from dledger.raft.library.messages import EMPTY_RUN, Append, Head, encode_message
 from dledger.raft.library.peer import Link, Peer
 from dledger.raft.library.transport import SIGN_OF_LIFE_S, PeerTransport
 from dledger.raft.membership.members import Members
@@ -44,7 +43,7 @@ class Sending:
         self._members = members
         self._sent_index = self._sent_position = 0
         self._committed = 0, 0.0
-        self._runs: dict[tuple[int, int], Buffer] | None = None
+        self._runs: dict[tuple[int, int], memoryview] | None = None
         self._core.send_entries = self.send_entries
 
     @property
@@ -140,7 +139,7 @@ class Sending:
         """Send the entries from `first_index` to `last_index`, which may be none."""
         log, core = self._log, self._core
         count = last_index - first_index + 1
-        run = self._run(first_index, last_index) if count else b""
+        run = self._run(first_index, last_index) if count else EMPTY_RUN
         previous = log.header(first_index - 1)
         peer.sent_sequence += 1
         peer.sent_at = core.now
@@ -148,19 +147,20 @@ class Sending:
             peer.pace.sent(last_index, len(run), core.now)
         link.send(
             encode_message(
-                PeerKind.APPEND,
-                core.term,
-                core.commit_index,
-                previous.index,
-                previous.term,
-                peer.sent_sequence,
-                count,
-                run=run,
+                Append(
+                    core.term,
+                    core.commit_index,
+                    previous.index,
+                    previous.term,
+                    peer.sent_sequence,
+                    count,
+                    run,
+                )
             )
         )
         self._transport.pause_if_slow(peer)
 
-    def _run(self, first_index: int, last_index: int) -> Buffer:
+    def _run(self, first_index: int, last_index: int) -> memoryview:
         """The same object for all peers of a round: to check and hash it is paid for once."""
         if self._runs is None:
             return self._log.checked_run_of(first_index, last_index)
@@ -179,7 +179,6 @@ class Sending:
         transport.tell_members(peer)
         first = log.first_index
         head = log.head_before(first)
-        fields = core.commit_index, first, head.base_position, head.chain_crc, peer.sent_sequence
-        transport.post(
-            peer, PeerKind.HEAD, core.term, *fields, run=log.checked_run_of(first, first)
-        )
+        place = first, head.base_position, head.chain_crc
+        run = log.checked_run_of(first, first)
+        transport.post(peer, Head(core.term, core.commit_index, *place, peer.sent_sequence, run))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from unittest.mock import patch
 
-from msgspec.structs import replace
+from msgspec.structs import astuple
 
 from dledger.log import store
 from dledger.log.head import LogHead, encode_head
 from dledger.log.jobs import TrimJob
 from dledger.log.store import SegmentedLog
-from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.messages import Ack, Answer, Seated
 from dledger.raft.library.peer import Peer
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership.joining import Joining
@@ -51,9 +51,9 @@ def count_a_learner() -> Planted:
     original = PeerTransport.deliver_ack
 
     def deliver(
-        self: PeerTransport, peer: Peer, message: PeerMessage, received_at: float | None = None
+        self: PeerTransport, peer: Peer, message: Answer, received_at: float | None = None
     ) -> None:
-        original(self, peer, replace(message, kind=PeerKind.ACK), received_at)
+        original(self, peer, Ack(*astuple(message)), received_at)
 
     return patch.object(PeerTransport, "deliver_ack", deliver)
 
@@ -101,7 +101,7 @@ def take_a_seat_without_the_state() -> Planted:
     """A learner takes its seat for its log alone."""
     original = Joining._take_offered_seat
 
-    def take(self: Joining, peer: Peer, message: PeerMessage) -> None:
+    def take(self: Joining, peer: Peer, message: Seated) -> None:
         with patch.object(Footing, "is_saved", True):
             original(self, peer, message)
 

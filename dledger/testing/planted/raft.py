@@ -21,7 +21,15 @@ from dledger.raft.library import adapter as library
 from dledger.raft.library import messages
 from dledger.raft.library.adapter import Core, Node
 from dledger.raft.library.journal import LogJournal
-from dledger.raft.library.messages import Copy, PeerKind, PeerMessage, encode_message
+from dledger.raft.library.messages import (
+    Ack,
+    Answer,
+    Append,
+    Copy,
+    Prevote,
+    Vote,
+    Voted,
+)
 from dledger.raft.library.peer import Held, Peer
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.roles import Role
@@ -74,7 +82,7 @@ def count_stale_acks() -> Planted:
     original = PeerTransport.deliver_ack
 
     def deliver(
-        self: PeerTransport, peer: Peer, message: PeerMessage, received_at: float | None = None
+        self: PeerTransport, peer: Peer, message: Answer, received_at: float | None = None
     ) -> None:
         original(self, peer, replace(message, term=self.core.term), received_at)
 
@@ -86,10 +94,9 @@ def trust_reset_hints() -> Planted:
 
     def hold(self: PeerTransport, peer: Peer, term: int, message: LibraryMessage) -> None:
         next_index, reset = message["next_node_idx"], message["reset"]
-        needs = next_index - 1 if message["success"] else 0
-        sequence = peer.received_sequence + (1 << 40)
-        frame = encode_message(PeerKind.ACK, term, next_index, reset, message["success"], sequence)
-        peer.held.append(Held(PeerKind.ACK, term, needs, bool(message["success"]), frame))
+        success, sequence = bool(message["success"]), peer.received_sequence + (1 << 40)
+        answer = Ack(term, next_index, bool(reset), success, sequence)
+        peer.held.append(Held(answer, next_index - 1 if success else 0))
 
     return patch.object(PeerTransport, "_hold_ack", hold)
 
@@ -125,7 +132,7 @@ def count_own_copy_early() -> Planted:
     original = PeerTransport.deliver_ack
 
     def deliver(
-        self: PeerTransport, peer: Peer, message: PeerMessage, received_at: float | None = None
+        self: PeerTransport, peer: Peer, message: Answer, received_at: float | None = None
     ) -> None:
         with acknowledge_before_sync():
             original(self, peer, message, received_at)
@@ -157,8 +164,8 @@ def take_commit_unclamped() -> Planted:
             message["commit_index"] = said[0]
         receive(self, node, message)
 
-    def deliver_append(self: PeerTransport, peer: Peer, message: PeerMessage) -> bool:
-        said[0] = message.fields[0]
+    def deliver_append(self: PeerTransport, peer: Peer, message: Append) -> bool:
+        said[0] = message.commit_index
         return deliver(self, peer, message)
 
     return together(
@@ -256,7 +263,7 @@ def accept_old_vote() -> Planted:
 def count_a_vote_twice() -> Planted:
     """One voter counts for two."""
 
-    def deliver(self: PeerTransport, peer: Peer, message: PeerMessage) -> None:
+    def deliver(self: PeerTransport, peer: Peer, message: Voted) -> None:
         if message.term == self.core.term:
             for _ in range(2):
                 self._onMessageReceived(peer.node, {"type": "response_vote", "term": message.term})
@@ -267,13 +274,13 @@ def count_a_vote_twice() -> Planted:
 def vote_for_a_shorter_log() -> Planted:
     """Whoever asks gets the vote, also one that lacks what this node holds."""
     deliver, answer = PeerTransport.deliver_vote, Elections.answer_prevote
-    newest = (1 << 60, 1 << 60)
+    newest = 1 << 60
 
-    def deliver_vote(self: PeerTransport, peer: Peer, message: PeerMessage) -> None:
-        deliver(self, peer, replace(message, fields=(*newest, *message.fields[2:])))
+    def deliver_vote(self: PeerTransport, peer: Peer, message: Vote) -> None:
+        deliver(self, peer, replace(message, last_index=newest, last_term=newest))
 
-    def answer_prevote(self: Elections, node_id: str, message: PeerMessage, now: float) -> None:
-        answer(self, node_id, replace(message, fields=newest), now)
+    def answer_prevote(self: Elections, node_id: str, message: Prevote, now: float) -> None:
+        answer(self, node_id, replace(message, last_index=newest, last_term=newest), now)
 
     return together(
         patch.object(PeerTransport, "deliver_vote", deliver_vote),

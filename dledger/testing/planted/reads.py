@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dledger.errors import NotLeader
 from dledger.raft.engine import RaftEngine
-from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.messages import Confirm, Confirmed
 from dledger.raft.library.peer import Peer
 from dledger.raft.replication.reads import OnRead, Reads
 from dledger.raft.roles import Role
@@ -40,9 +40,9 @@ def count_any_confirmation() -> Planted:
     """A confirmation counts whatever round it is of, so also one sent before the read."""
     original = Reads.deliver
 
-    def deliver(self: Reads, peer: Peer, message: PeerMessage) -> None:
-        if message.kind is PeerKind.CONFIRMED:
-            message = replace(message, fields=(self._round,))
+    def deliver(self: Reads, peer: Peer, message: Confirm | Confirmed) -> None:
+        if isinstance(message, Confirmed):
+            message = replace(message, number=self._round)
         original(self, peer, message)
 
     return patch.object(Reads, "deliver", deliver)

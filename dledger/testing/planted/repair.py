@@ -10,7 +10,7 @@ from dledger.log.reading import LogReader
 from dledger.log.recovery.scrub import Scrub
 from dledger.log.store import SegmentedLog
 from dledger.raft.engine import RaftEngine
-from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.messages import Lacking, PeerMessage
 from dledger.raft.replication.repair import Asking
 
 Planted = AbstractContextManager[object]
@@ -21,13 +21,13 @@ def _answering(commit_index: Callable[[RaftEngine], int | None]) -> Planted:
     original = RaftEngine._deliver
 
     def deliver(self: RaftEngine, node_id: str, message: PeerMessage, now: float) -> None:
-        if message.kind is not PeerKind.LACKING:
+        if not isinstance(message, Lacking):
             original(self, node_id, message, now)
             return
         index = commit_index(self)
         if index is not None:
             peer = self.transport.peers[node_id]
-            self._giving.give(peer, message.fields[0], index)
+            self._giving.give(peer, message.index, index)
 
     return patch.object(RaftEngine, "_deliver", deliver)
 

@@ -20,7 +20,7 @@ from dledger.log.recovery.repair import DamagedLog, LogRepair
 from dledger.log.recovery.startup import open_log
 from dledger.log.segment import segment_path
 from dledger.raft.engine import Appended
-from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.messages import Given, PeerMessage
 from dledger.raft.replication.repair import Asking
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.scripted.node import FOLDER, Recorder, ScriptedNode, Wire
@@ -160,14 +160,12 @@ class ScriptedGroup:
             self._arrive(sender, receiver, message)
 
     def _arrive(self, sender: str, receiver: str, message: PeerMessage) -> None:
-        if receiver in self.repairing and message.kind is PeerKind.GIVEN:
+        if receiver in self.repairing and isinstance(message, Given):
             self._repair(receiver, message)
         elif receiver in self.nodes:
-            self.nodes[receiver].receive(
-                sender, message.kind, message.term, *message.fields, run=message.run
-            )
+            self.nodes[receiver].receive(sender, message)
 
-    def _repair(self, node_id: str, message: PeerMessage) -> None:
+    def _repair(self, node_id: str, message: Given) -> None:
         commit_index = self.repairing[node_id].take(message)
         if commit_index is None:
             self._ask(node_id)
@@ -177,7 +175,7 @@ class ScriptedGroup:
         self.start(node_id, commit_index)
 
     def _ask(self, node_id: str) -> None:
-        question = PeerMessage(PeerKind.LACKING, 0, (self.repairing[node_id].question,))
+        question = self.repairing[node_id].question
         for other in sorted(self.nodes):
             self._send(node_id, other, question)
 

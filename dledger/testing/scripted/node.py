@@ -14,6 +14,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar, overload
 
 from dledger.buffers import Buffer
 from dledger.errors import AppendError
@@ -24,7 +25,18 @@ from dledger.log.recovery.startup import open_log
 from dledger.log.store import SegmentedLog
 from dledger.raft.engine import Appended, RaftEngine
 from dledger.raft.library.adapter import use_clock
-from dledger.raft.library.messages import PeerKind, PeerMessage, decode_message, encode_message
+from dledger.raft.library.messages import (
+    EMPTY_RUN,
+    Ack,
+    Append,
+    PeerMessage,
+    Prevote,
+    Prevoted,
+    Vote,
+    Voted,
+    decode_message,
+    encode_message,
+)
 from dledger.raft.membership.configuration import initial
 from dledger.raft.membership.members import open_members
 from dledger.raft.roles import Role, Timing
@@ -34,6 +46,8 @@ from dledger.testing.disk import SimulatedDisk
 FOLDER = Path("/log")
 SEGMENT_BYTES = 1 << 16
 _PATIENCE_S = 10.0
+
+M = TypeVar("M", bound=PeerMessage)
 
 
 class Wire:
@@ -203,15 +217,19 @@ class ScriptedNode:
 
     # -- what peers say and hear -----------------------------------------------------------
 
-    def take(self, peer: str, kind: PeerKind | None = None) -> list[PeerMessage]:
-        """What was sent to a peer since the last call, of one kind or all."""
-        return [m for m in self.wires[peer].take() if kind is None or m.kind is kind]
+    @overload
+    def take(self, peer: str) -> list[PeerMessage]: ...
 
-    def receive(
-        self, peer: str, kind: PeerKind, term: int, *fields: int, run: Buffer = b""
-    ) -> None:
+    @overload
+    def take(self, peer: str, kind: type[M]) -> list[M]: ...
+
+    def take(self, peer: str, kind: type[PeerMessage] = PeerMessage) -> Sequence[PeerMessage]:
+        """What was sent to a peer since the last call, of one kind or all."""
+        return [message for message in self.wires[peer].take() if isinstance(message, kind)]
+
+    def receive(self, peer: str, message: PeerMessage) -> None:
         """A message of a peer arrives on its live link."""
-        frame = b"".join(encode_message(kind, term, *fields, run=run))
+        frame = b"".join(encode_message(message))
         self.engine.receive(peer, self.wires[peer], decode_message(memoryview(frame)))
 
     def receive_append(
@@ -219,11 +237,10 @@ class ScriptedNode:
     ) -> None:
         """A leader sends the donor's entries from `first` to `last` (none if `last` < `first`)."""
         self._sequence += 1
-        run = donor.run(first, last) if last >= first else b""
+        run = memoryview(donor.run(first, last)) if last >= first else EMPTY_RUN
         count = max(0, last - first + 1)
         previous = first - 1, donor.term_at(first - 1)
-        fields = commit_index, *previous, self._sequence, count
-        self.receive(peer, PeerKind.APPEND, term, *fields, run=run)
+        self.receive(peer, Append(term, commit_index, *previous, self._sequence, count, run))
 
     def elect(self, *voters: str) -> int:
         """Wait until this node asks, let the voters grant everything; the term that it leads."""
@@ -233,10 +250,10 @@ class ScriptedNode:
             self.advance(0.01)
             for voter in voters:
                 for message in self.take(voter):
-                    if message.kind is PeerKind.PREVOTE:
-                        self.receive(voter, PeerKind.PREVOTED, message.term, True, message.term)
-                    elif message.kind is PeerKind.VOTE:
-                        self.receive(voter, PeerKind.VOTED, message.term)
+                    if isinstance(message, Prevote):
+                        self.receive(voter, Prevoted(message.term, True, message.term))
+                    elif isinstance(message, Vote):
+                        self.receive(voter, Voted(message.term))
             self.step()
         return self.engine.core.term
 
@@ -250,7 +267,7 @@ class ScriptedNode:
 
     def acknowledge(self, peer: str, index: int) -> None:
         """A peer says that it holds everything up to `index`, durable."""
-        self.receive(peer, PeerKind.ACK, self.engine.core.term, index + 1, False, True, 1 << 32)
+        self.receive(peer, Ack(self.engine.core.term, index + 1, False, True, 1 << 32))
         self.step()
 
     # -- appends ---------------------------------------------------------------------------
@@ -303,9 +320,7 @@ def exchange(first: ScriptedNode, second: ScriptedNode) -> int:
     count = 0
     for sender, receiver in ((first, second), (second, first)):
         for message in sender.take(receiver.node_id):
-            receiver.receive(
-                sender.node_id, message.kind, message.term, *message.fields, run=message.run
-            )
+            receiver.receive(sender.node_id, message)
             count += 1
         receiver.step()
     return count

@@ -6,17 +6,33 @@ sequence numbers, is left out, so that equal words mean that nothing new was sai
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
-
-from dledger.raft.library.messages import PeerKind, PeerMessage, split_run
+from dledger.raft.library.messages import (
+    Answer,
+    Append,
+    Confirm,
+    Confirmed,
+    Formed,
+    Given,
+    Head,
+    Introduction,
+    Lacking,
+    Learned,
+    PeerMessage,
+    Prevote,
+    Prevoted,
+    Seated,
+    State,
+    Vote,
+    split_run,
+)
 from dledger.raft.membership.configuration import decode_members
 from dledger.raft.roles import Role
 from dledger.testing.scripted.node import ScriptedNode
 
 
-def entries_of(message: PeerMessage, first_index: int, count: int) -> str:
+def entries_of(message: Append | Given, first_index: int) -> str:
     """Which entries a message carries, and of which terms."""
+    count = message.count
     if not count:
         return "no entry"
     copies = split_run(message.run, first_index, count, message.term)
@@ -27,57 +43,52 @@ def entries_of(message: PeerMessage, first_index: int, count: int) -> str:
     return f"{which} of term {' and '.join(map(str, terms))}"
 
 
-def _append(message: PeerMessage) -> str:
-    commit_index, index, term, _, count = message.fields
-    what = entries_of(message, index + 1, count)
-    return f"{what}, after {index} of term {term}; committed {commit_index}"
+def _said_by_leader(message: PeerMessage) -> str | None:
+    match message:
+        case Append(_, committed, index, term):
+            what = entries_of(message, index + 1)
+            return f"{what}, after {index} of term {term}; committed {committed}"
+        case Head():
+            return f"begin with {message.first_index}; committed {message.commit_index}"
+        case Given():
+            what = entries_of(message, message.first_index)
+            return f"{what}; committed {message.commit_index}"
+        case State():
+            return f"as of entry {message.index}, {message.total_bytes} bytes"
+        case Seated():
+            return f"with entry {message.index}"
+        case Confirm():
+            return f"round {message.number}"
+    return None
 
 
-def _ack(message: PeerMessage) -> str:
-    next_index, reset, _, _ = message.fields
-    said = f"send from {next_index}" if reset else f"holds up to {next_index - 1}"
-    return said + (", not to be counted" if message.kind is PeerKind.LEARNED else "")
-
-
-def _vote(message: PeerMessage) -> str:
-    index, term, *wished = message.fields
-    return f"log ends with {index} of term {term}{'; the leader wishes it' * any(wished)}"
-
-
-def _given(message: PeerMessage) -> str:
-    first_index, _, commit_index, count = message.fields
-    return f"{entries_of(message, first_index, count)}; committed {commit_index}"
-
-
-def _members(message: PeerMessage) -> str:
-    index, term = message.fields
-    return f"entry {index} of term {term} says {', '.join(decode_members(message.run))}"
-
-
-_SAID: Final[dict[PeerKind, Callable[[PeerMessage], str]]] = {
-    PeerKind.APPEND: _append,
-    PeerKind.ACK: _ack,
-    PeerKind.LEARNED: _ack,
-    PeerKind.VOTE: _vote,
-    PeerKind.PREVOTE: _vote,
-    PeerKind.GIVEN: _given,
-    PeerKind.CONFIGURATION: _members,
-    PeerKind.PREVOTED: lambda message: "yes" if message.fields[0] else "no",
-    PeerKind.FORMED: lambda message: "no entry here" if message.fields[0] else "there are entries",
-    PeerKind.SEATED: lambda message: f"with entry {message.fields[0]}",
-    PeerKind.HEAD: lambda message: f"begin with {message.fields[1]}; committed {message.fields[0]}",
-    PeerKind.STATE: lambda message: f"as of entry {message.fields[0]}, {message.fields[1]} bytes",
-    PeerKind.CONFIRM: lambda message: f"round {message.fields[0]}",
-    PeerKind.CONFIRMED: lambda message: f"round {message.fields[0]}",
-    PeerKind.LACKING: lambda message: f"from entry {message.fields[0]}",
-}
+def _said_by_anybody(message: PeerMessage) -> str | None:
+    match message:
+        case Answer(_, next_index, reset):
+            said = f"send from {next_index}" if reset else f"holds up to {next_index - 1}"
+            return said + ", not to be counted" * isinstance(message, Learned)
+        case Vote(_, index, term) | Prevote(_, index, term):
+            wished = isinstance(message, Vote) and message.is_wished
+            return f"log ends with {index} of term {term}{'; the leader wishes it' * wished}"
+        case Prevoted():
+            return "yes" if message.granted else "no"
+        case Formed():
+            return "no entry here" if message.fresh else "there are entries"
+        case Introduction(_, index, term):
+            said = ", ".join(decode_members(message.run))
+            return f"entry {index} of term {term} says {said}"
+        case Confirmed():
+            return f"round {message.number}"
+        case Lacking():
+            return f"from entry {message.index}"
+    return None
 
 
 def tell(message: PeerMessage) -> str:
     """A message in words."""
     head = f"{message.kind.name} term {message.term}"
-    said = _SAID.get(message.kind)
-    return head if said is None else f"{head}: {said(message)}"
+    said = _said_by_leader(message) or _said_by_anybody(message)
+    return head if said is None else f"{head}: {said}"
 
 
 def facts_of(node: ScriptedNode) -> dict[str, str]:

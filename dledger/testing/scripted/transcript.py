@@ -120,7 +120,7 @@ class Script:
         self._known.pop(node_id, None)
         self.group.start(node_id)
         if node_id in self.group.repairing:
-            question = self.group.repairing[node_id].question
+            question = self.group.repairing[node_id].wanted_index
             self.note(f"{node_id}: entry {question} is damaged; takes no part")
 
     def kill(self, node_id: str, how: str) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 from dledger.errors import CorruptLog, FrameError
 from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery.repair import DamagedLog, LogRepair
-from dledger.raft.library.messages import PeerKind, decode_message, encode_message
+from dledger.raft.library.messages import Given, decode_message, encode_message
 from dledger.raft.replication.repair import ASK_AGAIN_S, Asking
 from dledger.testing.disk import Crashed, SimulatedDisk
 from dledger.testing.simulation.network import Network, SimulatedLink
@@ -67,7 +67,7 @@ class RepairingNode:
         for link, frame in network.due(self.node_id, peer_ids):
             try:
                 message = decode_message(memoryview(frame))
-                if message.kind is not PeerKind.GIVEN or not link.alive:
+                if not isinstance(message, Given) or not link.alive:
                     continue
                 commit_index = self._asking.take(message)
             except FrameError as error:
@@ -84,7 +84,7 @@ class RepairingNode:
         return None
 
     def _ask(self, link: SimulatedLink) -> None:
-        link.send(encode_message(PeerKind.LACKING, 0, self._asking.question))
+        link.send(encode_message(self._asking.question))
 
 
 class Repairs:

@@ -43,7 +43,17 @@ from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
 from dledger.raft.election.transfer import TRANSFER_TIMEOUT_S
 from dledger.raft.engine import RaftEngine
-from dledger.raft.library.messages import PREFIX, PeerKind, PeerMessage, decode_message, split_run
+from dledger.raft.library.messages import (
+    PREFIX,
+    Ack,
+    Append,
+    Head,
+    PeerKind,
+    PeerMessage,
+    Vote,
+    decode_message,
+    split_run,
+)
 from dledger.raft.roles import Role
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.simulation.judge.client_history import ClientHistory, Violation
@@ -113,31 +123,34 @@ class Judge:
         """A frame leaves: it may hold an acknowledgement, a vote, a candidate's own for one, or
         entries of a node whose disk is rotten."""
         kind = frame[_KIND_OFFSET]
-        if kind == PeerKind.APPEND and sender in self.damaged:
-            self._check_entries(sender, receiver, decode_message(memoryview(frame)))
-        if kind not in (PeerKind.ACK, PeerKind.VOTE, PeerKind.VOTED):
+        if kind == PeerKind.APPEND and sender not in self.damaged:
+            return
+        if kind not in (PeerKind.APPEND, PeerKind.ACK, PeerKind.VOTE, PeerKind.VOTED):
             return
         message = decode_message(memoryview(frame))
-        if kind == PeerKind.ACK:
-            index, success = message.fields[0] - 1, message.fields[2]
-            if success and index > self._verified.get((sender, receiver, message.term), 0):
+        if isinstance(message, Append):
+            self._check_entries(sender, receiver, message)
+            return
+        if isinstance(message, Ack):
+            index = message.next_index - 1
+            if message.success and index > self._verified.get((sender, receiver, message.term), 0):
                 raise self.violation(
                     f"{sender} acknowledges entry {index} to {receiver}, whose messages of term "
                     f"{message.term} did not verify it"
                 )
             return
-        candidate = sender if kind == PeerKind.VOTE else receiver
+        candidate = sender if isinstance(message, Vote) else receiver
         first = self._votes.setdefault((message.term, sender), candidate)
         if first != candidate:
             raise self.violation(
                 f"{sender} votes for {first} and {candidate} in term {message.term}"
             )
 
-    def _check_entries(self, sender: str, receiver: str, message: PeerMessage) -> None:
+    def _check_entries(self, sender: str, receiver: str, message: Append) -> None:
         """What has rotted is sent to nobody."""
-        _, previous_index, _, _, count = message.fields
+        first_index = message.previous_index + 1
         try:
-            entries = split_run(message.run, previous_index + 1, count, message.term)
+            entries = split_run(message.run, first_index, message.count, message.term)
         except FrameError as error:
             raise self.violation(f"{sender} sends {receiver} a damaged entry: {error}") from error
         for header in (entry.header for entry in entries):
@@ -148,13 +161,13 @@ class Judge:
     def on_receive(self, sender: str, receiver: str, message: PeerMessage) -> None:
         """A frame arrives: it may hold entries or an acknowledgement."""
         key = receiver, sender, message.term
-        if message.kind is PeerKind.ACK and message.fields[2]:
-            self._acked[key] = max(self._acked.get(key, 0), message.fields[0] - 1)
-        elif message.kind is PeerKind.HEAD:
-            self._verified[key] = max(self._verified.get(key, 0), message.fields[1])
-        elif message.kind is PeerKind.APPEND:
-            _, previous_index, _, _, count = message.fields
-            self._verified[key] = max(self._verified.get(key, 0), previous_index + count)
+        if isinstance(message, Ack) and message.success:
+            self._acked[key] = max(self._acked.get(key, 0), message.next_index - 1)
+        elif isinstance(message, Head):
+            self._verified[key] = max(self._verified.get(key, 0), message.first_index)
+        elif isinstance(message, Append):
+            verified = message.previous_index + message.count
+            self._verified[key] = max(self._verified.get(key, 0), verified)
 
     # -- nodes, after every step -----------------------------------------------------------
 

@@ -7,7 +7,19 @@ import pytest
 from dledger.checksum import crc32
 from dledger.limits import NUMBER_MAX, TERM_JUMP_MAX
 from dledger.log.entry import HEADER_BYTES, make_header
-from dledger.raft.library.messages import PeerKind
+from dledger.raft.library.messages import (
+    Denied,
+    Head,
+    Introduction,
+    PeerMessage,
+    Prevote,
+    Resigned,
+    State,
+    TakeOver,
+    Unseated,
+    Vote,
+    Wanted,
+)
 from dledger.raft.roles import Role
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import Donor, ScriptedNode, follower_of
@@ -29,17 +41,15 @@ def forged_head(node: ScriptedNode, peer: str, term: int, first: int, commit: in
     )
     run = raw + b"forged" + bytes(-header.size % 8)
     fields = commit, first, header.position, 7, 9
-    node.receive(peer, PeerKind.HEAD, term, *fields, run=run)
+    node.receive(peer, Head(term, *fields, run=run))
     node.step()
 
 
-@pytest.mark.parametrize(
-    "kind", [PeerKind.DENIED, PeerKind.FORMING, PeerKind.RESIGNED, PeerKind.TAKE_OVER]
-)
-def test_a_term_that_no_elections_explain_closes_the_link(kind: PeerKind) -> None:
+@pytest.mark.parametrize("said", [Denied, Unseated, Resigned, TakeOver])
+def test_a_term_that_no_elections_explain_closes_the_link(said: type[PeerMessage]) -> None:
     """2^32 elections ahead is believed, one more is not, and nothing of it is kept."""
     node, _ = follower()
-    node.receive("g", kind, 1 + TERM_JUMP_MAX + 1)
+    node.receive("g", said(1 + TERM_JUMP_MAX + 1))
     node.step()
     assert "so many elections" in (node.wires["g"].closed_because or "")
     assert node.engine.core.term == 1
@@ -50,7 +60,7 @@ def test_the_furthest_term_that_elections_explain_is_taken() -> None:
 
     def term_after(told: int) -> int:
         node, _ = follower()
-        node.receive("g", PeerKind.DENIED, told)
+        node.receive("g", Denied(told))
         node.step()
         return node.engine.core.term
 
@@ -145,24 +155,26 @@ def test_a_head_whose_entry_does_not_check_drops_nothing() -> None:
         ((FIRST_FORGED, FIRST_FORGED, 1 << 16, 7, 9), b""),
     ):
         node, _ = follower(20)
-        node.receive("f", PeerKind.HEAD, 1, *fields, run=sent)
+        node.receive("f", Head(1, *fields, run=sent))
         node.step()
         assert node.wires["f"].closed_because is not None, fields
         assert node.log.last_index == 20
     assert good.index == FIRST_FORGED
 
 
-@pytest.mark.parametrize("kind", [PeerKind.RESIGNED, PeerKind.TAKE_OVER])
-def test_only_the_leader_of_the_term_ends_or_hands_over_its_leadership(kind: PeerKind) -> None:
+@pytest.mark.parametrize("said", [Resigned, TakeOver])
+def test_only_the_leader_of_the_term_ends_or_hands_over_its_leadership(
+    said: type[PeerMessage],
+) -> None:
     """g says so, then f of another term, then f: only the last makes this node ask the others."""
 
     def asks(peer: str, term: int) -> bool:
         node, _ = follower()
-        node.receive(peer, kind, term)
+        node.receive(peer, said(term))
         node.step()
         node.advance(0.1)
-        kinds = {message.kind for message in node.take("f") + node.take("g")}
-        return bool(kinds & {PeerKind.PREVOTE, PeerKind.VOTE})
+        heard = node.take("f") + node.take("g")
+        return any(isinstance(message, Prevote | Vote) for message in heard)
 
     assert [asks("g", 1), asks("f", 0), asks("f", 2), asks("f", 1)] == [False, False, False, True]
 
@@ -175,7 +187,7 @@ def test_a_configuration_that_is_no_text_closes_the_link(body: bytes) -> None:
     """Ids and hosts that are no UTF-8 ended the node: the decoder says that otherwise than whatever
     else it can't read."""
     node, _ = follower()
-    node.receive("g", PeerKind.CONFIGURATION, 1, 9, 1, run=body)
+    node.receive("g", Introduction(1, 9, 1, run=body))
     node.step()
     assert "a configuration can't be read" in (node.wires["g"].closed_because or "")
 
@@ -214,11 +226,11 @@ def test_a_state_is_taken_from_the_leader_that_was_asked_for_it_only() -> None:
     node = ScriptedNode(machine=machine)  # type: ignore[arg-type]
     header, before = donor.log.header(100), donor.log.header(99)
     fields = 300, 100, header.position, before.chain_crc, 7
-    node.receive("f", PeerKind.HEAD, 1, *fields, run=donor.run(100, 100))
+    node.receive("f", Head(1, *fields, run=donor.run(100, 100)))
     node.step()
-    assert node.take("f", PeerKind.WANTED)
+    assert node.take("f", Wanted)
     for peer, term, state in (("g", 1, b"forged"), ("f", 0, b"forged"), ("f", 1, b"genuine")):
         told = 150, len(state), 0, crc32(state)
-        node.receive(peer, PeerKind.STATE, term, *told, run=state)
+        node.receive(peer, State(term, *told, run=state))
         node.step()
     assert machine.installed == [b"genuine"]

@@ -16,7 +16,7 @@ import pytest
 
 from dledger import limits
 from dledger.raft.election.transfer import Preference
-from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.messages import PeerKind, PeerMessage, Wanted
 from dledger.raft.membership import changes
 from dledger.raft.membership.configuration import Member
 from dledger.raft.membership.joining import LOOK_AGAIN_S
@@ -125,7 +125,7 @@ def leader_with_a_learner() -> ScriptedNode:
     node.acknowledge("f", node.log.last_index)
     node.connect("h")
     settle(node)
-    node.receive("h", PeerKind.WANTED, node.engine.core.term, 0, 0)
+    node.receive("h", Wanted(node.engine.core.term, 0, 0))
     node.acknowledge("h", node.log.last_index)
     return node
 

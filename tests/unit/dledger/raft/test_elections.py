@@ -18,7 +18,7 @@ from dledger.log.entry import Entry, Kind
 from dledger.raft.election.transfer import TRANSFER_TIMEOUT_S
 from dledger.raft.engine import Appended
 from dledger.raft.library.adapter import use_clock
-from dledger.raft.library.messages import PeerKind
+from dledger.raft.library.messages import Ack, Append, Prevote, Resigned, TakeOver, Vote
 from dledger.testing.scripted.node import Donor, Recorder, ScriptedNode
 from dledger.testing.simulation.group import Simulation
 from dledger.testing.simulation.node import SimulatedNode
@@ -186,10 +186,10 @@ def test_a_leader_that_replays_for_seconds_is_heard_meanwhile() -> None:
     node.take("g")
     began, heard_at = node.now, [node.now]
     while not node.engine.standing.serving:
-        node.receive("f", PeerKind.ACK, term, last_index + 2, False, True, 1 << 32)
+        node.receive("f", Ack(term, last_index + 2, False, True, 1 << 32))
         node.engine.step()
         node.sync()
-        if node.take("g", PeerKind.APPEND):
+        if node.take("g", Append):
             heard_at.append(node.now)
     assert node.now - began > 200 * apply_takes_s - 0.1
     heard_at.append(node.now)
@@ -311,17 +311,17 @@ def test_who_can_not_take_over_is_refused_at_once() -> None:
 def test_only_the_leader_of_the_term_can_make_a_node_elect() -> None:
     """Whoever else says so, or says so late, is not heeded."""
     node = ScriptedNode()
-    node.receive("f", PeerKind.APPEND, 3, 1, 1, 0, 1, 0)
+    node.receive("f", Append(3, 1, 1, 0, 1, 0))
     node.step()
-    node.receive("g", PeerKind.TAKE_OVER, 3)
-    node.receive("f", PeerKind.TAKE_OVER, 2)
-    node.receive("g", PeerKind.RESIGNED, 3)
+    node.receive("g", TakeOver(3))
+    node.receive("f", TakeOver(2))
+    node.receive("g", Resigned(3))
     node.advance(0.3)
-    assert node.take("f", PeerKind.VOTE) + node.take("f", PeerKind.PREVOTE) == []
-    node.receive("f", PeerKind.TAKE_OVER, 3)
+    assert node.take("f", Vote) + node.take("f", Prevote) == []
+    node.receive("f", TakeOver(3))
     node.step()
-    (vote,) = node.take("g", PeerKind.VOTE)
-    assert (vote.term, vote.fields[2]) == (4, True)
+    (vote,) = node.take("g", Vote)
+    assert (vote.term, vote.is_wished) == (4, True)
 
 
 def group_without_its_preferred_node() -> tuple[Group, str]:

@@ -13,7 +13,7 @@ import pytest
 from dledger.errors import FrameError, OutcomeUnknown
 from dledger.log.entry import Kind
 from dledger.raft.library.adapter import Node
-from dledger.raft.library.messages import PeerKind
+from dledger.raft.library.messages import Denied, PeerKind, Vote
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.roles import Role
 from dledger.testing.planted.catalogue import plant
@@ -28,11 +28,11 @@ def test_hole_12_who_is_behind_in_terms_is_told() -> None:
         donor.add(5)
         node = follower_of(donor, 2, term=5)
         node.receive_append("g", 3, donor, 2, 1)
-        node.receive("g", PeerKind.VOTE, 3, 9, 2, False)
+        node.receive("g", Vote(3, 9, 2, False))
         node.step()
         node.advance(2)
         node.take("g")
-        node.receive("g", PeerKind.VOTE, 3, 9, 2, False)
+        node.receive("g", Vote(3, 9, 2, False))
         node.step()
         return [(m.kind, m.term) for m in node.take("g")]
 
@@ -47,7 +47,7 @@ def test_hole_12_a_leader_that_is_told_of_a_higher_term_steps_down() -> None:
     def role_and_term_after_a_denial() -> tuple[Role, int]:
         node = ScriptedNode()
         node.serve("f")
-        node.receive("g", PeerKind.DENIED, 7)
+        node.receive("g", Denied(7))
         node.step()
         role = node.engine.core.role
         return role, node.restarted(power_lost=True).engine.core.term
@@ -79,7 +79,7 @@ def test_hole_13_a_living_leader_is_not_deposed() -> None:
         donor = Donor()
         donor.add(1)
         node = follower_of(donor, 2)
-        node.receive("g", PeerKind.VOTE, 9, 2, 1, False)
+        node.receive("g", Vote(9, 2, 1, False))
         node.step()
         return node.engine.core.term
 

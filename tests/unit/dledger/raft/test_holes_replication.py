@@ -15,7 +15,7 @@ from dledger.errors import TooLarge
 from dledger.log.entry import HEADER_BYTES
 from dledger.raft.engine import Appended, RaftEngine
 from dledger.raft.library.adapter import Core, Node
-from dledger.raft.library.messages import PeerKind, PeerMessage, decode_message, encode_message
+from dledger.raft.library.messages import Ack, Append, PeerMessage, decode_message, encode_message
 from dledger.raft.replication import sending
 from dledger.raft.roles import Role
 from dledger.testing.planted.catalogue import plant
@@ -37,8 +37,8 @@ def test_hole_01_an_acknowledgement_never_makes_the_leader_send_again_what_is_in
         node.acknowledge("f", ends[0])
         node.append()
         node.step()
-        (message,) = (m for m in node.take("f", PeerKind.APPEND) if m.fields[4])
-        return message.fields[1] + 1 - ends[-1]
+        (message,) = (m for m in node.take("f", Append) if m.count)
+        return message.previous_index + 1 - ends[-1]
 
     assert first_index_sent_after_an_early_acknowledgement() == 1
     with plant("send again what is in flight"):
@@ -82,7 +82,7 @@ def test_hole_02_an_acknowledgement_of_an_older_term_commits_nothing() -> None:
         outcome = node.append()
         node.step()
         assert node.log.last_index == 5
-        node.receive("f", PeerKind.ACK, old_term, 6, False, True, 1)
+        node.receive("f", Ack(old_term, 6, False, True, 1))
         node.step()
         return bool(outcome)
 
@@ -135,7 +135,7 @@ def test_hole_10_the_largest_entry_travels_in_one_message() -> None:
         node.serve("f")
         node.append(bytes(limits.ENTRY_BYTES_MAX - HEADER_BYTES))
         node.step()
-        return [len(m.run) for m in node.take("f", PeerKind.APPEND) if m.fields[4]]
+        return [len(m.run) for m in node.take("f", Append) if m.count]
 
     assert runs_sent() == [limits.ENTRY_BYTES_MAX]
     send = SyncObj._SyncObj__sendAppendEntries
@@ -168,11 +168,11 @@ def test_hole_19_a_peer_that_reads_too_slowly_is_paused() -> None:
         for _ in range(10):
             node.append()
             node.step()
-        slow = sum(message.fields[4] for message in node.take("f", PeerKind.APPEND))
+        slow = sum(message.count for message in node.take("f", Append))
         node.wires["f"].queued_bytes = 0
         node.engine.transport.link_drained("f")
         node.step()
-        return slow, sum(message.fields[4] for message in node.take("f", PeerKind.APPEND))
+        return slow, sum(message.count for message in node.take("f", Append))
 
     assert sent_to_a_slow_peer() == (1, 9)
     with patch.object(limits, "PEER_SEND_BUFFER_BYTES_MAX", 1 << 60):
@@ -193,7 +193,7 @@ def test_hole_20_what_an_older_connection_still_delivers_is_dropped() -> None:
         old, node.wires["f"] = node.wires["f"], Wire()
         node.engine.link_up("f", node.wires["f"])
         assert old.closed_because == "replaced by a newer connection"
-        late = encode_message(PeerKind.ACK, node.engine.core.term, 2, True, False, 3)
+        late = encode_message(Ack(node.engine.core.term, 2, True, False, 3))
         node.engine.receive("f", old, decode_message(memoryview(b"".join(late))))
         node.engine._deliver_inbox(node.now)
         return node.engine.core.next_index(Node("f"))

@@ -21,7 +21,7 @@ from dledger.log.recovery.checkpoint import Checkpoint, encode_checkpoint
 from dledger.log.recovery.startup import open_log
 from dledger.raft.engine import Appended
 from dledger.raft.library.adapter import Core, Node
-from dledger.raft.library.messages import PeerKind
+from dledger.raft.library.messages import Ack, Denied, Prevote, Prevoted, Vote, Voted
 from dledger.raft.library.transport import ACK_AGAIN_S
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.planted.catalogue import plant
@@ -74,7 +74,7 @@ def test_hole_04_a_snapshot_through_the_library_is_refused() -> None:
     with patch.object(Core, "_SyncObj__loadDumpFile", load):
         node.engine.transport._onMessageReceived(Node("f"), message)
         node.step()
-    assert node.take("f", PeerKind.ACK)[-1].fields[:3] == (5, False, True)
+    assert node.take("f", Ack)[-1] == Ack(1, 5, False, True, 1)
 
 
 def test_hole_04_no_frame_can_carry_a_snapshot() -> None:
@@ -86,15 +86,15 @@ def test_hole_04_no_frame_can_carry_a_snapshot() -> None:
     node = ScriptedNode()
     with patch.object(Transport, "_onMessageReceived", lambda _, __, m: heard.append(m)):
         node.receive_append("f", 1, donor, 2, 3)
-        for kind, fields in (
-            (PeerKind.ACK, (1, True, False, 1)),
-            (PeerKind.VOTE, (1, 0, False)),
-            (PeerKind.VOTED, ()),
-            (PeerKind.DENIED, ()),
-            (PeerKind.PREVOTE, (1, 0)),
-            (PeerKind.PREVOTED, (True, 0)),
+        for message in (
+            Ack(0, 1, True, False, 1),
+            Vote(0, 1, 0, False),
+            Voted(0),
+            Denied(0),
+            Prevote(0, 1, 0),
+            Prevoted(0, True, 0),
         ):
-            node.receive("g", kind, 0, *fields)
+            node.receive("g", message)
         node.step()
     assert {message["type"] for message in heard} <= {
         "append_entries",
@@ -159,13 +159,13 @@ def test_hole_07_a_vote_is_durable_before_it_is_sent() -> None:
 
     def votes_in_term_5() -> int:
         node = ScriptedNode()
-        node.receive("f", PeerKind.VOTE, 5, 1, 0, False)
+        node.receive("f", Vote(5, 1, 0, False))
         node.step(sync=False)
-        count = len(node.take("f", PeerKind.VOTED))
+        count = len(node.take("f", Voted))
         again = node.restarted(power_lost=True)
-        again.receive("g", PeerKind.VOTE, 5, 1, 0, False)
+        again.receive("g", Vote(5, 1, 0, False))
         again.step(sync=False)
-        return count + len(again.take("g", PeerKind.VOTED))
+        return count + len(again.take("g", Voted))
 
     assert votes_in_term_5() == 1
     for bug in ("forget term and vote", "vote again after a restart"):
@@ -183,7 +183,7 @@ def test_hole_07_an_acknowledgement_waits_until_the_entries_are_durable() -> Non
         node.sync()
         node.receive_append("f", 1, donor, 2, 6)
         node.step(sync=False)
-        acknowledged = max((m.fields[0] - 1 for m in node.take("f", PeerKind.ACK)), default=0)
+        acknowledged = max((m.next_index - 1 for m in node.take("f", Ack)), default=0)
         return acknowledged, node.restarted(power_lost=True).log.last_index
 
     assert acknowledged_and_left() == (0, 1)
@@ -199,7 +199,7 @@ def test_hole_07_a_leader_counts_its_own_copy_only_when_it_is_durable() -> None:
         node.serve("f")
         outcome = node.append()
         node.step(sync=False)
-        node.receive("f", PeerKind.ACK, node.engine.core.term, 4, False, True, 9)
+        node.receive("f", Ack(node.engine.core.term, 4, False, True, 9))
         node.step(sync=False)
         early = bool(outcome)
         node.sync()
@@ -216,7 +216,7 @@ def test_hole_07_an_unreadable_vote_stops_the_node(tmp_path: Path) -> None:
     """Term and vote that can't be read, or that are older than the log, are an error; the library
     takes them for term 0 and votes again."""
     node = ScriptedNode()
-    node.receive("f", PeerKind.VOTE, 5, 1, 0, False)
+    node.receive("f", Vote(5, 1, 0, False))
     node.step()
     node.disk.flip_bit(FOLDER / "term", 512 + 20, 3)
     node.disk.flip_bit(FOLDER / "term", 20, 3)

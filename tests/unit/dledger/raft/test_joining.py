@@ -11,7 +11,22 @@ from dledger.checksum import crc32
 from dledger.errors import FrameError, Rot
 from dledger.log.entry import HEADER_BYTES
 from dledger.log.segment import segment_path
-from dledger.raft.library.messages import PeerKind
+from dledger.raft.library.messages import (
+    Ack,
+    Append,
+    Formed,
+    Head,
+    Learned,
+    PeerKind,
+    Prevote,
+    Prevoted,
+    Seated,
+    State,
+    Unseated,
+    Vote,
+    Voted,
+    Wanted,
+)
 from dledger.raft.library.transport import ACK_AGAIN_S
 from dledger.raft.membership.seat import Barrier, Forming
 from dledger.raft.replication.pacing import Pace
@@ -48,13 +63,13 @@ def test_a_group_forms_when_every_member_says_that_it_holds_nothing() -> None:
     """One that has not answered may be the one that knows."""
     node = without_a_seat()
     node.step()
-    assert node.take("f", PeerKind.FORMING)
-    node.receive("f", PeerKind.FORMED, 0, True)
+    assert node.take("f", Unseated)
+    node.receive("f", Formed(0, True))
     node.advance(3.0)
-    assert not node.take("f", PeerKind.PREVOTE)
-    node.receive("g", PeerKind.FORMED, 0, True)
+    assert not node.take("f", Prevote)
+    node.receive("g", Formed(0, True))
     node.advance(3.0)
-    assert node.take("f", PeerKind.PREVOTE)
+    assert node.take("f", Prevote)
 
 
 def test_a_candidate_that_holds_no_entry_still_says_so() -> None:
@@ -62,17 +77,17 @@ def test_a_candidate_that_holds_no_entry_still_says_so() -> None:
 
     def says_that_it_is_new() -> list[bool]:
         node = without_a_seat()
-        node.receive("f", PeerKind.FORMED, 0, True)
-        node.receive("g", PeerKind.FORMED, 0, True)
+        node.receive("f", Formed(0, True))
+        node.receive("g", Formed(0, True))
         with pytest.raises(AssertionError, match="no election"):
             node.elect()
-        (*_, asked) = node.take("f", PeerKind.PREVOTE)
-        node.receive("f", PeerKind.PREVOTED, asked.term, True, asked.term)
+        (*_, asked) = node.take("f", Prevote)
+        node.receive("f", Prevoted(asked.term, True, asked.term))
         node.step()
         assert node.engine.core.term == 1
-        node.receive("f", PeerKind.FORMING, 0)
+        node.receive("f", Unseated(0))
         node.step()
-        return [bool(message.fields[0]) for message in node.take("f", PeerKind.FORMED)]
+        return [message.fresh for message in node.take("f", Formed)]
 
     assert says_that_it_is_new() == [True]
     with plant("seat only where nobody has a term"):
@@ -84,11 +99,11 @@ def test_a_seat_in_a_new_group_is_taken_in_a_term_that_no_forgotten_vote_is_of()
 
     def votes_in(term: int) -> bool:
         node = without_a_seat()
-        node.receive("f", PeerKind.FORMED, 4, True)
-        node.receive("g", PeerKind.FORMED, 2, True)
-        node.receive("g", PeerKind.VOTE, term, 1, 0, True)
+        node.receive("f", Formed(4, True))
+        node.receive("g", Formed(2, True))
+        node.receive("g", Vote(term, 1, 0, True))
         node.step()
-        return bool(node.take("g", PeerKind.VOTED))
+        return bool(node.take("g", Voted))
 
     assert not votes_in(4)
     assert votes_in(5)
@@ -99,13 +114,13 @@ def test_a_seat_in_a_new_group_is_taken_in_a_term_that_no_forgotten_vote_is_of()
 def test_a_node_with_an_emptied_folder_neither_votes_nor_asks_for_votes() -> None:
     """It can't know for whom it voted, nor what it acknowledged."""
     node = without_a_seat()
-    node.receive("f", PeerKind.FORMED, 7, False)
-    node.receive("g", PeerKind.FORMED, 0, True)
-    node.receive("f", PeerKind.VOTE, 8, 50, 7, False)
-    node.receive("g", PeerKind.PREVOTE, 8, 50, 7)
+    node.receive("f", Formed(7, False))
+    node.receive("g", Formed(0, True))
+    node.receive("f", Vote(8, 50, 7, False))
+    node.receive("g", Prevote(8, 50, 7))
     node.advance(3.0)
-    assert not node.take("f", PeerKind.VOTED)
-    assert [bool(m.fields[0]) for m in node.take("g", PeerKind.PREVOTED)] == [False]
+    assert not node.take("f", Voted)
+    assert [m.granted for m in node.take("g", Prevoted)] == [False]
     assert node.engine.core.role is Role.FOLLOWER
     assert node.engine.core.term == 0
 
@@ -117,21 +132,21 @@ def test_a_learner_takes_its_seat_at_the_barrier_and_keeps_it() -> None:
     node = without_a_seat()
     node.receive_append("f", 3, donor, 2, 6)
     node.step()
-    assert node.take("f", PeerKind.LEARNED)
-    node.receive("g", PeerKind.SEATED, 3, 6)  # not the leader
-    node.receive("f", PeerKind.SEATED, 2, 6)  # of an older term
-    node.receive("f", PeerKind.SEATED, 3, 7)  # not held yet
+    assert node.take("f", Learned)
+    node.receive("g", Seated(3, 6))  # not the leader
+    node.receive("f", Seated(2, 6))  # of an older term
+    node.receive("f", Seated(3, 7))  # not held yet
     node.receive_append("f", 3, donor, 7, 6)
     node.step()
-    assert not node.take("f", PeerKind.ACK)
-    node.receive("f", PeerKind.SEATED, 3, 6)
+    assert not node.take("f", Ack)
+    node.receive("f", Seated(3, 6))
     node.receive_append("f", 3, donor, 7, 6)
     node.step()
-    assert node.take("f", PeerKind.ACK)
+    assert node.take("f", Ack)
     again = node.restarted(power_lost=True)
     again.receive_append("f", 3, donor, 7, 6)
     again.step()
-    assert again.take("f", PeerKind.ACK)
+    assert again.take("f", Ack)
 
 
 def test_a_leader_counts_a_learner_only_after_a_barrier_without_it() -> None:
@@ -141,17 +156,17 @@ def test_a_leader_counts_a_learner_only_after_a_barrier_without_it() -> None:
     node.append()
     node.step()
     end = node.log.last_index
-    node.receive("f", PeerKind.LEARNED, term, end + 1, False, True, 1 << 32)
+    node.receive("f", Learned(term, end + 1, False, True, 1 << 32))
     node.step()
     assert node.engine.core.commit_index < end
     assert node.log.last_index == end + 1, "a no-op, so that the barrier can be passed"
-    node.receive("f", PeerKind.LEARNED, term, end + 2, False, True, 1 << 32)
+    node.receive("f", Learned(term, end + 2, False, True, 1 << 32))
     node.step()
-    assert not node.take("f", PeerKind.SEATED)
+    assert not node.take("f", Seated)
     node.acknowledge("g", end + 1)
-    node.receive("f", PeerKind.LEARNED, term, end + 2, False, True, 1 << 32)
+    node.receive("f", Learned(term, end + 2, False, True, 1 << 32))
     node.step()
-    assert [message.fields for message in node.take("f", PeerKind.SEATED)] == [(end + 1,)]
+    assert [message.index for message in node.take("f", Seated)] == [end + 1]
 
 
 def test_a_learner_seated_at_once_could_vote_for_who_lacks_what_it_held() -> None:
@@ -162,12 +177,12 @@ def test_a_learner_seated_at_once_could_vote_for_who_lacks_what_it_held() -> Non
         donor.add(3, 5)
         node = without_a_seat()
         node.receive_append("f", 3, donor, 2, 3)
-        node.receive("f", PeerKind.SEATED, 3, 6)
+        node.receive("f", Seated(3, 6))
         node.step()
         node.engine.link_down("f", node.wires["f"])
-        node.receive("g", PeerKind.VOTE, 4, 3, 3, False)
+        node.receive("g", Vote(4, 3, 3, False))
         node.step()
-        return len(node.take("g", PeerKind.VOTED))
+        return len(node.take("g", Voted))
 
     assert votes_for_a_shorter_log() == 0
     with plant("seat a learner at once"):
@@ -201,19 +216,19 @@ def test_a_follower_that_was_away_too_long_begins_where_the_leader_does() -> Non
     header, before = donor.log.header(first), donor.log.header(first - 1)
     fields = 290, first, header.position, before.chain_crc, 7
     node.take("f")
-    node.receive("f", PeerKind.HEAD, 1, *fields, run=donor.run(first, first))
+    node.receive("f", Head(1, *fields, run=donor.run(first, first)))
     node.step()
     assert (node.log.first_index, node.log.last_index) == (first, first)
     acks = node.take("f")
-    assert [m.fields[0] for m in acks if m.kind is PeerKind.LEARNED] == [first + 1]
-    assert [m.fields for m in acks if m.kind is PeerKind.WANTED] == [(0, 0)]
+    assert [m.next_index for m in acks if isinstance(m, Learned)] == [first + 1]
+    assert [(m.index, m.offset) for m in acks if isinstance(m, Wanted)] == [(0, 0)]
     node.receive_append("f", 1, donor, first + 1, 300, commit_index=300)
     node.step()
     assert machine.applied_index == 9, "nothing is applied before the state is there"
     picture = Picture(280, b"the state")
     part = picture.part(0)
     fields = 280, 9, 0, crc32(part)
-    node.receive("f", PeerKind.STATE, 1, *fields, run=part)
+    node.receive("f", State(1, *fields, run=part))
     node.step()
     assert machine.state == b"the state"
     assert machine.applied_index == 300
@@ -223,14 +238,14 @@ def given_a_head(node: ScriptedNode, donor: Donor, first: int, end: int) -> None
     """A leader, f of term 1, has `node` begin anew with `first`, and sends it the rest."""
     header, before = donor.log.header(first), donor.log.header(first - 1)
     fields = end, first, header.position, before.chain_crc, 7
-    node.receive("f", PeerKind.HEAD, 1, *fields, run=donor.run(first, first))
+    node.receive("f", Head(1, *fields, run=donor.run(first, first)))
     node.receive_append("f", 1, donor, first + 1, end, commit_index=end)
     node.step()
 
 
 def given_the_state(node: ScriptedNode, index: int) -> None:
     """The leader sends the state as of an entry."""
-    node.receive("f", PeerKind.STATE, 1, index, 5, 0, crc32(b"state"), run=b"state")
+    node.receive("f", State(1, index, 5, 0, crc32(b"state"), run=b"state"))
     node.step()
 
 
@@ -294,7 +309,7 @@ def test_a_seat_is_taken_only_with_a_saved_state() -> None:
         given_a_head(node, donor, 100, 300)
         given_the_state(node, 280)
         machine.saved_index = saved_index
-        node.receive("f", PeerKind.SEATED, 1, 300)
+        node.receive("f", Seated(1, 300))
         node.step()
         return node.engine.transport.seated
 
@@ -313,7 +328,7 @@ def test_a_leader_commits_nothing_before_its_state_is_saved() -> None:
     given_the_state(node, 280)
     term = node.elect("g")
     noop_index = node.log.last_index
-    node.receive("g", PeerKind.ACK, term, noop_index + 1, False, True, 1 << 32)
+    node.receive("g", Ack(term, noop_index + 1, False, True, 1 << 32))
     node.step()
     assert node.engine.core.commit_index == 300
     machine.saved_index = 300
@@ -354,15 +369,15 @@ def test_a_leader_whose_head_is_gone_offers_the_first_entry_that_it_has() -> Non
     assert job is not None
     job.run()
     node.take("f")
-    node.receive("f", PeerKind.ACK, term, 2, True, False, 1 << 32)
+    node.receive("f", Ack(term, 2, True, False, 1 << 32))
     node.advance(0.3)
-    heads = node.take("f", PeerKind.HEAD)
-    assert [head.fields[1] for head in heads] == [node.log.first_index]
+    heads = node.take("f", Head)
+    assert [head.first_index for head in heads] == [node.log.first_index]
     assert bytes(heads[0].run) == bytes(node.log.run_of(*[node.log.first_index] * 2))
     node.acknowledge("f", node.log.first_index)
     node.advance(0.3)
-    appends = node.take("f", PeerKind.APPEND)
-    assert appends[0].fields[1] == node.log.first_index
+    appends = node.take("f", Append)
+    assert appends[0].previous_index == node.log.first_index
 
 
 def test_a_follower_that_is_far_behind_gets_no_more_than_it_can_take() -> None:
@@ -375,19 +390,19 @@ def test_a_follower_that_is_far_behind_gets_no_more_than_it_can_take() -> None:
         for _ in range(100):
             node.append(b"x" * 100)
         node.advance(0.5)
-        first = [append for append in node.take("f", PeerKind.APPEND) if append.run]
+        first = [append for append in node.take("f", Append) if append.run]
         assert sum(len(append.run) for append in first) < 4000 + SEGMENT_BYTES
         node.advance(0.5)
-        waiting = node.take("f", PeerKind.APPEND)
+        waiting = node.take("f", Append)
         assert len(waiting) >= 3
         assert not any(append.run for append in waiting)
-        held = max(append.fields[1] + append.fields[4] for append in first)
+        held = max(append.previous_index + append.count for append in first)
         sent = len(first)
         while held < node.log.last_index:
-            node.receive("f", PeerKind.ACK, term, held + 1, False, True, 1 << 32)
+            node.receive("f", Ack(term, held + 1, False, True, 1 << 32))
             node.advance(0.02)
-            appends = [append for append in node.take("f", PeerKind.APPEND) if append.run]
-            held = max(append.fields[1] + append.fields[4] for append in appends)
+            appends = [append for append in node.take("f", Append) if append.run]
+            held = max(append.previous_index + append.count for append in appends)
             sent += len(appends)
         assert sent > 2
 
@@ -415,10 +430,10 @@ def test_a_state_travels_in_parts_and_goes_on_where_it_was() -> None:
     copy = Copy()
     pictures = []
     while not pictures:
-        giver.receive("f", PeerKind.WANTED, 0, copy.index, copy.offset)
+        giver.receive("f", Wanted(0, copy.index, copy.offset))
         giver.step()
-        (state,) = giver.take("f", PeerKind.STATE)
-        index, total, offset, crc = state.fields
+        (state,) = giver.take("f", State)
+        index, total, offset, crc = state.index, state.total_bytes, state.offset, state.crc
         assert copy.take(index, total, offset + 1, crc, state.run) is None
         if (picture := copy.take(index, total, offset, crc, state.run)) is not None:
             pictures.append(picture)

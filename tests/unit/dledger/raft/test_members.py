@@ -21,7 +21,17 @@ from dledger.errors import (
 from dledger.log.entry import Kind
 from dledger.log.recovery.startup import open_log
 from dledger.raft.engine import Appended
-from dledger.raft.library.messages import PeerKind
+from dledger.raft.library.messages import (
+    Ack,
+    Append,
+    Head,
+    Introduction,
+    Prevote,
+    Prevoted,
+    Vote,
+    Voted,
+    Wanted,
+)
 from dledger.raft.membership.configuration import (
     Configuration,
     Member,
@@ -193,9 +203,9 @@ def test_a_newcomer_is_a_learner_until_it_holds_the_log() -> None:
 
     wire = node.connect("h")
     node.step()
-    assert [m for m in wire.take() if m.kind is PeerKind.APPEND]
+    assert [m for m in wire.take() if isinstance(m, Append)]
     outcome = node.append()
-    node.receive("h", PeerKind.WANTED, node.engine.core.term, 0, 0)
+    node.receive("h", Wanted(node.engine.core.term, 0, 0))
     node.acknowledge("h", node.log.last_index)
     assert not outcome, "a learner and the leader are no majority of three voters"
     assert node.engine.members.current.learners == ("h",), "it asked for the state a moment ago"
@@ -317,10 +327,10 @@ def test_who_is_removed_stands_for_no_election_but_gives_its_vote() -> None:
     node = ScriptedNode()
     node.receive_append("f", 1, donor, 2, 2)
     node.advance(3.0)
-    assert not node.take("f", PeerKind.PREVOTE)
-    node.receive("g", PeerKind.VOTE, 2, 2, 1, False)
+    assert not node.take("f", Prevote)
+    node.receive("g", Vote(2, 2, 1, False))
     node.step()
-    assert node.take("g", PeerKind.VOTED)
+    assert node.take("g", Voted)
 
 
 def test_who_was_removed_while_it_was_away_is_told_when_it_asks_for_votes() -> None:
@@ -329,18 +339,18 @@ def test_who_was_removed_while_it_was_away_is_told_when_it_asks_for_votes() -> N
     donor.log.append(2, 1, Kind.CONFIGURATION, encode_members(group("f", "g", "n")))
     member = ScriptedNode(("f", "g", "x"))
     member.receive_append("f", 1, donor, 2, 2)
-    member.receive("x", PeerKind.PREVOTE, 1, 1, 0)
+    member.receive("x", Prevote(1, 1, 0))
     member.step()
-    assert not member.take("x", PeerKind.CONFIGURATION), "that is not committed yet"
+    assert not member.take("x", Introduction), "that is not committed yet"
     member.receive_append("f", 1, donor, 3, 2, commit_index=2)
-    member.receive("x", PeerKind.PREVOTE, 1, 1, 0)
+    member.receive("x", Prevote(1, 1, 0))
     member.step()
-    (told,) = member.take("x", PeerKind.CONFIGURATION)
+    (told,) = member.take("x", Introduction)
 
     removed = ScriptedNode(("f", "g", "n"), node_id="x")
-    removed.receive("n", PeerKind.CONFIGURATION, told.term, *told.fields, run=told.run)
+    removed.receive("n", told)
     removed.advance(3.0)
-    assert not removed.take("n", PeerKind.PREVOTE)
+    assert not removed.take("n", Prevote)
     restarted = removed.restarted(power_lost=True)
     assert restarted.engine.members.current.voters == (
         "f",
@@ -356,7 +366,7 @@ def test_votes_and_acknowledgements_of_strangers_are_not_counted() -> None:
         node.connect(stranger)
     node.advance(1.5)
     for stranger in ("x", "y"):
-        node.receive(stranger, PeerKind.PREVOTED, 0, True, 0)
+        node.receive(stranger, Prevoted(0, True, 0))
     node.step()
     assert node.engine.core.role is Role.FOLLOWER
     node.serve("f")
@@ -382,14 +392,14 @@ def test_a_log_that_begins_anew_has_the_configuration_of_the_leader() -> None:
         if job is not None:
             job.run()
     leader.connect("g")
-    leader.receive("g", PeerKind.ACK, leader.engine.core.term, 2, True, False, 1 << 32)
+    leader.receive("g", Ack(leader.engine.core.term, 2, True, False, 1 << 32))
     leader.step()
-    sent = [m for m in leader.take("g") if m.kind in (PeerKind.CONFIGURATION, PeerKind.HEAD)]
-    assert [m.kind for m in sent] == [PeerKind.CONFIGURATION, PeerKind.HEAD]
+    sent = [m for m in leader.take("g") if isinstance(m, Introduction | Head)]
+    assert [type(m) for m in sent] == [Introduction, Head]
 
     behind = ScriptedNode(("f", "n"), node_id="g", segment_bytes=4096)
     for message in sent:
-        behind.receive("n", message.kind, message.term, *message.fields, run=message.run)
+        behind.receive("n", message)
     behind.step()
     assert behind.log.first_index > changed.index
     assert behind.engine.members.current == changed

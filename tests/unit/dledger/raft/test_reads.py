@@ -6,7 +6,7 @@ import pytest
 
 from dledger import limits
 from dledger.errors import Busy, NotLeader
-from dledger.raft.library.messages import PeerKind
+from dledger.raft.library.messages import Confirm, Confirmed, Denied
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import ScriptedNode
 
@@ -23,12 +23,12 @@ def read(node: ScriptedNode) -> Answers:
 
 def asked(node: ScriptedNode, peer: str) -> list[int]:
     """The rounds that a peer was asked to confirm since the last call."""
-    return [message.fields[0] for message in node.take(peer, PeerKind.CONFIRM)]
+    return [message.number for message in node.take(peer, Confirm)]
 
 
 def confirm(node: ScriptedNode, peer: str, number: int) -> None:
     """A peer says that it is still in the leader's term."""
-    node.receive(peer, PeerKind.CONFIRMED, node.engine.core.term, number)
+    node.receive(peer, Confirmed(node.engine.core.term, number))
     node.step()
 
 
@@ -107,7 +107,7 @@ def test_a_deposed_leader_answers_no_read() -> None:
     node = ScriptedNode()
     term = node.serve("f")
     answers = read(node)
-    node.receive("f", PeerKind.DENIED, term + 1)
+    node.receive("f", Denied(term + 1))
     node.step()
     assert [type(answer) for answer in answers] == [NotLeader]
     confirm(node, "g", 1)
@@ -126,20 +126,20 @@ def test_a_leader_that_nobody_answers_gives_its_reads_up_when_it_steps_down() ->
 def test_a_follower_confirms_its_own_term_only() -> None:
     """It takes a later term first, and tells a leader of an earlier one that it is behind."""
     node = ScriptedNode()
-    node.receive("f", PeerKind.CONFIRM, 5, 1)
-    node.receive("g", PeerKind.CONFIRM, 4, 1)
+    node.receive("f", Confirm(5, 1))
+    node.receive("g", Confirm(4, 1))
     node.step()
-    assert [m.term for m in node.take("f", PeerKind.CONFIRMED)] == [5]
+    assert [m.term for m in node.take("f", Confirmed)] == [5]
     assert node.engine.core.term == 5
-    assert not node.take("g", PeerKind.CONFIRMED)
+    assert not node.take("g", Confirmed)
 
 
 def test_who_has_no_seat_confirms_nothing() -> None:
     """It may have voted for a later leader, and forgotten it."""
     node = ScriptedNode(seated=False)
-    node.receive("f", PeerKind.CONFIRM, 5, 1)
+    node.receive("f", Confirm(5, 1))
     node.step()
-    assert not node.take("f", PeerKind.CONFIRMED)
+    assert not node.take("f", Confirmed)
 
 
 def test_a_group_of_one_reads_at_once() -> None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from dledger.errors import CorruptLog, FrameError, Rot
 from dledger.log.entry import HEADER_BYTES
@@ -14,7 +15,7 @@ from dledger.log.recovery.repair import DamagedLog, LogRepair
 from dledger.log.recovery.startup import open_log
 from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
-from dledger.raft.library.messages import PeerKind, PeerMessage
+from dledger.raft.library.messages import Ack, Append, Confirmed, Given, Lacking
 from dledger.raft.replication.repair import Asking
 from dledger.testing.contracts.log_store import copy_to
 from dledger.testing.disk import Crashed, SimulatedDisk
@@ -73,19 +74,19 @@ def donor(*terms: int) -> Donor:
     return made
 
 
-def given(log: SegmentedLog, first: int, commit: int, term: int = 9) -> PeerMessage:
+def given(log: SegmentedLog, first: int, commit: int, term: int = 9) -> Given:
     """What a leader with that log answers to one who lacks the entry `first`."""
     if first > commit:
-        return PeerMessage(PeerKind.GIVEN, term, (first, 0, commit, 0))
+        return Given(term, first, 0, commit, 0)
     last = min(log.batch_end(first, 1 << 20), commit)
-    fields = first, log.chain_crc_before(first), commit, last - first + 1
-    return PeerMessage(PeerKind.GIVEN, term, fields, log.run_of(first, last))
+    place = first, log.chain_crc_before(first)
+    return Given(term, *place, commit, last - first + 1, log.run_of(first, last))
 
 
-def repaired(asking: Asking, answer: Callable[[int], PeerMessage]) -> int:
+def repaired(asking: Asking, answer: Callable[[int], Given]) -> int:
     """Ask and take until the repair is over; the commit index that it was told."""
     for _ in range(100):
-        commit_index = asking.take(answer(asking.question))
+        commit_index = asking.take(answer(asking.wanted_index))
         if commit_index is not None:
             return commit_index
     raise AssertionError("the repair does not end")
@@ -98,7 +99,7 @@ def test_one_damaged_entry_is_written_over_and_the_rest_is_kept(index: int) -> N
     replica = Replica(source, 41)
     replica.damage(index)
     asking = replica.ask()
-    assert asking.question == index
+    assert asking.wanted_index == index
     commit_index = repaired(asking, lambda first: given(source.log, first, index))
     log = replica.open(commit_index)
     assert log.last_index == 41
@@ -196,10 +197,10 @@ def test_bytes_that_do_not_continue_the_log_are_not_written() -> None:
     bad_term[23] ^= 1
     for run in (bad_body, bad_term):
         asking = replica.ask()
-        message = PeerMessage(PeerKind.GIVEN, 9, good.fields, memoryview(bytes(run)))
+        message = replace(good, run=memoryview(bytes(run)))
         with pytest.raises(FrameError):
             asking.take(message)
-        assert asking.question == 5
+        assert asking.wanted_index == 5
     assert replica.ask().take(good) is not None
 
 
@@ -208,7 +209,7 @@ def test_entries_that_are_gone_at_the_leader_need_the_operator() -> None:
     source = donor(*[3] * 10)
     replica = Replica(source, 11)
     replica.damage(5)
-    answer = PeerMessage(PeerKind.GIVEN, 9, (8, 0, 11, 0))
+    answer = Given(9, 8, 0, 11, 0)
     with pytest.raises(CorruptLog, match="gone at the leader"):
         replica.ask().take(answer)
 
@@ -222,20 +223,20 @@ def test_a_leader_gives_what_is_committed_when_a_majority_has_confirmed_it() -> 
     node.acknowledge("f", node.log.last_index)
     node.append(b"not yet")
     node.step()
-    node.receive("g", PeerKind.LACKING, 0, 2)
+    node.receive("g", Lacking(0, 2))
     node.step()
-    assert not node.take("g", PeerKind.GIVEN)
-    node.receive("f", PeerKind.CONFIRMED, node.engine.core.term, 1)
+    assert not node.take("g", Given)
+    node.receive("f", Confirmed(node.engine.core.term, 1))
     node.step()
-    (answer,) = node.take("g", PeerKind.GIVEN)
-    assert answer.fields[0] == 2
-    assert answer.fields[2:] == (3, 2)
+    (answer,) = node.take("g", Given)
+    assert answer.first_index == 2
+    assert (answer.commit_index, answer.count) == (3, 2)
 
 
 def test_a_follower_gives_nothing() -> None:
     """It does not know what is committed by now."""
     node = ScriptedNode()
-    node.receive("g", PeerKind.LACKING, 0, 1)
+    node.receive("g", Lacking(0, 1))
     node.step()
     assert not node.take("g")
 
@@ -263,13 +264,13 @@ def test_a_leader_sends_nothing_that_has_rotted(rotten: int, at: int) -> None:
     node.acknowledge("g", node.log.last_index)
     node.take("f")
     rotten_at(node, rotten, at)
-    node.receive("f", PeerKind.ACK, term, 8, True, False, 1 << 32)
+    node.receive("f", Ack(term, 8, True, False, 1 << 32))
     with pytest.raises(Rot, match=f"entry {rotten} "):
         node.step()
-    assert not node.take("f", PeerKind.APPEND)
+    assert not node.take("f", Append)
     with plant("send what has rotted"):
         node.advance(0.3)
-        assert node.take("f", PeerKind.APPEND)
+        assert node.take("f", Append)
 
 
 def test_an_entry_whose_term_flips_on_the_way_cuts_nothing() -> None:
@@ -280,7 +281,7 @@ def test_an_entry_whose_term_flips_on_the_way_cuts_nothing() -> None:
     node.step()
     run = bytearray(donor.run(5, 9))
     run[TERM_AT] ^= 2
-    node.receive("f", PeerKind.APPEND, 3, 1, 4, 3, 2, 5, run=bytes(run))
+    node.receive("f", Append(3, 1, 4, 3, 2, 5, run=bytes(run)))
     with pytest.raises(CorruptLog, match="Nothing was cut"):
         node.step()
     assert node.log.last_index == 9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dledger.errors import FrameError
-from dledger.raft.library.messages import PeerKind, decode_message, encode_message
+from dledger.raft.library.messages import Given, decode_message, encode_message
 from dledger.raft.sealing import RunHash, Sealing
 from dledger.testing.scripted.node import ScriptedNode
 from dledger.trust.proof import TAG_BYTES, Session
@@ -18,7 +18,7 @@ def two_ends() -> tuple[Sealing, Sealing]:
 
 
 def sealed(end: Sealing, run: bytes | memoryview) -> bytes:
-    return b"".join(end.seal(encode_message(PeerKind.GIVEN, 1, 1, 1, 1, 1, run=run)))
+    return b"".join(end.seal(encode_message(Given(1, 1, 1, 1, 1, run=run))))
 
 
 @pytest.mark.parametrize("size", [0, 1, 47, 4096, 1 << 20])

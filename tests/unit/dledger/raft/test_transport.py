@@ -8,7 +8,7 @@ from dledger.errors import AppendError
 from dledger.log.entry import Kind
 from dledger.raft.engine import Appended
 from dledger.raft.library.adapter import Core
-from dledger.raft.library.messages import PeerKind
+from dledger.raft.library.messages import Ack, Append
 from dledger.raft.replication.sending import BURST_ENTRIES
 from dledger.raft.roles import Role
 from dledger.testing.scripted.node import Donor, ScriptedNode
@@ -30,8 +30,8 @@ def test_an_acknowledgement_of_an_older_term_holds_nothing_back() -> None:
     assert node.terms == [0, 2]
     node.receive_append("f", 3, second, 3, 2)
     node.step()
-    (answer,) = node.take("f", PeerKind.ACK)
-    assert (answer.term, answer.fields[:3]) == (3, (3, False, True))
+    (answer,) = node.take("f", Ack)
+    assert answer == Ack(3, 3, False, True, answer.sequence)
 
 
 def test_an_acknowledgement_that_waited_for_the_leaders_disk_is_no_news() -> None:
@@ -43,7 +43,7 @@ def test_an_acknowledgement_that_waited_for_the_leaders_disk_is_no_news() -> Non
         node.serve("f")
         outcome = node.append()
         node.step(sync=False)
-        node.receive("f", PeerKind.ACK, node.engine.core.term, 4, False, True, 9)
+        node.receive("f", Ack(node.engine.core.term, 4, False, True, 9))
         node.advance(1.1, sync=False)
         assert outcome == []
         node.sync()
@@ -65,7 +65,7 @@ def test_a_leader_with_a_slow_disk_goes_on_leading() -> None:
         node.step(sync=False)
         end = node.log.last_index + 1
         for _ in range(6):
-            node.receive("f", PeerKind.ACK, node.engine.core.term, end, False, True, 9)
+            node.receive("f", Ack(node.engine.core.term, end, False, True, 9))
             node.advance(0.1, sync=False)
         node.sync()
         assert isinstance(outcome[0], Appended)
@@ -81,8 +81,8 @@ def test_a_burst_leaves_before_its_end() -> None:
 
     def again(outcome: Appended | AppendError) -> None:
         assert isinstance(outcome, Appended)
-        sent = node.take("f", PeerKind.APPEND)
-        under_way.append((under_way or [0])[-1] + sum(message.fields[4] for message in sent))
+        sent = node.take("f", Append)
+        under_way.append((under_way or [0])[-1] + sum(message.count for message in sent))
         node.engine.append(b"body", Kind.MESSAGES, lambda _: None)
 
     for _ in range(80):
