@@ -253,7 +253,7 @@ class Ledger:
             first_index=self._log.first_index,
             members=self._engine.changes.status,
             repairing=self._repairing,
-            counted=self._engine.transport.is_counted,
+            counted=self._engine.acknowledging.is_counted,
         )
 
     # -- members ---------------------------------------------------------------------------

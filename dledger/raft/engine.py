@@ -50,10 +50,12 @@ from dledger.raft.election.part import Elections
 from dledger.raft.election.rules import ElectionGate
 from dledger.raft.election.transfer import Preference
 from dledger.raft.library import messages
+from dledger.raft.library.acknowledging import Acknowledging
 from dledger.raft.library.adapter import Core
 from dledger.raft.library.journal import LogJournal
 from dledger.raft.library.messages import Ack, PeerMessage
 from dledger.raft.library.peer import Link
+from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership.changes import Changes
 from dledger.raft.membership.configuration import Member, encode_members
@@ -155,26 +157,28 @@ class RaftEngine:
         self.members = members
         self._inbox: deque[tuple[str, Link, PeerMessage, float]] = deque()
         self._pending: dict[int, _Append] = {}
-        self._pending_bytes = 0
+        self._pending_bytes = self._whole_index = 0
         self._standing: Standing | None = None
-        self._whole_index = 0
-        self.footing = Footing(log, machine)
-        self.transport = PeerTransport(node_id, members, log, self.footing, sync=sync)
+        footing = self.footing = Footing(log, machine)
+        self.transport = transport = PeerTransport(log, members)
         journal = LogJournal(log, hard_state, members)
         log.commit_index = max(log.commit_index, min(machine.applied_index, log.last_index))
-        self.core = Core(node_id, journal, self.transport, timing, self._role_changed)
-        self.transport.core = self.core
-        self._claims = Claims(self.core, node_id)
-        self.sending = Sending(self.transport, log, members)
-        self.transport.take_members()
-        members.on_change = self.transport.take_members
+        core = self.core = Core(node_id, journal, transport, timing, self._role_changed)
+        peers = self.peers = Peers(node_id, core, transport, members)
+        acks = Acknowledging(core, transport, peers, members, log, hard_state, footing, sync=sync)
+        self.acknowledging = acks
+        self._claims = Claims(core, node_id)
+        self.sending = Sending(core, peers, log, members)
         gate = ElectionGate(node_id, members.is_majority, timing, rng)
-        self.elections = Elections(self.core, gate, self.transport, members, log, clock)
-        self._joining = Joining(self.transport, log, hard_state, members, machine, self.footing)
-        self.changes = Changes(self.core, self.transport, log, members)
-        self._reads = Reads(self.transport, members)
-        self._giving = Giving(self.transport, log)
-        self._hand_over = HandOver(self.transport, members, self.changes, preference)
+        self.elections = Elections(core, gate, transport, peers, hard_state, members, log, clock)
+        transport.begin(core, peers, acks, self.elections.is_wished)
+        self._joining = Joining(
+            core, transport, peers, acks, log, hard_state, members, machine, footing
+        )
+        self.changes = Changes(core, peers, log, members)
+        self._reads = Reads(core, transport, peers, hard_state, members)
+        self._giving = Giving(core, peers, log)
+        self._hand_over = HandOver(core, peers, members, self.changes, preference)
 
     # -- what the shell calls --------------------------------------------------------------
 
@@ -249,7 +253,7 @@ class RaftEngine:
     def _is_late(self, node_id: str, message: Ack) -> bool:
         """Whether an acknowledgement comes for what others have committed already. A peer's first
         one of a term is never late: it tells that the peer is there. None is in a transfer."""
-        core, peer = self.core, self.transport.peers.get(node_id)
+        core, peer = self.core, self.peers.known.get(node_id)
         if peer is None or message.reset or message.term != core.term or self.handing_over_to:
             return False
         return message.next_index - 1 <= core.commit_index and core.match_index(peer.node) > 0
@@ -257,13 +261,13 @@ class RaftEngine:
     def link_up(self, node_id: str, link: Link) -> None:
         """A connection to a peer stands."""
         self.urgent = True
-        self.transport.link_up(node_id, link)
+        self.peers.link_up(node_id, link)
         self._joining.link_up(node_id)
 
     def link_down(self, node_id: str, link: Link) -> None:
         """A connection broke. If it led to the leader, do not wait for a timeout."""
         self.urgent = True
-        was_live = self.transport.link_down(node_id, link)
+        was_live = self.peers.link_down(node_id, link)
         self._hand_over.link_down(node_id)
         if was_live:
             self._joining.link_down(node_id)
@@ -273,14 +277,14 @@ class RaftEngine:
     def link_drained(self, node_id: str) -> None:
         """What was queued for a peer has left: it may be sent more."""
         self.urgent = True
-        self.transport.link_drained(node_id)
+        self.peers.link_drained(node_id)
 
     def synced(self, job: SyncJob, error: OSError | None = None) -> None:
         """A sync has ended: more acknowledgements may go out, and more may be counted."""
         self.urgent = True
         self.log.finish_sync(job, error)
-        self.transport.release_held()
-        self.transport.count_early_acks()
+        self.acknowledging.release_held()
+        self.acknowledging.count_early_acks()
 
     def step(self) -> bool:
         """Do all that can be done now; whether there is more to do at once."""
@@ -293,7 +297,7 @@ class RaftEngine:
         self.elections.after_tick(now, electing=electing)
         self.log.write_out()
         self.sending.send_new()
-        self.transport.release_held()
+        self.acknowledging.release_held()
         self._joining.step(now)
         self.members.committed(self.core.commit_index)
         self._promote(now)
@@ -333,19 +337,19 @@ class RaftEngine:
     def _deliver_inbox(self, now: float) -> None:
         for _ in range(min(len(self._inbox), MESSAGES_PER_STEP_MAX)):
             node_id, link, message, received_at = self._inbox.popleft()
-            peer = self.transport.peers.get(node_id)
+            peer = self.peers.known.get(node_id)
             if peer is None or peer.link is not link:
                 continue
             try:
                 if received_at < now - LATE_S and isinstance(message, Ack):
-                    self.transport.deliver_late_ack(peer, message, received_at)
+                    self.acknowledging.deliver_late_ack(peer, message, received_at)
                 else:
                     self._deliver(node_id, message, now)
             except FrameError as error:
                 link.close(str(error))
 
     def _deliver(self, node_id: str, message: PeerMessage, now: float) -> None:
-        peer, transport = self.transport.peers[node_id], self.transport
+        peer, transport = self.peers.known[node_id], self.transport
         self._claims.check(node_id, message)
         match message:
             case messages.Append() | messages.Head():
@@ -353,7 +357,7 @@ class RaftEngine:
                     self._claims.accepted(node_id, message.term)
                     self.elections.heard_from_leader(now)
             case Ack():
-                transport.deliver_ack(peer, message)
+                self.acknowledging.deliver_ack(peer, message)
             case messages.Vote():
                 if self.elections.may_vote(message, now):
                     transport.deliver_vote(peer, message)
@@ -493,4 +497,4 @@ class RaftEngine:
         self._role_changed(Role.LEADER, Role.FOLLOWER)
         self._standing = Standing(serving=False, leader=None, term=self.core.term)
         self.machine.following(None, self.core.term)
-        self.transport.close_links(self.fenced)
+        self.peers.close_links(self.fenced)

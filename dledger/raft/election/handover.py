@@ -11,8 +11,9 @@ from functools import partial
 
 from dledger.errors import TransferFailed
 from dledger.raft.election.transfer import TRANSFER_TIMEOUT_S, Follower, Next, Preference, Transfer
+from dledger.raft.library.adapter import Core
 from dledger.raft.library.messages import TakeOver
-from dledger.raft.library.transport import PeerTransport
+from dledger.raft.library.peers import Peers
 from dledger.raft.membership.changes import Changes
 from dledger.raft.membership.members import Members
 
@@ -22,15 +23,17 @@ class HandOver:
 
     def __init__(
         self,
-        transport: PeerTransport,
+        core: Core,
+        peers: Peers,
         members: Members,
         changes: Changes,
         preference: Preference | None,
     ) -> None:
-        self._transport = transport
+        self._core = core
+        self._peers = peers
         self._members = members
         self._changes = changes
-        preferred = preference is not None and preference.node_id != transport.node_id
+        preferred = preference is not None and preference.node_id != peers.node_id
         self._preference = preference if preferred else None
         self._transfer: Transfer | None = None
 
@@ -47,7 +50,7 @@ class HandOver:
         """
         if self._transfer is not None:
             raise TransferFailed(f"leadership goes to {self._transfer.target} already")
-        node_id = self._transport.node_id
+        node_id = self._peers.node_id
         voters = {*self._members.current.voters} - {node_id}
         linked = {peer_id: self._follower(peer_id) for peer_id in sorted(voters)}
         if target is None:
@@ -69,8 +72,8 @@ class HandOver:
         match transfer.next(now, target, uncommitted):
             case Next.TELL:
                 transfer.told = True
-                peer = self._transport.peers[transfer.target]
-                self._transport.post(peer, TakeOver(self._transport.core.term))
+                peer = self._peers.known[transfer.target]
+                self._peers.post(peer, TakeOver(self._core.term))
             case Next.GIVE_UP:
                 self._end(transfer.reason(target, uncommitted))
 
@@ -103,7 +106,7 @@ class HandOver:
             transfer.on_done(failed)
 
     def _follower(self, node_id: str) -> Follower:
-        peer = self._transport.peers.get(node_id)
+        peer = self._peers.known.get(node_id)
         if peer is None or not self._members.current.votes(node_id):
             return Follower(linked=False, lag=0)
         return Follower(peer.link is not None, self._changes.lag(peer))

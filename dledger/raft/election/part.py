@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft.election.rules import LINK_LOST_WAIT_S, RETRY_WAIT_S, YIELD_WAIT_S, ElectionGate
 from dledger.raft.library.adapter import Core
@@ -19,6 +20,7 @@ from dledger.raft.library.messages import (
     TakeOver,
     Vote,
 )
+from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership.members import Members
 from dledger.raft.roles import Role
@@ -32,6 +34,8 @@ class Elections:
         core: Core,
         gate: ElectionGate,
         transport: PeerTransport,
+        peers: Peers,
+        hard_state: HardStateFile,
         members: Members,
         log: SegmentedLog,
         clock: Callable[[], float],
@@ -39,13 +43,20 @@ class Elections:
         self.core = core
         self._gate = gate
         self._transport = transport
+        self._peers = peers
+        self._hard_state = hard_state
         self._members = members
         self._log = log
         self._clock = clock
         self._may_elect = False
+        self._is_wished = False
         self._told_in_term: int | None = None
         self._resigned_term: int | None = None
         core.election_deadline = clock() + gate.wait(RETRY_WAIT_S)
+
+    def is_wished(self) -> bool:
+        """Whether this node elects at its leader's wish: voters need not miss that leader first."""
+        return self._is_wished
 
     # -- around the library's tick ---------------------------------------------------------
 
@@ -55,7 +66,7 @@ class Elections:
 
     def after_tick(self, now: float, *, electing: bool) -> None:
         """What follows from the tick's outcome."""
-        self._transport.handed_over = False
+        self._is_wished = False
         self._say_if_resigned(now)
         if electing and self.core.role is Role.CANDIDATE:
             self.core.election_deadline = now + self._gate.wait(RETRY_WAIT_S)
@@ -69,7 +80,7 @@ class Elections:
 
     def may_vote(self, message: Vote, now: float) -> bool:
         """Whether a request for this node's vote is to be looked at while the leader may live."""
-        if not self._transport.seated:
+        if not self._hard_state.state.seated:
             return False
         return message.is_wished or not self._gate.leader_alive(now)
 
@@ -116,7 +127,7 @@ class Elections:
         if self._gate.ask(core.term):
             self._start_election()
         else:
-            self._transport.broadcast(Prevote(core.term, last.index, last.term))
+            self._peers.broadcast(Prevote(core.term, last.index, last.term))
         return False
 
     @property
@@ -126,7 +137,7 @@ class Elections:
         By its own configuration. Its vote it gives in any case: who asks may know a newer one, in
         which it counts.
         """
-        return self._transport.seated and self._members.current.votes(self._transport.node_id)
+        return self._hard_state.state.seated and self._members.current.votes(self._peers.node_id)
 
     def _start_election(self) -> None:
         self._may_elect = True
@@ -139,7 +150,7 @@ class Elections:
         """
         term, self._resigned_term = self._resigned_term, None
         if term is not None and term == self.core.term:
-            self._transport.broadcast(Resigned(term))
+            self._peers.broadcast(Resigned(term))
             self.core.election_deadline = now + self._gate.election_timeout()
 
     def answer_prevote(self, node_id: str, message: Prevote, now: float) -> None:
@@ -149,7 +160,7 @@ class Elections:
         grant = (
             message.term >= core.term
             and (message.last_term, message.last_index) >= (last.term, last.index)
-            and self._transport.seated
+            and self._hard_state.state.seated
             and core.role is not Role.LEADER
             and not self._gate.leader_alive(now)
         )
@@ -158,14 +169,14 @@ class Elections:
             core.election_deadline = max(
                 core.election_deadline, now + self._gate.wait(YIELD_WAIT_S)
             )
-        peer = self._transport.peers[node_id]
-        self._transport.post(peer, Prevoted(core.term, grant, message.term))
+        peer = self._peers.known[node_id]
+        self._peers.post(peer, Prevoted(core.term, grant, message.term))
 
     def take_prevote(self, node_id: str, message: Prevoted) -> None:
         """Another node's answer to that question of this one."""
         if message.term > self.core.term:
             self._gate.cancel()
-            self._transport.step_down(self._transport.peers[node_id], message.term)
+            self._transport.step_down(self._peers.known[node_id], message.term)
         elif message.granted and self._gate.granted(node_id, message.asked_term):
             self._start_election()
 
@@ -175,6 +186,6 @@ class Elections:
         if told != self.core.term or not self._may_stand or self.core.role is not Role.FOLLOWER:
             return False
         self._gate.cancel()
-        self._transport.handed_over = True
+        self._is_wished = True
         self.core.election_deadline = 0.0
         return True

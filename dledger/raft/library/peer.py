@@ -1,4 +1,8 @@
-"""What a node knows of each of its peers: the link to it, and what is under way on it."""
+"""What a node knows of each of its peers: the link to it, and what is under way on it.
+
+A peer's parts begin anew with each of its links. Each belongs to one class, which alone sets its
+fields; the pace hears of sending and of answers, by methods of its own.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from dledger.raft.replication.pacing import Pace
 
 
 class Link(Protocol):
-    """A connection to one peer, as the transport uses it."""
+    """A connection to one peer, as `Peers` uses it."""
 
     def send(self, buffers: tuple[Buffer, ...]) -> None:
         """Queue bytes; never blocks."""
@@ -24,7 +28,7 @@ class Link(Protocol):
         """How much is queued and not yet taken by the kernel."""
 
     def close(self, reason: str) -> None:
-        """Close the connection; the transport is told by `link_down`."""
+        """Close the connection; `Peers` is told by `link_down`."""
 
 
 class Held(NamedTuple):
@@ -35,23 +39,46 @@ class Held(NamedTuple):
 
 
 @dataclass(slots=True)
+class Sent:
+    """What a leader has sent to a peer: `Sending`'s."""
+
+    sequence: int = 0
+    at: float = 0.0
+    head_at: float = float("-inf")
+    held_back: bool = False
+    pace: Pace = field(default_factory=Pace)
+
+
+@dataclass(slots=True)
+class Answers:
+    """What is acknowledged to a peer, and by it: `Acknowledging`'s.
+
+    `told`: term and next index of the last answer that this peer may count.
+    """
+
+    acknowledged_at: float = 0.0
+    held: deque[Held] = field(default_factory=deque)
+    told: tuple[int, int] | None = None
+    received_sequence: int = 0
+    reset_sequence: int = 0
+    early: tuple[Ack, float] | None = None
+
+
+@dataclass(slots=True)
+class Newcomer:
+    """How far a peer has come into the group: `Joining`'s."""
+
+    barrier: Barrier | None = None
+    state_asked_at: float = float("-inf")
+
+
+@dataclass(slots=True)
 class Peer:
-    """What the transport knows of a peer. `told`: term and next index of the last acknowledgement
-    that this peer may count."""
+    """A peer, and its live link: `Peers`'."""
 
     node: Node
     link: Link | None = None
     paused: bool = False
-    sent_sequence: int = 0
-    reset_sequence: int = 0
-    received_sequence: int = 0
-    held: deque[Held] = field(default_factory=deque)
-    acknowledged_at: float = 0.0
-    told: tuple[int, int] | None = None
-    early_ack: tuple[Ack, float] | None = None
-    head_sent_at: float = float("-inf")
-    sent_at: float = 0.0
-    held_back: bool = False
-    pace: Pace = field(default_factory=Pace)
-    barrier: Barrier | None = None
-    state_asked_at: float = float("-inf")
+    sent: Sent = field(default_factory=Sent)
+    answers: Answers = field(default_factory=Answers)
+    newcomer: Newcomer = field(default_factory=Newcomer)

@@ -22,7 +22,7 @@ from dledger.errors import BadInput, ChangePending, UnknownMember, WouldLoseMajo
 from dledger.log.store import SegmentedLog
 from dledger.raft.library.adapter import Core
 from dledger.raft.library.peer import Peer
-from dledger.raft.library.transport import PeerTransport
+from dledger.raft.library.peers import Peers
 from dledger.raft.membership.configuration import Configuration, Member
 from dledger.raft.membership.members import Members
 from dledger.raft.roles import Role
@@ -56,11 +56,9 @@ class MemberStatus:
 class Changes:
     """What a leader may change now. It asks; appending is the engine's."""
 
-    def __init__(
-        self, core: Core, transport: PeerTransport, log: SegmentedLog, members: Members
-    ) -> None:
+    def __init__(self, core: Core, peers: Peers, log: SegmentedLog, members: Members) -> None:
         self._core = core
-        self._transport = transport
+        self._peers = peers
         self._log = log
         self._members = members
 
@@ -103,7 +101,7 @@ class Changes:
         if not current.learners or self._members.changing(self._core.commit_index):
             return None
         for node_id in current.learners:
-            peer = self._transport.peers.get(node_id)
+            peer = self._peers.known.get(node_id)
             if peer is not None and self._has_caught_up(peer, now):
                 members = current.with_voter(node_id)
                 return members if self._missing(members) is None else None
@@ -111,11 +109,11 @@ class Changes:
 
     def next_at(self, stepped_at: float) -> float:
         """When a learner may be found to have the whole state, although nothing comes in."""
-        peers, learners = self._transport.peers, self._members.current.learners
+        peers, learners = self._peers.known, self._members.current.learners
         if not learners:
             return math.inf
         known = [peers[node_id] for node_id in learners if node_id in peers]
-        asked = [peer.state_asked_at + STATE_ASKED_S for peer in known]
+        asked = [peer.newcomer.state_asked_at + STATE_ASKED_S for peer in known]
         return min([at for at in asked if at >= stepped_at], default=math.inf)
 
     @property
@@ -127,7 +125,7 @@ class Changes:
         )
 
     def _status_of(self, node_id: str, member: Member) -> MemberStatus:
-        peer = self._transport.peers.get(node_id)
+        peer = self._peers.known.get(node_id)
         leads = self._core.role is Role.LEADER
         return MemberStatus(
             node_id,
@@ -154,7 +152,7 @@ class Changes:
         return (
             self._in_touch(peer)
             and self.lag(peer) <= LAG_ENTRIES_MAX
-            and now - peer.state_asked_at > STATE_ASKED_S
+            and now - peer.newcomer.state_asked_at > STATE_ASKED_S
         )
 
     def _in_touch(self, peer: Peer) -> bool:
@@ -178,13 +176,13 @@ class Changes:
 
     def _may_answer_yet(self, node_id: str) -> bool:
         """Whether a member is connected to this leader, and has not acknowledged anything yet."""
-        peer = self._transport.peers.get(node_id)
+        peer = self._peers.known.get(node_id)
         return peer is not None and peer.link is not None and not self._core.match_index(peer.node)
 
     def _missing(self, members: Mapping[str, Member]) -> list[str] | None:
         """Who is not there, if the others are no majority of these members' voters."""
         wanted = Configuration(dict(members))
-        peers = self._transport.peers
+        peers = self._peers.known
         there = {node_id for node_id in peers if self._in_touch(peers[node_id])}
-        there.add(self._transport.node_id)
+        there.add(self._peers.node_id)
         return None if wanted.is_majority(there) else sorted({*wanted.voters} - there)

@@ -20,6 +20,8 @@ from dledger.errors import StorageError
 from dledger.log.entry import Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
+from dledger.raft.library.acknowledging import Acknowledging
+from dledger.raft.library.adapter import Core
 from dledger.raft.library.messages import (
     Formed,
     Introduction,
@@ -31,6 +33,7 @@ from dledger.raft.library.messages import (
     Wanted,
 )
 from dledger.raft.library.peer import Peer
+from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership.configuration import Configuration, decode_members
 from dledger.raft.membership.members import Members
@@ -52,14 +55,20 @@ class Joining:
 
     def __init__(
         self,
+        core: Core,
         transport: PeerTransport,
+        peers: Peers,
+        acknowledging: Acknowledging,
         log: SegmentedLog,
         hard_state: HardStateFile,
         members: Members,
         machine: Applying,
         footing: Footing,
     ) -> None:
+        self._core = core
         self._transport = transport
+        self._peers = peers
+        self._acknowledging = acknowledging
         self._log = log
         self._hard_state = hard_state
         self._machine = machine
@@ -67,20 +76,19 @@ class Joining:
         self._was_saved = footing.is_saved
         self._lacks_something = True
         self._members = members
-        self._forming = Forming(sorted({*members.base.members} - {transport.node_id}))
+        self._forming = Forming(sorted({*members.base.members} - {peers.node_id}))
         self._copy = Copy()
         self._asked_at = float("-inf")
         self._asked: str | None = None
         self._turn = 0
         self._picture: Picture | None = None
         self._picture_used_at = 0.0
-        transport.seated = hard_state.state.seated
         self._take_seat_if_new()
 
     @property
     def seated(self) -> bool:
         """Whether this node may vote and is counted."""
-        return self._transport.seated
+        return self._acknowledging.seated
 
     # -- links and time --------------------------------------------------------------------
 
@@ -88,8 +96,8 @@ class Joining:
         """A connection to a peer stands: ask it whether there is a group."""
         self._forming.lost(node_id)
         if not self.seated:
-            peer = self._transport.peers[node_id]
-            self._transport.post(peer, Unseated(self._transport.core.term))
+            peer = self._peers.known[node_id]
+            self._peers.post(peer, Unseated(self._core.term))
 
     def link_down(self, node_id: str) -> None:
         """A connection broke: what the peer said of itself may no longer be so."""
@@ -101,7 +109,7 @@ class Joining:
         is_missing = self._footing.is_missing
         self._lacks_something = is_missing or not self._was_saved
         if self._was_saved and not was_saved:
-            self._transport.count_early_acks()
+            self._acknowledging.count_early_acks()
         if self._picture is not None and now - self._picture_used_at > PICTURE_KEPT_S:
             self._picture = None
         if is_missing and now - self._asked_at > ASK_AGAIN_S:
@@ -124,8 +132,8 @@ class Joining:
 
         A leader may lack the state, too: its log is the longest all the same.
         """
-        peers = self._transport.peers
-        leader = peers.get(self._transport.core.leader_id or "")
+        peers = self._peers.known
+        leader = peers.get(self._core.leader_id or "")
         if leader is not None:
             return leader
         linked = [peer for peer in peers.values() if peer.link is not None]
@@ -134,31 +142,31 @@ class Joining:
 
     def _ask(self, peer: Peer, now: float) -> None:
         self._asked_at, self._asked = now, str(peer.node.id)
-        wanted = Wanted(self._transport.core.term, self._copy.index, self._copy.offset)
-        self._transport.post(peer, wanted)
+        wanted = Wanted(self._core.term, self._copy.index, self._copy.offset)
+        self._peers.post(peer, wanted)
 
     # -- messages --------------------------------------------------------------------------
 
     def deliver(self, peer: Peer, message: PeerMessage, now: float) -> None:
         """A message that concerns joining. Raises FrameError, StorageError."""
-        core = self._transport.core
+        core = self._core
         match message:
             case Unseated():
                 fresh = self._fresh and str(peer.node.id) in self._members.current.members
                 self.introduce(peer)
-                self._transport.post(peer, Formed(core.term, fresh))
+                self._peers.post(peer, Formed(core.term, fresh))
             case Introduction():
                 self._take_configuration(message)
             case Formed():
                 self._forming.heard(str(peer.node.id), message.term, fresh=message.fresh)
                 self._take_seat_if_new(peer)
             case Learned():
-                self._transport.deliver_ack(peer, message)
+                self._acknowledging.deliver_ack(peer, message)
                 self._admit(peer, message)
             case Seated():
                 self._take_offered_seat(peer, message)
             case Wanted():
-                peer.state_asked_at = now
+                peer.newcomer.state_asked_at = now
                 self._give_state(peer, message, now)
             case State():
                 self._take_state(peer, message, now)
@@ -168,12 +176,12 @@ class Joining:
     def introduce(self, peer: Peer) -> None:
         """Tell a stranger who belongs to the group: it may have been removed while it was away."""
         if str(peer.node.id) not in self._members.current.members:
-            self._transport.tell_members(peer)
+            self._peers.tell_members(peer)
 
     def _take_configuration(self, message: Introduction) -> None:
         """A peer says what is committed. Who leads, or is being elected, has begun to count by its
         own log."""
-        if self._transport.core.role is Role.FOLLOWER:
+        if self._core.role is Role.FOLLOWER:
             members, place = decode_members(message.run), (message.index, message.entry_term)
             self._members.adopt(Configuration(members, *place))
 
@@ -196,25 +204,24 @@ class Joining:
 
     def _take_seat(self) -> None:
         self._hard_state.save(replace(self._hard_state.state, seated=True))
-        self._transport.seated = True
 
     def _admit(self, peer: Peer, message: Learned) -> None:
         """A learner acknowledged: see that there is a barrier, and whether it is passed."""
-        core = self._transport.core
+        core = self._core
         if core.role is not Role.LEADER or message.term != core.term:
             return
         if str(peer.node.id) not in self._members.current.members:
             return
-        if peer.barrier is None or peer.barrier.term != core.term:
-            peer.barrier = Barrier(core.term, self._log.last_index + 1)
+        if peer.newcomer.barrier is None or peer.newcomer.barrier.term != core.term:
+            peer.newcomer.barrier = Barrier(core.term, self._log.last_index + 1)
             self._log.append(self._log.last_index + 1, core.term, Kind.NOOP, b"")
-        if message.success and peer.barrier.passed(
+        if message.success and peer.newcomer.barrier.passed(
             commit_index=core.commit_index, held_index=message.next_index - 1
         ):
-            self._transport.post(peer, Seated(core.term, peer.barrier.index))
+            self._peers.post(peer, Seated(core.term, peer.newcomer.barrier.index))
 
     def _take_offered_seat(self, peer: Peer, message: Seated) -> None:
-        core, index = self._transport.core, message.index
+        core, index = self._core, message.index
         if self.seated or message.term != core.term or core.leader_id != str(peer.node.id):
             return
         if not self._footing.is_saved:
@@ -235,17 +242,17 @@ class Joining:
         self._picture_used_at = now
         part = self._picture.part(offset)
         place = self._picture.index, len(self._picture.payload), offset
-        state = State(self._transport.core.term, *place, crc32(part), part)
-        self._transport.post(peer, state)
+        state = State(self._core.term, *place, crc32(part), part)
+        self._peers.post(peer, state)
 
     def _is_asked_for(self, peer: Peer, message: State) -> bool:
         """Whether a part of the state comes from whom this node asked: the leader of its term.
 
         While nobody else leads that may be any peer, and it must be in this node's term.
         """
-        core, node_id = self._transport.core, str(peer.node.id)
+        core, node_id = self._core, str(peer.node.id)
         leader = core.leader_id
-        may_give = leader in (None, node_id, self._transport.node_id)
+        may_give = leader in (None, node_id, self._peers.node_id)
         return node_id == self._asked and may_give and message.term == core.term
 
     def _take_state(self, peer: Peer, message: State, now: float) -> None:

@@ -24,8 +24,11 @@ from collections.abc import Callable
 
 from dledger import limits
 from dledger.errors import Busy, NotLeader
+from dledger.log.hard_state import HardStateFile
+from dledger.raft.library.adapter import Core
 from dledger.raft.library.messages import Confirm, Confirmed
 from dledger.raft.library.peer import Peer
+from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership.members import Members
 
@@ -40,8 +43,18 @@ OnRead = Callable[[int | NotLeader], None]
 class Reads:
     """A node's part in reads: as the leader that asks, and as a peer that confirms."""
 
-    def __init__(self, transport: PeerTransport, members: Members) -> None:
+    def __init__(
+        self,
+        core: Core,
+        transport: PeerTransport,
+        peers: Peers,
+        hard_state: HardStateFile,
+        members: Members,
+    ) -> None:
+        self._core = core
         self._transport = transport
+        self._peers = peers
+        self._hard_state = hard_state
         self._members = members
         self._waiting: list[OnRead] = []
         self._asking: list[OnRead] = []
@@ -77,12 +90,12 @@ class Reads:
     def _begin_round(self) -> None:
         self._round += 1
         self._confirmed.clear()
-        self._index = self._transport.core.commit_index
+        self._index = self._core.commit_index
         self._asking, self._waiting = self._waiting, []
 
     def _ask(self, now: float) -> None:
         self._asked_at = now
-        self._transport.broadcast(Confirm(self._transport.core.term, self._round))
+        self._peers.broadcast(Confirm(self._core.term, self._round))
 
     def _answer(self, applied_index: int) -> None:
         if self._asking and self._is_confirmed() and applied_index >= self._index:
@@ -91,7 +104,7 @@ class Reads:
                 on_read(self._index)
 
     def _is_confirmed(self) -> bool:
-        return self._members.is_majority({self._transport.node_id, *self._confirmed})
+        return self._members.is_majority({self._peers.node_id, *self._confirmed})
 
     def fail(self, error: NotLeader) -> None:
         """This node leads no longer: nothing was read."""
@@ -104,7 +117,7 @@ class Reads:
 
     def deliver(self, peer: Peer, message: Confirm | Confirmed) -> None:
         """A leader asks, or a peer confirms."""
-        transport, core = self._transport, self._transport.core
+        transport, core = self._transport, self._core
         if message.term < core.term:
             transport.deny(peer)
             return
@@ -112,5 +125,5 @@ class Reads:
         if isinstance(message, Confirmed):
             if message.number == self._round:
                 self._confirmed.add(str(peer.node.id))
-        elif transport.seated:
-            transport.post(peer, Confirmed(core.term, message.number))
+        elif self._hard_state.state.seated:
+            self._peers.post(peer, Confirmed(core.term, message.number))

@@ -31,9 +31,10 @@ from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery.repair import LogRepair
 from dledger.log.store import SegmentedLog
 from dledger.raft.claims import check_term
+from dledger.raft.library.adapter import Core
 from dledger.raft.library.messages import EMPTY_RUN, Given, Lacking, split_run
 from dledger.raft.library.peer import Peer
-from dledger.raft.library.transport import PeerTransport
+from dledger.raft.library.peers import Peers
 from dledger.raft.membership.configuration import Configuration, decode_members
 from dledger.raft.membership.members import note_committed
 from dledger.raft.replication.sending import batch_end
@@ -103,8 +104,9 @@ class Asking:
 class Giving:
     """The leader's side."""
 
-    def __init__(self, transport: PeerTransport, log: SegmentedLog) -> None:
-        self._transport = transport
+    def __init__(self, core: Core, peers: Peers, log: SegmentedLog) -> None:
+        self._core = core
+        self._peers = peers
         self._log = log
 
     def give(self, peer: Peer, wanted_index: int, commit_index: int | NotLeader) -> None:
@@ -122,5 +124,5 @@ class Giving:
             last = min(batch_end(log, first), commit_index)
             chain_crc = log.chain_crc_before(first)
             count, run = last - first + 1, log.checked_run_of(first, last)
-        given = Given(self._transport.core.term, first, chain_crc, commit_index, count, run)
-        self._transport.post(peer, given)
+        given = Given(self._core.term, first, chain_crc, commit_index, count, run)
+        self._peers.post(peer, given)

@@ -9,10 +9,11 @@ where this log does.
 from __future__ import annotations
 
 from dledger.log.store import SegmentedLog
-from dledger.raft.library.adapter import Node
+from dledger.raft.library.acknowledging import SIGN_OF_LIFE_S
+from dledger.raft.library.adapter import Core, Node
 from dledger.raft.library.messages import EMPTY_RUN, Append, Head, encode_message
 from dledger.raft.library.peer import Link, Peer
-from dledger.raft.library.transport import SIGN_OF_LIFE_S, PeerTransport
+from dledger.raft.library.peers import Peers
 from dledger.raft.membership.members import Members
 from dledger.raft.roles import Role
 
@@ -36,9 +37,9 @@ def batch_end(log: SegmentedLog, first_index: int) -> int:
 class Sending:
     """One node's sending of entries, while it leads."""
 
-    def __init__(self, transport: PeerTransport, log: SegmentedLog, members: Members) -> None:
-        self._transport = transport
-        self._core = transport.core
+    def __init__(self, core: Core, peers: Peers, log: SegmentedLog, members: Members) -> None:
+        self._core = core
+        self._peers = peers
         self._log = log
         self._members = members
         self._sent_index = self._sent_position = 0
@@ -60,7 +61,7 @@ class Sending:
         if self._core.role is not Role.LEADER:
             return 0
         members = self._members.current.members
-        peers = self._transport.peers.items()
+        peers = self._peers.known.items()
         linked = [peer for node_id, peer in peers if peer.link and node_id in members]
         sent = [self._core.next_index(peer.node) - 1 for peer in linked]
         return min([self._log.last_index, *sent])
@@ -68,24 +69,23 @@ class Sending:
     def next_at(self, stepped_at: float) -> float:
         """When a leader that was stepped last at `stepped_at` sends although nothing comes in."""
         heartbeat_at = self._core.heartbeat_at()
-        for peer in self._transport.peers.values():
-            if peer.held_back:
+        for peer in self._peers.known.values():
+            if peer.sent.held_back:
                 return min(heartbeat_at, stepped_at + PACE_S)
         return heartbeat_at
 
     def begin_to_lead(self) -> None:
         """What this node sent when it led before will not be acknowledged to it any more."""
-        for peer in self._transport.peers.values():
-            peer.pace.start_again()
+        for peer in self._peers.known.values():
+            peer.sent.pace.start_again()
 
     def send_new(self) -> None:
         """Send what is new, or what was held back, if this node leads."""
         if self._core.role is not Role.LEADER:
             return
-        log, transport = self._log, self._transport
-        if log.last_index != self._sent_index or transport.must_send:
+        log, is_asked = self._log, self._peers.take_request()
+        if is_asked or log.last_index != self._sent_index:
             self._sent_index, self._sent_position = log.last_index, log.end_position
-            transport.must_send = False
             # In such a round nothing is appended or cut, so a run can't change; after it, it may.
             self._runs = {}
             try:
@@ -93,8 +93,8 @@ class Sending:
             finally:
                 self._runs = None
             return
-        for peer in transport.peers.values():
-            if peer.held_back:
+        for peer in self._peers.known.values():
+            if peer.sent.held_back:
                 self.send_entries(peer.node)
 
     def send_entries(self, node: Node) -> None:
@@ -102,15 +102,15 @@ class Sending:
 
         A peer that lacks what lies before the log's head gets that head.
         """
-        peer, log = self._transport.peers[str(node.id)], self._log
-        peer.held_back = False
+        peer, log = self._peers.known[str(node.id)], self._log
+        peer.sent.held_back = False
         next_index, last_index = self._core.next_index(node), log.last_index
         if next_index <= log.first_index:
             self._send_head(peer)
             return
         while peer.link is not None and not peer.paused:
             if next_index <= last_index and not self._may_send(peer, next_index):
-                peer.held_back = True
+                peer.sent.held_back = True
                 self._show_life(peer, next_index)
                 return
             lacking = next_index <= last_index
@@ -128,11 +128,11 @@ class Sending:
             self._committed = core.commit_index, core.now
         # If nothing is committed any more, nobody appends, or this peer is whom all wait for.
         busy = core.now - self._committed[1] < COMMITS_GO_ON_S
-        return peer.pace.may_send(core.now, behind_bytes=behind_bytes, busy=busy)
+        return peer.sent.pace.may_send(core.now, behind_bytes=behind_bytes, busy=busy)
 
     def _show_life(self, peer: Peer, next_index: int) -> None:
         """A peer that gets no entries for now hears at least that there is a leader."""
-        if peer.link is not None and self._core.now - peer.sent_at > SIGN_OF_LIFE_S / 2:
+        if peer.link is not None and self._core.now - peer.sent.at > SIGN_OF_LIFE_S / 2:
             self._send_append(peer, peer.link, next_index, next_index - 1)
 
     def _send_append(self, peer: Peer, link: Link, first_index: int, last_index: int) -> None:
@@ -141,10 +141,10 @@ class Sending:
         count = last_index - first_index + 1
         run = self._run(first_index, last_index) if count else EMPTY_RUN
         previous = log.header(first_index - 1)
-        peer.sent_sequence += 1
-        peer.sent_at = core.now
+        peer.sent.sequence += 1
+        peer.sent.at = core.now
         if count:
-            peer.pace.sent(last_index, len(run), core.now)
+            peer.sent.pace.sent(last_index, len(run), core.now)
         link.send(
             encode_message(
                 Append(
@@ -152,13 +152,13 @@ class Sending:
                     core.commit_index,
                     previous.index,
                     previous.term,
-                    peer.sent_sequence,
+                    peer.sent.sequence,
                     count,
                     run,
                 )
             )
         )
-        self._transport.pause_if_slow(peer)
+        self._peers.pause_if_slow(peer)
 
     def _run(self, first_index: int, last_index: int) -> memoryview:
         """The same object for all peers of a round: to check and hash it is paid for once."""
@@ -171,14 +171,14 @@ class Sending:
 
     def _send_head(self, peer: Peer) -> None:
         """A peer needs entries that are gone here: let it begin where this log does."""
-        transport, log, core = self._transport, self._log, self._core
-        if core.now - peer.head_sent_at < HEAD_AGAIN_S:
+        peers, log, core = self._peers, self._log, self._core
+        if core.now - peer.sent.head_at < HEAD_AGAIN_S:
             return
-        peer.head_sent_at = core.now
-        peer.sent_sequence += 1
-        transport.tell_members(peer)
+        peer.sent.head_at = core.now
+        peer.sent.sequence += 1
+        peers.tell_members(peer)
         first = log.first_index
         head = log.head_before(first)
         place = first, head.base_position, head.chain_crc
         run = log.checked_run_of(first, first)
-        transport.post(peer, Head(core.term, core.commit_index, *place, peer.sent_sequence, run))
+        peers.post(peer, Head(core.term, core.commit_index, *place, peer.sent.sequence, run))

@@ -11,9 +11,9 @@ from dledger.log import store
 from dledger.log.head import LogHead, encode_head
 from dledger.log.jobs import TrimJob
 from dledger.log.store import SegmentedLog
+from dledger.raft.library.acknowledging import Acknowledging
 from dledger.raft.library.messages import Ack, Answer, Seated
 from dledger.raft.library.peer import Peer
-from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership.joining import Joining
 from dledger.raft.membership.seat import Barrier, Forming
 from dledger.raft.replication.footing import Footing
@@ -36,7 +36,7 @@ def seat_only_where_nobody_has_a_term() -> Planted:
     """A member is new only in term 0: a quick candidate leaves the others without seats."""
 
     def fresh(self: Joining) -> bool:
-        return self._log.last_index <= 1 and self._transport.core.term == 0
+        return self._log.last_index <= 1 and self._core.term == 0
 
     return patch.object(Joining, "_fresh", property(fresh))
 
@@ -48,14 +48,14 @@ def vote_anew_in_a_new_group() -> Planted:
 
 def count_a_learner() -> Planted:
     """A leader takes a learner's acknowledgements for those of a member."""
-    original = PeerTransport.deliver_ack
+    original = Acknowledging.deliver_ack
 
     def deliver(
-        self: PeerTransport, peer: Peer, message: Answer, received_at: float | None = None
+        self: Acknowledging, peer: Peer, message: Answer, received_at: float | None = None
     ) -> None:
         original(self, peer, Ack(*astuple(message)), received_at)
 
-    return patch.object(PeerTransport, "deliver_ack", deliver)
+    return patch.object(Acknowledging, "deliver_ack", deliver)
 
 
 def seat_a_learner_at_once() -> Planted:

@@ -10,7 +10,7 @@ from dledger.errors import NotLeader
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library import adapter as library
 from dledger.raft.library.adapter import Core
-from dledger.raft.library.transport import PeerTransport
+from dledger.raft.library.peers import Peers
 from dledger.raft.membership import changes, members
 from dledger.raft.membership.configuration import Configuration, Member, decode_members
 from dledger.raft.membership.members import Members
@@ -98,7 +98,7 @@ def believe_the_file_alone() -> Planted:
 
 def begin_anew_without_the_members() -> Planted:
     """A log that begins behind a head is not told of the changes before it."""
-    return patch.object(PeerTransport, "tell_members", lambda self, peer: None)
+    return patch.object(Peers, "tell_members", lambda self, peer: None)
 
 
 def count_learners_too() -> Planted:

@@ -19,6 +19,7 @@ from dledger.raft.election.transfer import Follower, Next, Transfer
 from dledger.raft.engine import Appended, OnDone, RaftEngine
 from dledger.raft.library import adapter as library
 from dledger.raft.library import messages
+from dledger.raft.library.acknowledging import Acknowledging
 from dledger.raft.library.adapter import Core, Node
 from dledger.raft.library.journal import LogJournal
 from dledger.raft.library.messages import (
@@ -52,7 +53,7 @@ def together(*patches: Planted) -> Iterator[None]:
 
 def send_again() -> Planted:
     """An acknowledgement moves the next index back to itself."""
-    return patch.object(PeerTransport, "_keep_next_index", lambda self, node, index: None)
+    return patch.object(Acknowledging, "_keep_next_index", lambda self, node, index: None)
 
 
 def truncate_matching() -> Planted:
@@ -79,26 +80,26 @@ def act_on_what_was_garbled() -> Planted:
 
 def count_stale_acks() -> Planted:
     """An acknowledgement counts whatever its term."""
-    original = PeerTransport.deliver_ack
+    original = Acknowledging.deliver_ack
 
     def deliver(
-        self: PeerTransport, peer: Peer, message: Answer, received_at: float | None = None
+        self: Acknowledging, peer: Peer, message: Answer, received_at: float | None = None
     ) -> None:
-        original(self, peer, replace(message, term=self.core.term), received_at)
+        original(self, peer, replace(message, term=self._core.term), received_at)
 
-    return patch.object(PeerTransport, "deliver_ack", deliver)
+    return patch.object(Acknowledging, "deliver_ack", deliver)
 
 
 def trust_reset_hints() -> Planted:
     """A rejection names the index that the library would, and none is ignored."""
 
-    def hold(self: PeerTransport, peer: Peer, term: int, message: LibraryMessage) -> None:
+    def hold(self: Acknowledging, peer: Peer, term: int, message: LibraryMessage) -> None:
         next_index, reset = message["next_node_idx"], message["reset"]
-        success, sequence = bool(message["success"]), peer.received_sequence + (1 << 40)
+        success, sequence = bool(message["success"]), peer.answers.received_sequence + (1 << 40)
         answer = Ack(term, next_index, bool(reset), success, sequence)
-        peer.held.append(Held(answer, next_index - 1 if success else 0))
+        peer.answers.held.append(Held(answer, next_index - 1 if success else 0))
 
-    return patch.object(PeerTransport, "_hold_ack", hold)
+    return patch.object(Acknowledging, "hold", hold)
 
 
 def keep_conflicting_entries() -> Planted:
@@ -124,33 +125,33 @@ def keep_conflicting_entries() -> Planted:
 
 def acknowledge_before_sync() -> Planted:
     """A node vouches for what it has only written."""
-    return patch.object(PeerTransport, "vouched_index", property(lambda self: self._log.last_index))
+    return patch.object(Acknowledging, "vouched_index", property(lambda self: self._log.last_index))
 
 
 def count_own_copy_early() -> Planted:
     """A leader counts itself although only the others' copies are durable."""
-    original = PeerTransport.deliver_ack
+    original = Acknowledging.deliver_ack
 
     def deliver(
-        self: PeerTransport, peer: Peer, message: Answer, received_at: float | None = None
+        self: Acknowledging, peer: Peer, message: Answer, received_at: float | None = None
     ) -> None:
         with acknowledge_before_sync():
             original(self, peer, message, received_at)
 
-    return patch.object(PeerTransport, "deliver_ack", deliver)
+    return patch.object(Acknowledging, "deliver_ack", deliver)
 
 
 def acknowledge_the_whole_log() -> Planted:
     """A follower acknowledges all that it has, and not only what a message verified."""
-    original = PeerTransport._hold_ack
+    original = Acknowledging.hold
 
-    def hold(self: PeerTransport, peer: Peer, term: int, message: LibraryMessage) -> None:
+    def hold(self: Acknowledging, peer: Peer, term: int, message: LibraryMessage) -> None:
         if message["success"]:
             end = max(message["next_node_idx"], self._log.last_index + 1)
             message = {**message, "next_node_idx": end}
         original(self, peer, term, message)
 
-    return patch.object(PeerTransport, "_hold_ack", hold)
+    return patch.object(Acknowledging, "hold", hold)
 
 
 def take_commit_unclamped() -> Planted:
@@ -264,7 +265,7 @@ def count_a_vote_twice() -> Planted:
     """One voter counts for two."""
 
     def deliver(self: PeerTransport, peer: Peer, message: Voted) -> None:
-        if message.term == self.core.term:
+        if message.term == self._core.term:
             for _ in range(2):
                 self._onMessageReceived(peer.node, {"type": "response_vote", "term": message.term})
 

@@ -26,7 +26,7 @@ def _answering(commit_index: Callable[[RaftEngine], int | None]) -> Planted:
             return
         index = commit_index(self)
         if index is not None:
-            peer = self.transport.peers[node_id]
+            peer = self.peers.known[node_id]
             self._giving.give(peer, message.index, index)
 
     return patch.object(RaftEngine, "_deliver", deliver)

@@ -103,7 +103,7 @@ def facts_of(node: ScriptedNode) -> dict[str, str]:
     end = f"{last.index} of term {last.term}" if last is not None else "nothing"
     return {
         "role": role,
-        "seat": "has a seat" if node.engine.transport.seated else "has no seat",
+        "seat": "has a seat" if node.engine.acknowledging.seated else "has no seat",
         "members": f"members {', '.join(members.voters)}"
         + (f"; learner {', '.join(members.learners)}" if members.learners else ""),
         "head": f"log begins with {log.first_index}",

@@ -173,7 +173,7 @@ class Judge:
 
     def started(self, node_id: str, engine: RaftEngine) -> None:
         """A node starts anew: it must hold the committed entries that were durable there."""
-        self._seen[node_id] = Seen(seated=engine.transport.seated)
+        self._seen[node_id] = Seen(seated=engine.acknowledging.seated)
         promised = self._promised[node_id]
         if promised and not self._holds(node_id, engine.log, promised):
             raise self.violation(
@@ -246,11 +246,11 @@ class Judge:
                     f"{SERVES_ALONE_S} s after it last heard from a majority"
                 )
         self._check_match(node_id, seen, engine)
-        if engine.transport.seated and not seen.seated and not self._has_footing(node_id):
+        if engine.acknowledging.seated and not seen.seated and not self._has_footing(node_id):
             raise self.violation(f"{node_id} takes a seat without a saved state to build on")
         self._check_transfer(node_id, seen, engine, now)
         seen.role, seen.term, seen.last_index = core.role, core.term, log.last_index
-        seen.voters, seen.seated = self._voters(log), engine.transport.seated
+        seen.voters, seen.seated = self._voters(log), engine.acknowledging.seated
         return elected
 
     def _voters(self, log: SegmentedLog) -> frozenset[str]:
@@ -345,7 +345,7 @@ class Judge:
         if engine.core.role is not Role.LEADER:
             seen.match.clear()
             return
-        for peer_id, peer in engine.transport.peers.items():
+        for peer_id, peer in engine.peers.known.items():
             index = engine.core.match_index(peer.node)
             term = self._seen.get(peer_id, Seen()).term
             if index == seen.match.get(peer_id, 0) or term > engine.core.term:

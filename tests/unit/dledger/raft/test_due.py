@@ -133,8 +133,8 @@ def leader_with_a_learner() -> ScriptedNode:
 def leader_that_holds_back() -> ScriptedNode:
     """Its peers take no more before they have acknowledged what they were sent."""
     node = leader()
-    for peer in node.engine.transport.peers.values():
-        peer.pace.in_flight_bytes = limits.PEER_IN_FLIGHT_BYTES_MAX
+    for peer in node.engine.peers.known.values():
+        peer.sent.pace.in_flight_bytes = limits.PEER_IN_FLIGHT_BYTES_MAX
     node.append()
     return node
 

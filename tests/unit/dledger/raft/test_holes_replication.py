@@ -170,7 +170,7 @@ def test_hole_19_a_peer_that_reads_too_slowly_is_paused() -> None:
             node.step()
         slow = sum(message.count for message in node.take("f", Append))
         node.wires["f"].queued_bytes = 0
-        node.engine.transport.link_drained("f")
+        node.engine.peers.link_drained("f")
         node.step()
         return slow, sum(message.count for message in node.take("f", Append))
 
@@ -201,7 +201,7 @@ def test_hole_20_what_an_older_connection_still_delivers_is_dropped() -> None:
     def receive_on_the_live_link(
         self: RaftEngine, node_id: str, _: Wire, message: PeerMessage
     ) -> None:
-        receive(self, node_id, self.transport.peers[node_id].link, message)
+        receive(self, node_id, self.peers.known[node_id].link, message)
 
     receive = RaftEngine.receive
     assert next_index_after_a_late_rejection() == 8

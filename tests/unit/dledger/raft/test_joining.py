@@ -11,6 +11,7 @@ from dledger.checksum import crc32
 from dledger.errors import FrameError, Rot
 from dledger.log.entry import HEADER_BYTES
 from dledger.log.segment import segment_path
+from dledger.raft.library.acknowledging import ACK_AGAIN_S
 from dledger.raft.library.messages import (
     Ack,
     Append,
@@ -27,7 +28,6 @@ from dledger.raft.library.messages import (
     Voted,
     Wanted,
 )
-from dledger.raft.library.transport import ACK_AGAIN_S
 from dledger.raft.membership.seat import Barrier, Forming
 from dledger.raft.replication.pacing import Pace
 from dledger.raft.replication.state_copy import Copy, Picture
@@ -194,7 +194,7 @@ def test_a_leader_forgets_what_a_peer_held_when_the_link_breaks() -> None:
     node = ScriptedNode()
     node.serve("g")
     match = node.engine.core.match_index
-    peer = node.engine.transport.peers["g"].node
+    peer = node.engine.peers.known["g"].node
     assert match(peer) > 0
     node.engine.link_down("g", node.wires["g"])
     assert match(peer) == 0
@@ -311,7 +311,7 @@ def test_a_seat_is_taken_only_with_a_saved_state() -> None:
         machine.saved_index = saved_index
         node.receive("f", Seated(1, 300))
         node.step()
-        return node.engine.transport.seated
+        return node.engine.acknowledging.seated
 
     assert not seated_after_the_offer(98)
     assert seated_after_the_offer(99)

@@ -1,0 +1,224 @@
+"""What this node acknowledges, and what it counts of others' acknowledgements.
+
+- An acknowledgement waits until the entries behind it are durable here (7), and one that reaches a
+  leader waits until the leader's own copy is durable, so that the leader never counts itself too
+  early.
+- One of another term is dropped (2); one never moves the next index back, so nothing in flight is
+  sent twice (1).
+- A rejected message is answered with this node's own commit index + 1, which surely matches, so one
+  round trip finds the common end; a rejection that answers a message sent before the last reset is
+  ignored (3).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dledger.errors import FrameError
+from dledger.log.hard_state import HardStateFile
+from dledger.log.store import SegmentedLog
+from dledger.raft.library.adapter import Core, Node
+from dledger.raft.library.messages import Ack, Answer, Learned, encode_message
+from dledger.raft.library.peer import Held, Peer
+from dledger.raft.library.peers import Peers
+from dledger.raft.library.transport import PeerTransport
+from dledger.raft.membership.members import Members
+from dledger.raft.replication.footing import Footing
+
+NO_SPACE_ASK_S = 1.0
+"""A follower whose disk is full asks for what it lacks that often."""
+SIGN_OF_LIFE_S = 0.2
+"""A follower whose disk is busy for longer than this says meanwhile that it is there."""
+ACK_AGAIN_S = 0.3
+"""What was acknowledged is acknowledged again after this: three times while a leader has patience.
+Each answer wakes the leader of a group that has nothing to do."""
+
+
+class Acknowledging:
+    """One node's acknowledgements, in both directions."""
+
+    def __init__(
+        self,
+        core: Core,
+        transport: PeerTransport,
+        peers: Peers,
+        members: Members,
+        log: SegmentedLog,
+        hard_state: HardStateFile,
+        footing: Footing,
+        *,
+        sync: bool,
+    ) -> None:
+        self._core = core
+        self._transport = transport
+        self._peers = peers
+        self._members = members
+        self._log = log
+        self._hard_state = hard_state
+        self._footing = footing
+        self._sync = sync
+        self._asked_without_space_at = float("-inf")
+
+    @property
+    def seated(self) -> bool:
+        """Whether this node may vote and is counted."""
+        return self._hard_state.state.seated
+
+    @property
+    def vouched_index(self) -> int:
+        """Up to here this node may promise its entries: durable ones, or all if flush is async."""
+        return self._log.durable_index if self._sync else self._log.last_index
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether what this node acknowledges may be counted for a majority."""
+        return self.seated and self._footing.is_saved
+
+    @property
+    def counted_index(self) -> int:
+        """Up to here this node's copy counts when it leads."""
+        return self.vouched_index if self._footing.is_saved else 0
+
+    # -- this node's own copy --------------------------------------------------------------
+
+    def hold(self, peer: Peer, term: int, message: dict[str, Any]) -> None:
+        """The library answers a leader: when what it says holds."""
+        next_index, reset = message["next_node_idx"], message["reset"]
+        if reset:
+            next_index = min(next_index, self._core.commit_index + 1)
+            if self._log.space.lacking is not None:
+                # What would come again finds no room again: ask now and then.
+                if self._core.now - self._asked_without_space_at < NO_SPACE_ASK_S:
+                    self._show_life(peer, term)
+                    return
+                self._asked_without_space_at = self._core.now
+        elif not message["success"] or self._was_told(peer, term, next_index):
+            return
+        success = bool(message["success"])
+        needs = next_index - 1 if success else 0
+        answer = self._answer(
+            term, next_index, bool(reset), success, peer.answers.received_sequence
+        )
+        waits_already = bool(peer.answers.held)
+        peer.answers.held.append(Held(answer, needs))
+        if waits_already and needs > self.vouched_index:
+            # Not what the leader waits for, but all that is true by now: a disk that takes a second
+            # for a sync must not look like a node that is gone.
+            self._show_life(peer, term)
+
+    def _show_life(self, peer: Peer, term: int) -> None:
+        if self._is_quiet(peer):
+            next_index = self.vouched_index + 1
+            answer = self._answer(term, next_index, False, True, peer.answers.received_sequence)
+            self._acknowledge(peer, answer)
+
+    @property
+    def _answer(self) -> type[Answer]:
+        return Ack if self.is_counted else Learned
+
+    def _was_told(self, peer: Peer, term: int, next_index: int) -> bool:
+        """Whether a leader was told just now, over this link, what it would be told again.
+
+        Only what was counted is left out, and only for a while, so that a leader which could not
+        take it then does not wait for it.
+        """
+        told = peer.answers.told == (term, next_index) and self.is_counted and not peer.answers.held
+        return told and self._core.now - peer.answers.acknowledged_at < ACK_AGAIN_S
+
+    def _is_quiet(self, peer: Peer) -> bool:
+        return self._core.now - peer.answers.acknowledged_at > SIGN_OF_LIFE_S
+
+    def _acknowledge(self, peer: Peer, answer: Answer) -> None:
+        if peer.link is not None:
+            peer.answers.acknowledged_at = self._core.now
+            peer.link.send(encode_message(answer))
+
+    def received(self, peer: Peer, sequence: int) -> None:
+        """A leader's message of that number is about to be answered."""
+        peer.answers.received_sequence = sequence
+
+    def release_held(self) -> None:
+        """Send the acknowledgements whose entries this node can vouch for.
+
+        Of several that accept entries the last one says all that the others do.
+        One of an older term is dropped: its entries may have been cut, so that it would wait for
+        others in their places, and hold back whatever comes after it.
+        """
+        vouched, term = self.vouched_index, self._core.term
+        for peer in self._peers.known.values():
+            latest: Answer | None = None
+            while peer.answers.held:
+                answer, needed_index = peer.answers.held[0]
+                if answer.term >= term and needed_index > vouched:
+                    break
+                peer.answers.held.popleft()
+                if answer.term < term:
+                    continue
+                if latest is not None and not (latest.success and answer.success):
+                    self._acknowledge(peer, latest)
+                latest = answer
+            if latest is not None:
+                self._acknowledge(peer, latest)
+                counts = latest.success and isinstance(latest, Ack)
+                peer.answers.told = (latest.term, latest.next_index) if counts else None
+
+    # -- others' acknowledgements ----------------------------------------------------------
+
+    def deliver_ack(self, peer: Peer, message: Answer, received_at: float | None = None) -> None:
+        """Hand an acknowledgement to the library, if it is of this term and this node can count.
+
+        A learner's only says what to send next. `received_at`: when it came, if kept until now.
+        """
+        if message.term != self._core.term:
+            if message.term > self._core.term:
+                self._transport.step_down(peer, message.term)
+            return
+        if str(peer.node.id) not in self._members.current.members:
+            return
+        next_index = message.next_index
+        if next_index - 1 > self._log.last_index:
+            raise FrameError(f"an acknowledgement up to {next_index - 1}, which was never sent")
+        peer.sent.pace.acknowledged(next_index - 1)
+        if message.reset:
+            if message.sequence <= peer.answers.reset_sequence:
+                return
+            peer.answers.reset_sequence = peer.sent.sequence
+            peer.sent.pace.start_again()
+            self._peers.ask_to_send()
+        elif isinstance(message, Ack) and next_index - 1 > self.counted_index:
+            peer.answers.early = message, self._core.now if received_at is None else received_at
+            return
+        last_contact = self._core.last_contact(peer.node)
+        self._count_ack(peer, next_index, reset=message.reset, success=message.success)
+        if isinstance(message, Learned):
+            # It may have forgotten what it acknowledged before, too.
+            self._core.forget_match(peer.node)
+            self._core.set_last_contact(peer.node, last_contact)
+
+    def _count_ack(self, peer: Peer, next_index: int, *, reset: bool, success: bool) -> None:
+        before = self._core.next_index(peer.node)
+        self._transport.answered(peer.node, next_index, reset=reset, success=success)
+        if not reset:
+            self._keep_next_index(peer.node, before)
+
+    def _keep_next_index(self, node: Node, before: int) -> None:
+        if self._core.next_index(node) < before:
+            self._core.set_next_index(node, before)
+
+    def count_early_acks(self) -> None:
+        """This node's own copy became durable: acknowledgements that came earlier count now."""
+        for peer in self._peers.known.values():
+            early, peer.answers.early = peer.answers.early, None
+            if early is not None:
+                self.deliver_late_ack(peer, *early)
+
+    def deliver_late_ack(self, peer: Peer, message: Ack, received_at: float) -> None:
+        """An acknowledgement that came some time ago, and could wait.
+
+        As a sign of life it is as old as it is: a leader that was cut off meanwhile must not take
+        it for news.
+        """
+        last_contact = self._core.last_contact(peer.node)
+        self.deliver_ack(peer, message, received_at)
+        if self._core.last_contact(peer.node) != last_contact:
+            self._core.set_last_contact(peer.node, max(last_contact, received_at))

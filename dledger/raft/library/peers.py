@@ -1,0 +1,125 @@
+"""The links to the peers: which one of each is live, and what goes over it.
+
+One link a peer: what an older one still delivers is dropped (20), and a peer that reads too slowly
+is paused (19). What was known of a peer goes with its link: it may come back with its folder
+emptied.
+"""
+
+from __future__ import annotations
+
+from dledger import limits
+from dledger.raft.library.adapter import Core, Node
+from dledger.raft.library.messages import Introduction, PeerMessage, encode_message
+from dledger.raft.library.peer import Answers, Link, Peer
+from dledger.raft.library.transport import PeerTransport
+from dledger.raft.membership.configuration import encode_members
+from dledger.raft.membership.members import Members
+
+
+class Peers:
+    """The other members, and strangers while they are connected."""
+
+    def __init__(
+        self, node_id: str, core: Core, transport: PeerTransport, members: Members
+    ) -> None:
+        self.node_id = node_id
+        self.known: dict[str, Peer] = {}
+        self._core = core
+        self._transport = transport
+        self._members = members
+        self._must_send = False
+        members.on_change = self.take_members
+        self.take_members()
+
+    # -- what to send ----------------------------------------------------------------------
+
+    def ask_to_send(self) -> None:
+        """Have the leader look at once what its peers lack."""
+        self._must_send = True
+
+    def take_request(self) -> bool:
+        """Whether somebody asked for that since the last call."""
+        asked, self._must_send = self._must_send, False
+        return asked
+
+    def post(self, peer: Peer, message: PeerMessage) -> None:
+        """Send a message that depends on nothing that is not durable yet."""
+        if peer.link is not None:
+            peer.link.send(encode_message(message))
+
+    def broadcast(self, message: PeerMessage) -> None:
+        """Post to every peer."""
+        for peer in self.known.values():
+            self.post(peer, message)
+
+    # -- members and strangers -------------------------------------------------------------
+
+    def take_members(self) -> None:
+        """Another configuration is in force: count, and send to, whom it names."""
+        configuration = self._members.current
+        others = {*configuration.members} - {self.node_id}
+        for node_id in sorted(others - {*self.known}):
+            self.known[node_id] = Peer(Node(node_id))
+        for node_id in {*self.known} - others:
+            if self.known[node_id].link is None:
+                del self.known[node_id]
+        voters, learners = {*configuration.voters} & others, {*configuration.learners} & others
+        self._core.set_members(map(Node, sorted(voters)), map(Node, sorted(learners)))
+        self.ask_to_send()
+
+    def tell_members(self, peer: Peer) -> None:
+        """Tell a peer of the last configuration that is committed, if there ever was a change."""
+        self._members.committed(self._core.commit_index)
+        base = self._members.base
+        if base.index:
+            run = memoryview(encode_members(base.members))
+            self.post(peer, Introduction(self._core.term, base.index, base.term, run))
+
+    # -- links -----------------------------------------------------------------------------
+
+    def link_up(self, node_id: str, link: Link) -> None:
+        """A connection to a peer stands. An older one is closed."""
+        peer = self.known.get(node_id) or Peer(Node(node_id))
+        old, peer.link = peer.link, None
+        if old is not None:
+            old.close("replaced by a newer connection")
+            self._transport.disconnected(peer.node)
+            self._core.forget_match(peer.node)
+        self.known[node_id] = Peer(peer.node, link, answers=Answers(self._core.now))
+        self._transport.connected(peer.node)
+        self.ask_to_send()
+
+    def link_down(self, node_id: str, link: Link) -> bool:
+        """A connection broke; whether it was the live one of that peer."""
+        peer = self.known.get(node_id)
+        if peer is None or peer.link is not link:
+            return False
+        if node_id in self._members.current.members:
+            self.known[node_id] = Peer(peer.node)
+        else:
+            del self.known[node_id]
+        self._transport.disconnected(peer.node)
+        # It may come back with an emptied folder: what it held is counted when it says so again.
+        self._core.forget_match(peer.node)
+        return True
+
+    def link_drained(self, node_id: str) -> None:
+        """A paused peer's queue has run low again."""
+        peer = self.known.get(node_id)
+        if peer is not None and peer.paused and peer.link is not None:
+            peer.paused = False
+            self._transport.connected(peer.node)
+            self.ask_to_send()
+
+    def pause_if_slow(self, peer: Peer) -> None:
+        """Send nothing more to a peer that takes it too slowly, until its queue has run low."""
+        queued_bytes = 0 if peer.link is None else peer.link.queued_bytes
+        if queued_bytes > limits.PEER_SEND_BUFFER_BYTES_MAX and not peer.paused:
+            peer.paused = True
+            self._transport.disconnected(peer.node)
+
+    def close_links(self, reason: str) -> None:
+        """Close all connections, as after cutting bytes that may still be queued."""
+        for peer in list(self.known.values()):
+            if peer.link is not None:
+                peer.link.close(reason)
