@@ -32,6 +32,8 @@ from dledger.raft.roles import Role
 if TYPE_CHECKING:
     from dledger.raft.library.adapter import Core
 
+_SAID_BY_LEADERS = (Append, Head)
+
 
 class Claims:
     """What one node has believed so far."""
@@ -45,7 +47,7 @@ class Claims:
         """Raise FrameError for a claim that can't be true."""
         own = self._core.term
         check_term(own, message.term, node_id)
-        if isinstance(message, Append | Head) and message.term == own:
+        if isinstance(message, _SAID_BY_LEADERS) and message.term == own:
             leader = self._leader_of(own)
             if leader not in (None, node_id):
                 raise FrameError(

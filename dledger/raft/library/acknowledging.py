@@ -146,12 +146,13 @@ class Acknowledging:
         """
         vouched, term = self.vouched_index, self._core.term
         for peer in self._peers.known.values():
+            answers = peer.answers
             latest: Answer | None = None
-            while peer.answers.held:
-                answer, needed_index = peer.answers.held[0]
+            while answers.held:
+                answer, needed_index = answers.held[0]
                 if answer.term >= term and needed_index > vouched:
                     break
-                peer.answers.held.popleft()
+                answers.held.popleft()
                 if answer.term < term:
                     continue
                 if latest is not None and not (latest.success and answer.success):
@@ -160,7 +161,7 @@ class Acknowledging:
             if latest is not None:
                 self._acknowledge(peer, latest)
                 counts = latest.success and isinstance(latest, Ack)
-                peer.answers.told = (latest.term, latest.next_index) if counts else None
+                answers.told = (latest.term, latest.next_index) if counts else None
 
     # -- others' acknowledgements ----------------------------------------------------------
 

@@ -272,6 +272,7 @@ def _layout_of(message_type: type[PeerMessage]) -> _Layout:
 
 
 LAYOUTS: Final = {message_type.kind.value: _layout_of(message_type) for message_type in _MESSAGES}
+_NUMBERS: Final = {each: (each.kind.value, LAYOUTS[each.kind].has_run) for each in _MESSAGES}
 
 
 class Copy(msgspec.Struct, frozen=True, gc=False):
@@ -284,8 +285,9 @@ class Copy(msgspec.Struct, frozen=True, gc=False):
 
 def encode_message(message: PeerMessage) -> tuple[Buffer, ...]:
     """The frame of a message; the run is not copied."""
-    kind, values, run = message.kind.value, astuple(message), EMPTY_RUN
-    if LAYOUTS[kind].has_run:
+    kind, has_run = _NUMBERS[type(message)]
+    values, run = astuple(message), EMPTY_RUN
+    if has_run:
         values, run = values[:-1], values[-1]
     head = _pack((kind, *values))
     crc = crc32(run, crc32(head, len(head)))
