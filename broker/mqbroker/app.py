@@ -86,7 +86,9 @@ async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
 async def _serve(
     config: BrokerConfig, machine: Machine, ledger: Ledger, room: Room, stop: Stop
 ) -> None:
-    core = Core.build(config, machine, ledger, clock_ms=_clock_ms, clock_s=time.monotonic)
+    core = Core.build(
+        config, machine, ledger, clock_ms=_clock_ms, clock_s=time.monotonic, room=room
+    )
     registration = Registration(core)
     broker = Broker(core)
     snapshots = Snapshots(machine, ledger)

@@ -11,6 +11,7 @@ from replicas import Group, group
 from trio.testing import MockClock
 
 from dledger.errors import StorageError
+from dledger.remoting.bodies import KVTable, decode_body
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue
 from dledger.remoting.headers import encode_header
@@ -127,6 +128,25 @@ async def test_a_fault_is_shown(tmp_path: Path, mock_clock: MockClock) -> None:
         assert info.ext["faults"] == 1
         assert runtime is not None
         assert b'"unforeseenFaults":"1"' in bytes(runtime.payload)
+
+
+async def test_what_the_port_turned_away_is_shown(tmp_path: Path, mock_clock: MockClock) -> None:
+    """An operator sees how full it is, and who was refused, without reading logs."""
+    async with group(tmp_path) as found:
+        room = found.core.room
+        room.places_max, room.per_address_max = 2, 1
+        closed: list[str] = []
+        for address in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3"):
+            room.enter(address, closed.append)
+
+        runtime = await found.connect().ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO))
+
+        assert runtime is not None
+        figures = decode_body(KVTable, runtime.payload).table
+        shown = {name: int(figures[f"connections{name}"]) for name in ("", "Max")}
+        shown |= {name: int(figures[f"connections{name}"]) for name in ("Refused", "Evicted")}
+        assert shown == {"": 2, "Max": 2, "Refused": 1, "Evicted": 1}
+        assert len(closed) == 1
 
 
 async def test_a_disk_that_fails_still_ends_the_process(

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from dledger.errors import ConfigError, StorageError
 from dledger.net import Faults
+from dledger.net.room import Room
 from dledger.remoting.bodies import TopicConfig, TopicConfigWrapper
 from dledger.remoting.message import DEFAULT_TOPIC, host_bytes
 from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
@@ -61,6 +62,7 @@ class Core:
     clock_ms: Callable[[], int]
     clock_s: Callable[[], float]
     faults: Faults
+    room: Room
 
     @classmethod
     def build(
@@ -71,8 +73,9 @@ class Core:
         *,
         clock_ms: Callable[[], int],
         clock_s: Callable[[], float],
+        room: Room | None = None,
     ) -> Core:
-        """Put the parts together."""
+        """Put the parts together. `room` is the ports', whose counts are shown to tools."""
         role = Role(config.node_id, config.client_addresses())
         assignments = Assignments(machine, clock_ms)
         faults = Faults()
@@ -96,6 +99,7 @@ class Core:
             clock_ms=clock_ms,
             clock_s=clock_s,
             faults=faults,
+            room=room or Room(),
         )
         core.take_settings()
         return core

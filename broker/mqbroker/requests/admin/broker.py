@@ -163,6 +163,13 @@ class BrokerAdminHandler:
             "leader": str(core.role.leader_id),
             "entriesSetAside": str(core.machine.aside.count),
             "unforeseenFaults": str(core.faults.count),
+            "connections": str(core.room.places_taken),
+            "connectionsMax": str(core.room.places_max),
+            "connectionsRefused": str(core.room.refused),
+            "connectionsEvicted": str(core.room.evicted),
+            "connectionsOverMemory": str(core.room.offenders),
+            "connectionMemoryBytes": str(core.room.charged_bytes),
+            "connectionMemoryBytesMax": str(core.room.bytes_max),
             "startAcceptSendRequestTimeStamp": "0",
         }
 

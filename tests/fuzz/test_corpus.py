@@ -1,0 +1,28 @@
+"""What a fuzzer found worth keeping, given to every reader: values, or errors of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from readers import CORPUS, SEEDS, TARGETS, one_input, write_corpus
+
+
+def test_every_reader_takes_what_was_kept() -> None:
+    """Each input by the reader that it was found with, and by all others, too."""
+    kept = [bytes.fromhex(line) for line in CORPUS.read_text().split()]
+    for data in kept:
+        for number in range(len(TARGETS)):
+            one_input(bytes([number]) + data[1:])
+
+    assert len(kept) > 100
+
+
+def test_every_reader_has_seeds(tmp_path: Path) -> None:
+    """A fuzzer that begins with nothing gets nowhere; what a seed says is read."""
+    write_corpus(tmp_path)
+    seeds = [path.read_bytes() for path in tmp_path.iterdir()]
+
+    assert {seed[0] % len(TARGETS) for seed in seeds} == {*range(len(TARGETS))}
+    for reader, each in SEEDS.items():
+        for data in each:
+            reader(data)
