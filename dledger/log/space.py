@@ -75,7 +75,7 @@ class Space:
         return True
 
     def check(self, size_bytes: int, kind: int, *, urgent: bool = False) -> None:
-        """Raise NoSpace if an entry of this node's own making finds no room, OSError likewise."""
+        """Make sure of room for an entry of this node's own. Raises NoSpace, OSError."""
         room = self._log.room_bytes
         if room is None:
             return

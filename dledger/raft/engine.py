@@ -393,7 +393,7 @@ class RaftEngine:
         return members is not None
 
     def remove_member(self, node_id: str, on_done: OnDone) -> bool:
-        """Append that a member, not this one, does not belong any more; True. Raises likewise."""
+        """Remove another member by an entry. Always True; raises what :meth:`add_member` does."""
         self._check_serving()
         if node_id == self.node_id:
             raise ChangePending(f"{node_id} leads: it has to hand leadership over first")

@@ -1,8 +1,9 @@
 """This node's part in elections: when to start one, and what to answer to those who want to.
 
-The library counts votes and raises terms; it is let to, by its election deadline, only when
-:class:`~dledger.raft.election.rules.ElectionGate` says so or the leader wished it. Others' messages
-about elections end here, all but the votes themselves.
+The library counts votes and raises terms. It starts an election when its deadline is over; this
+module moves the deadline, so that it does so only when
+:class:`~dledger.raft.election.rules.ElectionGate` says so or the leader wished it. Other nodes'
+messages about elections are handled here, except the votes themselves.
 """
 
 from __future__ import annotations

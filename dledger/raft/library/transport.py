@@ -233,7 +233,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         raise FrameError(f"the Raft library tried to add {node.id}")
 
     def dropNode(self, node: Node) -> None:  # noqa: N802
-        """Refuse, likewise."""
+        """Refuse: members change by entries of the log, not by the library."""
         raise FrameError(f"the Raft library tried to drop {node.id}")
 
     def destroy(self) -> None:

@@ -65,7 +65,7 @@ class Configuration(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
     @cached_property
     def learners(self) -> tuple[str, ...]:
-        """Who gets entries and is not counted, likewise."""
+        """Who gets entries and is not counted, in the same order."""
         return tuple(sorted({*self.members} - {*self.voters}))
 
     def is_majority(self, node_ids: Iterable[str]) -> bool:
