@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 import anyio
 
-from dledger.errors import BadInput, RemotingError
+from dledger.errors import BadInput, DledgerError
 from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -25,7 +25,7 @@ from dledger.remoting.headers import ConsumerSendMsgBackHeader, encode_header
 from dledger.remoting.numbers import INT32_MAX
 from mqclient import limits
 from mqclient.connection.leaders import LeaderFinder
-from mqclient.errors import ClientError, Refused
+from mqclient.errors import Refused
 from mqclient.models import ReceivedMessage
 
 log = get_logger(__name__)
@@ -103,30 +103,30 @@ class SendingBack:
     async def settle(self, message: ReceivedMessage, error: Exception) -> bool:
         """See to a message whose handler raised; False if it is to be handled again, here."""
         level = error.delay_level if isinstance(error, Nack) else 0
+        named = {"group": self.group, **_names(message)}
         if not isinstance(error, Nack):
-            log.warning(
-                "message not handled",
-                group=self.group,
-                topic=message.topic,
-                message_id=message.message_id,
-                reconsume_times=message.reconsume_times,
-                error=repr(error),
-                where=_where(error),
-            )
+            log.warning("message not handled", **named, error=repr(error), where=_where(error))
         try:
             await self.send_back(message, level)
-        except (ClientError, RemotingError) as problem:
-            log.warning(
-                "message not taken back, will be handled again",
-                group=self.group,
-                topic=message.topic,
-                message_id=message.message_id,
-                reason=str(problem),
-                after_s=limits.HANDLE_AGAIN_S,
-            )
+        except DledgerError as problem:
+            after_s, reason = limits.HANDLE_AGAIN_S, str(problem)
+            told = "message not taken back, will be handled again"
+            log.warning(told, **named, reason=reason, after_s=after_s)
             await anyio.sleep(limits.HANDLE_AGAIN_S)
             return False
         return True
+
+
+def _names(message: ReceivedMessage) -> dict[str, str | int]:
+    """What a message is known by in the log; less of one that is malformed."""
+    try:
+        return {
+            "topic": message.topic,
+            "message_id": message.message_id,
+            "reconsume_times": message.reconsume_times,
+        }
+    except BadInput as error:
+        return {"position": message.position, "malformed": str(error)}
 
 
 def _where(error: Exception) -> str:

@@ -67,8 +67,10 @@ def walk(buffer: Buffer) -> list[int]:
 class Record:
     """A lazy view of one stored record: a field is decoded when it is asked for.
 
-    The record's bytes are checked by whoever cut them out (`walk`, `RecordBatch.parse`); `check`
-    compares the body with its CRC. Views are valid as long as the buffer underneath.
+    Size and magic are checked by whoever cut the bytes out (`walk`, `RecordBatch.parse`); `check`
+    compares the body with its CRC. A field whose place depends on a length raises RecordError if
+    it does not lie within the bytes, so whoever reads strangers' records needs no other care.
+    Views are valid as long as the buffer underneath.
     """
 
     __slots__ = ("_body_start", "_view")
@@ -132,7 +134,7 @@ class Record:
     @property
     def store_timestamp_ms(self) -> int:
         """When the broker took it, by the broker's clock."""
-        return int(I64.unpack_from(self._view, self._born_host_end)[0])
+        return self._number(I64, self._born_host_end)
 
     @property
     def store_host(self) -> bytes:
@@ -142,12 +144,12 @@ class Record:
     @property
     def reconsume_times(self) -> int:
         """How often a consumer sent it back."""
-        return int(I32.unpack_from(self._view, self._body_start - BACK_BYTES)[0])
+        return self._number(I32, self._body_start - BACK_BYTES)
 
     @property
     def prepared_offset(self) -> int:
         """Of a committed transactional message: the half message's physical offset."""
-        return int(I64.unpack_from(self._view, self._body_start - 12)[0])
+        return self._number(I64, self._body_start - 12)
 
     @property
     def body(self) -> memoryview:
@@ -162,13 +164,18 @@ class Record:
             return str(self._view[start : start + self._view[start - 1]], "utf-8")
         except UnicodeDecodeError as error:
             raise RecordError(f"a record's topic is not UTF-8: {error}") from error
+        except IndexError as error:
+            raise self._broken() from error
 
     @property
     def properties(self) -> memoryview:
         """The property string, still encoded (`message.properties_decode`): a view."""
         topic_start = self._body_end + 1
-        start = topic_start + self._view[topic_start - 1] + 2
-        return self._view[start : start + int(U16.unpack_from(self._view, start - 2)[0])]
+        try:
+            start = topic_start + self._view[topic_start - 1] + 2
+            return self._view[start : start + int(U16.unpack_from(self._view, start - 2)[0])]
+        except (IndexError, struct.error) as error:
+            raise self._broken() from error
 
     @property
     def fault(self) -> str | None:
@@ -183,7 +190,7 @@ class Record:
         size_said, magic = SIZE_AND_MAGIC.unpack_from(view)
         if magic != MAGIC or size_said != size:
             return f"size {size_said} and magic {magic:#010x}, of {size} bytes"
-        body_end = self._body_end
+        body_end = body_start + int(U32.unpack_from(view, body_start - 4)[0])
         properties_at = body_end + 1 + (view[body_end] if body_end < size else size) + 2
         if properties_at > size or (
             properties_at + U16.unpack_from(view, properties_at - 2)[0] != size
@@ -203,7 +210,16 @@ class Record:
 
     @property
     def _body_end(self) -> int:
-        return self._body_start + int(U32.unpack_from(self._view, self._body_start - 4)[0])
+        return self._body_start + self._number(U32, self._body_start - 4)
+
+    def _number(self, kind: struct.Struct, at: int) -> int:
+        try:
+            return int(kind.unpack_from(self._view, at)[0])
+        except struct.error as error:
+            raise self._broken() from error
+
+    def _broken(self) -> RecordError:
+        return RecordError(f"a record is malformed: {self.fault or 'a length is beyond its end'}")
 
 
 def first_unique_key(records: Buffer) -> str | None:

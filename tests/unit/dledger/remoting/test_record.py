@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 import time
@@ -21,6 +22,12 @@ from dledger.remoting.record import (
     walk,
 )
 from dledger.remoting.record.batch import RecordBatch
+from dledger.remoting.record.layout import (
+    MAGIC,
+    RECORD_OVERHEAD_BYTES,
+    SIZE_AND_MAGIC,
+    SYS_FLAG_LOW_BYTE_AT,
+)
 from dledger.remoting.record.lone import parse_records
 
 IPV4 = host_bytes("127.0.0.1", 1234)
@@ -320,6 +327,26 @@ def test_random_bytes_are_refused(noise: bytes, cut: int) -> None:
             continue
         with pytest.raises(RecordError):
             RecordBatch.parse(data, b"T", [(3, 2)])
+
+
+FIELDS = sorted(name for name, kind in vars(Record).items() if isinstance(kind, property))
+
+
+@given(st.binary(min_size=RECORD_OVERHEAD_BYTES, max_size=200), st.integers(0, 255))
+def test_a_field_of_a_record_of_any_bytes_is_a_value_or_an_error(noise: bytes, flags: int) -> None:
+    """Its size and magic are right, and nothing else need be: no other error than RecordError."""
+    data = bytearray(noise)
+    SIZE_AND_MAGIC.pack_into(data, 0, len(data), MAGIC)
+    data[SYS_FLAG_LOW_BYTE_AT] = flags
+    record = Record(data)
+    read = {}
+    for name in FIELDS:
+        with contextlib.suppress(RecordError):
+            read[name] = getattr(record, name)
+
+    assert read["size"] == len(data)
+    if record.fault is None:
+        assert read.keys() | {"topic"} == {*FIELDS}
 
 
 def test_work_per_message_is_microseconds() -> None:
