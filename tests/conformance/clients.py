@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -313,14 +313,19 @@ LONG_CLIENT = "java4"
 """Of two releases of one client, the one that only `--all` takes through scenarios of their own."""
 
 
-def each_of(*names: str, feature: str | None = None) -> list[ParameterSet]:
-    """Parameters of a test: the clients of these names, each with the feature if one is given."""
+def each_of(
+    *names: str, feature: str | None = None, long: Collection[str] = ()
+) -> list[ParameterSet]:
+    """Parameters of a test: the clients of these names, each with the feature if one is given.
+
+    Those in `long`, and the older of two releases, run with `--all` only.
+    """
     return [
         pytest.param(
             *((client,) if feature is None else (client, feature)),
             id=client.name,
-            marks=[pytest.mark.long] if client.name == LONG_CLIENT else [],
+            marks=[pytest.mark.long] if client.name in {LONG_CLIENT, *long} else [],
         )
         for client in CLIENTS
-        if client.name in names
+        if client.name in {*names, *long}
     ]

@@ -30,7 +30,9 @@ async def make_topic(namesrv_addr: str, topic: str) -> None:
         await admin.topics.update(topic, read_queues=2, write_queues=2)
 
 
-@pytest.mark.parametrize(("client", "feature"), each_of("java4", "java5", "go", feature=FEATURE))
+@pytest.mark.parametrize(
+    ("client", "feature"), each_of("java4", "java5", feature=FEATURE, long=("go",))
+)
 def test_a_running_consumer_goes_where_mqadmin_tells_it(
     cluster: Cluster, client: Client, feature: str, tmp_path: Path
 ) -> None:
