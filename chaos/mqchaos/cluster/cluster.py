@@ -189,6 +189,10 @@ class Cluster:
         """Whether a server runs and stands still, by a SIGSTOP."""
         return any(process.stopped for process in self._processes([name]))
 
+    def serves(self, name: str) -> bool:
+        """Whether a server runs, and does not stand still."""
+        return self.pid(name) is not None and not self.stopped(name)
+
     def kill_all(self) -> None:
         """SIGKILL everything: for exits that can't wait."""
         processes.kill(self._processes(self.names))

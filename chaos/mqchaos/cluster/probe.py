@@ -189,3 +189,9 @@ def leader_of(states: Sequence[NodeState]) -> NodeState | None:
     """Of several nodes that claim to lead, the one of the highest term."""
     claims = [(state.info.term, state) for state in states if state.info and state.leads]
     return max(claims, key=lambda claim: claim[0])[1] if claims else None
+
+
+async def serving(cluster: Cluster) -> None:
+    """Until a leader serves in every group, and is routed to. Raises ClusterError."""
+    async with PeerPool() as pool:
+        await Probe(cluster, pool).wait_until_serving()

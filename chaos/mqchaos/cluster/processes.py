@@ -55,11 +55,8 @@ class Process(msgspec.Struct, frozen=True):
     @property
     def stopped(self) -> bool:
         """Whether it runs and stands still, by a SIGSTOP."""
-        try:
-            status = Path(f"/proc/{self.pid}/stat").read_text()
-        except OSError:
-            return False
-        return self.alive and status.rpartition(")")[2].split()[0] == "T"
+        fields = _stat_fields(self.pid)
+        return self.alive and fields is not None and fields[0] == "T"
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; a process that has ended is left alone."""
@@ -68,18 +65,27 @@ class Process(msgspec.Struct, frozen=True):
                 os.kill(self.pid, number)
 
 
+def _stat_fields(pid: int) -> list[str] | None:
+    """/proc/PID/stat from field 3, the state, on: proc(5). None for no process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
 def _started_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat, proc(5); None for no process and for a zombie.
+    """Field 22 of /proc/PID/stat; None for no process and for a zombie.
 
     A killed process that has a thread left, as in an fsync, still holds its ports and files.
     """
+    fields = _stat_fields(pid)
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
         threads = sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
     except OSError:
         return None
-    state, *fields = stat.rpartition(")")[2].split()
-    return None if state == "X" or (state == "Z" and threads <= 1) else int(fields[18])
+    if fields is None or fields[0] == "X" or (fields[0] == "Z" and threads <= 1):
+        return None
+    return int(fields[19])
 
 
 def start(module: str, arguments: Sequence[str], log: Path) -> Process:

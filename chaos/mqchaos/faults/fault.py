@@ -37,14 +37,20 @@ class Fault(Protocol):
         """Undo it. The node may need time to catch up afterwards."""
 
 
-class Kill:
+class OfOneNode:
+    """A fault that takes one node away: its group must be able to miss that one."""
+
+    def available(self, cluster: Cluster, node: NodeLayout) -> bool:
+        """While the node serves, and a majority of its group without it."""
+        group = cluster.layout.group(node.broker)
+        others = [each for each in group if each != node and cluster.serves(each.name)]
+        return cluster.serves(node.name) and 2 * len(others) > len(group)
+
+
+class Kill(OfOneNode):
     """SIGKILL: the process is gone in the middle of whatever it did; its files stay."""
 
     kind = KILL
-
-    def available(self, cluster: Cluster, node: NodeLayout) -> bool:
-        """While the node runs and a majority of its group runs without it."""
-        return one_can_be_missed(cluster, node)
 
     def inject(self, cluster: Cluster, node: NodeLayout) -> None:
         """Kill the process, and wait until the kernel has taken its files and ports back."""
@@ -69,14 +75,10 @@ class Stop(Kill):
         cluster.stop([node.name])
 
 
-class Pause:
+class Pause(OfOneNode):
     """SIGSTOP: the process stands still, its connections open, and does not know that it did."""
 
     kind = PAUSE
-
-    def available(self, cluster: Cluster, node: NodeLayout) -> bool:
-        """While the node runs and a majority of its group runs without it."""
-        return one_can_be_missed(cluster, node)
 
     def inject(self, cluster: Cluster, node: NodeLayout) -> None:
         """Tell it to stop, and wait until the last of its threads has."""
@@ -95,12 +97,3 @@ class Pause:
 
 
 FAULTS: Final[dict[str, Fault]] = {fault.kind.name: fault for fault in (Kill(), Stop(), Pause())}
-
-
-def one_can_be_missed(cluster: Cluster, node: NodeLayout) -> bool:
-    """Whether a node serves, and a majority of its group without it."""
-    group = cluster.layout.group(node.broker)
-    serving = [each for each in group if cluster.pid(each.name) is not None]
-    serving = [each for each in serving if not cluster.stopped(each.name)]
-    others = [each for each in serving if each != node]
-    return node in serving and 2 * len(others) > len(group)

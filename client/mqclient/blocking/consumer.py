@@ -13,7 +13,7 @@ from mqclient import limits
 from mqclient.blocking.face import Face, blocking
 from mqclient.consuming import consumer as consumers
 from mqclient.consuming.assignment import ConsumeFrom
-from mqclient.consuming.sending_back import OnError, SendingBack, check_on_error
+from mqclient.consuming.sending_back import OnError, SendingBack
 from mqclient.consuming.subscriptions import Sql
 from mqclient.models import Rebalance, ReceivedMessage
 
@@ -71,9 +71,9 @@ class Consumer(Face[consumers.Consumer]):
         1, else by as many threads.
         """
         if concurrency <= 1:
-            back = self._client.sending_back(max_reconsume_times)
+            back = self._client.sending_back(on_error, max_reconsume_times)
             for message in self:
-                while not self._handled(handler, message, check_on_error(on_error), back):
+                while not self._handled(handler, message, back):
                     pass
         threads = CapacityLimiter(concurrency)
 
@@ -94,14 +94,11 @@ class Consumer(Face[consumers.Consumer]):
         self,
         handler: Callable[[ReceivedMessage], None],
         message: ReceivedMessage,
-        on_error: OnError,
         back: SendingBack,
     ) -> bool:
         try:
             handler(message)
         except Exception as error:
-            if on_error == "raise":
-                raise
             return self.call(partial(back.settle, message, error))
         return True
 

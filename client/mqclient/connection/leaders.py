@@ -63,6 +63,21 @@ class LeaderFinder:
                 if found is not None:
                     return found
 
+    async def granted(
+        self,
+        what: str,
+        broker_name: str,
+        topic: str,
+        command: Command,
+        timeout_s: float,
+        also: ResponseCode = ResponseCode.SUCCESS,
+    ) -> Command:
+        """What `ask` does; raises Refused, too, unless the answer is success or `also`."""
+        answer = await self.ask(broker_name, command, timeout_s, topic)
+        if answer.code not in (ResponseCode.SUCCESS, also):
+            raise Refused(what, "its leader", answer.code, answer.remark)
+        return answer
+
     async def ask(
         self,
         broker_name: str,

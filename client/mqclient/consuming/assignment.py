@@ -46,7 +46,7 @@ from mqclient.connection.session import Session
 from mqclient.connection.signals import Wakeup
 from mqclient.consuming.fetching import QueueFetcher
 from mqclient.consuming.progress import QueueProgress
-from mqclient.errors import ClientError, NoRoute, Refused
+from mqclient.errors import ClientError, NoRoute
 from mqclient.models import Rebalance
 
 log = get_logger(__name__)
@@ -283,8 +283,6 @@ class Assignment:
     ) -> Command:
         """The answer of the queue's leader. Raises Refused unless it is success or `also`."""
         command = Command(code, encode_header(header))
-        answer = await self.session.finder.ask(queue.broker_name, command, timeout_s, queue.topic)
-        if answer.code not in (ResponseCode.SUCCESS, also):
-            what = f"{code.name} of {queue} for group {self.group!r}"
-            raise Refused(what, "its leader", answer.code, answer.remark)
-        return answer
+        what = f"{code.name} of {queue} for group {self.group!r}"
+        place = (queue.broker_name, queue.topic)
+        return await self.session.finder.granted(what, *place, command, timeout_s, also)

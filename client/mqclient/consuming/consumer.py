@@ -163,11 +163,10 @@ class Consumer(Living):
         `on_error="raise"` the exception ends `run` and reaches the caller, and the message is
         delivered again to whoever reads its queue then.
         """
-        back = self.sending_back(max_reconsume_times)
+        back = self.sending_back(on_error, max_reconsume_times)
         async with together() as tasks:
             for _ in range(max(1, concurrency)):
-                failed = back.settle if check_on_error(on_error) == "retry" else None
-                tasks.start_soon(self._handout.work, handler, failed)
+                tasks.start_soon(self._handout.work, handler, back.settle)
 
     async def nack(self, message: ReceivedMessage, delay_level: int = 0) -> None:
         """For who iterates or polls: `message` could not be handled, and is to come again.
@@ -178,10 +177,13 @@ class Consumer(Living):
         """
         await self.sending_back().send_back(message, delay_level)
 
-    def sending_back(self, times_max: int | None = None) -> SendingBack:
+    def sending_back(
+        self, on_error: OnError = "retry", times_max: int | None = None
+    ) -> SendingBack:
         """How this group's messages are sent back. Raises ClientClosed, BadInput."""
         self.check_open()
-        return SendingBack(self.group, self._session.finder, check_times(times_max))
+        finder, on_error = self._session.finder, check_on_error(on_error)
+        return SendingBack(self.group, finder, on_error, check_times(times_max))
 
     async def commit(self, timeout_s: float = limits.REQUEST_TIMEOUT_S) -> dict[MessageQueue, int]:
         """Commit all messages handed out so far, the one in hand included; the new offsets.

@@ -79,10 +79,10 @@ class HandOut:
             messages += taken
         return messages
 
-    async def work(self, handler: Handler, failed: Failed | None = None) -> None:
-        """Handle one queue's messages in order, then another's, until the handler raises.
+    async def work(self, handler: Handler, failed: Failed) -> None:
+        """Handle one queue's messages in order, then another's.
 
-        With `failed` that is told instead; if it returns False the message is handled again.
+        `failed` is told what the handler raises; if it returns False the message is handled again.
         """
         while True:
             progress = await self._next_queue()
@@ -156,14 +156,12 @@ class HandOut:
         self._put_back(progress)
 
 
-async def _handled(handler: Handler, message: ReceivedMessage, failed: Failed | None) -> bool:
+async def _handled(handler: Handler, message: ReceivedMessage, failed: Failed) -> bool:
     """Whether the handler is through with it, or `failed` has seen to it."""
     try:
         result = handler(message)
         if inspect.isawaitable(result):
             await result
     except Exception as error:
-        if failed is None:
-            raise
         return await failed(message, error)
     return True

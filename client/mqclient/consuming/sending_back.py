@@ -19,13 +19,12 @@ import anyio
 
 from dledger.errors import BadInput, DledgerError
 from dledger.observe import get_logger
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import ConsumerSendMsgBackHeader, encode_header
 from dledger.remoting.numbers import INT32_MAX
 from mqclient import limits
 from mqclient.connection.leaders import LeaderFinder
-from mqclient.errors import Refused
 from mqclient.models import ReceivedMessage
 
 log = get_logger(__name__)
@@ -51,7 +50,7 @@ class Nack(Exception):
 
 def check_level(level: int) -> int:
     """A delay level that a message can be sent back with. Raises BadInput."""
-    if isinstance(level, bool) or not isinstance(level, int):
+    if not _is_whole(level):
         raise BadInput(f"delay_level={level!r} is no whole number")
     if not DEAD <= level <= limits.DELAY_LEVEL_MAX:
         raise BadInput(
@@ -70,9 +69,13 @@ def check_on_error(on_error: OnError) -> OnError:
 
 def check_times(times: int | None) -> int | None:
     """How often a message may come again. Raises BadInput."""
-    if times is not None and (isinstance(times, bool) or not 0 <= times <= INT32_MAX):
+    if times is not None and not (_is_whole(times) and 0 <= times <= INT32_MAX):
         raise BadInput(f"max_reconsume_times={times!r} is not within 0 and {INT32_MAX}")
     return times
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class SendingBack:
 
     group: str
     finder: LeaderFinder
+    on_error: OnError = "retry"
     times_max: int | None = None
 
     async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
@@ -93,15 +97,17 @@ class SendingBack:
             max_reconsume_times=self.times_max,
         )
         command = Command(RequestCode.CONSUMER_SEND_MSG_BACK, encode_header(header))
-        answer = await self.finder.ask(
-            message.broker_name, command, limits.REQUEST_TIMEOUT_S, message.record.topic
-        )
-        if answer.code != ResponseCode.SUCCESS:
-            what = f"sending back {message!r} for group {self.group!r}"
-            raise Refused(what, "its leader", answer.code, answer.remark)
+        what = f"sending back {message!r} for group {self.group!r}"
+        place = (message.broker_name, message.record.topic)
+        await self.finder.granted(what, *place, command, limits.REQUEST_TIMEOUT_S)
 
     async def settle(self, message: ReceivedMessage, error: Exception) -> bool:
-        """See to a message whose handler raised; False if it is to be handled again, here."""
+        """See to a message whose handler raised; False if it is to be handled again, here.
+
+        Raises the handler's error if that is what `on_error` says.
+        """
+        if self.on_error == "raise":
+            raise error
         level = error.delay_level if isinstance(error, Nack) else 0
         named = {"group": self.group, **_names(message)}
         if not isinstance(error, Nack):
