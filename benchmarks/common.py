@@ -23,9 +23,8 @@ from pathlib import Path
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import Flush, plan, ports_needed
-from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
-from mqclient.connection.peers import PeerPool
 
 RESULTS = Path(__file__).resolve().parent / "results"
 WARM_STEP_BYTES = 4 << 20
@@ -92,8 +91,7 @@ async def running_cluster(flush: Flush, nodes: int = 3) -> AsyncIterator[Cluster
     with tempfile.TemporaryDirectory(prefix="dledger-benchmark-") as folder:
         layout = plan(free_ports(ports_needed(nodes, 1, 1)), nodes, 1, 1, flush)
         with Cluster.create(Path(folder) / "cluster", layout).running() as cluster:
-            async with PeerPool() as pool:
-                await Probe(cluster, pool).wait_until_serving()
+            await serving(cluster)
             yield cluster
 
 

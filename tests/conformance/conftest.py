@@ -16,10 +16,9 @@ import trio
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan
-from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
 from mqclient import Admin
-from mqclient.connection.peers import PeerPool
 
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("judges")
@@ -64,8 +63,7 @@ async def make_topics(cluster: Cluster) -> None:
 
     So it is with the topic that a new group's retries come in, which its first heartbeat makes.
     """
-    async with PeerPool() as pool:
-        await Probe(cluster, pool).wait_until_serving()
+    await serving(cluster)
     async with Admin(cluster.layout.namesrv_addr) as admin:
         at_once = trio.CapacityLimiter(8)
 

@@ -35,7 +35,7 @@ from clients import CLIENTS, Client, java
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.probe import Probe, serving
 from mqchaos.cluster.processes import free_ports
 from mqclient import Admin
 from mqclient.connection.peers import PeerPool
@@ -59,8 +59,7 @@ Event = dict[str, Any]
 
 async def make_topics(cluster: Cluster) -> None:
     """The topics, once every group serves."""
-    async with PeerPool() as pool:
-        await Probe(cluster, pool).wait_until_serving()
+    await serving(cluster)
     async with Admin(cluster.layout.namesrv_addr) as admin:
         await admin.topics.update(SPREAD, read_queues=QUEUES, write_queues=QUEUES)
         for topic in (SINGLE, AGAIN):

@@ -33,9 +33,8 @@ from compatibility import PAGE, STOCK_TESTS, with_stock_tests
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
-from mqclient.connection.peers import PeerPool
 
 PACKAGE = "org.apache.rocketmq.test."
 GROUPS = 3
@@ -173,8 +172,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 async def wait_until_serving(cluster: Cluster) -> None:
-    async with PeerPool() as pool:
-        await Probe(cluster, pool).wait_until_serving()
+    await serving(cluster)
 
 
 def main() -> int:

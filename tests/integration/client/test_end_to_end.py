@@ -6,8 +6,9 @@ Every test runs under trio and under asyncio.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
@@ -18,7 +19,7 @@ from anyio.abc import TaskStatus
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
 from mqclient import (
     BadMessage,
@@ -35,12 +36,11 @@ from mqclient import (
     Sql,
     blocking,
 )
-from mqclient.connection.peers import PeerPool
+
+if TYPE_CHECKING:
+    from conftest import Run
 
 pytestmark = pytest.mark.slow
-
-_number = itertools.count()
-Run = Callable[[Callable[[], Awaitable[None]]], None]
 
 
 @pytest.fixture(scope="module")
@@ -51,32 +51,6 @@ def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with Cluster.create(directory, layout).running() as cluster:
         trio.run(serving, cluster)
         yield layout.namesrv_addr
-
-
-async def serving(cluster: Cluster) -> None:
-    """Until a leader serves and is routed to."""
-    async with PeerPool() as pool:
-        await Probe(cluster, pool).wait_until_serving()
-
-
-@pytest.fixture(params=["trio", "asyncio"])
-def run(request: pytest.FixtureRequest) -> Run:
-    """Run a test's coroutine under one of the event loops, for 30 s at most."""
-
-    def runner(main: Callable[[], Awaitable[None]]) -> None:
-        async def bounded() -> None:
-            with anyio.fail_after(30):
-                await main()
-
-        anyio.run(bounded, backend=request.param)
-
-    return runner
-
-
-@pytest.fixture
-def topic() -> str:
-    """A topic, and a group, that no other test uses."""
-    return f"T{next(_number)}"
 
 
 async def read(consumer: Consumer, count: int) -> list[ReceivedMessage]:

@@ -5,11 +5,11 @@ Every test runs under trio and under asyncio. Levels of delay are shorter than t
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
@@ -17,17 +17,17 @@ import trio
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
 from mqclient import ClientClosed, Consumer, Message, Nack, Producer, ReceivedMessage, blocking
-from mqclient.connection.peers import PeerPool
+
+if TYPE_CHECKING:
+    from conftest import Run
 
 pytestmark = pytest.mark.slow
 
 SETTLED_S = 0.5
 LEVELS = "1s 2s 3s 1s 1s 1s 1s"
-_number = itertools.count()
-Run = Callable[[Callable[[], Awaitable[None]]], None]
 
 
 @pytest.fixture(scope="module")
@@ -42,32 +42,6 @@ def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with cluster.running():
         trio.run(serving, cluster)
         yield layout.namesrv_addr
-
-
-async def serving(cluster: Cluster) -> None:
-    """Until a leader serves and is routed to."""
-    async with PeerPool() as pool:
-        await Probe(cluster, pool).wait_until_serving()
-
-
-@pytest.fixture(params=["trio", "asyncio"])
-def run(request: pytest.FixtureRequest) -> Run:
-    """Run a test's coroutine under one of the event loops, for 40 s at most."""
-
-    def runner(main: Callable[[], Awaitable[None]]) -> None:
-        async def bounded() -> None:
-            with anyio.fail_after(40):
-                await main()
-
-        anyio.run(bounded, backend=request.param)
-
-    return runner
-
-
-@pytest.fixture
-def topic() -> str:
-    """A topic, and a group, that no other test uses."""
-    return f"T{next(_number)}"
 
 
 async def send(namesrv_addr: str, topic: str, count: int) -> None:

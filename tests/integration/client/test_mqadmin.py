@@ -15,11 +15,10 @@ import trio
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Consumer, Message, NoRoute, Producer
 from mqclient.admin.results import BrokerState
-from mqclient.connection.peers import PeerPool
 
 pytestmark = pytest.mark.slow
 
@@ -34,11 +33,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         trio.run(serving, cluster)
         yield cluster
         assert cluster.stop() == []
-
-
-async def serving(cluster: Cluster) -> None:
-    async with PeerPool() as pool:
-        await Probe(cluster, pool).wait_until_serving()
 
 
 @pytest.fixture

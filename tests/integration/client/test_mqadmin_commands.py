@@ -22,12 +22,11 @@ from structlog.testing import capture_logs
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Consumer, Message, Producer, SendResult
 from mqclient.admin import UnknownTarget
 from mqclient.commands.__main__ import COMMANDS, main
-from mqclient.connection.peers import PeerPool
 
 pytestmark = pytest.mark.slow
 
@@ -47,8 +46,7 @@ async def prepare(
     cluster: Cluster, *, task_status: trio.TaskStatus[Scene] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """A topic with one message, read by a consumer that stays; so does the producer."""
-    async with PeerPool() as pool:
-        await Probe(cluster, pool).wait_until_serving()
+    await serving(cluster)
     namesrv = cluster.layout.namesrv_addr
     async with Admin(namesrv) as admin:
         await admin.topics.update("Orders", read_queues=2, write_queues=2)

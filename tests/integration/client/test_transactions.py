@@ -11,7 +11,7 @@ import trio
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.probe import Probe, serving
 from mqchaos.cluster.processes import free_ports
 from mqclient import Consumer, Decision, Message, Producer, ReceivedMessage, blocking
 from mqclient.connection.peers import PeerPool
@@ -28,11 +28,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     with Cluster.create(tmp_path / "c", layout).running() as running:
         trio.run(serving, running)
         yield running
-
-
-async def serving(cluster: Cluster) -> None:
-    async with PeerPool() as pool:
-        await Probe(cluster, pool).wait_until_serving()
 
 
 async def read(namesrv: str, count: int) -> list[bytes]:

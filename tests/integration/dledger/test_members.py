@@ -17,10 +17,9 @@ import trio
 from dledger import Entry, LedgerConfig, open_ledger
 from mqchaos.cluster.cluster import SECRET_FILE, Cluster
 from mqchaos.cluster.layout import Layout, NodeLayout, plan, ports_needed
-from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Message, Producer
-from mqclient.connection.peers import PeerPool
 
 pytestmark = pytest.mark.slow
 
@@ -76,11 +75,6 @@ class Sending:
         with trio.fail_after(TIMEOUT_S):
             while self.sent < wanted:
                 await self._more.wait()
-
-
-async def serving(cluster: Cluster) -> None:
-    async with PeerPool() as pool:
-        await Probe(cluster, pool).wait_until_serving()
 
 
 async def roles(namesrv: str) -> dict[str, str]:
