@@ -45,7 +45,7 @@ UNANSWERED_REQUEST_BYTES = 4 * KIB
 FRAME_COMPLETION_S = 30.0
 """A frame once begun must be complete within this time: the slow-loris bound."""
 CONNECTION_IDLE_S = 120.0
-CONNECTIONS_LOOK_S = 1.0
+CONNECTIONS_LOOK_S = 2.0
 """Between two looks for connections that are idle, or whose frame is not complete in time."""
 ACCEPTS_PER_TURN_MAX = 64
 """Accepted in a row before the event loop gets its turn."""

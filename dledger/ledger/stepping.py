@@ -41,7 +41,6 @@ class Stepper:
         members: Members,
         on_stepped: Callable[[], None],
     ) -> None:
-        self._flush = config.flush
         self._on_stepped = on_stepped
         self._engine = engine
         self._log = store
@@ -49,12 +48,14 @@ class Stepper:
         self._network = peer_network(config, self)
         interval = config.flush == "interval"
         period_s = config.flush_interval_s if interval else limits.ASYNC_SYNC_PERIOD_S
-        self._sync_period_s = math.inf if config.flush == "sync" else period_s
+        #: From the first append on that is not durable, to the sync that covers it.
+        self._sync_after_s = 0.0 if config.flush == "sync" else period_s
         self._stepping = False
         self._due_at = self._patience_ends_at = self._sleeps_until = self._forgot_at = monotonic()
         self._failure: DledgerError | OSError | None = None
         self._has_news = False
         self._wake = trio.Event()
+        self._unsynced = trio.Event()
         self._must_sync = trio.Event()
         self._applied = trio.Event()
         self._durable = trio.Event()
@@ -80,6 +81,7 @@ class Stepper:
 
     async def more_durable(self) -> None:
         """Sync soon; return when a sync has ended, or there was nothing to sync for a while."""
+        self._unsynced.set()
         self._must_sync.set()
         with trio.move_on_after(limits.NOTHING_TO_SYNC_S):
             await self._durable.wait()
@@ -118,8 +120,8 @@ class Stepper:
             self._wake.set()
         self._network.take_members(self._members.current)
         self._on_stepped()
-        if self._flush == "sync" and log.is_dirty and not engine.solo:
-            self._must_sync.set()
+        if log.is_dirty and not engine.solo:
+            self._unsynced.set()
         if (engine.machine.applied_index, log.replacements) != before:
             self._applied.set()
             self._applied = trio.Event()
@@ -195,11 +197,16 @@ class Stepper:
             self._log.forget_pages()
 
     async def sync_loop(self) -> None:
-        """Group commit: one sync at a time, each covering all that was written before it."""
+        """Group commit: one sync at a time, each covering all that was written before it.
+
+        A node that has nothing to sync is not woken.
+        """
         while True:
-            with trio.move_on_after(self._sync_period_s):
-                await self._must_sync.wait()
-            self._must_sync = trio.Event()
+            await self._unsynced.wait()
+            if self._sync_after_s:
+                with trio.move_on_after(self._sync_after_s):
+                    await self._must_sync.wait()
+            self._unsynced, self._must_sync = trio.Event(), trio.Event()
             job = self._log.start_sync()
             if job is not None:
                 await self._sync(job)

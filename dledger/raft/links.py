@@ -207,6 +207,7 @@ class PeerNetwork:
         self._members: dict[str, Member] = {}
         self._dialling: dict[str, trio.CancelScope] = {}
         self._linked: Counter[str] = Counter()
+        self._link_ended = trio.Event()
         self._unproven: dict[socket.socket, str] = {}
         self._run_hash = RunHash()
         self._nursery: trio.Nursery | None = None
@@ -290,6 +291,8 @@ class PeerNetwork:
             self._linked[peer_id] -= 1
             if not self._linked[peer_id]:
                 del self._linked[peer_id]
+            self._link_ended.set()
+            self._link_ended = trio.Event()
 
     async def _dial(self, peer_id: str, address: tuple[str, int], scope: trio.CancelScope) -> None:
         wait_s = REDIAL_WAIT_S if self._node_id > peer_id else UNDIALLED_WAIT_S
@@ -301,6 +304,8 @@ class PeerNetwork:
                 if connected is not None:
                     sock, session = connected
                     await self._run_link(sock, peer_id, session)
+                while self._linked[peer_id]:
+                    await self._link_ended.wait()
                 await trio.sleep(wait_s)
 
     async def _connect(

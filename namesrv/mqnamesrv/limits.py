@@ -8,7 +8,7 @@ BROKER_EXPIRY_S = 120.0
 """A broker that names no heartbeat timeout is dropped after this silence, as in RocketMQ."""
 BROKER_EXPIRY_MIN_S = 1.0
 BROKER_EXPIRY_MAX_S = 3600.0
-SCAN_INTERVAL_S = 1.0
+SCAN_INTERVAL_S = 2.0
 TERM_MEMORY_S = 120.0
 """How long the term of a group that has no members left still outranks older leaders."""
 

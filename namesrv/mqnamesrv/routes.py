@@ -268,7 +268,7 @@ class RouteTable:
         """Remove silent members and forget old terms. To be called each SCAN_INTERVAL_S."""
         stall_s = now_s - (now_s if self._scanned_s is None else self._scanned_s)
         self._scanned_s = now_s
-        if stall_s > 2 * limits.SCAN_INTERVAL_S:
+        if stall_s > 1.5 * limits.SCAN_INTERVAL_S:
             # It was us who were held up: heartbeats of that time may still be unread.
             for group in self._groups.values():
                 for member in group.members.values():

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
-from dledger import Appended, Entry, LedgerConfig, open_ledger
+from dledger import Appended, Entry, Ledger, LedgerConfig, open_ledger
 from dledger.errors import PeerPortClosed, WrittenByNewer
 from mqchaos.cluster.processes import free_ports
+
+TURNS_PER_S_MAX = 20
 
 
 class Machine:
@@ -86,3 +90,71 @@ async def test_a_peer_port_that_is_taken_is_an_error_of_its_own(tmp_path: Path) 
         with pytest.raises(PeerPortClosed, match="Address already in use"):
             async with open_ledger(other, Machine()):
                 pass
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Look now and then."""
+    while not holds():  # noqa: ASYNC110
+        await trio.sleep(0.01)
+
+
+@asynccontextmanager
+async def group(folder: Path) -> AsyncIterator[list[Ledger]]:
+    """Three nodes in this process, that sync every tenth of a second; the leader first."""
+    ports = free_ports(3)
+    members = {f"n{number}": ("127.0.0.1", port) for number, port in enumerate(ports)}
+    machines = [Machine() for _ in members]
+    async with AsyncExitStack() as stack:
+        ledgers = [
+            await stack.enter_async_context(
+                open_ledger(
+                    LedgerConfig(
+                        "g", name, members, folder / name, flush="interval", flush_interval_s=0.1
+                    ),
+                    machine,
+                )
+            )
+            for name, machine in zip(members, machines, strict=True)
+        ]
+        await until(lambda: any(machine.led.is_set() for machine in machines))
+        both = zip(ledgers, machines, strict=True)
+        yield [ledger for ledger, _ in sorted(both, key=lambda pair: not pair[1].led.is_set())]
+
+
+async def test_what_is_synced_now_and_then_is_synced_soon_after_on_every_node(
+    tmp_path: Path,
+) -> None:
+    """Though nothing else comes: a node that has nothing to sync sleeps, one entry wakes it."""
+    with trio.fail_after(30):
+        async with group(tmp_path) as ledgers:
+            for _ in range(3):
+                done = await ledgers[0].append(b"entry")
+                assert isinstance(done, Appended)
+                await until(lambda: all(not each._log.is_dirty for each in ledgers))
+                await until(lambda: len({each._log.durable_index for each in ledgers}) == 1)
+                assert all(each._log.durable_index == each._log.last_index for each in ledgers)
+                await trio.sleep(0.15)  # all of them sleep again
+
+
+class Turns(trio.abc.Instrument):
+    """Counts how often something woke the loop."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def after_io_wait(self, timeout: float) -> None:
+        """It woke."""
+        self.count += 1
+
+
+async def test_a_group_that_has_nothing_to_do_sleeps_between_signs_of_life(tmp_path: Path) -> None:
+    """Five signs of life a second, heard and answered, and what looks whether they come."""
+    with trio.fail_after(30):
+        async with group(tmp_path):
+            await trio.sleep(1.2)
+            turns = Turns()
+            trio.lowlevel.add_instrument(turns)
+            await trio.sleep(2)
+            trio.lowlevel.remove_instrument(turns)
+    print(f"{turns.count / 2} turns a second")
+    assert turns.count / 2 <= TURNS_PER_S_MAX
