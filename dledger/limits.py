@@ -16,6 +16,15 @@ PROPERTIES_BYTES_MAX = 32_767
 TOPIC_BYTES_MAX = 127
 
 PORT_MAX = 65_535
+QUEUE_ID_MAX = (1 << 31) - 1
+TEXT_WIDTH_BYTES_MAX = 512
+"""Properties of all records of a batch up to this length are checked for ASCII at once."""
+NAME_SHOWN_CHARACTERS_MAX = 200
+"""Of a topic or group that is refused for its name."""
+EXT_DEPTH_MAX = 4
+"""Of lists within lists in a MessagePack header."""
+JSON_DEPTH_MAX = 32
+"""Of a JSON body in the dialect that only our own reader reads."""
 
 LOOSE_BODY_BYTES_MAX = 2 * MIB
 """Of a JSON body in the dialect that only our own reader reads, at some 0.6 s a MiB."""
@@ -103,6 +112,11 @@ READS_PENDING_MAX = 65_536
 READ_TIMEOUT_S = 2.0
 """A leader that no majority answers says so after a second; stock clients wait for three."""
 
+IOV_MAX = 1024
+"""Buffers in one gathered write (Linux's UIO_MAXIOV)."""
+VERIFY_FAULTS_MAX = 1000
+"""Faults of a replica that are told one by one; more are only counted."""
+
 SCRUB_BYTES_PER_S = 8 * MIB
 """How fast sealed segments are read again, for damage."""
 SCRUB_PAUSE_S = 3600.0
@@ -112,6 +126,8 @@ STEP_PAUSE_S_MIN = 0.001
 """Between steps for the sake of time, should the clocks not agree whether one is due."""
 FORGET_PAGES_S = 0.02
 """Between two times that the machine is told which pages of the log it need not keep in memory."""
+FLUSH_INTERVAL_S = 0.5
+"""Between two syncs of a node that flushes by interval."""
 ASYNC_SYNC_PERIOD_S = 5.0
 """Between syncs of who does not flush."""
 NOTHING_TO_SYNC_S = 0.25
@@ -127,6 +143,8 @@ STILL_WAITING_S = 10.0
 # Peers of a broker group.
 MEMBERS_MAX = 16
 """Of one group, those that do not vote yet among them."""
+SECRET_CHARACTERS_MIN = 16
+"""Of the secret that a group with a peer port on the network must have."""
 STRANGERS_MAX = 16
 """Nodes that know the group's secret, are no members (any more, or yet), and are connected."""
 NODE_ID_BYTES_MAX = 128

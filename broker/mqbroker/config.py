@@ -54,7 +54,7 @@ class BrokerConfig(
     namesrv_addr: str = ""
     store_path_root_dir: str = "store"
     flush_disk_type: Literal["SYNC_FLUSH", "ASYNC_FLUSH"] = "SYNC_FLUSH"
-    flush_interval_commit_log: int = 500
+    flush_interval_commit_log: int = int(foundation.FLUSH_INTERVAL_S * 1000)
     mapped_file_size_commit_log: int = foundation.SEGMENT_BYTES
     auto_create_topic_enable: bool = True
     default_topic_queue_nums: int = 8

@@ -140,6 +140,8 @@ RETRY_AFTER_MS = 100
 """A hint to who is refused at a bound: gathered commits are on a slow disk by then."""
 
 # Statistics, per topic and per topic and group; see mqbroker.requests.admin.statistics.
+RATE_WINDOWS_S = (10, 60, 600)
+"""The spans that rates of messages are told for."""
 STATISTICS_ROWS_MAX = 20_000
 PULL_OFFSETS_MAX = 100_000
 """Queues of groups whose last pull is remembered, for the tools."""

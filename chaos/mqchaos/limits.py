@@ -11,6 +11,8 @@ CATCH_UP_TIMEOUT_S = 60.0
 LEADER_TIMEOUT_S = 15.0
 PROBE_TIMEOUT_S = 0.5
 PROBE_INTERVAL_S = 0.05
+POLL_S = 0.01
+"""Between two looks at a process that is about to start, stop or end."""
 LOG_TAIL_LINES = 8
 
 # Ports are taken below Linux's ephemeral range (32768-60999): a port of the range might be some
@@ -32,6 +34,8 @@ PROGRESS_INTERVAL_S = 0.1
 COMMIT_INTERVAL_S = 0.5
 WORKER_LINE_BYTES_MAX = 1 << 20
 SENDS_IN_FLIGHT_MAX = 2_000
+PACE_S = 0.005
+"""Between two looks of a producer at how many sends are due."""
 SEND_TIMEOUT_S = 10.0
 """Far above the longest accepted gap of 1.5 s: a send that runs out of it is a finding."""
 DRAIN_TIMEOUT_S = 60.0
@@ -44,8 +48,38 @@ DEMO_RATE_PER_S_MIN = 500.0
 DEMO_RATE_PER_S_MAX = 10_000.0
 DEMO_DISK_BYTES_MIN = 1 << 30
 
-assert PORT_FIRST < PORT_LAST < 32_768
-assert PROBE_INTERVAL_S < PROBE_TIMEOUT_S < START_TIMEOUT_S
-
 EFFECT_S = 5.0
 """A fault that takes longer to show than this had no effect."""
+
+# Plans: steady sends before a fault, and how long a node is away. A node that stands still is away
+# long enough for another to be elected. Each pause is drawn from its range.
+STEADY_S = (1.0, 2.0)
+AWAY_S = (0.5, 2.0)
+STILL_S = (2.0, 4.0)
+
+# Power losses.
+IMAGE_BYTES = 16 << 30
+"""Of one replica's file system; the file is sparse. A hundred power losses under load write some
+4 GiB to each replica."""
+UNMOUNT_TIMEOUT_S = 10.0
+POWER_LOSS_SEND_TIMEOUT_S = 20.0
+POWER_LOSS_PATIENCE_S = 60.0
+"""These runs look for loss; a busy machine may take its time."""
+
+# What people see.
+REFRESH_S = 0.2
+LINE_S = 5.0
+"""Between two lines of progress where the output is no terminal."""
+BUCKETS_MAX = 400
+"""Of the throughput in a chart."""
+GAP_WIDTH_MIN = 1.5
+"""In pixels: a shorter gap is not drawn as a band."""
+FAULTS_TOLD_MAX = 6
+"""A chart with more faults than this shows their texts as tooltips only."""
+VIOLATIONS_SHOWN_MAX = 5
+"""Of one property, in the report of a run."""
+JVM_END_S = 5.0
+"""Spark's JVM ends a moment after the Python that started it; it removes its files then."""
+
+assert PORT_FIRST < PORT_LAST < 32_768
+assert PROBE_INTERVAL_S < PROBE_TIMEOUT_S < START_TIMEOUT_S

@@ -37,7 +37,7 @@ class LedgerConfig:
     peers: Mapping[str, tuple[str, int]]
     directory: Path
     flush: Literal["sync", "async", "interval"] = "sync"
-    flush_interval_s: float = 0.5
+    flush_interval_s: float = limits.FLUSH_INTERVAL_S
     segment_bytes: int = limits.SEGMENT_BYTES
     secret: bytes = b""
     timing: Timing = field(default_factory=Timing)

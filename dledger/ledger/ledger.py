@@ -40,9 +40,10 @@ from dledger.log.replica import hold_replica
 from dledger.log.retention import SegmentInfo
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
-from dledger.raft.election.transfer import PREFERRED_HEALTHY_S, TRANSFER_TIMEOUT_S, Preference
+from dledger.raft.election.transfer import Preference
 from dledger.raft.engine import Appended, OnDone, RaftEngine, StateMachine
 from dledger.raft.library.adapter import monotonic
+from dledger.raft.limits import PREFERRED_HEALTHY_S, TRANSFER_TIMEOUT_S
 from dledger.raft.links import listen
 from dledger.raft.membership.configuration import Member
 from dledger.raft.membership.members import Members

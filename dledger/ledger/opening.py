@@ -26,10 +26,11 @@ from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
 from dledger.raft.library.adapter import monotonic
 from dledger.raft.library.messages import Given, PeerMessage, encode_message
+from dledger.raft.limits import REPAIR_ASK_AGAIN_S
 from dledger.raft.links import LinkOwner, SocketLink
 from dledger.raft.membership.configuration import initial
 from dledger.raft.membership.members import Members, last_saved, open_members
-from dledger.raft.replication.repair import ASK_AGAIN_S, Asking
+from dledger.raft.replication.repair import Asking
 
 log = get_logger("dledger.ledger.opening")
 
@@ -136,7 +137,7 @@ class _Repairing:
         while True:
             for link in self._links.values():
                 self._ask(link)
-            await trio.sleep(ASK_AGAIN_S)
+            await trio.sleep(REPAIR_ASK_AGAIN_S)
             now = trio.current_time()
             if now - said_at > limits.STILL_WAITING_S:
                 said_at = now

@@ -17,9 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dledger.buffers import Buffer
-
-IOV_MAX = 1024
-"""Buffers in one gathered write (Linux's UIO_MAXIOV)."""
+from dledger.limits import IOV_MAX
 
 
 class Disk:

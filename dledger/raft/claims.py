@@ -1,23 +1,23 @@
-"""What a peer says of itself is believed within bounds. Pure.
+"""Which claims of a peer a node believes: its term, and that it leads. Pure.
 
-A member that knows the secret may still be broken, or of a version that was, and one word of it
-would be kept by all others for ever: a term is never taken back. So two claims are looked at
-before anything else is done with a message. A refusal closes the link. To the protocol that is a
-message that was lost, so it can make nothing unsafe; it can only keep this node from going on
-with that peer.
+A member that knows the secret may still have a fault, or run an older version that has one. A wrong
+term would be kept by all others for ever, since a node never goes back to a lower term. So a node
+checks two claims before it does anything else with a message. If it refuses one it closes the link.
+For the protocol the message is then lost, so a refusal can't make anything unsafe; it only stops
+the exchange with that peer.
 
-*A term.* Each election raises the group's term by one, and takes a candidate at least 50 ms
-(`election.RETRY_WAIT_S`), while others hold theirs back. Even if all of 16 members did nothing but
-elect, all the time, without ever waiting for each other, a term would rise by 320 a second, and by
-2^32 in 155 days; with one election at each timeout that takes 130 years. So no absence explains a
-term that is further ahead than that. Who would use up all 2^63 terms must send 2^31 such messages,
-each of which waits for a disk. A node in term 0 has never heard of any election and can't judge: it
-takes what its group has.
+*A term.* Each election raises the group's term by one and takes a candidate at least 50 ms
+(`limits.RETRY_WAIT_S`). Even if all of 16 members did nothing but elect, without waiting for each
+other, the term would rise by 320 a second, and by 2^32 in 155 days. With one election at each
+timeout that takes 130 years. So elections that this node missed can't explain a term that is
+further ahead. To use up all 2^63 terms a peer must send 2^31 such messages, each of which waits for
+a disk. A node in term 0 has never heard of an election and has nothing to compare with: it takes
+its group's term.
 
-*To lead.* At most one node leads a term (Raft's election safety). So what only a leader says,
-entries and where its log begins, is taken in one term from one node: from the first that it was
-accepted from. Another one that says it in the same term is refused, before it can make this node
-cut or drop anything. That also holds if it is this node that leads.
+*To lead.* At most one node leads a term (Raft's election safety). Only a leader sends entries and
+the head of its log. In one term a node takes these from one peer only: from the first that it
+accepted them from. If another one sends them in the same term it is refused, before this node cuts
+or drops anything for it. The same holds if this node itself leads the term.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SAID_BY_LEADERS = (Append, Head)
 
 
 class Claims:
-    """What one node has believed so far."""
+    """Which leader one node has accepted, and in which term."""
 
     def __init__(self, core: Core, node_id: str) -> None:
         self._core = core
@@ -62,7 +62,7 @@ class Claims:
         return leader if led_term == term else None
 
     def accepted(self, node_id: str, term: int) -> None:
-        """What a node said as the leader of a term was good."""
+        """A message of this node as the leader of `term` was accepted."""
         self._led_by = term, node_id
 
 

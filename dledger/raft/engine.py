@@ -1,18 +1,18 @@
 """One node of a group, without I/O: messages, appends and time in; messages and effects out.
 
 The shell puts frames of peers into :meth:`RaftEngine.receive` and appends into
-:meth:`RaftEngine.append`, and calls :meth:`RaftEngine.step` when the engine is `urgent` after
-that, and at :meth:`RaftEngine.next_step_at`: in between a step would do nothing. A step does, in
-this order, what the safety of the log rests on:
+:meth:`RaftEngine.append`, and calls :meth:`RaftEngine.step` when the engine is `urgent` after that,
+and at :meth:`RaftEngine.next_step_at`. In between a step would do nothing. The safety of the log
+depends on the order in which a step works:
 
 1. hand the peers' messages to the library, entries into the journal;
 2. let the library tick: elect, count acknowledgements;
 3. write what was appended since the last step; send it to the peers (before the leader's own
    sync: it does not count its own copy until that is durable);
 4. release the acknowledgements whose entries are durable;
-5. apply what is committed, and only then tell those who appended it.
+5. apply what is committed, and only then answer the appends.
 
-Making things durable is the shell's part, beside the steps: :meth:`SegmentedLog.start_sync`, then
+The shell makes entries durable, in parallel to the steps: :meth:`SegmentedLog.start_sync`, then
 :meth:`RaftEngine.synced`.
 """
 
@@ -57,6 +57,14 @@ from dledger.raft.library.messages import Ack, PeerMessage
 from dledger.raft.library.peer import Link
 from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
+from dledger.raft.limits import (
+    APPLY_BYTES_PER_STEP,
+    APPLY_S_PER_STEP,
+    BUSY_RETRY_AFTER_S,
+    LATE_S,
+    MESSAGES_PER_STEP_MAX,
+    NO_SPACE_RETRY_AFTER_S,
+)
 from dledger.raft.membership.changes import Changes
 from dledger.raft.membership.configuration import Member, encode_members
 from dledger.raft.membership.joining import Joining
@@ -67,38 +75,28 @@ from dledger.raft.replication.repair import Giving
 from dledger.raft.replication.sending import Sending
 from dledger.raft.roles import Role, Timing
 
-MESSAGES_PER_STEP_MAX = 256
-APPLY_BYTES_PER_STEP = 8 << 20
-APPLY_S_PER_STEP = 0.05
-"""A node that replays for longer says meanwhile that it is there, and hears what others say: a
-leader that stands still for an election timeout is deposed in the middle of it, again and again."""
-BUSY_RETRY_AFTER_S = 0.02
-LATE_S = 0.02
-"""An acknowledgement that waited longer for its step is no sign of life of now."""
-NO_SPACE_RETRY_AFTER_S = 1.0
-
 
 class StateMachine(Protocol):
     """What the log's entries mean. All calls come from one thread, in log order."""
 
     applied_index: int
-    """Everything up to here is in the machine already, from its own snapshot. 0: nothing.
+    """The machine already holds everything up to here, from its own snapshot. 0: nothing.
 
-    `apply` may take it back: then the entries come again from there on (`RaftEngine.went_back`).
+    `apply` may lower it: then entries are applied again from there on (`RaftEngine.went_back`).
     """
 
     def apply(self, entry: Entry) -> object:
-        """Take a committed entry, no-ops too. `entry.body` is valid during the call only."""
+        """Apply a committed entry, a no-op too. `entry.body` is valid during the call only."""
 
     def leading(self, term: int) -> None:
-        """This node leads and has applied all that earlier terms left: appends may begin."""
+        """This node leads and has applied all entries of earlier terms: appends may begin."""
 
     def following(self, leader: str | None, term: int) -> None:
-        """This node does not lead (any more); who does, if known."""
+        """This node does not lead, or no longer. `leader` is None if unknown."""
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
-    """A committed append: where it is, and what applying it returned."""
+    """A committed append: its place in the log, and what `apply` returned."""
 
     index: int
     term: int
@@ -115,14 +113,14 @@ OnDone = Callable[[Appended | AppendError], None]
 
 
 class _Append(NamedTuple):
-    """An append that is in the log, not yet committed: its size, and who waits for it."""
+    """An append that is in the log, not yet committed: its size, and its caller."""
 
     size_bytes: int
     on_done: OnDone
 
 
 class Standing(NamedTuple):
-    """Who leads, as the state machine is told. `serving`: this node, its no-op applied."""
+    """What the state machine is told. `serving`: this node leads and has applied its no-op."""
 
     serving: bool
     leader: str | None
@@ -130,7 +128,7 @@ class Standing(NamedTuple):
 
 
 class RaftEngine:
-    """A node. `clock` and `rng` are given, so that a whole group runs under a seed."""
+    """One node. Its `clock` and `rng` are given, so that a simulated group repeats under a seed."""
 
     def __init__(
         self,
@@ -185,8 +183,8 @@ class RaftEngine:
     def append(
         self, body: Buffer | Draft, kind: int, on_done: OnDone, *, urgent: bool = False
     ) -> None:
-        """Append an entry; `on_done` is called once, from a later step. An urgent one takes the
-        last room that a full disk has left.
+        """Append an entry; `on_done` is called once, from a later step. An urgent entry may use the
+        room that is kept back on a full disk.
 
         Raises NotLeader, Busy or TooLarge if the entry was definitely not taken, StorageError if
         the log can't take any more.
@@ -214,7 +212,7 @@ class RaftEngine:
 
     @property
     def appends_pending(self) -> int:
-        """How many appends of this node's have not been answered."""
+        """How many appends on this node wait for their answer."""
         return len(self._pending)
 
     def read(self, on_read: OnRead) -> None:
@@ -229,10 +227,10 @@ class RaftEngine:
         self.urgent = True
 
     def transfer(self, target: str | None, on_done: Callable[[str | None], None]) -> str:
-        """Begin to hand leadership to a peer, by default the one that holds most; its id.
+        """Begin to hand leadership to a peer, by default the one that holds most. Returns its id.
 
-        `on_done` is called once, from a later step: with None when this node leads no longer, else
-        with the reason why it still does. Raises NotLeader or TransferFailed at once.
+        `on_done` is called once, from a later step: with None when this node leads no longer, or
+        with the reason why it still leads. Raises NotLeader or TransferFailed at once.
         """
         if not self.standing.serving:
             raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
@@ -241,18 +239,18 @@ class RaftEngine:
 
     @property
     def handing_over_to(self) -> str | None:
-        """Who shall lead next, while a transfer is under way and appends are refused."""
+        """The next leader, while a transfer is under way and appends are refused."""
         return self._hand_over.target
 
     def receive(self, node_id: str, link: Link, message: PeerMessage) -> None:
-        """A peer's message arrived on a link; the next step deals with it."""
+        """A peer's message arrived on a link; the next step handles it."""
         late = isinstance(message, Ack) and self._is_late(node_id, message)
         self.urgent = self.urgent or not late
         self._inbox.append((node_id, link, message, self._clock() if late else math.inf))
 
     def _is_late(self, node_id: str, message: Ack) -> bool:
-        """Whether an acknowledgement comes for what others have committed already. A peer's first
-        one of a term is never late: it tells that the peer is there. None is in a transfer."""
+        """Whether an acknowledgement is of committed entries. A peer's first one of a term is never
+        late, as it shows that the peer is there; nor is any during a transfer."""
         core, peer = self.core, self.peers.known.get(node_id)
         if peer is None or message.reset or message.term != core.term or self.handing_over_to:
             return False
@@ -265,7 +263,7 @@ class RaftEngine:
         self._joining.link_up(node_id)
 
     def link_down(self, node_id: str, link: Link) -> None:
-        """A connection broke. If it led to the leader, do not wait for a timeout."""
+        """A connection broke. If it led to the leader, elect without waiting for a timeout."""
         self.urgent = True
         was_live = self.peers.link_down(node_id, link)
         self._hand_over.link_down(node_id)
@@ -275,7 +273,7 @@ class RaftEngine:
             self.elections.leader_lost()
 
     def link_drained(self, node_id: str) -> None:
-        """What was queued for a peer has left: it may be sent more."""
+        """The queue to a peer has run low: more may be sent."""
         self.urgent = True
         self.peers.link_drained(node_id)
 
@@ -287,7 +285,7 @@ class RaftEngine:
         self.acknowledging.count_early_acks()
 
     def step(self) -> bool:
-        """Do all that can be done now; whether there is more to do at once."""
+        """Do all that can be done now; returns whether another step is due at once."""
         now = self._stepped_at = self._clock()
         self.urgent = False
         self._deliver_inbox(now)
@@ -311,8 +309,8 @@ class RaftEngine:
     def next_step_at(self) -> float:
         """When the next step is due if nothing makes it `urgent` before.
 
-        Whatever a step does because of the time alone must be named here, or it is done late or
-        never: the simulation steps its nodes by this and not otherwise.
+        Everything that a step does only because time has passed must be named here, or it is done
+        late or never. The simulation steps its nodes at these times only.
         """
         stepped_at, standing = self._stepped_at, self._standing
         due = min(self.core.patience_ends_at, self._joining.next_at(stepped_at))
@@ -381,10 +379,10 @@ class RaftEngine:
     # -- changing the members --------------------------------------------------------------
 
     def add_member(self, node_id: str, member: Member, on_done: OnDone) -> bool:
-        """Append that a new learner belongs to the group; False if it does already.
+        """Append an entry that adds a learner to the group; False if it is a member already.
 
-        `on_done` is called as for :meth:`append`, whose errors this raises too, and those of
-        :meth:`Changes.addition`. The learner is made a voter, by whoever leads, when it is ready.
+        `on_done` is called as for :meth:`append`. Raises what that and :meth:`Changes.addition` do.
+        Whoever leads makes the learner a voter when it is ready.
         """
         self._check_serving()
         members = self.changes.addition(node_id, member)
@@ -407,10 +405,10 @@ class RaftEngine:
                 self._append_configuration(members, lambda outcome: None)
 
     def _append_configuration(self, members: Mapping[str, Member], on_done: OnDone) -> None:
-        """Append a configuration: in force, and on the disk, before its entry is in the log.
+        """Append a configuration. It is saved and in force before its entry is in the log.
 
-        A leader that serves has committed an entry of its own term, its no-op; that no other
-        change is pending was checked.
+        The leader serves, so it has committed an entry of its term, the no-op. The caller has
+        checked that no other change is pending.
         """
         body, index, term = encode_members(members), self.log.last_index + 1, self.core.term
         self.urgent = True
@@ -420,7 +418,7 @@ class RaftEngine:
         self._pending_bytes += len(body)
 
     def _role_changed(self, old: int, new: int) -> None:
-        """The library's call. Whoever waits for a deposed leader's appends is told at once."""
+        """Called by the library. The appends of a deposed leader are answered at once."""
         if new == Role.LEADER:
             self.sending.begin_to_lead()
         if old != Role.LEADER:
@@ -438,7 +436,7 @@ class RaftEngine:
     # -- applying --------------------------------------------------------------------------
 
     def _apply_committed(self) -> bool:
-        """Apply committed entries, up to two bounds; whether some are left."""
+        """Apply committed entries, up to two bounds; returns whether some are left."""
         if self.footing.is_missing:
             return False
         machine, budget = self.machine, APPLY_BYTES_PER_STEP
@@ -460,15 +458,15 @@ class RaftEngine:
         return machine.applied_index < commit_index
 
     def went_back(self, index: int) -> None:
-        """The state machine had applied everything up to `index`, and makes some of it again.
+        """The state machine had applied everything up to `index`, and now rebuilds a part of it.
 
-        Until it is there again it can't be asked, and this node serves nobody.
+        Until it has reached `index` again this node does not serve.
         """
         self._whole_index = max(self._whole_index, index)
         self._announce()
 
     def _announce(self) -> None:
-        """Tell the state machine when leadership, as others may rely on it, has changed."""
+        """Tell the state machine when the leader has changed, or begun to serve."""
         core = self.core
         leads = core.role is Role.LEADER
         noop_index = core.noop_index
@@ -492,7 +490,7 @@ class RaftEngine:
         return self._standing or Standing(serving=False, leader=None, term=self.core.term)
 
     def fence(self, error: DledgerError | OSError) -> None:
-        """Take no further part: every promise still open is answered as unknown."""
+        """Stop taking part: every pending append and read is answered, with an unknown outcome."""
         self.fenced = str(error)
         self._role_changed(Role.LEADER, Role.FOLLOWER)
         self._standing = Standing(serving=False, leader=None, term=self.core.term)

@@ -1,16 +1,16 @@
-"""The first four messages on a connection between two nodes: who is there, and the proofs.
+"""The first four messages on a connection between two nodes: their ids, and their proofs.
 
-`dledger/trust/proof.py` has the protocol and why a stranger gets nothing by it; here are its bytes.
-Each message is a u32 length and a msgpack array::
+`dledger/trust/proof.py` explains the protocol, and why a stranger learns nothing from it. This
+module has its bytes. Each message is a u32 length and a msgpack array::
 
     dialler   version, group, segment bytes, its id, its nonce
     acceptor  version, group, segment bytes, its id, its nonce
     dialler   its proof
     acceptor  its proof
 
-Without a secret the proofs are made with an empty one: they keep out what is not a node of this
-group at all, and nobody else. Then frames have their CRC and no tag, and the peer port must not be
-reachable from other machines (:func:`require_secret`).
+Without a secret the proofs are made with an empty one. They then only keep out programs that are no
+node of this group. Frames have a CRC and no tag, and the peer port must not be reachable from other
+machines (:func:`require_secret`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ import msgpack
 import trio
 
 from dledger.errors import FrameError
+from dledger.raft.limits import HANDSHAKE_TIMEOUT_S, HELLO_BYTES_MAX
 from dledger.trust.proof import NONCE_BYTES, Acceptor, Dialler, Door, Hello, Session, check_hello
 
 PROTOCOL_VERSION = 4
-HELLO_BYTES_MAX = 1024
-HANDSHAKE_TIMEOUT_S = 2.0
 
 
 class Greeter:
-    """What one node says to whoever it connects to."""
+    """One node's side of the handshakes."""
 
     def __init__(self, group: str, node_id: str, segment_bytes: int, secret: bytes) -> None:
         self._door = Door("peer port", (PROTOCOL_VERSION, group, segment_bytes))
@@ -39,7 +38,7 @@ class Greeter:
         self._secret = secret
 
     async def dial(self, sock: socket.socket, wanted_id: str) -> Session | None:
-        """Prove to the node that was dialled, and let it prove; None without a secret.
+        """Handshake with the node that was dialled. Returns the session, None without a secret.
 
         Raises FrameError, OSError.
         """
@@ -61,16 +60,18 @@ class Greeter:
     async def accept(
         self, sock: socket.socket, admit: Callable[[str], None]
     ) -> tuple[str, Session | None]:
-        """Let who has dialled prove, then prove; its id, and the session, None without a secret.
+        """Handshake with a node that dialled: its proof comes first. Returns its id, and the
+        session, None without a secret.
 
-        `admit` raises FrameError for an id that may not come in. Raises FrameError, OSError.
+        `admit` raises FrameError for an id that may not connect. Raises FrameError, OSError.
         """
         with trio.move_on_after(HANDSHAKE_TIMEOUT_S):
             side = Acceptor(self._door, self._node_id, self._secret, os.urandom(NONCE_BYTES))
             hello = await _receive_small(sock)
             if self._is_of_this_group(hello):
                 admit(self._checked(hello).node_id)
-            # One of another group hears which one this is: then its log can say so, too.
+            # A node of another group is told this group's name, so that its own log can say so,
+            # too.
             await self._say_hello(sock, side.hello)
             dialler = self._checked(hello)
             (said, *_) = await _receive_small(sock)
@@ -90,7 +91,7 @@ class Greeter:
         return len(said) == len(terms) + 2 and said[: len(terms)] == terms
 
     def _checked(self, said: list[object]) -> Hello:
-        """Who says hello. Raises FrameError."""
+        """Check the other side's hello. Raises FrameError."""
         terms = [*self._door.terms]
         if not self._is_of_this_group(said):
             raise FrameError(

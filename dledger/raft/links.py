@@ -1,12 +1,12 @@
 """The sockets between the nodes of a group, under trio.
 
-Of each pair the node with the higher id dials, so there is one connection; a newer one replaces an
-older one. Who belongs to the group changes, and not everybody hears of it at the same time: who is
-not dialled for a second dials, and is let in where it is not known.
+In each pair the node with the higher id dials, so there is one connection; a newer one replaces an
+older one. Members do not all hear of a new member at the same time. So a node that was not dialled
+for a second dials itself, and a node that is not known as a member is let in.
 
-Before anything else both sides prove that they know the group's secret (`greeting`), and from then
-on every frame carries a tag that nobody else can make (`sealing`). What a stranger can
-hold before that is a few connections, for two seconds each.
+First both sides prove that they know the group's secret (`greeting`). From then on every frame
+carries a tag that nobody else can make (`sealing`). Without a proof a stranger can hold only a few
+connections, for two seconds each.
 """
 
 from __future__ import annotations
@@ -27,20 +27,18 @@ from dledger.errors import FrameError
 from dledger.observe import get_logger
 from dledger.raft.greeting import Greeter
 from dledger.raft.library.messages import PREFIX, PeerMessage, decode_message, frame_length
+from dledger.raft.limits import (
+    ACCEPT_AGAIN_S,
+    BUFFERS_PER_WRITE,
+    CONNECT_TIMEOUT_S,
+    READ_BUFFER_BYTES,
+    REDIAL_WAIT_S,
+    UNACKNOWLEDGED_TIMEOUT_MS,
+    UNDIALLED_WAIT_S,
+)
 from dledger.raft.membership.configuration import Configuration, Member
 from dledger.raft.sealing import RunHash, Sealing
 from dledger.trust.proof import TAG_BYTES, Session
-
-CONNECT_TIMEOUT_S = 1.0
-REDIAL_WAIT_S = 0.1
-ACCEPT_AGAIN_S = 0.1
-"""After an accept that failed, as for want of descriptors."""
-UNDIALLED_WAIT_S = 1.0
-"""A peer that should dial and has not for so long may not know this node."""
-READ_BUFFER_BYTES = 4 << 20
-BUFFERS_PER_WRITE = 64
-UNACKNOWLEDGED_TIMEOUT_MS = 5_000
-"""TCP_USER_TIMEOUT: a peer whose host vanished without a word is given up after this."""
 
 CLOSED_BY_PEER = "the peer closed it"
 _RETRY = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR)
@@ -49,7 +47,7 @@ log = get_logger("dledger.raft.links")
 
 
 class LinkOwner(Protocol):
-    """Who the links belong to: the ledger."""
+    """The owner of the links: the ledger."""
 
     def link_up(self, node_id: str, link: SocketLink) -> None:
         """A connection to a peer stands."""
@@ -70,7 +68,7 @@ class LinkOwner(Protocol):
 class SocketLink:
     """A connection to one peer. Writes go straight to the kernel while it takes them.
 
-    With `sealing` every frame is followed by its tag, and must be.
+    With `sealing` every frame sent or received is followed by its tag.
     """
 
     def __init__(self, sock: socket.socket, node_id: str, sealing: Sealing | None = None) -> None:
@@ -99,7 +97,8 @@ class SocketLink:
             sent = max(0, sent - len(buffer))
 
     def _write(self, buffers: Sequence[Buffer]) -> int | None:
-        """Hand bytes to the kernel; how many it took. None after an error, which closes."""
+        """Hand bytes to the kernel; returns how many it took, or None after an error, which
+        closes."""
         try:
             return self._socket.sendmsg(buffers)
         except OSError as error:
@@ -220,7 +219,7 @@ class PeerNetwork:
             nursery.start_soon(self._accept, listener, nursery)
 
     def take_members(self, configuration: Configuration) -> None:
-        """Dial those that belong to the group now, and no others. Links that stand stay."""
+        """Dial the current members, and no others. Open links stay open."""
         if configuration is self._taken or self._nursery is None:
             return
         before, self._taken = self._members, configuration
@@ -251,7 +250,7 @@ class PeerNetwork:
             nursery.start_soon(self._serve, sock)
 
     def _make_room(self) -> None:
-        """Close the oldest connection without a proof, of the address that has most of them."""
+        """Close the oldest unproven connection of the address that has most of them."""
         if len(self._unproven) < limits.HANDSHAKES_MAX:
             return
         ((most, _),) = Counter(self._unproven.values()).most_common(1)
@@ -340,9 +339,10 @@ class PeerNetwork:
             log.warning(event, reason=reason)
 
     def _admit(self, peer_id: str) -> None:
-        """Raise FrameError for who may not connect. A stranger may: it may know what is new here.
+        """Raise FrameError for a node that may not connect. A stranger may: it may be a newer
+        member.
 
-        What it says is never counted. It proves that it knows the group's secret, as others do.
+        It has proven that it knows the group's secret, and its answers are never counted.
         """
         if peer_id in self._members and peer_id < self._node_id:
             raise FrameError(f"node {peer_id!r} must be dialled, it does not dial")
@@ -352,7 +352,7 @@ class PeerNetwork:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A peer port, open. OSError names it."""
+    """Open the peer port. An OSError names it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -1,4 +1,4 @@
-"""What a node is in its group, and after which times that may change. Pure.
+"""The role of a node in its group, and the times after which it may change. Pure.
 
 The numbers of the roles are those of the library.
 """
@@ -6,6 +6,8 @@ The numbers of the roles are those of the library.
 from __future__ import annotations
 
 from enum import IntEnum
+
+from dledger.raft.limits import ELECTION_TIMEOUT_MAX_S, ELECTION_TIMEOUT_MIN_S, HEARTBEAT_S
 
 
 class Role(IntEnum):
@@ -19,17 +21,14 @@ class Role(IntEnum):
 class Timing:
     """Election and heartbeat times, in seconds.
 
-    A dead leader is noticed by its closed connection; the timeouts are for one that hangs. They
-    leave room for a loaded machine: a node that gets no processor for 0.7 s is no reason to elect.
-    Heartbeats wake every node of a group that has nothing to do, so there are no more of them than
-    that takes: four before the shortest timeout.
+    A dead leader is noticed by its closed connection; the timeouts are for one that hangs.
     """
 
     def __init__(
         self,
-        election_timeout_min_s: float = 0.9,
-        election_timeout_max_s: float = 1.2,
-        heartbeat_s: float = 0.2,
+        election_timeout_min_s: float = ELECTION_TIMEOUT_MIN_S,
+        election_timeout_max_s: float = ELECTION_TIMEOUT_MAX_S,
+        heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         self.election_timeout_min_s = election_timeout_min_s
         self.election_timeout_max_s = election_timeout_max_s

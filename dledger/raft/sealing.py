@@ -1,9 +1,9 @@
-"""The tags of the frames between two nodes that have proven: made by one end, checked by the other.
+"""The tags of frames between two nodes after the handshake: one end makes them, the other checks.
 
 A frame is a short head and, mostly, a run of entries, which a leader sends to several peers. Each
-peer has a key of its own, so each needs a tag of its own; but the run's bytes are the same. So a
-tag covers the head as it is and the run by its SHA-256, which is taken once: nearly all that tags
-cost is that hash. The head says how long both are, so no two frames give the same input.
+link has its own key, so each needs its own tag, but the run's bytes are the same. So a tag covers
+the head itself, and the SHA-256 of the run, which is computed once. That hash is nearly the whole
+cost of tags. The head says how long both are, so no two frames give the same input.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dledger.trust.proof import TAG_BYTES, Session, Tags
 
 
 class RunHash:
-    """SHA-256 of runs. One that is asked for again, as the same object, is not hashed again.
+    """SHA-256 of runs. The hash of the same object is kept, and not computed again.
 
-    That object must not change meanwhile: a leader makes another one for each round of sending.
+    So its bytes must not change: a leader makes a new object for each round of sending.
     """
 
     def __init__(self) -> None:
@@ -44,12 +44,13 @@ class Sealing:
         self._run_hash = run_hash
 
     def seal(self, buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
-        """A frame, given as head and perhaps run, with its tag behind it."""
+        """Append the tag to a frame, which is given as a head and perhaps a run."""
         head, *runs = buffers
         return (*buffers, self._sending.next(head, *map(self._run_hash.of, runs)))
 
     def open(self, sealed: memoryview) -> memoryview:
-        """The frame that a tag stands behind. Raises FrameError unless it is the next one."""
+        """Check the tag behind a frame, and return the frame. Raises FrameError unless it is the
+        next one."""
         frame, tag = sealed[:-TAG_BYTES], sealed[-TAG_BYTES:]
         end = head_end(frame)
         head, run = frame[:end], frame[end:]

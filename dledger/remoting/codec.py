@@ -21,7 +21,7 @@ import msgspec
 
 from dledger.buffers import Buffer
 from dledger.errors import FrameError
-from dledger.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
+from dledger.limits import EXT_DEPTH_MAX, FRAME_BYTES_MAX, HEADER_BYTES_MAX
 from dledger.remoting import rocketmq_header
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding, Language
 from dledger.remoting.headers.base import text
@@ -39,7 +39,6 @@ _LANGUAGE_OF_ORDINAL: dict[int | None, Language] = {
     language.value: language for language in Language
 }
 _SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
-_EXT_DEPTH_MAX = 4
 
 
 class _JsonHeader(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -149,7 +148,7 @@ def _decode_msgpack(payload: memoryview, body: Buffer) -> Command:
     header = _msgpack_decoder.decode(payload)
     for name, value in header.ext.items():
         if type(value) not in _SCALARS:
-            _check_list(name, value, _EXT_DEPTH_MAX)
+            _check_list(name, value, EXT_DEPTH_MAX)
     return Command(
         code=header.code,
         ext=header.ext,

@@ -20,9 +20,9 @@ import msgspec
 
 from dledger.buffers import Buffer
 from dledger.errors import BadInput
+from dledger.limits import JSON_DEPTH_MAX
 from dledger.remoting.numbers import Int32
 
-_DEPTH_MAX = 32
 _SPACE = re.compile(r"[ \t\r\n]*")
 _INTEGER = re.compile(r"-?\d{1,19}")
 
@@ -49,7 +49,7 @@ def parse(data: Buffer) -> object:
     """
     try:
         text = str(data, "utf-8")
-        value, end = _value(text, _skip(text, 0), _DEPTH_MAX)
+        value, end = _value(text, _skip(text, 0), JSON_DEPTH_MAX)
         if _skip(text, end) != len(text):
             raise BadInput(f"the body has more than one JSON value: character {end}")
     except ValueError as error:
@@ -95,7 +95,7 @@ def _skip(text: str, position: int) -> int:
 def _value(text: str, position: int, depth_left: int) -> tuple[object, int]:
     """The value that begins at `position`, and the position after it."""
     if not depth_left:
-        raise ValueError(f"nested deeper than {_DEPTH_MAX}")
+        raise ValueError(f"nested deeper than {JSON_DEPTH_MAX}")
     opening = text[position : position + 1]
     if opening == "{":
         return _map(text, position, depth_left)

@@ -10,13 +10,12 @@ import re
 from typing import Final
 
 from dledger.errors import BadInput
-from dledger.limits import TOPIC_BYTES_MAX
+from dledger.limits import NAME_SHOWN_CHARACTERS_MAX, TOPIC_BYTES_MAX
 from dledger.remoting.message import RETRY_PREFIX
 
 GROUP_BYTES_MAX: Final = TOPIC_BYTES_MAX - len(RETRY_PREFIX)
 """A group's retry topic must have a legal name, too."""
 _LEGAL: Final = re.compile(r"[A-Za-z0-9%|_-]+")
-_SHOWN_CHARACTERS_MAX: Final = 200
 
 
 def check_topic_name(topic: str) -> None:
@@ -32,6 +31,6 @@ def check_group_name(group: str) -> None:
 def _check(kind: str, name: str, bytes_max: int) -> None:
     if len(name) > bytes_max or not _LEGAL.fullmatch(name):
         raise BadInput(
-            f"the {kind} name {name[:_SHOWN_CHARACTERS_MAX]!r} is not 1 to {bytes_max} of the "
+            f"the {kind} name {name[:NAME_SHOWN_CHARACTERS_MAX]!r} is not 1 to {bytes_max} of the "
             "characters a-z A-Z 0-9 % | _ -"
         )

@@ -11,8 +11,8 @@ import stat
 from pathlib import Path
 
 from dledger.errors import ConfigError
+from dledger.limits import SECRET_CHARACTERS_MIN
 
-SECRET_CHARACTERS_MIN = 16
 HOW_TO_MAKE_ONE = (
     "(umask 077; head -c 32 /dev/urandom | base64 > cluster.secret), copy that file to every "
     'server of the cluster, and name it in each config: secretFile = "/path/to/cluster.secret"'

@@ -14,6 +14,10 @@ INFLATED_BODY_BYTES_MAX = 64 * MIB
 
 VIOLATIONS_SHOWN_MAX = 200
 """Violations of one property that a verdict spells out. The count beside them is complete."""
+TERMINAL_VIOLATIONS_MAX = 10
+"""Violations of one property that the table on the terminal shows."""
+REPLICAS_MAX = 62
+"""Of one broker: they are the bits of a signed 64-bit mask."""
 IDS_NAMED_MAX = 20
 """Message ids that one violation of a whole entry names."""
 
@@ -33,3 +37,7 @@ DRIVER_MEMORY_SHARE_MAX = 0.4
 """Of the machine's memory, for the one JVM that does all of the work."""
 DRIVER_MEMORY_BYTES_MIN = 1024 * MIB
 DRIVER_MEMORY_BYTES_MAX = 4096 * MIB
+
+JAVA_VERSION_MIN = 17
+JAVA_PROBE_S = 20.0
+"""For `java -version` to answer."""

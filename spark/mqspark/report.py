@@ -8,9 +8,8 @@ from html import escape
 from rich.console import Console
 from rich.table import Table
 
+from mqspark.limits import TERMINAL_VIOLATIONS_MAX
 from mqspark.verdict import Judgement, Verdict
-
-_TERMINAL_VIOLATIONS_MAX = 10
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --good: #1a7f37; --bad: #c9252d; --soft: #8881; }
@@ -111,10 +110,10 @@ def _print_violations(judgement: Judgement, console: Console) -> None:
     table = Table(title=f"Property {judgement.number} is violated", title_justify="left")
     for column in ("what", "message", "replica", "queue", "positions", "detail"):
         table.add_column(column, overflow="fold")
-    for row in _cells(judgement)[:_TERMINAL_VIOLATIONS_MAX]:
+    for row in _cells(judgement)[:TERMINAL_VIOLATIONS_MAX]:
         table.add_row(*row)
     console.print(table)
-    hidden = judgement.count - _TERMINAL_VIOLATIONS_MAX
+    hidden = judgement.count - TERMINAL_VIOLATIONS_MAX
     if hidden > 0:
         console.print(f"... and {hidden:,} more; --report DIR writes them down")
 

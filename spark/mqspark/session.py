@@ -29,12 +29,11 @@ from mqspark.limits import (
     DRIVER_MEMORY_BYTES_MAX,
     DRIVER_MEMORY_BYTES_MIN,
     DRIVER_MEMORY_SHARE_MAX,
+    JAVA_PROBE_S,
+    JAVA_VERSION_MIN,
     SHUFFLE_PARTITIONS,
 )
 from mqspark.source.data_source import DledgerSource
-
-JAVA_VERSION_MIN = 17
-_JAVA_PROBE_S = 20.0
 
 _LAUNCHER = """\
 #!/bin/sh
@@ -150,7 +149,7 @@ def _version_of(java: Path) -> int | None:
     """The major version of a `java`; None if it can't be run."""
     try:
         output = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_PROBE_S, check=True
+            [java, "-version"], capture_output=True, text=True, timeout=JAVA_PROBE_S, check=True
         ).stderr
     except (OSError, subprocess.SubprocessError):
         return None

@@ -22,9 +22,7 @@ from pathlib import Path
 import msgspec
 
 from dledger.errors import DledgerError
-from mqchaos.limits import LOG_TAIL_LINES, PORT_FIRST, PORT_LAST, STOP_TIMEOUT_S
-
-POLL_S = 0.01
+from mqchaos.limits import LOG_TAIL_LINES, POLL_S, PORT_FIRST, PORT_LAST, STOP_TIMEOUT_S
 
 
 class ClusterError(DledgerError):

@@ -20,10 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from mqchaos.cluster.processes import ClusterError
+from mqchaos.limits import IMAGE_BYTES, UNMOUNT_TIMEOUT_S
 
-IMAGE_BYTES: Final = 16 << 30
-"""Sparse. A hundred power losses under load write some 4 GiB to each replica."""
-UNMOUNT_TIMEOUT_S: Final = 10.0
 _EXT4_IOC_SHUTDOWN: Final = 0x8004587D
 _NO_LOG_FLUSH: Final = 2
 _TOOLS: Final = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")

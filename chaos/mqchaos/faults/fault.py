@@ -14,9 +14,8 @@ from typing import Final, Protocol
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
-from mqchaos.cluster.processes import POLL_S
 from mqchaos.faults.kinds import KILL, PAUSE, STOP, Kind
-from mqchaos.limits import EFFECT_S
+from mqchaos.limits import EFFECT_S, POLL_S
 
 
 class Fault(Protocol):

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from mqchaos.faults.kinds import KILL, PAUSE, STOP, Kind
+from mqchaos.limits import AWAY_S, STEADY_S, STILL_S
 
 #: Draws a number from the half-open interval that it is given: `random.Random(seed).uniform`.
 Uniform: TypeAlias = Callable[[float, float], float]
@@ -68,12 +69,6 @@ class Step:
 
 
 Plan: TypeAlias = tuple[Step, ...]
-
-# Pauses of the plans, s: steady sends before a fault, and how long a node is away. Who stands still
-# is away long enough for another to be elected.
-STEADY_S = (1.0, 2.0)
-AWAY_S = (0.5, 2.0)
-STILL_S = (2.0, 4.0)
 
 
 def strikes(fault: Kind, target: Target, count: int, uniform: Uniform) -> Plan:

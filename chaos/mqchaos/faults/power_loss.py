@@ -36,6 +36,7 @@ from mqchaos.cluster.layout import Flush, NodeLayout, plan, ports_needed
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import free_ports
 from mqchaos.faults.ext4 import Ext4, mounted, why_not
+from mqchaos.limits import POWER_LOSS_PATIENCE_S, POWER_LOSS_SEND_TIMEOUT_S
 from mqclient import ClientError, Message, PendingSend, Producer
 from mqclient.connection.peers import PeerPool
 
@@ -43,10 +44,7 @@ BROKER: Final = "broker-a"
 NODES: Final = 3
 VICTIMS: Final = (1, 2, 3)
 BODY_BYTES: Final = (100, 1000, 4000)
-SEND_TIMEOUT_S: Final = 20.0
 SENDS_IN_FLIGHT: Final = 200
-PATIENCE_S: Final = 60.0
-"""What is looked for is loss; a busy machine may take its time."""
 
 app = cyclopts.App(name="power_loss", help="Cut the power of real replicas, again and again.")
 
@@ -157,7 +155,7 @@ async def run_rounds(
         async with (
             PeerPool() as pool,
             Producer(
-                cluster.layout.namesrv_addr, "PowerLoss", timeout_s=SEND_TIMEOUT_S
+                cluster.layout.namesrv_addr, "PowerLoss", timeout_s=POWER_LOSS_SEND_TIMEOUT_S
             ) as producer,
         ):
             probe = Probe(cluster, pool)
@@ -166,12 +164,12 @@ async def run_rounds(
                 nursery.start_soon(Load(producer, rng, report).run)
                 for number in range(rounds):
                     await trio.sleep(rng.uniform(0.3, 1.0))
-                    leader = (await probe.wait_for_leader(BROKER, PATIENCE_S)).node.name
+                    leader = (await probe.wait_for_leader(BROKER, POWER_LOSS_PATIENCE_S)).node.name
                     count = victims[number % len(victims)]
                     chosen = choose(rng, cluster.layout.nodes, leader, count)
                     await lose_power(cluster, disks, chosen)
                     report.rounds[count] += 1
-                    await probe.wait_for_leader(BROKER, PATIENCE_S)
+                    await probe.wait_for_leader(BROKER, POWER_LOSS_PATIENCE_S)
                     await probe.wait_until_level(BROKER)
                 nursery.cancel_scope.cancel()
             await producer.flush()

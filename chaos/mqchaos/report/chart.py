@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from html import escape
 
 from mqchaos.faults.kinds import KINDS
+from mqchaos.limits import FAULTS_TOLD_MAX, GAP_WIDTH_MIN
 from mqchaos.report.measure import Gap, Mark, Series, Span, Timeline, bucket_width, series, spans
 
 WIDTH = 1080
@@ -19,8 +20,6 @@ LABELS_TOP, PLOT_TOP, PLOT_HEIGHT = 14, 46, 250
 LANES_TOP = PLOT_TOP + PLOT_HEIGHT + 34
 LANE_HEIGHT, LANE_STEP = 20, 28
 TICKS_X, TICKS_Y = 10, 4
-GAP_WIDTH_MIN = 1.5
-FAULTS_TOLD_MAX = 6
 LABEL_WIDTH, NAME_WIDTH = 125, 28
 
 

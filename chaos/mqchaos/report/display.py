@@ -13,12 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from mqchaos.cluster.probe import NodeState
+from mqchaos.limits import LINE_S, REFRESH_S
 from mqchaos.report.report import rows
 from mqchaos.report.verdict import Report
 from mqchaos.run.run import Run
 
-REFRESH_S = 0.2
-LINE_S = 5.0
 BAR_WIDTH = 44
 STYLES = {"leader": "bold cyan", "follower": "default", "candidate": "yellow", "down": "bold red"}
 

@@ -14,12 +14,11 @@ import trio
 
 from dledger.errors import BadInput
 from mqchaos.cluster.processes import ClusterError, log_tail
+from mqchaos.limits import JVM_END_S
 from mqchaos.report.report import read_verdict
 from mqchaos.report.verdict import Verdict
 
 HOLDS, VIOLATED = 0, 1
-JVM_END_S = 5.0
-"""Spark's JVM ends a moment after the Python that started it; it removes its files then."""
 
 
 async def audit(history: Path, stores: list[Path], report: Path, log: Path) -> Verdict:

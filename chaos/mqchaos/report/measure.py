@@ -16,10 +16,10 @@ from itertools import pairwise
 from operator import attrgetter
 
 from mqchaos.faults.kinds import KINDS
+from mqchaos.limits import BUCKETS_MAX
 from mqchaos.run.history import Ack, Deliver, Event, Fail, Fault, Lead, Send
 
 NS_PER_S = 1_000_000_000
-BUCKETS_MAX = 400
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from string import Template
 
 import msgspec
 
+from mqchaos.limits import VIOLATIONS_SHOWN_MAX
 from mqchaos.report.verdict import Property, Report
-
-VIOLATIONS_SHOWN_MAX = 5
 
 
 def render(

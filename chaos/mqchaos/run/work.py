@@ -21,6 +21,7 @@ from dledger.observe import configure_logging
 from mqchaos.limits import (
     COMMIT_INTERVAL_S,
     HISTORY_FLUSH_S,
+    PACE_S,
     PROGRESS_INTERVAL_S,
     SEND_TIMEOUT_S,
     SENDS_IN_FLIGHT_MAX,
@@ -29,8 +30,6 @@ from mqchaos.run.history import Ack, Commit, Deliver, End, Fail, HistoryWriter, 
 from mqchaos.run.workload import Consume, Produce, Progress, read_lines, unique_key
 from mqclient import Consumer, Message, PendingSend, Producer, ReceivedMessage
 from mqclient import Rebalance as RebalanceNotice
-
-PACE_S = 0.005
 
 
 class ProducerWork:

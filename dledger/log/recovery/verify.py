@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from dledger.limits import VERIFY_FAULTS_MAX
 from dledger.log.disk import mapped
 from dledger.log.entry import Header, padded
 from dledger.log.hard_state import HardState, read_slots
@@ -26,9 +27,6 @@ from dledger.log.recovery.scan import Found, scan_entries
 from dledger.log.recovery.tail import WATERMARK_BYTES, decode_watermark, encode_watermark
 from dledger.log.replica import describe_replica, is_held
 from dledger.log.segment import segment_path
-
-FAULTS_MAX = 1000
-"""How many faults are kept one by one; more are only counted."""
 
 Severity = Literal["damaged", "torn", "stale"]
 OnEntry = Callable[[int, Found], None]
@@ -80,7 +78,7 @@ class Verification:
     def note(self, fault: Fault) -> None:
         """Count a fault, and keep it while there are few."""
         setattr(self, fault.severity, getattr(self, fault.severity) + 1)
-        if len(self.faults) < FAULTS_MAX:
+        if len(self.faults) < VERIFY_FAULTS_MAX:
             self.faults.append(fault)
 
 

@@ -1,6 +1,6 @@
-"""A leader's part in handing leadership over: whom to, when to tell them, when to give up.
+"""A leader's part in handing leadership over: to which node, when to tell it, when to give up.
 
-`transfer` decides; here is what it goes by, how far a follower is, and what is sent.
+`transfer` decides. This module tells it how far a follower is, and sends the messages.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Callable
 from functools import partial
 
 from dledger.errors import TransferFailed
-from dledger.raft.election.transfer import TRANSFER_TIMEOUT_S, Follower, Next, Preference, Transfer
+from dledger.raft.election.transfer import Follower, Next, Preference, Transfer
 from dledger.raft.library.adapter import Core
 from dledger.raft.library.messages import TakeOver
 from dledger.raft.library.peers import Peers
+from dledger.raft.limits import TRANSFER_TIMEOUT_S
 from dledger.raft.membership.changes import Changes
 from dledger.raft.membership.members import Members
 
@@ -39,14 +40,14 @@ class HandOver:
 
     @property
     def target(self) -> str | None:
-        """Who shall lead next, while a transfer is under way."""
+        """The node that shall lead next, while a transfer is under way."""
         return None if self._transfer is None else self._transfer.target
 
     def begin(self, target: str | None, now: float, on_done: Callable[[str | None], None]) -> str:
-        """Begin a transfer, by default to the voter that holds most; its id.
+        """Begin a transfer, by default to the voter that holds most. Returns its id.
 
-        `on_done` is called once: with None when this node leads no longer, else with the reason
-        why it still does. Raises TransferFailed at once.
+        `on_done` is called once: with None when this node leads no longer, or with the reason why
+        it still leads. Raises TransferFailed at once.
         """
         if self._transfer is not None:
             raise TransferFailed(f"leadership goes to {self._transfer.target} already")
@@ -84,18 +85,19 @@ class HandOver:
 
     @property
     def next_at(self) -> float:
-        """When a step has to go on with it although nothing comes in."""
+        """When the next step is due for a transfer, even if no message arrives."""
         if self._transfer is not None:
             return self._transfer.deadline
         return math.inf if self._preference is None else self._preference.next_at
 
     def link_down(self, node_id: str) -> None:
-        """A connection broke: the preferred node has to be well from the start again."""
+        """A connection broke. If it led to the preferred node, its healthy time starts from
+        zero."""
         if self._preference is not None and self._preference.node_id == node_id:
             self._preference.reset()
 
     def deposed(self) -> None:
-        """This node leads no longer, which is what was wished for."""
+        """This node leads no longer, so a transfer has succeeded."""
         self._end(None)
         if self._preference is not None:
             self._preference.reset()

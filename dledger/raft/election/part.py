@@ -1,9 +1,9 @@
-"""This node's part in elections: when to start one, and what to answer to those who want to.
+"""This node's part in elections: when to start one, and what to answer to other candidates.
 
-The library counts votes and raises terms. It starts an election when its deadline is over; this
-module moves the deadline, so that it does so only when
-:class:`~dledger.raft.election.rules.ElectionGate` says so or the leader wished it. Other nodes'
-messages about elections are handled here, except the votes themselves.
+The library counts votes and raises terms. It starts an election when its deadline has passed. This
+module moves the deadline so that this happens only when
+:class:`~dledger.raft.election.rules.ElectionGate` allows it, or when the leader asked this node to
+take over. It also handles the other nodes' messages about elections, except votes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
-from dledger.raft.election.rules import LINK_LOST_WAIT_S, RETRY_WAIT_S, YIELD_WAIT_S, ElectionGate
+from dledger.raft.election.rules import ElectionGate
 from dledger.raft.library.adapter import Core
 from dledger.raft.library.messages import (
     Prevote,
@@ -23,6 +23,7 @@ from dledger.raft.library.messages import (
 )
 from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
+from dledger.raft.limits import LINK_LOST_WAIT_S, RETRY_WAIT_S, YIELD_WAIT_S
 from dledger.raft.membership.members import Members
 from dledger.raft.roles import Role
 
@@ -56,17 +57,18 @@ class Elections:
         core.election_deadline = clock() + gate.wait(RETRY_WAIT_S)
 
     def is_wished(self) -> bool:
-        """Whether this node elects at its leader's wish: voters need not miss that leader first."""
+        """Whether the leader asked this node to take over: then voters need not miss that leader
+        first."""
         return self._is_wished
 
     # -- around the library's tick ---------------------------------------------------------
 
     def before_tick(self, now: float) -> bool:
-        """Let the library elect in the coming tick, or not; whether it will."""
+        """Decide whether the library may elect in the coming tick; returns whether it will."""
         return self._told_to_elect() or self._hold_election(now)
 
     def after_tick(self, now: float, *, electing: bool) -> None:
-        """What follows from the tick's outcome."""
+        """Act on the outcome of the tick."""
         self._is_wished = False
         self._say_if_resigned(now)
         if electing and self.core.role is Role.CANDIDATE:
@@ -80,7 +82,8 @@ class Elections:
         self._may_elect = False
 
     def may_vote(self, message: Vote, now: float) -> bool:
-        """Whether a request for this node's vote is to be looked at while the leader may live."""
+        """Whether to pass a vote request on to the library. Not if a leader is alive, unless it
+        asked for this election."""
         if not self._hard_state.state.seated:
             return False
         return message.is_wished or not self._gate.leader_alive(now)
@@ -90,21 +93,21 @@ class Elections:
         self._resigned_term = term
 
     def leader_lost(self) -> None:
-        """This node's leader is gone for certain: ask for another soon."""
+        """This node's leader is certainly gone: ask for an election soon."""
         if self.core.role is not Role.LEADER:
             self._gate.leader_lost()
             soon = self._clock() + self._gate.wait(LINK_LOST_WAIT_S)
             self.core.election_deadline = min(self.core.election_deadline, soon)
 
     def deliver(self, node_id: str, message: Prevoted | TakeOver | Resigned) -> None:
-        """An answer to this node's question, or the leader's word that it should lead."""
+        """Handle an answer to this node's pre-vote, or a message of the leader that it goes."""
         if isinstance(message, Prevoted):
             self.take_prevote(node_id, message)
         else:
             self.heed_leader(node_id, message)
 
     def heed_leader(self, node_id: str, message: TakeOver | Resigned) -> None:
-        """The leader says that it leads no longer, or wishes this node to lead."""
+        """The leader says that it leads no longer, or asks this node to take over."""
         if (node_id, message.term) != (self.core.leader_id, self.core.term):
             return
         if isinstance(message, TakeOver):
@@ -113,7 +116,8 @@ class Elections:
             self.leader_lost()
 
     def _hold_election(self, now: float) -> bool:
-        """Let the library start an election only after a majority agreed; whether it will now."""
+        """Let the library start an election only after a majority agreed; returns whether it will
+        now."""
         core = self.core
         if core.role is Role.LEADER or core.election_deadline > now:
             return False
@@ -133,10 +137,10 @@ class Elections:
 
     @property
     def _may_stand(self) -> bool:
-        """Whether this node is a voter that remembers what it promised.
+        """Whether this node may be a candidate: a voter that remembers its promises.
 
-        By its own configuration. Its vote it gives in any case: who asks may know a newer one, in
-        which it counts.
+        This goes by its own configuration. It grants its vote to others in any case: a candidate
+        may know a newer configuration, in which this node is a voter.
         """
         return self._hard_state.state.seated and self._members.current.votes(self._peers.node_id)
 
@@ -145,9 +149,10 @@ class Elections:
         self.core.election_deadline = 0.0
 
     def _say_if_resigned(self, now: float) -> None:
-        """A leader that no majority answers any more tells those who still hear it.
+        """Tell the others that this node stepped down because no majority answered it.
 
-        They go first: whatever keeps their answers from it would keep their votes from it too.
+        The others elect first: whatever kept their answers from this node would also keep their
+        votes from it.
         """
         term, self._resigned_term = self._resigned_term, None
         if term is not None and term == self.core.term:
@@ -155,7 +160,8 @@ class Elections:
             self.core.election_deadline = now + self._gate.election_timeout()
 
     def answer_prevote(self, node_id: str, message: Prevote, now: float) -> None:
-        """Another node asks: would you vote for me, and do you miss the leader too?"""
+        """Answer a pre-vote: would this node vote for the other, and does it miss the leader
+        too?"""
         core, last = self.core, self._log.last
         assert last is not None
         grant = (
@@ -174,7 +180,7 @@ class Elections:
         self._peers.post(peer, Prevoted(core.term, grant, message.term))
 
     def take_prevote(self, node_id: str, message: Prevoted) -> None:
-        """Another node's answer to that question of this one."""
+        """Take the answer to a pre-vote of this node."""
         if message.term > self.core.term:
             self._gate.cancel()
             self._transport.step_down(self._peers.known[node_id], message.term)
@@ -182,7 +188,7 @@ class Elections:
             self._start_election()
 
     def _told_to_elect(self) -> bool:
-        """Start an election without asking anybody, if the leader of this term wished it."""
+        """Start an election without a pre-vote, if the leader of this term asked for it."""
         told, self._told_in_term = self._told_in_term, None
         if told != self.core.term or not self._may_stand or self.core.role is not Role.FOLLOWER:
             return False

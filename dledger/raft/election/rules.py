@@ -1,13 +1,13 @@
 """When a node may start an election: pre-vote and leader stickiness. Pure.
 
 A real election raises the term, and a raised term deposes whoever leads. So a node first asks:
-would you vote for me, and do you miss the leader too? Only a majority of yes lets the library
-start. A node cut off from the others can't raise its term alone, and one that merely lost its own
-link to a living leader disturbs nobody.
+would you vote for me, and do you miss the leader too? The library may start an election only after
+a majority said yes. So a node that is cut off can't raise its term alone, and a node that merely
+lost its own link to a living leader does not depose it.
 
 A leader is alive to a node while the link to it is up and it was heard from within the shortest
-election timeout. A leader that was killed closes its links, so nobody waits for the timeout: the
-followers ask at once, after a short random wait that keeps them from asking each other in step.
+election timeout. The links of a leader that was killed are closed, so no follower waits for the
+timeout. Each asks after a short random wait, so that they do not all ask at the same moment.
 """
 
 from __future__ import annotations
@@ -20,13 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from dledger.raft.roles import Timing
-
-LINK_LOST_WAIT_S = (0.002, 0.03)
-"""After the leader's link broke: wait this long, at random, before asking the others."""
-RETRY_WAIT_S = (0.05, 0.2)
-"""After a pre-vote or an election without a result."""
-YIELD_WAIT_S = (0.1, 0.25)
-"""After granting another's pre-vote: let it get on."""
 
 
 @dataclass(slots=True)
@@ -61,7 +54,7 @@ class ElectionGate:
         return self._rng.uniform(*bounds)
 
     def election_timeout(self) -> float:
-        """How long to wait when nothing speaks for haste, in seconds."""
+        """How long to wait in the normal case, in seconds."""
         return self.wait((self._timing.election_timeout_min_s, self._timing.election_timeout_max_s))
 
     def heard_from_leader(self, now: float) -> None:
@@ -80,22 +73,22 @@ class ElectionGate:
         return self._leader_linked and silence_s < self._timing.election_timeout_min_s * 0.9
 
     def ask(self, term: int) -> bool:
-        """Begin a pre-vote in `term`; whether this node alone is a majority."""
+        """Begin a pre-vote in `term`; returns whether this node alone is a majority."""
         self._asking = Asking(term, {self._node_id})
         return self._won()
 
     def granted(self, by: str, asked_term: int) -> bool:
-        """Count a yes; whether a majority has agreed now."""
+        """Count a yes; returns whether a majority has agreed now."""
         if self._asking is None or self._asking.term != asked_term:
             return False
         self._asking.granted.add(by)
         return self._won()
 
     def yields_to(self, asker: str, term: int) -> bool:
-        """Whether to let another node that asks in `term` get on first: once in a term.
+        """Whether to let another node that asks in `term` go first: once in a term.
 
-        One that can ask but hears no answers asks again and again. Whoever let it get on each time
-        would never elect.
+        A node that can send but hears no answers asks again and again. If this node let it go first
+        each time, it would never start an election itself.
         """
         again = self._yielded.get(asker) == term
         self._yielded[asker] = term

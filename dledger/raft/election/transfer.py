@@ -1,14 +1,14 @@
 """Handing leadership over, and back to the node that is preferred. Pure.
 
-A leader that has to go, for a restart, at an operator's wish, or because the preferred node is well
-again, need not be missed first. It takes no more appends, waits until what it took is committed
-and the target holds all of it, and tells the target to elect now. That is a real election: the
-target raises the term and needs the votes of a majority, so no safety rests on anything here. It
-only skips what keeps nodes from electing without need, the pre-vote and the stickiness of voters,
-since the leader itself wishes it.
+A leader may have to go: for a restart, because an operator asks for it, or because the preferred
+node is healthy again. The others need not notice its absence first. It takes no more appends, waits
+until those that it took are committed and the target holds all of them, and tells the target to
+elect now. That is a real election: the target raises the term and needs the votes of a majority, so
+no safety depends on this module. The election only skips the pre-vote and the stickiness of voters,
+which prevent needless elections, since this one is the leader's own wish.
 
-If the target does not lead in time the leader takes appends again: a transfer costs at most
-`TRANSFER_TIMEOUT_S` of them.
+If the target does not lead in time the leader takes appends again: a transfer stops appends for
+`TRANSFER_TIMEOUT_S` at most.
 """
 
 from __future__ import annotations
@@ -18,15 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-TRANSFER_TIMEOUT_S = 1.0
-"""A leader waits no longer for its successor: about an election timeout, as the dissertation has
-it (Ongaro, 3.10)."""
-PREFERRED_LAG_ENTRIES_MAX = 1000
-"""DLedger's maxLeadershipTransferWaitIndex: further behind, a node is not caught up."""
-PREFERRED_HEALTHY_S = 5.0
-"""A preferred node that comes and goes gets no leadership until it has stayed for so long."""
-PREFERRED_RETRY_FACTOR = 6
-"""After a transfer to it that failed, the next try waits so many times as long."""
+from dledger.raft.limits import (
+    PREFERRED_LAG_ENTRIES_MAX,
+    PREFERRED_RETRY_FACTOR,
+)
 
 
 class Next(Enum):
@@ -47,7 +42,8 @@ class Follower:
 
 @dataclass(slots=True)
 class Transfer:
-    """A transfer under way. `on_done` gets None when leadership left, or why it did not."""
+    """A transfer under way. `on_done` gets None when leadership has moved, or the reason why
+    not."""
 
     target: str
     deadline: float
@@ -63,7 +59,7 @@ class Transfer:
         return Next.TELL
 
     def reason(self, target: Follower, uncommitted: int) -> str:
-        """Why it was given up, for the operator."""
+        """Why the transfer was given up, for the operator."""
         if not target.linked:
             return f"{self.target} is not connected to the leader"
         if target.lag:
@@ -74,7 +70,7 @@ class Transfer:
 
 
 class Preference:
-    """When leadership goes back to the preferred node, by what its leader sees of it."""
+    """When leadership goes back to the preferred node, judged by what the leader sees of it."""
 
     def __init__(self, node_id: str, healthy_s: float) -> None:
         self.node_id = node_id
@@ -83,17 +79,17 @@ class Preference:
         self._not_before = float("-inf")
 
     def reset(self) -> None:
-        """Its link broke, or this node leads no longer: it has to be well from the start again."""
+        """Its link broke, or this node leads no longer: its healthy time starts from zero."""
         self._well_since = None
 
     def ended(self, now: float, failed: str | None) -> None:
-        """A transfer to it, begun at `now`, is over; `failed` says why it came to nothing."""
+        """A transfer to it, begun at `now`, is over; `failed` says why it failed."""
         if failed is not None:
             self._not_before = now + PREFERRED_RETRY_FACTOR * self._healthy_s
 
     @property
     def next_at(self) -> float:
-        """When it may be due, if nothing happens to the node."""
+        """When a transfer may be due, if the node stays healthy."""
         if self._well_since is None:
             return math.inf
         return max(self._well_since + self._healthy_s, self._not_before)

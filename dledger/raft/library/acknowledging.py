@@ -22,16 +22,9 @@ from dledger.raft.library.messages import Ack, Answer, Learned, encode_message
 from dledger.raft.library.peer import Held, Peer
 from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
+from dledger.raft.limits import ACK_AGAIN_S, NO_SPACE_ASK_S, SIGN_OF_LIFE_S
 from dledger.raft.membership.members import Members
 from dledger.raft.replication.footing import Footing
-
-NO_SPACE_ASK_S = 1.0
-"""A follower whose disk is full asks for what it lacks that often."""
-SIGN_OF_LIFE_S = 0.2
-"""A follower whose disk is busy for longer than this says meanwhile that it is there."""
-ACK_AGAIN_S = 0.3
-"""What was acknowledged is acknowledged again after this: three times while a leader has patience.
-Each answer wakes the leader of a group that has nothing to do."""
 
 
 class Acknowledging:

@@ -23,18 +23,10 @@ from dledger.log.store import SegmentedLog
 from dledger.raft.library.adapter import Core
 from dledger.raft.library.peer import Peer
 from dledger.raft.library.peers import Peers
+from dledger.raft.limits import IN_TOUCH_S, LAG_ENTRIES_MAX, STATE_ASKED_S, VOTERS_MIN
 from dledger.raft.membership.configuration import Configuration, Member
 from dledger.raft.membership.members import Members
 from dledger.raft.roles import Role
-
-LAG_ENTRIES_MAX = 1000
-"""A learner that lacks no more than these is caught up; the rest takes some milliseconds."""
-IN_TOUCH_S = 1.0
-"""A member that answered within this time is there."""
-STATE_ASKED_S = 3.0
-"""A learner that asked for the state within this time does not have all of it yet."""
-VOTERS_MIN = 2
-"""A group is not made smaller than this: one copy is none."""
 
 
 @dataclass(frozen=True, slots=True)

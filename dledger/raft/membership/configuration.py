@@ -28,8 +28,8 @@ from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import BadInput, CorruptLog, FrameError
 from dledger.limits import MEMBERS_MAX, NODE_ID_BYTES_MAX
+from dledger.raft.limits import HOST_BYTES_MAX
 
-HOST_BYTES_MAX: Final = 255
 _FILE_MAGIC: Final = b"DLGM"
 _CRC_BYTES: Final = 4
 

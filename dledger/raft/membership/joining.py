@@ -35,19 +35,13 @@ from dledger.raft.library.messages import (
 from dledger.raft.library.peer import Peer
 from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
+from dledger.raft.limits import LOOK_AGAIN_S, PICTURE_KEPT_S, STATE_ASK_AGAIN_S
 from dledger.raft.membership.configuration import Configuration, decode_members
 from dledger.raft.membership.members import Members
 from dledger.raft.membership.seat import Barrier, Forming
 from dledger.raft.replication.footing import Applying, Footing, PortableState
 from dledger.raft.replication.state_copy import Copy, Picture
 from dledger.raft.roles import Role
-
-ASK_AGAIN_S = 1.0
-"""A part of the state that did not come is asked for again."""
-LOOK_AGAIN_S = 0.02
-"""A node that lacks a state looks every so often whether it has it by now, or whom to ask."""
-PICTURE_KEPT_S = 30.0
-"""A picture of the state that nobody has asked for in this time is dropped."""
 
 
 class Joining:
@@ -112,7 +106,7 @@ class Joining:
             self._acknowledging.count_early_acks()
         if self._picture is not None and now - self._picture_used_at > PICTURE_KEPT_S:
             self._picture = None
-        if is_missing and now - self._asked_at > ASK_AGAIN_S:
+        if is_missing and now - self._asked_at > STATE_ASK_AGAIN_S:
             peer = self._next_to_ask()
             if peer is not None:
                 self._ask(peer, now)

@@ -30,11 +30,8 @@ from dledger.raft.library.messages import Confirm, Confirmed
 from dledger.raft.library.peer import Peer
 from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
+from dledger.raft.limits import BUSY_RETRY_AFTER_S, READS_ASK_AGAIN_S
 from dledger.raft.membership.members import Members
-
-ASK_AGAIN_S = 0.1
-"""A round without a majority is asked for again: a link may have broken, and stand again."""
-BUSY_RETRY_AFTER_S = 0.02
 
 OnRead = Callable[[int | NotLeader], None]
 """Gets the index up to which everything is applied, or NotLeader; called once."""
@@ -77,14 +74,14 @@ class Reads:
             self._begin_round()
             self._ask(now)
             self._answer(applied_index)  # at once, if there are no peers
-        elif self._asking and now - self._asked_at >= ASK_AGAIN_S:
+        elif self._asking and now - self._asked_at >= READS_ASK_AGAIN_S:
             self._ask(now)
 
     @property
     def next_at(self) -> float:
         """When a step has to ask although nothing comes in."""
         if self._asking:
-            return self._asked_at + ASK_AGAIN_S
+            return self._asked_at + READS_ASK_AGAIN_S
         return self._asked_at if self._waiting else math.inf
 
     def _begin_round(self) -> None:

@@ -39,9 +39,6 @@ from dledger.raft.membership.configuration import Configuration, decode_members
 from dledger.raft.membership.members import note_committed
 from dledger.raft.replication.sending import batch_end
 
-ASK_AGAIN_S = 0.5
-"""A peer that leads answers within a round trip or two; others say nothing."""
-
 
 class Asking:
     """The side that lacks entries. Whoever runs it asks all peers, again and again."""

@@ -9,24 +9,21 @@ where this log does.
 from __future__ import annotations
 
 from dledger.log.store import SegmentedLog
-from dledger.raft.library.acknowledging import SIGN_OF_LIFE_S
 from dledger.raft.library.adapter import Core, Node
 from dledger.raft.library.messages import EMPTY_RUN, Append, Head, encode_message
 from dledger.raft.library.peer import Link, Peer
 from dledger.raft.library.peers import Peers
+from dledger.raft.limits import (
+    BATCH_BYTES,
+    BURST_BYTES,
+    BURST_ENTRIES,
+    COMMITS_GO_ON_S,
+    HEAD_AGAIN_S,
+    PACE_S,
+    SIGN_OF_LIFE_S,
+)
 from dledger.raft.membership.members import Members
 from dledger.raft.roles import Role
-
-BATCH_BYTES = 1 << 20
-"""A message to a peer carries entries up to about this many bytes, all of one segment."""
-BURST_ENTRIES, BURST_BYTES = 32, 256 << 10
-"""So much of a burst leaves before its end: the peers write it while the leader takes the rest."""
-COMMITS_GO_ON_S = 0.2
-"""A leader that has committed nothing for so long has no appends that a copy could slow."""
-PACE_S = 0.02
-"""A peer whose pace held it back is looked at again after this."""
-HEAD_AGAIN_S = 0.5
-"""A head that was sent and not answered is sent again."""
 
 
 def batch_end(log: SegmentedLog, first_index: int) -> int:

@@ -18,7 +18,13 @@ import numpy.typing as npt
 from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import RecordError
-from dledger.limits import MESSAGE_BODY_BYTES_MAX, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
+from dledger.limits import (
+    MESSAGE_BODY_BYTES_MAX,
+    PROPERTIES_BYTES_MAX,
+    QUEUE_ID_MAX,
+    TEXT_WIDTH_BYTES_MAX,
+    TOPIC_BYTES_MAX,
+)
 from dledger.remoting.record.layout import (
     BODY_AT,
     BODY_CRC_AT,
@@ -45,8 +51,6 @@ _Ints = npt.NDArray[np.int64]
 #: A producer compresses and says where it is; everything else is the broker's to set.
 SYS_FLAGS_ALLOWED = COMPRESSED | MULTI_TAGS | BORN_HOST_IPV6 | COMPRESSION_TYPE
 
-_QUEUE_ID_MAX = 0x7FFF_FFFF
-_TEXT_WIDTH_MAX = 512
 _ASCII_END = 0x80
 
 _FRONT = np.dtype(
@@ -188,7 +192,7 @@ def _check_request(topic: bytes, runs: Sequence[tuple[int, int]], count: int) ->
     if not counts or min(counts) < 1 or sum(counts) != count:
         raise RecordError(f"runs of {sum(counts)} records in all, but the body holds {count}")
     queue_ids = [queue_id for queue_id, _ in runs]
-    if min(queue_ids) < 0 or max(queue_ids) > _QUEUE_ID_MAX:
+    if min(queue_ids) < 0 or max(queue_ids) > QUEUE_ID_MAX:
         raise RecordError(f"queue ids from {min(queue_ids)} to {max(queue_ids)} in the runs")
 
 
@@ -225,7 +229,7 @@ def _check_text(buffer: Buffer, begins: _Ints, ends: _Ints) -> None:
     """
     widths = ends - begins
     width = int(widths.max())
-    if 0 < width <= min(_TEXT_WIDTH_MAX, int(ends[0])):
+    if 0 < width <= min(TEXT_WIDTH_BYTES_MAX, int(ends[0])):
         rows = _overlay(buffer, f"V{width}")[ends - width].view(np.uint8).reshape(-1, width)
         if rows.max() < _ASCII_END:
             return

@@ -8,7 +8,8 @@ from dledger.errors import CorruptLog, FrameError
 from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery.repair import DamagedLog, LogRepair
 from dledger.raft.library.messages import Given, decode_message, encode_message
-from dledger.raft.replication.repair import ASK_AGAIN_S, Asking
+from dledger.raft.limits import REPAIR_ASK_AGAIN_S
+from dledger.raft.replication.repair import Asking
 from dledger.testing.disk import Crashed, SimulatedDisk
 from dledger.testing.simulation.network import Network, SimulatedLink
 from dledger.testing.simulation.node import FOLDER
@@ -76,7 +77,7 @@ class RepairingNode:
             if commit_index is not None:
                 return commit_index
             self._ask(link.other)
-        if network.now - self._asked_at > ASK_AGAIN_S:
+        if network.now - self._asked_at > REPAIR_ASK_AGAIN_S:
             self._asked_at = network.now
             for peer_id in peer_ids:
                 if (self.node_id, peer_id) in network.links:

@@ -7,17 +7,14 @@ which of the replicas hold something.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from dledger.errors import ConfigError
+from mqspark.limits import REPLICAS_MAX
 from mqspark.source.planning import Replica
-
-REPLICAS_MAX: Final = 62
-"""Replicas of one broker are bits of a signed 64-bit mask."""
 
 
 class Members:

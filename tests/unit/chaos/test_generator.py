@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from mqchaos.faults.fault import FAULTS
 from mqchaos.faults.generator import (
-    STEADY_S,
     After,
     AtShare,
     Phase,
@@ -21,6 +20,7 @@ from mqchaos.faults.generator import (
     strikes,
 )
 from mqchaos.faults.kinds import KILL, KINDS, UNDONE, Kind
+from mqchaos.limits import STEADY_S
 from mqchaos.run.scenarios import SCENARIOS
 
 kinds = st.sampled_from([*KINDS.values()])

@@ -7,7 +7,7 @@ Memory of this process only, as in RocketMQ: after a failover the new leader cou
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from mqbroker import limits
 from mqbroker.requests.admin.statistics import (
@@ -19,7 +19,6 @@ from mqbroker.requests.admin.statistics import (
     Statistics,
 )
 
-_WINDOWS_S: Final = (10, 60, 600)
 #: group, topic, queue id
 GroupQueue: TypeAlias = tuple[str, str, int]
 
@@ -32,7 +31,7 @@ class Counter:
         #: The totals when yesterday and today began, or when the process did.
         self.yesterday_morning = 0
         self.this_morning = 0
-        self._samples: deque[int] = deque(maxlen=_WINDOWS_S[-1] + 1)
+        self._samples: deque[int] = deque(maxlen=limits.RATE_WINDOWS_S[-1] + 1)
 
     def sample(self) -> None:
         """Remember the total: call this once a second."""
@@ -45,7 +44,7 @@ class Counter:
     def per_second(self) -> list[float]:
         """The mean rates over 10 s, 1 min and 10 min, or over what there is of them."""
         newest = len(self._samples) - 1
-        spans = [min(window_s, newest) for window_s in _WINDOWS_S]
+        spans = [min(window_s, newest) for window_s in limits.RATE_WINDOWS_S]
         return [
             (self._samples[newest] - self._samples[newest - span]) / span if span > 0 else 0.0
             for span in spans

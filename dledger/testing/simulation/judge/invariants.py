@@ -41,7 +41,6 @@ from dledger.log.entry import HEADER_BYTES, Entry
 from dledger.log.head import decode_head
 from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
-from dledger.raft.election.transfer import TRANSFER_TIMEOUT_S
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library.messages import (
     PREFIX,
@@ -54,6 +53,7 @@ from dledger.raft.library.messages import (
     decode_message,
     split_run,
 )
+from dledger.raft.limits import TRANSFER_TIMEOUT_S
 from dledger.raft.roles import Role
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.simulation.judge.client_history import ClientHistory, Violation

@@ -15,10 +15,10 @@ import pytest
 
 from dledger.errors import AppendError, OutcomeUnknown, TransferFailed
 from dledger.log.entry import Entry, Kind
-from dledger.raft.election.transfer import TRANSFER_TIMEOUT_S
 from dledger.raft.engine import Appended
 from dledger.raft.library.adapter import use_clock
 from dledger.raft.library.messages import Ack, Append, Prevote, Resigned, TakeOver, Vote
+from dledger.raft.limits import TRANSFER_TIMEOUT_S
 from dledger.testing.scripted.node import Donor, Recorder, ScriptedNode
 from dledger.testing.simulation.group import Simulation
 from dledger.testing.simulation.node import SimulatedNode

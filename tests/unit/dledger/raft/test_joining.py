@@ -11,7 +11,6 @@ from dledger.checksum import crc32
 from dledger.errors import FrameError, Rot
 from dledger.log.entry import HEADER_BYTES
 from dledger.log.segment import segment_path
-from dledger.raft.library.acknowledging import ACK_AGAIN_S
 from dledger.raft.library.messages import (
     Ack,
     Append,
@@ -28,6 +27,7 @@ from dledger.raft.library.messages import (
     Voted,
     Wanted,
 )
+from dledger.raft.limits import ACK_AGAIN_S
 from dledger.raft.membership.seat import Barrier, Forming
 from dledger.raft.replication.pacing import Pace
 from dledger.raft.replication.state_copy import Copy, Picture

@@ -9,7 +9,7 @@ from dledger.log.entry import Kind
 from dledger.raft.engine import Appended
 from dledger.raft.library.adapter import Core
 from dledger.raft.library.messages import Ack, Append
-from dledger.raft.replication.sending import BURST_ENTRIES
+from dledger.raft.limits import BURST_ENTRIES
 from dledger.raft.roles import Role
 from dledger.testing.scripted.node import Donor, ScriptedNode
 
