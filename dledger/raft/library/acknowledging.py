@@ -1,13 +1,12 @@
-"""What this node acknowledges, and what it counts of others' acknowledgements.
+"""What this node acknowledges, and which acknowledgements of others it counts.
 
-- An acknowledgement waits until the entries behind it are durable here (7), and one that reaches a
-  leader waits until the leader's own copy is durable, so that the leader never counts itself too
-  early.
-- One of another term is dropped (2); one never moves the next index back, so nothing in flight is
-  sent twice (1).
-- A rejected message is answered with this node's own commit index + 1, which surely matches, so one
-  round trip finds the common end; a rejection that answers a message sent before the last reset is
-  ignored (3).
+- A follower sends an acknowledgement only when the entries are durable on it (7). A leader counts
+  one only when its own copy is durable, so that it never counts itself too early.
+- An acknowledgement of another term is dropped (2). None moves the next index back, so nothing in
+  flight is sent twice (1).
+- A follower rejects a message with its own commit index + 1. Everything below surely matches, so
+  one round trip finds where both logs agree. A rejection of a message that was sent before the last
+  reset is ignored (3).
 """
 
 from __future__ import annotations
@@ -59,28 +58,29 @@ class Acknowledging:
 
     @property
     def vouched_index(self) -> int:
-        """Up to here this node may promise its entries: durable ones, or all if flush is async."""
+        """The last entry that this node may acknowledge: the last durable one, or the last if flush
+        is async."""
         return self._log.durable_index if self._sync else self._log.last_index
 
     @property
     def is_counted(self) -> bool:
-        """Whether what this node acknowledges may be counted for a majority."""
+        """Whether a leader may count this node's acknowledgements for a majority."""
         return self.seated and self._footing.is_saved
 
     @property
     def counted_index(self) -> int:
-        """Up to here this node's copy counts when it leads."""
+        """The last entry that this node counts for itself when it leads."""
         return self.vouched_index if self._footing.is_saved else 0
 
     # -- this node's own copy --------------------------------------------------------------
 
     def hold(self, peer: Peer, term: int, message: dict[str, Any]) -> None:
-        """The library answers a leader: when what it says holds."""
+        """The library answers a leader: send that as soon as this node can vouch for it."""
         next_index, reset = message["next_node_idx"], message["reset"]
         if reset:
             next_index = min(next_index, self._core.commit_index + 1)
             if self._log.space.lacking is not None:
-                # What would come again finds no room again: ask now and then.
+                # There would still be no room for the entries: ask for them only now and then.
                 if self._core.now - self._asked_without_space_at < NO_SPACE_ASK_S:
                     self._show_life(peer, term)
                     return
@@ -95,8 +95,8 @@ class Acknowledging:
         waits_already = bool(peer.answers.held)
         peer.answers.held.append(Held(answer, needs))
         if waits_already and needs > self.vouched_index:
-            # Not what the leader waits for, but all that is true by now: a disk that takes a second
-            # for a sync must not look like a node that is gone.
+            # Acknowledge at least what is durable by now: a node whose disk takes a second for a
+            # sync must not look dead.
             self._show_life(peer, term)
 
     def _show_life(self, peer: Peer, term: int) -> None:
@@ -110,10 +110,10 @@ class Acknowledging:
         return Ack if self.is_counted else Learned
 
     def _was_told(self, peer: Peer, term: int, next_index: int) -> bool:
-        """Whether a leader was told just now, over this link, what it would be told again.
+        """Whether the leader got this same acknowledgement just now, over this link.
 
-        Only what was counted is left out, and only for a while, so that a leader which could not
-        take it then does not wait for it.
+        Only acknowledgements that count are left out, and only for a while: a leader that could not
+        use the first one must get another.
         """
         told = peer.answers.told == (term, next_index) and self.is_counted and not peer.answers.held
         return told and self._core.now - peer.answers.acknowledged_at < ACK_AGAIN_S
@@ -127,15 +127,15 @@ class Acknowledging:
             peer.link.send(encode_message(answer))
 
     def received(self, peer: Peer, sequence: int) -> None:
-        """A leader's message of that number is about to be answered."""
+        """A leader's message with this number is about to be answered."""
         peer.answers.received_sequence = sequence
 
     def release_held(self) -> None:
         """Send the acknowledgements whose entries this node can vouch for.
 
-        Of several that accept entries the last one says all that the others do.
-        One of an older term is dropped: its entries may have been cut, so that it would wait for
-        others in their places, and hold back whatever comes after it.
+        Of several that accept entries only the last is sent: it says what the others do. One of an
+        older term is dropped. Its entries may have been cut; then it would wait for other entries
+        with the same indexes, and hold back all later acknowledgements.
         """
         vouched, term = self.vouched_index, self._core.term
         for peer in self._peers.known.values():
@@ -159,9 +159,10 @@ class Acknowledging:
     # -- others' acknowledgements ----------------------------------------------------------
 
     def deliver_ack(self, peer: Peer, message: Answer, received_at: float | None = None) -> None:
-        """Hand an acknowledgement to the library, if it is of this term and this node can count.
+        """Hand an acknowledgement to the library if it is of this term and this leader can count
+        it.
 
-        A learner's only says what to send next. `received_at`: when it came, if kept until now.
+        A learner's only says what to send next. `received_at`: when it arrived, if it had to wait.
         """
         if message.term != self._core.term:
             if message.term > self._core.term:
@@ -185,7 +186,7 @@ class Acknowledging:
         last_contact = self._core.last_contact(peer.node)
         self._count_ack(peer, next_index, reset=message.reset, success=message.success)
         if isinstance(message, Learned):
-            # It may have forgotten what it acknowledged before, too.
+            # It may also have forgotten the entries that it acknowledged before.
             self._core.forget_match(peer.node)
             self._core.set_last_contact(peer.node, last_contact)
 
@@ -207,10 +208,10 @@ class Acknowledging:
                 self.deliver_late_ack(peer, *early)
 
     def deliver_late_ack(self, peer: Peer, message: Ack, received_at: float) -> None:
-        """An acknowledgement that came some time ago, and could wait.
+        """Handle an acknowledgement that arrived some time ago, and was not urgent.
 
-        As a sign of life it is as old as it is: a leader that was cut off meanwhile must not take
-        it for news.
+        It shows that the peer was alive when it arrived, not now: a leader that has been cut off
+        since must not take it for a fresh sign of life.
         """
         last_contact = self._core.last_contact(peer.node)
         self.deliver_ack(peer, message, received_at)

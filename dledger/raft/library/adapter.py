@@ -77,7 +77,7 @@ syncobj_module.createJournal = _pass_our_journal
 
 
 class Node(LibraryNode):  # type: ignore[misc]
-    """A node by its id. The hash is the same in every process, whatever PYTHONHASHSEED is.
+    """A node by its id. Its hash is the same in every process, whatever PYTHONHASHSEED is.
 
     The library iterates over sets of nodes, and a simulated run must be the same every time.
     """
@@ -101,9 +101,9 @@ class _NothingToPoll:
 class Core(SyncObj):  # type: ignore[misc]
     """The library's state machine, ticked by our engine."""
 
-    #: How a peer is sent what it lacks; set before the first tick.
+    #: Sends a peer the entries that it lacks; set before the first tick.
     send_entries: Callable[[Node], None]
-    #: Of a leader; it may end later by now.
+    #: When this leader's patience ends, as computed last. By now it may end later.
     _patience_ends_at = -math.inf
 
     def __init__(
@@ -143,7 +143,7 @@ class Core(SyncObj):  # type: ignore[misc]
             self.send_entries(node)
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802
-        """Nothing: what is appended is in the log at once, or refused."""
+        """Do nothing: an append is in the log at once, or refused."""
 
     def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
         self._SyncObj__raftLastApplied = self._SyncObj__raftCommitIndex
@@ -195,10 +195,10 @@ class Core(SyncObj):  # type: ignore[misc]
 
     @property
     def patience_ends_at(self) -> float:
-        """When a tick may take peers for gone, not before: the leader, or its majority.
+        """Before this time no tick concludes that the leader, or the leader's majority, is gone.
 
-        A leader's patience only grows while its voters stay, so it is found out again when it may
-        end before the next heartbeat, and not in every step.
+        While its voters stay, a leader's patience can only grow. So it is computed again only when
+        it may end before the next heartbeat, and not in every step.
         """
         if self._SyncObj__raftState != Role.LEADER:
             return float(self._SyncObj__raftElectionDeadline)
@@ -215,11 +215,12 @@ class Core(SyncObj):  # type: ignore[misc]
         return float(answered[-needed] + self.conf.leaderFallbackTimeout)
 
     def heartbeat_at(self) -> float:
-        """When a leader sends again although there is nothing new."""
+        """When a leader sends the next heartbeat."""
         return float(self._SyncObj__newAppendEntriesTime)
 
     def set_members(self, voters: Iterable[Node], learners: Iterable[Node]) -> None:
-        """Count these voters from now on, beside this node; send entries to both."""
+        """Count these voters from now on, besides this node; send entries to voters and
+        learners."""
         others, readonly = set(voters), set(learners)
         before: set[Node] = self._SyncObj__otherNodes | self._SyncObj__readonlyNodes
         for node in before - others - readonly:
@@ -243,15 +244,15 @@ class Core(SyncObj):  # type: ignore[misc]
         return int(self._SyncObj__raftNextIndex.get(node, 0))
 
     def match_index(self, node: Node) -> int:
-        """Up to where a peer is known to hold this leader's entries."""
+        """The last entry of this leader that a peer is known to hold."""
         return int(self._SyncObj__raftMatchIndex.get(node, 0))
 
     def count_acknowledgements(self) -> None:
         """Commit what a majority holds, if this node leads.
 
-        The library's tick does the same, but looks at every entry; it finds nothing left to do.
-        Only an entry of the current term is committed by counting, and all before it with it: one
-        of an older term could still be replaced (Raft, section 5.4.2).
+        The library's tick does the same, but looks at every entry. After this it has nothing left
+        to do. Only an entry of the current term is committed by counting, and all entries before it
+        with it. An entry of an older term could still be replaced (Raft, section 5.4.2).
         """
         if self.role is not Role.LEADER:
             return
@@ -272,11 +273,11 @@ class Core(SyncObj):  # type: ignore[misc]
         return float(self._SyncObj__lastResponseTime.get(node, 0.0))
 
     def set_last_contact(self, node: Node, when: float) -> None:
-        """Say when a peer last answered; check-quorum goes by it."""
+        """Set when a peer last answered, which check-quorum uses."""
         self._SyncObj__lastResponseTime[node] = when
 
     def set_next_index(self, node: Node, index: int) -> None:
-        """Say what to send to a peer next."""
+        """Set the next index to send to a peer."""
         self._SyncObj__raftNextIndex[node] = index
 
     def forget_match(self, node: Node) -> None:
@@ -286,7 +287,8 @@ class Core(SyncObj):  # type: ignore[misc]
 
 
 def majority_index(held: list[int]) -> int:
-    """The highest index that more than half of the nodes hold; `held` has one item for each."""
+    """The highest index that more than half of the nodes hold; `held` has one item for each
+    node."""
     return sorted(held, reverse=True)[len(held) // 2]
 
 

@@ -1,12 +1,13 @@
 """PySyncObj's journal, kept in our segmented log.
 
-The library sees a list of `(command, index, term)`. A command here is a light object that knows its
-length and its type byte, which is all that the library asks of it; bodies are never copied to the
+The library sees a list of `(command, index, term)`. Here a command is a light object that knows
+only its length and its type byte: the library asks for no more. So bodies are never copied to the
 heap, and memory does not grow with the log.
 
-The library truncates whatever follows the entry that a leader's message builds on, matching or
-not; that lost committed entries. So truncation is only a wish here: :meth:`deleteEntriesFrom` does
-nothing, and :meth:`add` cuts when, and only when, an entry of another term stands at that index.
+The library truncates everything after the entry that a leader's message builds on, even where it
+matches. That lost committed entries. So here truncation is only noted: :meth:`deleteEntriesFrom`
+does nothing, and :meth:`add` cuts when, and only when, an entry of another term stands at that
+index.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ class LogJournal(Journal):  # type: ignore[misc]
     def check_hard_state(self) -> None:
         """Raise CorruptLog if the saved term is older than the log's last entry.
 
-        A term is saved before its first entry is appended, so the `term` file was lost or an old
-        copy put back, and a vote may be forgotten: the node could vote twice in a term. The
+        A term is saved before its first entry is appended. So the `term` file was lost, or replaced
+        by an old copy, and the node may have forgotten a vote: it could vote twice in a term. The
         library would take the log's term and go on.
         """
         saved, last = self._hard_state.state.term, self.log.last
@@ -114,7 +115,7 @@ class LogJournal(Journal):  # type: ignore[misc]
         return self.library_entry(first + (at if at >= 0 else len(self) + at))
 
     def _last_entry(self) -> LibraryEntry:
-        # Asked for several times in every tick, so it is kept.
+        # The library asks for it several times in every tick, so it is cached.
         last = self.log.last
         if last is None:
             raise IndexError(-1)
@@ -156,10 +157,11 @@ class LogJournal(Journal):  # type: ignore[misc]
         self.log.append_copy(copy.header, copy.raw_header, copy.body)
 
     def _check_chain(self, copy: Copy, index: int) -> None:
-        """Raise CorruptLog if an entry does not continue this log, before anything is cut for it.
+        """Raise CorruptLog if an entry does not continue this log. This comes before anything is
+        cut.
 
-        A bit of its term that flipped, at the leader or here, would make an entry that this node
-        has acknowledged look like one of another leader.
+        If a bit of an entry's term has flipped, at the leader or here, an entry that this node has
+        acknowledged looks like one of another leader, and would be cut.
         """
         chain_crc = chain(self.log.chain_crc_before(index), copy.raw_header, copy.header.body_crc)
         if chain_crc != copy.header.chain_crc:
@@ -195,11 +197,11 @@ class LogJournal(Journal):  # type: ignore[misc]
         return self._hard_state.state.vote
 
     def setRaftCommitIndex(self, index: int) -> None:  # noqa: N802
-        """Take note of what is committed; cuts respect it."""
+        """Note what is committed: it is never cut."""
         self.log.commit_index = max(self.log.commit_index, index)
 
     def getRaftCommitIndex(self) -> int:  # noqa: N802
-        """What was known to be committed, never beyond the end of the log that was found."""
+        """The index known to be committed, but never beyond the end of the log."""
         return max(self.log.first_index, min(self.log.commit_index, self.log.last_index))
 
     def onOneSecondTimer(self) -> None:  # noqa: N802

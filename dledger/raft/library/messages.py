@@ -1,18 +1,17 @@
 """What the nodes of a group say to each other. Pure.
 
 A frame is `u32 length | u16 head length | u32 CRC | head | run`: the head is a msgpack array, the
-run is raw bytes of the log (headers and bodies of consecutive entries), so that a batch is packed
-once, by being appended, and travels to every peer as it lies in the file. Nothing is ever
-unpickled.
+run is raw bytes of the log (headers and bodies of consecutive entries), so a batch is packed once,
+when it is appended, and every peer gets the bytes of the file. Nothing is ever unpickled.
 
-The CRC covers head and run, and begins with the head's length. Every rule of Raft takes for granted
-that what a peer is said to have sent it did send: a bit that flips in a commit index or a term
-would break them all, and TCP's sixteen bits of checksum let such a frame pass now and then. So a
-frame that does not check ends its link, and what was under way is sent again on the next one.
+The CRC covers head and run, and begins with the head's length. All rules of Raft assume that
+messages arrive as they were sent. A flipped bit in a commit index or a term would break them, and
+TCP's checksum of sixteen bits misses some flipped bits. So a frame with a wrong CRC closes its
+link, and what was in flight is sent again on the next one.
 
-Every head starts with the kind of message and the sender's term. What follows are the fields of the
-message's own type, in their order; what each kind says is said there. `seat` and `state_copy` tell
-of those for nodes that begin, or begin again, `repair` of `Lacking` and `Given`.
+Every head starts with the kind of message and the sender's term. Then come the fields of the
+message's own type, in their order; the types below say what each message means. `seat` and
+`state_copy` explain the messages for nodes that join, `repair` explains `Lacking` and `Given`.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ class PeerKind(IntEnum):
 
 
 class PeerMessage(msgspec.Struct, frozen=True, gc=False):
-    """What one node says to another. On the wire the fields stand in this order, behind the kind;
-    a `run` is always the last one, and stands behind the head."""
+    """A message of one node to another. On the wire the fields follow the kind, in their order; a
+    `run` is always the last field, and follows the head."""
 
     kind: ClassVar[PeerKind]
     term: int
@@ -87,9 +86,9 @@ class Append(PeerMessage, frozen=True):
 
 
 class Answer(PeerMessage, frozen=True):
-    """To an Append: send from `next_index` on. `sequence` is that of the Append.
+    """Answers an Append: send from `next_index` on. `sequence` is the Append's.
 
-    With `reset` the leader goes back to there; with `success` all before it is held.
+    With `reset` the leader goes back to that index; with `success` the sender holds all before it.
     """
 
     next_index: int
@@ -99,19 +98,20 @@ class Answer(PeerMessage, frozen=True):
 
 
 class Ack(Answer, frozen=True):
-    """An answer that counts."""
+    """An answer of a voter: it counts for a majority."""
 
     kind = PeerKind.ACK
 
 
 class Learned(Answer, frozen=True):
-    """An answer of a node that is not to be counted."""
+    """An answer of a node that must not be counted."""
 
     kind = PeerKind.LEARNED
 
 
 class Vote(PeerMessage, frozen=True):
-    """A candidate, whose log ends so, asks for a vote. `is_wished`: its leader wants it to lead."""
+    """A candidate whose log ends with this entry asks for a vote. `is_wished`: its leader asked it
+    to."""
 
     kind = PeerKind.VOTE
     last_index: int
@@ -126,13 +126,13 @@ class Voted(PeerMessage, frozen=True):
 
 
 class Denied(PeerMessage, frozen=True):
-    """You are behind: here is the term."""
+    """Your term is too old: here is the current one."""
 
     kind = PeerKind.DENIED
 
 
 class Prevote(PeerMessage, frozen=True):
-    """Would you vote for me, whose log ends so?"""
+    """Would you vote for me, if my log ends with this entry?"""
 
     kind = PeerKind.PREVOTE
     last_index: int
@@ -148,13 +148,13 @@ class Prevoted(PeerMessage, frozen=True):
 
 
 class TakeOver(PeerMessage, frozen=True):
-    """Elect now: your leader wishes it."""
+    """Your leader asks you to start an election now."""
 
     kind = PeerKind.TAKE_OVER
 
 
 class Resigned(PeerMessage, frozen=True):
-    """Your leader lost its majority: elect."""
+    """Your leader stepped down, as it lost its majority: start an election."""
 
     kind = PeerKind.RESIGNED
 
@@ -166,14 +166,14 @@ class Unseated(PeerMessage, frozen=True):
 
 
 class Formed(PeerMessage, frozen=True):
-    """Whether I hold nothing, either."""
+    """The answer to Unseated: whether I hold no entries, either."""
 
     kind = PeerKind.FORMED
     fresh: bool
 
 
 class Seated(PeerMessage, frozen=True):
-    """Hold everything up to `index`, and take your seat."""
+    """Once you hold everything up to `index`, take your seat."""
 
     kind = PeerKind.SEATED
     index: int
@@ -192,7 +192,7 @@ class Head(PeerMessage, frozen=True):
 
 
 class Wanted(PeerMessage, frozen=True):
-    """A part of the state machine's state, please: of the state as of `index`, from `offset` on."""
+    """Asks for a part of the state machine's state as of `index`, from `offset` on."""
 
     kind = PeerKind.WANTED
     index: int
@@ -200,7 +200,7 @@ class Wanted(PeerMessage, frozen=True):
 
 
 class State(PeerMessage, frozen=True):
-    """That part, in the run, with its CRC."""
+    """The part that was asked for, in the run, with its CRC."""
 
     kind = PeerKind.STATE
     index: int
@@ -211,21 +211,21 @@ class State(PeerMessage, frozen=True):
 
 
 class Confirm(PeerMessage, frozen=True):
-    """Are you still in my term? For the reads of that round."""
+    """Are you still in my term? Asked for one round of reads."""
 
     kind = PeerKind.CONFIRM
     number: int
 
 
 class Confirmed(PeerMessage, frozen=True):
-    """Yes."""
+    """Yes, in this round."""
 
     kind = PeerKind.CONFIRMED
     number: int
 
 
 class Introduction(PeerMessage, frozen=True):
-    """The members, in the run, as of an entry that is committed."""
+    """The members as of a committed entry, in the run."""
 
     kind = PeerKind.CONFIGURATION
     index: int
@@ -234,14 +234,14 @@ class Introduction(PeerMessage, frozen=True):
 
 
 class Lacking(PeerMessage, frozen=True):
-    """My log is damaged from `index` on: help me."""
+    """My log is damaged from `index` on: send me entries."""
 
     kind = PeerKind.LACKING
     index: int
 
 
 class Given(PeerMessage, frozen=True):
-    """Entries that are committed, `count` of them in the run; `chain_crc` stands before them."""
+    """`count` committed entries, in the run; `chain_crc` is the chain CRC before the first."""
 
     kind = PeerKind.GIVEN
     first_index: int
@@ -258,7 +258,7 @@ _MESSAGES: Final[tuple[type[PeerMessage], ...]] = (
 
 
 class _Layout(NamedTuple):
-    """How a message stands in a head: the types of the term and the fields, but for a run."""
+    """The layout of a message in a head: the types of the term and the fields, without the run."""
 
     make: Callable[..., PeerMessage]
     types: tuple[type, ...]
@@ -307,7 +307,7 @@ def frame_length(buffer: Buffer, offset: int) -> int:
 
 
 def head_end(frame: Buffer) -> int:
-    """Where a frame's head ends and its run begins, by its own word."""
+    """Where a frame's head ends and its run begins, according to the frame."""
     return PREFIX.size + int(PREFIX.unpack_from(frame)[1])
 
 

@@ -1,7 +1,7 @@
-"""What a node knows of each of its peers: the link to it, and what is under way on it.
+"""What a node knows of each of its peers: the link to it, and what is in flight on it.
 
-A peer's parts begin anew with each of its links. Each belongs to one class, which alone sets its
-fields; the pace hears of sending and of answers, by methods of its own.
+A new link starts with new parts. Each part belongs to one class, and only that class sets its
+fields. The pace is told of sends and answers by its methods.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Held(NamedTuple):
 
 @dataclass(slots=True)
 class Sent:
-    """What a leader has sent to a peer: `Sending`'s."""
+    """What a leader has sent to a peer. Set by `Sending`."""
 
     sequence: int = 0
     at: float = 0.0
@@ -51,9 +51,9 @@ class Sent:
 
 @dataclass(slots=True)
 class Answers:
-    """What is acknowledged to a peer, and by it: `Acknowledging`'s.
+    """What is acknowledged to a peer, and by it. Set by `Acknowledging`.
 
-    `told`: term and next index of the last answer that this peer may count.
+    `told`: term and next index of the last answer to this peer that it may count.
     """
 
     acknowledged_at: float = 0.0
@@ -66,7 +66,7 @@ class Answers:
 
 @dataclass(slots=True)
 class Newcomer:
-    """How far a peer has come into the group: `Joining`'s."""
+    """How far a peer has come in joining the group. Set by `Joining`."""
 
     barrier: Barrier | None = None
     state_asked_at: float = float("-inf")
@@ -74,7 +74,7 @@ class Newcomer:
 
 @dataclass(slots=True)
 class Peer:
-    """A peer, and its live link: `Peers`'."""
+    """A peer, and its live link. Set by `Peers`."""
 
     node: Node
     link: Link | None = None

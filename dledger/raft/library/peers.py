@@ -1,8 +1,8 @@
-"""The links to the peers: which one of each is live, and what goes over it.
+"""The links to the peers: which one of each is live, and what is sent over it.
 
-One link a peer: what an older one still delivers is dropped (20), and a peer that reads too slowly
-is paused (19). What was known of a peer goes with its link: it may come back with its folder
-emptied.
+A peer has one link: messages from an older one are dropped (20), and a peer that reads too slowly
+is paused (19). When the link breaks, all that was known of the peer is forgotten: it may come back
+with an empty folder.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class Peers:
     # -- what to send ----------------------------------------------------------------------
 
     def ask_to_send(self) -> None:
-        """Have the leader look at once what its peers lack."""
+        """Have the leader check at once what its peers lack."""
         self._must_send = True
 
     def take_request(self) -> bool:
-        """Whether somebody asked for that since the last call."""
+        """Whether that was asked for since the last call."""
         asked, self._must_send = self._must_send, False
         return asked
 
     def post(self, peer: Peer, message: PeerMessage) -> None:
-        """Send a message that depends on nothing that is not durable yet."""
+        """Send a message at once. Nothing that it says may still have to become durable."""
         if peer.link is not None:
             peer.link.send(encode_message(message))
 
@@ -55,7 +55,7 @@ class Peers:
     # -- members and strangers -------------------------------------------------------------
 
     def take_members(self) -> None:
-        """Another configuration is in force: count, and send to, whom it names."""
+        """Another configuration is in force: count its voters, and send to its members."""
         configuration = self._members.current
         others = {*configuration.members} - {self.node_id}
         for node_id in sorted(others - {*self.known}):
@@ -90,7 +90,7 @@ class Peers:
         self.ask_to_send()
 
     def link_down(self, node_id: str, link: Link) -> bool:
-        """A connection broke; whether it was the live one of that peer."""
+        """A connection broke; returns whether it was the live one of that peer."""
         peer = self.known.get(node_id)
         if peer is None or peer.link is not link:
             return False
@@ -99,7 +99,7 @@ class Peers:
         else:
             del self.known[node_id]
         self._transport.disconnected(peer.node)
-        # It may come back with an emptied folder: what it held is counted when it says so again.
+        # It may come back with an empty folder: its copy counts when it acknowledges it again.
         self._core.forget_match(peer.node)
         return True
 
@@ -112,7 +112,7 @@ class Peers:
             self.ask_to_send()
 
     def pause_if_slow(self, peer: Peer) -> None:
-        """Send nothing more to a peer that takes it too slowly, until its queue has run low."""
+        """Send nothing more to a peer that reads too slowly, until its queue has run low."""
         queued_bytes = 0 if peer.link is None else peer.link.queued_bytes
         if queued_bytes > limits.PEER_SEND_BUFFER_BYTES_MAX and not peer.paused:
             peer.paused = True

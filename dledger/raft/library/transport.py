@@ -1,13 +1,14 @@
-"""What PySyncObj calls, and what it is called with: the library's own transport.
+"""The library's transport: what PySyncObj calls to send, and what it is handed of arrivals.
 
 The rules, each with the hole of the library that it closes:
 
 - every message carries the sender's term (2), and a node that is behind in terms is told so (12);
-- the commit index that a follower takes is at most what the message verified (4, and more);
+- the commit index that a follower takes is at most the last entry that the message verified (4, and
+  more);
 - snapshots, chunked entries, forwarded commands and membership entries do not exist here (4, 10,
   11, 15, 16).
 
-`Acknowledging` has those of acknowledgements, `Peers` those of links.
+`Acknowledging` has the rules for acknowledgements, `Peers` those for links.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ class PeerTransport(Transport):  # type: ignore[misc]
         acknowledging: Acknowledging,
         is_wished: Callable[[], bool],
     ) -> None:
-        """Know who else there is. The library takes its transport before all of them exist.
+        """Set the parts that this one works with: the library takes its transport before they
+        exist.
 
-        `is_wished`: this node stands because its leader wants it to lead.
+        `is_wished`: this node is a candidate because its leader asked it to lead.
         """
         self._core = core
         self._peers = peers
@@ -64,7 +66,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
     # -- the library sends -----------------------------------------------------------------
 
     def send(self, node: Node, message: dict[str, Any]) -> bool:
-        """Called by the library; whether the message was sent."""
+        """Called by the library; returns whether the message was sent."""
         peer = self._peers.known.get(str(node.id))
         if peer is None or peer.link is None:
             return False
@@ -83,13 +85,14 @@ class PeerTransport(Transport):  # type: ignore[misc]
     # -- a peer's message arrives ----------------------------------------------------------
 
     def deliver_from_leader(self, peer: Peer, message: Append | Head) -> bool:
-        """What leaders say; whether it was one of now. Raises as the two below do."""
+        """Handle a leader's message; returns whether its sender leads now. Raises what the two
+        below do."""
         if isinstance(message, Head):
             return self.deliver_head(peer, message)
         return self.deliver_append(peer, message)
 
     def deliver_append(self, peer: Peer, message: Append) -> bool:
-        """Check an Append and hand it to the library; whether it was of a current leader.
+        """Check an Append and hand it to the library; returns whether it is of a current leader.
 
         Raises FrameError for a malformed run, CorruptLog where the replicas differ.
         """
@@ -118,9 +121,10 @@ class PeerTransport(Transport):  # type: ignore[misc]
         return True
 
     def deliver_head(self, peer: Peer, message: Head) -> bool:
-        """A leader's log begins behind the end of this one, or this one differs there: begin anew
-        with the leader's first entry. It is committed, and all that may have been committed here
-        lies before it. Whether the message was of a current leader.
+        """The leader's log begins behind the end of this log, or this log differs there. Replace
+        this log by one that begins with the leader's first entry. That entry is committed, and
+        everything in this log that may be committed lies before it. Returns whether the message is
+        of a current leader.
 
         Raises FrameError for a malformed run, CorruptLog where the replicas differ.
         """
@@ -131,7 +135,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         header = split_run(message.run, first_index, 1, term)[0].header
         head = LogHead(message.base_position, first_index, message.chain_crc, bytes(message.run))
         self._check_head(head, message.commit_index)
-        # A term is durable before the first entry of it.
+        # A term must be durable before its first entry.
         self.step_down(peer, term)
         if self._must_begin_anew(header):
             self._members.begin_anew()
@@ -140,10 +144,12 @@ class PeerTransport(Transport):  # type: ignore[misc]
         return self.deliver_append(peer, Append(term, *place, message.sequence, count=0))
 
     def _check_head(self, head: LogHead, commit_index: int) -> None:
-        """Raise FrameError for a head that can't be a leader's, before anything is dropped for it.
+        """Raise FrameError for a head that can't be a leader's. This comes before anything is
+        dropped.
 
-        Its entry fits it, is committed, and has room for others behind it. What is committed here
-        it can't contradict: two logs with different committed entries are of no one group.
+        The first entry must fit the head, be committed, and leave room for later entries. It can't
+        contradict what is committed here, since logs with different committed entries are of
+        different groups.
         """
         log = self._log
         try:
@@ -163,7 +169,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
             )
 
     def _must_begin_anew(self, header: Header) -> bool:
-        """Whether a leader's first entry lies behind this log, or is another one than here."""
+        """Whether a leader's first entry lies behind this log, or differs from this log's entry."""
         log, first_index = self._log, header.index
         return first_index > log.last_index or (
             first_index >= log.first_index and log.header(first_index).chain_crc != header.chain_crc
@@ -185,7 +191,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         )
 
     def deliver_voted(self, peer: Peer, message: Voted) -> None:
-        """A vote for this node; only a voter's counts, and once in a term."""
+        """A vote for this node. Only a voter's counts, and only once in a term."""
         if not self._members.current.votes(str(peer.node.id)):
             return
         vote = (str(peer.node.id), message.term)
@@ -195,11 +201,12 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self._onMessageReceived(peer.node, {"type": "response_vote", "term": message.term})
 
     def deny(self, peer: Peer) -> None:
-        """Tell a peer that it is behind in terms."""
+        """Tell a peer that its term is too old."""
         self._peers.post(peer, Denied(self._core.term))
 
     def step_down(self, peer: Peer, term: int) -> None:
-        """Take a higher term. A vote request that can't be granted makes the library do it."""
+        """Take a higher term. The library does so when it gets a vote request that it can't
+        grant."""
         if term > self._core.term:
             self._onMessageReceived(
                 peer.node,
@@ -218,11 +225,11 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self._onNodeConnected(node)
 
     def disconnected(self, node: Node) -> None:
-        """None may."""
+        """No messages to a peer may be sent."""
         self._onNodeDisconnected(node)
 
     def answered(self, node: Node, next_index: int, *, reset: bool, success: bool) -> None:
-        """A peer answers this leader, and it counts."""
+        """Hand the library an answer to this leader, which counts."""
         message = {"next_node_idx": next_index, "reset": reset, "success": success}
         self._onMessageReceived(node, {"type": "next_node_idx", **message})
 

@@ -1,14 +1,14 @@
 """A leader changes who belongs to its group, one member at a time.
 
-A new member comes as a learner: it is sent the log, and what it acknowledges is not counted, so a
-group is never slowed or stopped by a node that has nothing yet. It becomes a voter, by a second
+A new member begins as a learner: it is sent the log, but its acknowledgements are not counted. So a
+node that holds nothing yet never slows down or stops a group. It becomes a voter, by a second
 entry, when it holds nearly all that the leader does, has its seat
-(:mod:`dledger.raft.membership.seat`), and no longer asks for the state. Whoever leads by then sees
-to that, so an addition survives its leader. A removal is one entry.
+(:mod:`dledger.raft.membership.seat`), and no longer asks for the state. The leader of that time
+does so, so an addition is finished even if its first leader dies. A removal is one entry.
 
-:mod:`dledger.raft.membership.configuration` says which changes are safe. On top of that a change is
-refused if the group could not go on after it: if no majority of the new voters is in touch with the
-leader. A leader is not removed while it leads: it hands over first, and its successor removes it.
+:mod:`dledger.raft.membership.configuration` says which changes are safe. A leader also refuses a
+change after which the group could not go on: if no majority of the new voters is in touch with it.
+A leader is not removed while it leads: it hands over first, and its successor removes it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from dledger.raft.roles import Role
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """A member as this node knows it. A learner is a voter to be, that is not counted yet.
+    """A member as this node knows it. A learner will be a voter, but is not counted yet.
 
-    `linked` to this node; how many entries it may lack only a leader knows.
+    `linked`: connected to this node. Only a leader knows how many entries it may lack.
     """
 
     node_id: str
@@ -46,7 +46,7 @@ class MemberStatus:
 
 
 class Changes:
-    """What a leader may change now. It asks; appending is the engine's."""
+    """Decides which changes a leader may make now. The engine appends them."""
 
     def __init__(self, core: Core, peers: Peers, log: SegmentedLog, members: Members) -> None:
         self._core = core
@@ -55,7 +55,7 @@ class Changes:
         self._members = members
 
     def addition(self, node_id: str, member: Member) -> Mapping[str, Member] | None:
-        """The members with a new learner; None if it is a member already.
+        """The members after a learner is added; None if it is a member already.
 
         Raises ChangePending, BadInput.
         """
@@ -71,7 +71,8 @@ class Changes:
         return current.with_learner(node_id, member)
 
     def removal(self, node_id: str) -> Mapping[str, Member]:
-        """The members without one. Raises ChangePending, UnknownMember, WouldLoseMajority."""
+        """The members after one is removed. Raises ChangePending, UnknownMember,
+        WouldLoseMajority."""
         current = self._current()
         if node_id not in current.members:
             raise UnknownMember(
@@ -81,14 +82,15 @@ class Changes:
         if current.votes(node_id):
             if len(Configuration(members).voters) < VOTERS_MIN:
                 raise WouldLoseMajority(
-                    f"without {node_id} only one voter would be left, and no copy of what it "
-                    "loses: add another member first"
+                    f"without {node_id} only one voter would be left, and no second copy of its "
+                    "entries: add another member first"
                 )
             self._check_in_touch(members)
         return members
 
     def promotion(self, now: float) -> Mapping[str, Member] | None:
-        """The members with a learner made a voter, if one has caught up and nothing is pending."""
+        """The members after a learner is made a voter; None if none has caught up or a change is
+        pending."""
         current = self._members.current
         if not current.learners or self._members.changing(self._core.commit_index):
             return None
@@ -100,7 +102,8 @@ class Changes:
         return None
 
     def next_at(self, stepped_at: float) -> float:
-        """When a learner may be found to have the whole state, although nothing comes in."""
+        """When the next step is due to see if a learner has the whole state, even if no message
+        arrives."""
         peers, learners = self._peers.known, self._members.current.learners
         if not learners:
             return math.inf
@@ -172,7 +175,7 @@ class Changes:
         return peer is not None and peer.link is not None and not self._core.match_index(peer.node)
 
     def _missing(self, members: Mapping[str, Member]) -> list[str] | None:
-        """Who is not there, if the others are no majority of these members' voters."""
+        """The voters that do not answer, if the others are no majority of these members' voters."""
         wanted = Configuration(dict(members))
         peers = self._peers.known
         there = {node_id for node_id in peers if self._in_touch(peers[node_id])}

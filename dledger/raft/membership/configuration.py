@@ -1,17 +1,19 @@
 """Who belongs to a group: its configuration, how it may change, and its bytes. Pure.
 
-A configuration names the voters, who elect and whose copies are counted, and the learners, who
-get entries and will be voters once they hold the log. It is an entry of the log, of a kind of its
-own, and in force at a node as soon as that node's log holds it, committed or not. Two leaders can
-be elected in one term only by two majorities that share no node, so (Ongaro's dissertation, 4.1):
+A configuration names the voters and the learners. Voters elect, and their copies are counted.
+Learners get entries, and become voters once they hold the log. A configuration is an entry of the
+log, with a kind of its own. A node acts by it as soon as its log holds it, committed or not. Two
+leaders can be elected in one term only by two majorities that share no node, so (Ongaro's
+dissertation, 4.1):
 
 - a change adds or removes one voter: any majority of the old configuration and any of the new
   share a node;
-- a leader makes no change while an earlier one is not committed: else two leaders could each
-  have gone one step away from the same configuration, and their majorities may share none;
-- nor before an entry of its own term is committed: until then an earlier leader's change, which
-  this one does not hold, may still win (the bug of the single-server change, raft-dev 2015);
-- a node whose log is cut goes back to the configuration of what is left.
+- a leader makes no change while an earlier one is not committed: else two leaders could each change
+  the same configuration in one step, and their majorities might share no node;
+- a leader makes no change before an entry of its own term is committed: until then the change of an
+  earlier leader, which this one does not hold, may still win (the bug of the single-server change,
+  raft-dev 2015);
+- a node whose log is cut goes back to the last configuration that its log still holds.
 
 Before any change a group has the members that its config files name: the configuration of index 0.
 """
@@ -37,7 +39,7 @@ _CRC_BYTES: Final = 4
 class Member(msgspec.Struct, frozen=True, array_like=True):
     """A member: its peer port's address, and whether it votes.
 
-    `service` is where it serves whom the group is for: a broker's address for clients.
+    `service` is the address where it serves the group's users: a broker's address for clients.
     """
 
     host: str
@@ -60,12 +62,12 @@ class Configuration(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
     @cached_property
     def voters(self) -> tuple[str, ...]:
-        """Who elects and is counted, in the order of ids."""
+        """The ids of those that elect and are counted, in order."""
         return tuple(sorted(node_id for node_id, member in self.members.items() if member.votes))
 
     @cached_property
     def learners(self) -> tuple[str, ...]:
-        """Who gets entries and is not counted, in the same order."""
+        """The ids of those that get entries and are not counted, in order."""
         return tuple(sorted({*self.members} - {*self.voters}))
 
     def is_majority(self, node_ids: Iterable[str]) -> bool:
@@ -81,7 +83,7 @@ class Configuration(msgspec.Struct, frozen=True, array_like=True, dict=True):
     # -- changes: each of one member -------------------------------------------------------
 
     def with_learner(self, node_id: str, member: Member) -> dict[str, Member]:
-        """The members with a new one, which does not vote yet. Raises BadInput."""
+        """The members after one is added that does not vote yet. Raises BadInput."""
         check_member(node_id, member)
         if len(self.members) >= MEMBERS_MAX:
             raise BadInput(f"the group has {len(self.members)} members, the limit: remove one")
@@ -89,11 +91,11 @@ class Configuration(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return {**self.members, node_id: learner}
 
     def with_voter(self, node_id: str) -> dict[str, Member]:
-        """The members, with a learner made a voter."""
+        """The members after a learner is made a voter."""
         return {**self.members, node_id: msgspec.structs.replace(self.members[node_id], votes=True)}
 
     def without(self, node_id: str) -> dict[str, Member]:
-        """The members without one."""
+        """The members after one is removed."""
         return {other: member for other, member in self.members.items() if other != node_id}
 
 
@@ -137,7 +139,7 @@ def decode_members(body: Buffer) -> dict[str, Member]:
         raise FrameError(f"a configuration can't be read: {error}") from error
     if not any(member.votes for member in members.values()) or len(members) > MEMBERS_MAX:
         raise FrameError(
-            f"a configuration has {len(members)} members, of whom one at least must vote, and at "
+            f"a configuration has {len(members)} members: at least one must vote, and at "
             f"most {MEMBERS_MAX} are allowed"
         )
     return members

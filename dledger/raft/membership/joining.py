@@ -1,13 +1,12 @@
-"""How a node comes into its group: for the first time, with an emptied folder, or after too long.
+"""How a node joins its group: for the first time, with an emptied folder, or after too long.
 
-Three things may be missing, and each comes by its own way:
+Three things may be missing, and each comes in its own way:
 
 - a seat (:mod:`dledger.raft.membership.seat`);
-- entries that the others no longer have: the leader sends its own head, with the first entry that
-  it holds, and this node begins a new log there. All later entries come as to any follower;
-- the state that those entries built on (:mod:`dledger.raft.replication.footing` says why it must be
-saved,
-  :mod:`dledger.raft.replication.state_copy` how it comes).
+- entries that the others no longer hold: the leader sends the head of its log, with the first entry
+  that it holds, and this node begins a new log there. It gets later entries as any follower does;
+- the state that those entries build on. :mod:`dledger.raft.replication.footing` says why it must be
+  saved, :mod:`dledger.raft.replication.state_copy` how it is copied.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from dledger.raft.roles import Role
 
 
 class Joining:
-    """What a node still lacks, and what it gives to others that lack it."""
+    """What this node still lacks, and how it helps others that lack it."""
 
     def __init__(
         self,
@@ -87,18 +86,19 @@ class Joining:
     # -- links and time --------------------------------------------------------------------
 
     def link_up(self, node_id: str) -> None:
-        """A connection to a peer stands: ask it whether there is a group."""
+        """A connection to a peer stands: ask the peer whether there is a group."""
         self._forming.lost(node_id)
         if not self.seated:
             peer = self._peers.known[node_id]
             self._peers.post(peer, Unseated(self._core.term))
 
     def link_down(self, node_id: str) -> None:
-        """A connection broke: what the peer said of itself may no longer be so."""
+        """A connection broke: what the peer said of itself may no longer hold."""
         self._forming.lost(node_id)
 
     def step(self, now: float) -> None:
-        """Ask for what is missing, drop what nobody wants; count once what it needs is saved."""
+        """Ask for what is missing, drop a snapshot that nobody asks for, and be counted once the
+        state is saved."""
         was_saved, self._was_saved = self._was_saved, self._footing.is_saved
         is_missing = self._footing.is_missing
         self._lacks_something = is_missing or not self._was_saved
@@ -112,19 +112,20 @@ class Joining:
                 self._ask(peer, now)
 
     def next_at(self, stepped_at: float) -> float:
-        """When a step has to look although nothing comes in, if the last one was at `stepped_at`.
+        """When the next step is due after one at `stepped_at`, even if no message arrives.
 
-        What is missing is asked for, and nobody says when the state is saved, so both are looked
-        for: it does not take long.
+        What is missing must be asked for again. And nothing tells the engine when the state is
+        saved, so it checks every now and then.
         """
         if self._lacks_something:
             return stepped_at + LOOK_AGAIN_S
         return math.inf if self._picture is None else self._picture_used_at + PICTURE_KEPT_S
 
     def _next_to_ask(self) -> Peer | None:
-        """The leader; one after the other if this node leads, or nobody does.
+        """The peer to ask: the leader; or one peer after the other if this node leads, or none
+        does.
 
-        A leader may lack the state, too: its log is the longest all the same.
+        A leader may lack the state too, since it is elected for its log.
         """
         peers = self._peers.known
         leader = peers.get(self._core.leader_id or "")
@@ -168,13 +169,14 @@ class Joining:
     # -- the members -----------------------------------------------------------------------
 
     def introduce(self, peer: Peer) -> None:
-        """Tell a stranger who belongs to the group: it may have been removed while it was away."""
+        """Tell a stranger which members the group has: it may have been removed while it was
+        away."""
         if str(peer.node.id) not in self._members.current.members:
             self._peers.tell_members(peer)
 
     def _take_configuration(self, message: Introduction) -> None:
-        """A peer says what is committed. Who leads, or is being elected, has begun to count by its
-        own log."""
+        """Take a committed configuration from a peer. A leader or candidate does not: it already
+        counts by its own log."""
         if self._core.role is Role.FOLLOWER:
             members, place = decode_members(message.run), (message.index, message.entry_term)
             self._members.adopt(Configuration(members, *place))
@@ -183,10 +185,10 @@ class Joining:
 
     @property
     def _fresh(self) -> bool:
-        """Whether nothing that this node holds can ever have been committed: it holds no entry.
+        """Whether this node holds no entry, so that nothing can have been committed on it.
 
-        Whatever its term: a member that took its seat first may ask for votes before the others
-        have heard all answers, and they must still find their seats.
+        Its term does not matter: a member that took its seat first may ask for votes before the
+        others have heard all answers, and these must still be able to take their seats.
         """
         return self._log.last_index <= 1 and not self._members.current.index
 
@@ -200,7 +202,7 @@ class Joining:
         self._hard_state.save(replace(self._hard_state.state, seated=True))
 
     def _admit(self, peer: Peer, message: Learned) -> None:
-        """A learner acknowledged: see that there is a barrier, and whether it is passed."""
+        """A learner acknowledged entries: set its barrier, or check whether it has passed it."""
         core = self._core
         if core.role is not Role.LEADER or message.term != core.term:
             return
@@ -219,8 +221,8 @@ class Joining:
         if self.seated or message.term != core.term or core.leader_id != str(peer.node.id):
             return
         if not self._footing.is_saved:
-            return  # it is offered again with every answer to the leader
-        # A log that began again behind the barrier holds it too, if it holds an entry of this term.
+            return  # the learner answers again and again, so this is tried again
+        # A log that began anew behind the barrier counts too, if it holds an entry of this term.
         held = max(index, self._log.first_index)
         if held <= self._log.durable_index and self._log.header(held).term == core.term:
             self._take_seat()
@@ -240,9 +242,10 @@ class Joining:
         self._peers.post(peer, state)
 
     def _is_asked_for(self, peer: Peer, message: State) -> bool:
-        """Whether a part of the state comes from whom this node asked: the leader of its term.
+        """Whether a part of the state comes from a peer that this node asks: the leader of its
+        term.
 
-        While nobody else leads that may be any peer, and it must be in this node's term.
+        While no other node leads, that may be any peer in this node's term.
         """
         core, node_id = self._core, str(peer.node.id)
         leader = core.leader_id
@@ -253,13 +256,16 @@ class Joining:
         if not self._footing.is_missing or not self._is_asked_for(peer, message):
             return
         if not isinstance(self._machine, PortableState):
-            raise StorageError("this state machine can't take a state, but its log lost its head")
+            raise StorageError(
+                "this state machine can't be given a state, but the head of its log is gone"
+            )
         picture = self._copy.take(
             message.index, message.total_bytes, message.offset, message.crc, message.run
         )
         if picture is None:
             self._ask(peer, now)
         elif picture.index + 1 >= self._log.first_index:
-            # What came in while the state was missing is applied only now: it may have rotted.
+            # Entries that came while the state was missing are applied only now, and may have
+            # rotted since.
             self._log.doubt_all()
             self._machine.install(picture.index, picture.payload, self._log.first_index)

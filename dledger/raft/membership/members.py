@@ -2,24 +2,25 @@
 
 Invariant: a node acts by the last configuration in its log, from the moment when the entry is
 appended until it is cut, over restarts, and also when the log's head is gone. The crash that would
-break it: the entry is on the disk, acknowledged and counted, the node restarts, counts the
-majority of the group as it was before, and two leaders are elected by majorities that share no
+break it: the entry is on the disk, acknowledged and counted. The node restarts and counts
+majorities of the old configuration. Then two leaders may be elected by majorities that share no
 node.
 
-So the file `members` is durable before such an entry is appended, and holds all configurations
-that are not surely committed, and the last one that is, its base. A start keeps those that the log
-holds, by index and term, and whatever lies before its head. What it drops it drops from the file
-too: when the head has passed that index, nobody could tell any more.
+So the file `members` is durable before such an entry is appended. It holds the last configuration
+that is surely committed, the base, and all later ones. At a start the node keeps those that its log
+holds, by index and term, and those before the log's head. It removes the others from the file as
+well: once the head has passed their index, nothing would show that they were cut.
 
-A configuration that a leader's log lacks is forgotten here before the log is cut, or replaced: once
-a new head has passed its index, a start would take it for committed. A crash between the two leaves
-an entry in the log that this node no longer acts by. No harm: what a majority committed in its
-place is newer than all of this log, so no majority elects the node, whomever it counts.
+A configuration that a leader's log lacks is removed from the file before the log is cut or
+replaced: once a new head has passed its index, a start would take it for committed. A crash between
+the two leaves an entry in the log that this node no longer acts by. That does no harm: what a
+majority committed in its place is newer than this whole log, so no majority elects this node,
+however it counts.
 
-The base needs no entry here. A node whose log begins anew behind a leader's head is given the
-leader's base with it, and a node that was away, or removed, is told of it by whoever it asks for a
-vote. It may be newer than all of this node's log. That elects nobody wrongly: a majority of that
-configuration has committed its entry, and will not vote for a log that lacks it.
+The base need not be an entry of this log. A node whose log begins anew behind a leader's head gets
+the leader's base with it, and a node that was away, or removed, is told the base by the peers that
+it asks for votes. The base may be newer than this node's whole log. That makes no election wrong: a
+majority of that configuration has committed its entry, and will not vote for a log that lacks it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ FILE_NAME = "members"
 
 @dataclass(slots=True)
 class Members:
-    """The base, and what may still be cut. `on_change` is told whenever another is in force."""
+    """The base, and the later configurations, which may still be cut. `on_change` is called
+    whenever another one comes into force."""
 
     path: Path
     disk: Disk
@@ -78,7 +80,7 @@ class Members:
             self.on_change()
 
     def cut(self, first_index: int) -> None:
-        """The log was cut: what its entries said from there on holds no more."""
+        """The log was cut: configurations from `first_index` on no longer hold."""
         kept = [held for held in self.later if held.index < first_index]
         if len(kept) < len(self.later):
             self.later = kept
@@ -86,12 +88,12 @@ class Members:
             self.on_change()
 
     def committed(self, commit_index: int) -> None:
-        """Nothing up to there will be cut. What is saved says so with the next change."""
+        """Nothing up to `commit_index` will be cut. The file is updated with the next change."""
         while self.later and self.later[0].index <= commit_index:
             self.base = self.later.pop(0)
 
     def adopt(self, base: Configuration) -> None:
-        """Another node says that this one is committed."""
+        """Take a configuration that is committed according to another node."""
         if base.index <= self.base.index:
             return
         self.base = base
@@ -102,7 +104,8 @@ class Members:
     def begin_anew(self) -> None:
         """The log is about to be replaced by one whose first entry is committed.
 
-        Whatever this one says behind the base was not: the leader's base is the newest one that is.
+        Configurations behind the base were not committed: the newest that is comes as the leader's
+        base.
         """
         if self.later:
             self.cut(self.base.index + 1)
@@ -139,7 +142,8 @@ def open_members(
 
 
 def last_saved(folder: Path, disk: Disk, initial: dict[str, Member]) -> Configuration:
-    """The newest configuration that this node has heard of, in force or not: whom to connect to.
+    """The newest configuration that this node has heard of, in force or not. It names the nodes to
+    connect to.
 
     Raises CorruptLog.
     """

@@ -1,24 +1,26 @@
-"""Who may vote and be counted: a node has a seat in its group, or it is a learner. Pure.
+"""Which nodes may vote and are counted: those that have a seat in their group. Pure.
 
 A node whose folder was emptied has forgotten which entries it acknowledged and for whom it voted.
-If it went on voting, a majority could be found that has never heard of a committed entry. So a
-seat is remembered on the disk, with term and vote, and an empty folder means: no seat. A learner
+If it went on voting, a majority might form that has never heard of a committed entry. So a seat is
+saved on the disk, with term and vote, and an empty folder means: no seat. A node without a seat
 takes entries, but its acknowledgements are not counted, and it does not vote.
 
 There are two ways to a seat.
 
 *A new group.* Every other member says that it holds no entry either. Then nothing was ever
-committed. All must say so, not a majority: of three members, one may never have been there and one
-may have lost its disk, and only the third would know. They may have voted already, one that took
-its seat first does, and this node with them before it forgot. Whoever it voted for is in that term
-and says so; so it enters a later term than all of them, and can't vote twice.
+committed. All must say so, not just a majority: of three members, one may never have been started
+and one may have lost its disk, and only the third would know of an entry. Some may have voted
+already, because one took its seat first, and this node too before it forgot. But the candidate that
+it voted for is in that term and tells it. So this node enters a later term than all of them, and
+can't vote twice.
 
 *A barrier.* A leader that hears from a learner notes the end of its log, and appends a no-op. Once
 an entry behind that end is committed by a majority without the learner, and the learner holds it,
-it may take its seat. Nothing that it forgot can do harm any more. Entries: all that was committed
-before lies below the barrier. Votes: let it have voted for X in a later term before it forgot. X
-is in that term since, so it took no part in the barrier's majority and lacks the entry. Whoever
-else took part will not vote for a log that lacks it, and without one of them X has no majority.
+it may take its seat. What the learner forgot can then do no harm. Entries: all that was committed
+before lies below the barrier. Votes: suppose it voted for X in a later term before it forgot. X has
+been in that term since, so X took no part in the barrier's majority and lacks the entry. The nodes
+of that majority do not vote for a log that lacks the entry, and without any of them X has no
+majority.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from dataclasses import dataclass
 
 
 class Forming:
-    """Which peers said, since their present links stand, that they hold nothing, in which terms."""
+    """Which peers have said on their present links that they hold nothing, and in which terms."""
 
     def __init__(self, peer_ids: list[str]) -> None:
         self._peers = frozenset(peer_ids)
@@ -41,7 +43,7 @@ class Forming:
             self.lost(peer_id)
 
     def lost(self, peer_id: str) -> None:
-        """The link broke: the peer may come back as somebody else."""
+        """The link broke: the peer may come back with another folder."""
         self._terms.pop(peer_id, None)
 
     @property
@@ -51,14 +53,14 @@ class Forming:
 
     @property
     def unused_term(self) -> int:
-        """One in which this node can't have voted; 0 while nobody has."""
+        """A term in which this node can't have voted; 0 if no peer is in any term yet."""
         term = max(self._terms.values(), default=0)
         return term + 1 if term else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """A leader's, for one learner on one link: what it must hold to take its seat."""
+    """A leader's barrier for one learner on one link: what it must hold to take its seat."""
 
     term: int
     index: int

@@ -1,9 +1,9 @@
-"""How much may be under way to a peer, and how fast a peer that is far behind may catch up. Pure.
+"""How much may be in flight to a peer, and how fast a peer that is far behind may catch up. Pure.
 
-A follower that copies a whole log could take all that the leader, the network and the disks have.
-So there is a bound to what it was sent and has not acknowledged; and while the leader has appends
-of its own under way, one that is far behind gets so many bytes a second and no more. One that keeps
-up meets neither bound.
+A follower that copies a whole log could use up the leader, the network and the disks. So there is a
+bound on what was sent to a peer and is not acknowledged. And while the leader has appends under
+way, a peer that is far behind gets a limited number of bytes a second. A peer that keeps up meets
+neither bound.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dledger import limits
 
 @dataclass(slots=True)
 class Pace:
-    """One peer's, over one link."""
+    """The pace of one peer, on one link."""
 
     in_flight_bytes: int = 0
     _sent: deque[tuple[int, int]] = field(default_factory=deque)
@@ -43,6 +43,6 @@ class Pace:
             self.in_flight_bytes -= self._sent.popleft()[1]
 
     def start_again(self) -> None:
-        """What was under way is void: it is sent again from an earlier entry."""
+        """Forget what was in flight: it is sent again from an earlier entry."""
         self._sent.clear()
         self.in_flight_bytes = 0

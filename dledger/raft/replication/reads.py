@@ -1,20 +1,20 @@
-"""Reads that miss nothing: whatever was acknowledged before a read began is in what it sees.
+"""Linearizable reads: a read sees everything that was acknowledged before it began.
 
-A leader that was cut off does not know that another leads by now, and has acknowledged more. So
+A leader that was cut off does not know that another one leads by now and has acknowledged more. So
 a read on the leader waits for a round of confirmations (Raft's read index, section 6.4 of Ongaro's
 dissertation): the leader notes its commit index, asks all peers whether they are still in its term,
-and answers when a majority, itself among them, has said so and everything up to the noted index is
-applied. No clock is involved, so none can be wrong.
+and answers when a majority, itself included, has confirmed and everything up to the noted index is
+applied. No clock is involved, so a wrong clock does no harm.
 
-Why that is enough. A peer that confirms was in this term *after* the read began: it had voted for
-nobody of a later one. Any later leader needs the vote of one of the majority, so when the read
-began there was none, and all that was acknowledged by then was acknowledged by this leader, or by
-those before it. What this one acknowledged is committed, hence at or below the noted index. What
-earlier ones acknowledged lies before this leader's own no-op; reads are taken only when that is
-applied.
+Why that is enough. A peer that confirms was in this term *after* the read began, so it had not
+voted in a later term. A later leader needs the vote of a node of that majority. So when the read
+began there was no later leader, and everything acknowledged by then was acknowledged by this leader
+or earlier ones. What this leader acknowledged is committed, so it lies at or below the noted index.
+What earlier leaders acknowledged lies before this leader's no-op, and reads are taken only when
+that is applied.
 
-Who has no seat does not confirm: it may have forgotten for whom it voted. Reads that come while a
-round is under way wait for the next one, which they share: its confirmations are sent after them.
+A node without a seat does not confirm: it may have forgotten a vote. Reads that come during a round
+wait for the next one and share it: its confirmations are sent after they came.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dledger.raft.limits import BUSY_RETRY_AFTER_S, READS_ASK_AGAIN_S
 from dledger.raft.membership.members import Members
 
 OnRead = Callable[[int | NotLeader], None]
-"""Gets the index up to which everything is applied, or NotLeader; called once."""
+"""Called once, with the index up to which everything is applied, or with NotLeader."""
 
 
 class Reads:
@@ -61,14 +61,14 @@ class Reads:
         self._confirmed: set[str] = set()
 
     def add(self, on_read: OnRead) -> None:
-        """Take a read; it is in the next round. Raises Busy."""
+        """Take a read: it is part of the next round. Raises Busy."""
         count = len(self._waiting) + len(self._asking)
         if count >= limits.READS_PENDING_MAX:
             raise Busy(f"{count} reads wait to be confirmed", BUSY_RETRY_AFTER_S)
         self._waiting.append(on_read)
 
     def step(self, now: float, applied_index: int) -> None:
-        """Answer, begin a round, or ask again. For a leader that serves."""
+        """Answer reads, begin a round, or ask again. Called on a leader that serves."""
         self._answer(applied_index)
         if self._waiting and not self._asking:
             self._begin_round()
@@ -79,7 +79,7 @@ class Reads:
 
     @property
     def next_at(self) -> float:
-        """When a step has to ask although nothing comes in."""
+        """When the next step is due to ask again, even if no message arrives."""
         if self._asking:
             return self._asked_at + READS_ASK_AGAIN_S
         return self._asked_at if self._waiting else math.inf
@@ -104,7 +104,7 @@ class Reads:
         return self._members.is_majority({self._peers.node_id, *self._confirmed})
 
     def fail(self, error: NotLeader) -> None:
-        """This node leads no longer: nothing was read."""
+        """This node leads no longer: all reads fail."""
         failed = self._asking + self._waiting
         self._asking, self._waiting = [], []
         for on_read in failed:

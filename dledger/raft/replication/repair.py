@@ -1,24 +1,25 @@
 """A node whose log is damaged gets what it lacks from the leader, before it takes part.
 
-While its log is damaged a node is, to the others, one that is connected and says nothing but which
-entry it lacks: it votes for nobody, acknowledges nothing, answers no pre-vote. That can harm
-nobody, no more than a node that is down. What must be shown is that it may take part afterwards,
-with its seat, its term and its vote, which it never lost.
+While its log is damaged a node only tells its peers which entry it lacks. It does not vote,
+acknowledges nothing and answers no pre-vote, so it does no more harm than a node that is down. What
+must be shown is that it may take part afterwards, with its seat, its term and its vote, which it
+never lost.
 
-- *What it is given* is committed, so it is what must stand there: each answer comes from a leader
-  that serves, after a round of confirmations that began when the question had come (as for a read,
+- *What it is given* is committed, so these are the right entries. Each answer comes from a leader
+  that serves, after a round of confirmations that began after the question arrived (as for a read,
   see `reads`). So an old leader that was cut off gives nothing.
 - *What it may lack afterwards.* Up to the leader's commit index C the repaired log holds all that
-  is committed. Behind C it holds what it can still read. Of what it can't, it may have acknowledged
-  some, but nothing of that is committed, or ever will be: this node has been silent since before
-  the question; let an entry behind C be committed in a term before the leader's, by a majority that
-  this node was counted in. The leader was elected by a majority too. Whoever is in both had the
-  entry when it voted, so the leader has it as well, before its own no-op, which it had committed
-  when it began to serve. So the entry lies at or below C. In a later term than the leader's nothing
-  was committed yet: the confirmations say so. In the leader's own term only the leader commits, up
-  to C, and from now on only with what this node acknowledges from now on.
+  is committed. Behind C it holds what it can still read. It may have acknowledged entries that it
+  can no longer read, but none of them is committed, or will be by that acknowledgement. Suppose an
+  entry was committed in a term before the leader's, by a majority that counted this node. The
+  leader was elected by a majority too. A node in both had the entry when it voted, so the leader
+  has it as well, before its own no-op, which it had committed when it began to serve. So the entry
+  lies at or below C. In a later term than the leader's nothing was committed yet, as the
+  confirmations show. In the leader's own term only the leader commits. So far it did up to C, and
+  this node has acknowledged nothing since before its question; later it counts only what this node
+  acknowledges after the repair.
 
-So after a repair nothing is forgotten that anybody relies on.
+So after a repair nothing is missing that another node relies on.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from dledger.raft.replication.sending import batch_end
 
 
 class Asking:
-    """The side that lacks entries. Whoever runs it asks all peers, again and again."""
+    """The side that lacks entries. Its caller asks all peers, again and again."""
 
     def __init__(self, repair: LogRepair, hard_state: HardStateFile) -> None:
         self._repair = repair
@@ -49,7 +50,7 @@ class Asking:
 
     @property
     def question(self) -> Lacking:
-        """What to ask all peers. Who takes no part speaks of no term."""
+        """The question to all peers. Its term is 0, since this node takes no part."""
         return Lacking(0, self.wanted_index)
 
     @property
@@ -58,7 +59,7 @@ class Asking:
         return self._repair.next.next_index
 
     def take(self, message: Given) -> int | None:
-        """Take an answer: the commit index that it tells if the repair is over, else None.
+        """Take an answer. Returns the commit index that it tells if the repair is over, else None.
 
         Raises FrameError for what is malformed, CorruptLog if the leader can't help, OSError.
         """
@@ -92,7 +93,7 @@ class Asking:
         return message.commit_index
 
     def _take_term(self, term: int) -> None:
-        """A term is durable before the first entry of it."""
+        """A term must be durable before its first entry."""
         state = self._hard_state.state
         if term > state.term:
             self._hard_state.save(replace(state, term=term, vote=None))
@@ -109,7 +110,7 @@ class Giving:
     def give(self, peer: Peer, wanted_index: int, commit_index: int | NotLeader) -> None:
         """Send committed entries from `wanted_index` on, or from where this log begins.
 
-        `commit_index` was confirmed after they were asked for; nothing is sent without.
+        `commit_index` was confirmed after the question arrived. If that failed nothing is sent.
         """
         if isinstance(commit_index, NotLeader):
             return

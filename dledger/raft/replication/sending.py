@@ -1,9 +1,9 @@
-"""What a leader sends of its log, to whom, and how much at a time.
+"""What a leader sends of its log to each peer, and how much at a time.
 
-Each peer gets all that it lacks, in messages of bounded size, as soon as it is written here; the
-same bytes that lie in the file. One that is far behind gets no more than it can take beside the
-appends (`pacing`), one that takes nothing waits (19), and one that needs what is gone here begins
-where this log does.
+Each peer gets all that it lacks, in messages of bounded size, as soon as it is written here: the
+same bytes as in the file. A peer that is far behind is slowed down for the sake of the appends
+(`pacing`). A peer that reads nothing is sent nothing more (19). A peer that needs entries that are
+gone here gets the head of this log.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Sending:
 
     @property
     def has_burst(self) -> bool:
-        """Whether so much was appended since the last sending that the rest of it can't wait."""
+        """Whether so much was appended since the last sending that it should be sent before the
+        rest comes."""
         return (
             self._log.last_index - self._sent_index >= BURST_ENTRIES
             or self._log.end_position - self._sent_position >= BURST_BYTES
@@ -54,7 +55,7 @@ class Sending:
 
     @property
     def sent_to_all_index(self) -> int:
-        """Up to where a leader has sent its log to each peer that is connected; else 0."""
+        """The last entry that a leader has sent to every connected peer; 0 on other nodes."""
         if self._core.role is not Role.LEADER:
             return 0
         members = self._members.current.members
@@ -64,7 +65,8 @@ class Sending:
         return min([self._log.last_index, *sent])
 
     def next_at(self, stepped_at: float) -> float:
-        """When a leader that was stepped last at `stepped_at` sends although nothing comes in."""
+        """When a leader's next step is due after one at `stepped_at`, even if no message
+        arrives."""
         heartbeat_at = self._core.heartbeat_at()
         for peer in self._peers.known.values():
             if peer.sent.held_back:
@@ -72,7 +74,7 @@ class Sending:
         return heartbeat_at
 
     def begin_to_lead(self) -> None:
-        """What this node sent when it led before will not be acknowledged to it any more."""
+        """Forget what this node sent when it led before: that is no longer acknowledged."""
         for peer in self._peers.known.values():
             peer.sent.pace.start_again()
 
@@ -83,7 +85,7 @@ class Sending:
         log, is_asked = self._log, self._peers.take_request()
         if is_asked or log.last_index != self._sent_index:
             self._sent_index, self._sent_position = log.last_index, log.end_position
-            # In such a round nothing is appended or cut, so a run can't change; after it, it may.
+            # Within a round nothing is appended or cut, so a run can't change. After it, it may.
             self._runs = {}
             try:
                 self._core.send_append_entries()
@@ -95,9 +97,10 @@ class Sending:
                 self.send_entries(peer.node)
 
     def send_entries(self, node: Node) -> None:
-        """Send a peer all that it lacks, in messages of bounded size; an empty one if nothing.
+        """Send a peer all that it lacks, in messages of bounded size; an empty one if it lacks
+        nothing.
 
-        A peer that lacks what lies before the log's head gets that head.
+        A peer that lacks entries from before the log's head gets the head.
         """
         peer, log = self._peers.known[str(node.id)], self._log
         peer.sent.held_back = False
@@ -123,12 +126,12 @@ class Sending:
         behind_bytes = log.end_position - log.header(next_index - 1).end
         if core.commit_index != self._committed[0]:
             self._committed = core.commit_index, core.now
-        # If nothing is committed any more, nobody appends, or this peer is whom all wait for.
+        # If nothing is being committed, either nobody appends, or appends wait for this very peer.
         busy = core.now - self._committed[1] < COMMITS_GO_ON_S
         return peer.sent.pace.may_send(core.now, behind_bytes=behind_bytes, busy=busy)
 
     def _show_life(self, peer: Peer, next_index: int) -> None:
-        """A peer that gets no entries for now hears at least that there is a leader."""
+        """Send a peer that gets no entries for now a message that shows that there is a leader."""
         if peer.link is not None and self._core.now - peer.sent.at > SIGN_OF_LIFE_S / 2:
             self._send_append(peer, peer.link, next_index, next_index - 1)
 
@@ -158,7 +161,8 @@ class Sending:
         self._peers.pause_if_slow(peer)
 
     def _run(self, first_index: int, last_index: int) -> memoryview:
-        """The same object for all peers of a round: to check and hash it is paid for once."""
+        """The bytes of these entries: the same object for all peers of a round, so that it is
+        checked and hashed once."""
         if self._runs is None:
             return self._log.checked_run_of(first_index, last_index)
         key = first_index, last_index
@@ -167,7 +171,7 @@ class Sending:
         return self._runs[key]
 
     def _send_head(self, peer: Peer) -> None:
-        """A peer needs entries that are gone here: let it begin where this log does."""
+        """Send the head of this log to a peer that needs entries from before it."""
         peers, log, core = self._peers, self._log, self._core
         if core.now - peer.sent.head_at < HEAD_AGAIN_S:
             return

@@ -1,10 +1,11 @@
-"""The state machine's state, in parts, from a node that has it to one that can't replay it. Pure.
+"""Copies the state machine's state, in parts, to a node that can't replay it. Pure.
 
-A log whose head is gone does not tell all that led to the state. A node with such a log, and no
-snapshot of its own that reaches it, asks the leader for the state: one part after the other, each
-with its checksum, and a part again if no answer came. Whoever is asked keeps the picture that it
-took until all of it was asked for, so that the parts belong together. If it has another one by
-then, or is another node, the copy begins again.
+A log whose head is gone does not have all that led to the state. A node with such a log, and no
+snapshot of its own that reaches the log's first entry, asks the leader for the state. It asks for
+one part after the other, each with its checksum, and again if no answer came. The node that is
+asked takes one picture of its state, and keeps it until all of it was asked for, so that the parts
+belong together. If the next part comes from another picture, or another node, the copy begins
+again.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ class Picture:
 
 @dataclass(slots=True)
 class Copy:
-    """A picture on its way in. `index` 0: none yet."""
+    """A picture that is being received. `index` 0: none yet."""
 
     index: int = 0
     received: bytearray = field(default_factory=bytearray)
 
     @property
     def offset(self) -> int:
-        """What to ask for next."""
+        """The offset of the part to ask for next."""
         return len(self.received)
 
     def take(
         self, index: int, total_bytes: int, offset: int, crc: int, part: memoryview
     ) -> Picture | None:
-        """Take a part; the picture, if it is whole now. Raises FrameError."""
+        """Take a part; returns the picture once it is whole. Raises FrameError."""
         if total_bytes > limits.STATE_BYTES_MAX:
             raise FrameError(
                 f"a state of {total_bytes} bytes is above the limit of {limits.STATE_BYTES_MAX}"
