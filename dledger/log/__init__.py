@@ -4,17 +4,17 @@ Layout
 ------
 ``entry``       the 48-byte entry header, its two checksums, and what an entry is (pure)
 ``segment``     one file: preallocated, written by position, read through a mapping
-``walk``        from one entry to the next: the one walk that all checks go (pure)
+``walk``        goes from one entry to the next: all checks use it (pure)
 ``store``       :class:`~dledger.log.store.SegmentedLog`: append, cut, sync, trim, replace
 ``contents``    which entries a log holds, and where
-``jobs``        what a log hands out to be done beside it: syncs and removals
-``writing``     what was appended, on its way to the files
+``jobs``        slow work that a log hands out: syncs and removals
+``writing``     what was appended and is not in the files yet
 ``reading``     entries by index, bytes by position
 ``head``        where a log begins whose first segments are gone (pure)
-``retention``   which segments may go (pure)
+``retention``   which old segments may be removed (pure)
 ``hard_state``  term, vote and seat, durable before any message that depends on them
-``recovery``    what a log may have suffered: finding it, and making it good
-``replica``     the folder that holds all this: of one node, and of one process at a time
+``recovery``    finding damage, and mending it
+``replica``     the folder of all this: it belongs to one node, and one process at a time
 ``disk``        the few file operations that durability rests on: the seam for simulated disks
 ``space``       room for more on the disk
 

@@ -1,7 +1,7 @@
 """Which entries a log holds, and where: its segments, its head, its last entry.
 
-Whoever appends, cuts, trims or replaces says so here, by a method for each; everybody else looks.
-What is here may be in memory only: see :mod:`dledger.log.writing`.
+Appending, cutting, trimming and replacing each have a method here; all other code only reads.
+Entries may still be in memory only: see :mod:`dledger.log.writing`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from dledger.log.recovery.tail import WATERMARK_BYTES
 from dledger.log.segment import Segment
 
 RECENT_HEADERS = 8192
-"""Headers of the log's end that are kept decoded: each is looked at several times on its way."""
+"""Headers of the last entries that are kept decoded: each is read several times until it is
+committed and applied."""
 
 
 class Contents:
     """The entries of one log. `recent` holds the last ones' headers, by index.
 
-    Where the log ends is asked for at every turn, so it is kept: `last_index` (0 for an empty log),
-    `end_position` behind the last entry, `chain_crc` that the next one continues.
+    The log's end is asked for very often, so it is kept in fields: `last_index` (0 for an empty
+    log), `end_position` behind the last entry, `chain_crc` that the next entry continues.
     """
 
     last: Header | None
@@ -52,7 +53,7 @@ class Contents:
         return self.segments[0].base_position if self.segments else self.head.base_position
 
     def position_for(self, size_bytes: int) -> int:
-        """Where an entry of `size_bytes` (header and body) lands if it is the next one."""
+        """The position of the next entry, if it has `size_bytes` (header and body)."""
         end = self.end_position
         room = self.segment_bytes - WATERMARK_BYTES - end % self.segment_bytes
         if size_bytes <= room:
@@ -71,7 +72,7 @@ class Contents:
         return self.segments[self._count_up_to(index) - 1]
 
     def place_of(self, position: int, size_bytes: int) -> tuple[Segment, int]:
-        """Those bytes' segment, and their offset in it. Raises StorageError."""
+        """The segment of these bytes, and their offset in it. Raises StorageError."""
         at = position // self.segment_bytes - self.first_position // self.segment_bytes
         if not 0 <= at < len(self.segments):
             raise StorageError(f"position {position} is not in the log")
@@ -82,7 +83,7 @@ class Contents:
         return segment, start
 
     def segments_from(self, index: int) -> list[Segment]:
-        """Those that hold entries from `index` on."""
+        """The segments that hold entries from `index` on."""
         return self.segments[max(0, self._count_up_to(index) - 1) :]
 
     def _count_up_to(self, index: int) -> int:
@@ -96,7 +97,7 @@ class Contents:
         self.segments.append(segment)
 
     def add(self, header: Header) -> None:
-        """Another entry, in the last segment."""
+        """Add an entry to the last segment."""
         segment, index, end = self.segments[-1], header.index, header.end
         segment.add(header.position - segment.base_position, end - segment.base_position)
         self.recent[index] = header
@@ -105,14 +106,14 @@ class Contents:
         self.end_position, self.chain_crc = end, header.chain_crc
 
     def _end_with(self, last: Header | None) -> None:
-        """The log ends with that entry, or where its head begins."""
+        """Set the log's last entry; None: the log is empty behind its head."""
         self.last, head = last, self.head
         self.last_index = last.index if last else head.first_index - 1
         self.end_position = last.end if last else head.base_position
         self.chain_crc = last.chain_crc if last else head.chain_crc
 
     def drop_last_segment(self) -> Segment:
-        """Its file is gone, and a cut goes on before it."""
+        """Drop the last segment, whose file is gone; a cut goes on before it."""
         return self.segments.pop()
 
     def cut(self, first_index: int) -> None:
@@ -125,13 +126,13 @@ class Contents:
         self.recent.clear()
 
     def trim(self, count: int, head: LogHead) -> list[Segment]:
-        """The first segments are forgotten, and returned: the log begins with `head`."""
+        """Drop and return the first `count` segments: the log now begins with `head`."""
         removed, self.segments[:count] = self.segments[:count], []
         self.head = head
         return removed
 
     def replace(self, head: LogHead) -> list[Segment]:
-        """All is forgotten, and returned: the log is empty, and begins with `head`."""
+        """Drop and return all segments: the log is empty, and begins with `head`."""
         removed, self.segments[:] = self.segments[:], []
         self.recent.clear()
         self.head = head
@@ -139,5 +140,5 @@ class Contents:
         return removed
 
     def take_first_entry(self) -> None:
-        """The first entry, which the head carried, is in a segment."""
+        """The first entry, which the head carried, is in a segment now."""
         self.head = LogHead(self.head.base_position, self.head.first_index, self.head.chain_crc)

@@ -1,11 +1,11 @@
-"""The file operations that durability rests on, as one small seam.
+"""The file operations that durability depends on, in one small class that tests can replace.
 
-Everything that the log writes goes through a :class:`Disk`, so that tests can put a disk there
-that forgets what was not synced, tears a write, or fails. The rules that the callers keep:
+Everything that the log writes goes through a :class:`Disk`. So tests can use a disk that loses what
+was not synced, tears a write, or fails. The callers keep these rules:
 
 - a file is made durable under a temporary name, renamed, and then its folder is synced: a crash
   leaves either no file or a whole one;
-- an fsync that failed is never tried again and called good: the kernel may have dropped the pages.
+- a failed fsync is never repeated and then trusted: the kernel may have dropped the pages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dledger.limits import IOV_MAX
 
 
 class Disk:
-    """The real one. Errors are OSErrors; the caller decides what they mean."""
+    """The real disk. Errors are OSErrors; the caller decides what they mean."""
 
     def make_folder(self, path: Path) -> None:
         """Create a folder, and those above it."""
@@ -65,7 +65,7 @@ class Disk:
         except BaseException as error:
             os.close(descriptor)
             if isinstance(error, OSError):
-                # On a full disk its blocks are what others wait for.
+                # On a full disk other files wait for these blocks.
                 self.remove(temporary)
                 raise OSError(error.errno, error.strerror, str(path)) from error
             raise

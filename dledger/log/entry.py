@@ -11,8 +11,9 @@ The body CRC covers the body. The chain CRC covers the previous entry's chain CR
 value), this header up to and including `kind`, and the body CRC. So equal (index, chain CRC) on
 two replicas means that everything up to there is equal: no other comparison is needed.
 
-Entries start at multiples of 8. One that doesn't fit in the rest of a segment starts the next
-one; the unused rest stays zero, and a zero magic is how a reader sees that a segment has no more.
+Entries start at multiples of 8. An entry that doesn't fit in the rest of a segment starts the next
+one. The unused rest stays zero, and a zero magic tells a reader that the segment has no more
+entries.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def padded(size: int) -> int:
 
 
 def chain(previous_chain_crc: int, raw_header: Buffer, body_crc: int) -> int:
-    """The chain CRC of an entry, from its header's bytes (those before it count) and body CRC."""
+    """The chain CRC of an entry, from the header's bytes before that field, and the body CRC."""
     chained = memoryview(raw_header)[:_CHAINED_BYTES]
     return crc32(_U32.pack(body_crc), crc32(chained, previous_chain_crc))
 
@@ -140,8 +141,8 @@ def fault_of(
 ) -> str | None:
     """What is wrong with the entry at `offset` of `raw`, or None if all of it checks.
 
-    `position` is where the entry must be in the log's address space. With `previous_chain_crc`
-    None its link to the entry before is taken as it is.
+    `position` is where the entry must be in the log's address space. With `previous_chain_crc` None
+    its link to the entry before is not checked.
     """
     return shape_fault(header, raw, offset, position) or crc_fault(
         header, raw, offset, previous_chain_crc
@@ -164,7 +165,7 @@ def shape_fault(header: Header, raw: memoryview, offset: int, position: int) -> 
 def crc_fault(
     header: Header, raw: memoryview, offset: int, previous_chain_crc: int | None
 ) -> str | None:
-    """Which CRC does not fit an entry that has its shape: the body's, or the chain's."""
+    """Which CRC of an entry whose shape is right does not fit: the body's, or the chain's."""
     body_at = offset + HEADER_BYTES
     body_crc = crc32(raw[body_at : body_at + header.body_length])
     if body_crc != header.body_crc:

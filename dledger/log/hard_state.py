@@ -1,15 +1,16 @@
 """Term, vote and seat: what Raft must remember across a crash, whatever else is lost.
 
 Invariant: a node gives at most one vote in a term, over restarts. The crash that would break it:
-the vote is answered, the power goes, and the node wakes up with the older term or without its
+the vote is sent, the power fails, and the node starts again with the older term or without its
 vote. So `save` returns only when the new state is durable, and the transport sends afterwards.
 
-A node also remembers that it has a seat: that it may vote and count. A folder that was emptied has
-lost that with everything else, so its node can't vote in the name of what it once knew.
+A node also remembers that it has a seat: that it may vote and be counted. An emptied folder has
+lost the seat with everything else, so its node can't vote without what it once promised.
 
 The file has two slots of 512 bytes (a sector is written whole or not at all), used in turn, each
-with a sequence number and a CRC. A torn write spoils the slot being written, never the other. If
-a slot was written and neither reads well, the node refuses to start: guessing could vote twice.
+with a sequence number and a CRC. A torn write spoils the slot being written, never the other. If no
+slot can be read although one was written, the node refuses to start: with a guess it could vote
+twice.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class HardStateFile:
             )
         self._sequence, self.state = good[-1] if good else (0, HardState())
         self._descriptor = disk.open(path)
-        # A killed process may have left a slot that can be read but is not durable yet.
+        # A killed process may have left a slot that can be read but is not durable.
         disk.sync_data(self._descriptor)
 
     def save(self, state: HardState) -> None:

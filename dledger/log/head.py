@@ -1,13 +1,13 @@
 """Where a log begins whose first segments are gone: the file `head`. Pure.
 
-The first entry's chain CRC continues a value that went with the segments before it, so that value
-is written down, durably, before the first of them is removed. A start takes whatever lies before
+The first entry's chain CRC continues that of the entry before, which is removed with its segment.
+So that value is saved durably before the first segment is removed. A start takes segments before
 the head for leftovers of an interrupted removal.
 
-A replica that was away for longer than the others' logs reach gets a new head from the leader: the
-leader's own, with the first entry behind it. That one makes all that the replica held void, and it
-may be interrupted anywhere, so the file carries the entry itself until it is in a segment. A start
-that finds an entry in the head does the replacement again, from the beginning.
+A replica that was away for so long that the others no longer hold its next entry gets a new head:
+the leader's own, with the first entry behind it. This replaces the replica's whole log, and may be
+interrupted anywhere. So the file carries the entry itself until it is in a segment. A start that
+finds an entry in the head does the replacement again, from the beginning.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _MAGIC: Final = b"DLHD"
 class LogHead(msgspec.Struct, frozen=True, array_like=True):
     """The log's first segment starts at `base_position`, with the entry `first_index`.
 
-    `chain_crc` is that of the entry before. `replacing`: the raw bytes of the first entry while
-    everything on the disk is void; empty otherwise.
+    `chain_crc` is that of the entry before. `replacing`: the raw bytes of the first entry while the
+    log on the disk is being replaced; empty otherwise.
     """
 
     base_position: int = 0
@@ -45,7 +45,8 @@ def encode_head(head: LogHead) -> bytes:
 
 
 def decode_head(raw: bytes) -> LogHead:
-    """The head in a file; that of a whole log if there is no file. Raises CorruptLog."""
+    """The head in a file. Without a file the log is whole: then the head before entry 1. Raises
+    CorruptLog."""
     if not raw:
         return LogHead()
     payload = raw[_PREFIX.size :]

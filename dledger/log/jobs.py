@@ -1,4 +1,4 @@
-"""What a log hands out to be done beside it, since a disk may take its time."""
+"""Slow work that a log hands out, so that its caller need not wait for the disk."""
 
 from __future__ import annotations
 

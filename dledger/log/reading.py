@@ -16,9 +16,9 @@ from dledger.log.writing import Writing
 
 
 class LogReader:
-    """Reads what the log holds; what is staged is written out first, where that is needed.
+    """Reads what the log holds. Where it is needed, staged entries are written out first.
 
-    Up to `unchecked_index` nobody has compared the entries with their CRCs.
+    Entries up to `unchecked_index` have not been compared with their CRCs.
     """
 
     def __init__(
@@ -47,17 +47,17 @@ class LogReader:
         return Entry(index, header.term, header.kind, header.position, segment.body(header))
 
     def checked_entry(self, index: int) -> Entry:
-        """The same, checked if the start took its segment as a checkpoint says. Raises Rot."""
+        """An entry, checked if the start trusted a checkpoint for its segment. Raises Rot."""
         if self._contents.first_index <= index <= self.unchecked_index:
             self._check(index, index)
         return self.entry(index)
 
     def doubt_all(self) -> None:
-        """Have `checked_entry` check all that is in the log now: it may have rotted."""
+        """Have `checked_entry` check all entries that are in the log now: they may have rotted."""
         self.unchecked_index = self._contents.last_index
 
     def _check(self, first_index: int, last_index: int) -> None:
-        """Entries of one segment, as they stand on the disk. Raises Rot."""
+        """Check entries of one segment as they are on the disk. Raises Rot."""
         segment = self._contents.segment_of(last_index)
         steps = walk(
             segment.raw,
@@ -89,10 +89,10 @@ class LogReader:
         return segment.part(start, size_bytes)
 
     def checked_view(self, position: int, size_bytes: int) -> memoryview:
-        """The same, of entries that fit their CRCs now, or did a few seconds ago. Raises Rot.
+        """The same, if the entries fit their CRCs now, or did a few seconds ago. Raises Rot.
 
-        For bytes that leave this node: nobody else may be misled by a disk that rots. The bound on
-        the time is the caller's of `release_idle`.
+        For bytes that leave this node: rot on this disk must not mislead others. How long a check
+        counts depends on how often `release_idle` is called.
         """
         self._writing.write_out()
         segment, start = self._contents.place_of(position, size_bytes)
@@ -105,9 +105,10 @@ class LogReader:
         return self.view(first.position, last.end - first.position)
 
     def checked_run_of(self, first_index: int, last_index: int) -> memoryview:
-        """The same, to be sent to others, and the entry before it, whose term is sent, too.
+        """The same, to be sent to others. The entry before it is checked too, as its term is also
+        sent.
 
-        Checked if their segment is an old one. Raises Rot: nobody else may be misled.
+        Only entries of old segments are checked. Raises Rot: it must not mislead others.
         """
         run = self.run_of(first_index, last_index)
         self.check_run(first_index, last_index)
@@ -143,7 +144,7 @@ class LogReader:
         return self.header(index - 1).chain_crc
 
     def head_before(self, index: int) -> LogHead:
-        """Where a log that begins with the entry `index`, a segment's first, would begin."""
+        """The head of a log that begins with the entry `index`, the first of a segment."""
         segment = self._contents.segment_of(index)
         if segment.first_index != index:
             raise StorageError(f"entry {index} is not the first of a segment")

@@ -1,4 +1,4 @@
-"""A replica's folder: of one node of one group for ever, and of one process at a time."""
+"""A replica's folder belongs to one node of one group for ever, and to one process at a time."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def hold_replica(folder: Path, group: str, node_id: str, segment_bytes: int) -> 
 
 @contextmanager
 def _locked(held: Path, folder: Path) -> Iterator[None]:
-    """Hold a directory: its lock goes with the directory itself, and not with a file in it that
-    somebody may remove or put another in the place of."""
+    """Lock a directory. The lock is on the directory itself, not on a file in it, which could be
+    removed or replaced."""
     descriptor = os.open(held, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
@@ -59,7 +59,7 @@ def _locked(held: Path, folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
-    """Whose folder it is, by its `replica.json`, and where its segments start, in order."""
+    """The owner of a folder, by its `replica.json`, and where its segments start, in order."""
 
     group: str
     node_id: str

@@ -1,8 +1,8 @@
-"""Which old segments may go. Pure.
+"""Which old segments may be removed. Pure.
 
-Only whole segments go, the oldest first, and never the one that is being written. Somebody may
-still need an old entry: a follower that has not got it yet, or a state machine whose snapshot lies
-before it. What is needed stays, however old; the disk must have room for it.
+Only whole segments are removed, the oldest first, and never the one that is being written. An old
+entry may still be needed: by a follower that has not got it yet, or by a state machine whose
+snapshot is older. Such entries stay, however old they are; the disk must have room for them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RetentionPolicy:
 def first_kept(
     segments: Sequence[SegmentInfo], policy: RetentionPolicy, now_s: float, needed_index: int
 ) -> SegmentInfo | None:
-    """The oldest segment to keep, if some before it can go; `needed_index` must stay."""
+    """The oldest segment to keep, if any before it can be removed; `needed_index` must stay."""
     total_bytes = sum(segment.size_bytes for segment in segments)
     kept: SegmentInfo | None = None
     for segment, following in pairwise(segments):

@@ -1,4 +1,5 @@
-"""One file of the log: reserved beforehand, written by offset, read through a mapping."""
+"""One file of the log: its blocks are reserved first, it is written by offset, and read through a
+mapping."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def segment_path(folder: Path, base_position: int) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class PreparedSegment:
-    """A segment file made beforehand; `generation` counts the cuts before it was made."""
+    """A segment file made in advance; `generation` counts the cuts before it was made."""
 
     base_position: int
     descriptor: int
@@ -42,7 +43,7 @@ class Segment:
     """A segment file and where its entries start.
 
     `first_index` is the index of its first entry. `end` is the offset behind its last one. The
-    entries' offsets are found again when somebody reads a sealed segment, from the entry sizes.
+    entries' offsets in a sealed segment are computed from the entry sizes when it is read.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Segment:
         self._used = True
         self._read_bytes = 0
         self._offsets: array[int] | None = array("I")
-        #: For each entry, whether its bytes were good a short while ago.
+        #: For each entry, whether its bytes were checked a short while ago.
         self._good = bytearray()
         self._summary: SealedSegment | None = None
 
@@ -84,7 +85,7 @@ class Segment:
         return self._raw
 
     def release(self) -> None:
-        """Close the file until somebody needs it again. Views that were handed out stay good."""
+        """Close the file until it is needed again. Views that were handed out stay valid."""
         if self._descriptor is not None:
             self._disk.close(self._descriptor)
         self._descriptor = self._raw = None
@@ -93,13 +94,14 @@ class Segment:
             self._good = bytearray()
 
     def forget_pages(self) -> None:
-        """Let what was read count for the kernel's memory, no longer for this process's."""
+        """Unmap what was read: it then counts as the kernel's memory, no longer as this
+        process's."""
         self._read_bytes = 0
         if self._raw is not None:
             self._disk.forget_pages(self._raw)
 
     def release_if_idle(self) -> None:
-        """Release a sealed segment that nobody has read since the last call."""
+        """Release a sealed segment that was not read since the last call."""
         if self._summary is not None and not self._used:
             self.release()
         self._used = False
@@ -132,15 +134,15 @@ class Segment:
         self._good = bytearray(len(scan.offsets))
 
     def add(self, offset: int, end: int) -> None:
-        """Know of another entry, whose bytes come from memory and so are good."""
+        """Note another entry. Its bytes come from memory, so they are good."""
         self.offsets.append(offset >> 3)
         self._good.append(1)
         self.end = end
 
     def check(self, start: int, end: int) -> None:
-        """Compare entries with their CRCs, those that have a byte from offset `start` to `end`.
+        """Compare the entries that have bytes between offsets `start` and `end` with their CRCs.
 
-        What was good is not looked at again until `doubt`. Raises Rot.
+        Entries that were good are not checked again until `doubt` is called. Raises Rot.
         """
         offsets = self._offsets or self.offsets
         first = max(bisect_right(offsets, start >> 3) - 1, 0)
@@ -160,12 +162,12 @@ class Segment:
             self._good[at] = 1
 
     def doubt(self) -> None:
-        """Compare entries with their CRCs again when they are read: their bytes may have left the
-        memory, and come from the disk."""
+        """Check all entries again when they are read next: their bytes may come from the disk by
+        then."""
         self._good = bytearray(len(self._good))
 
     def adopt_summary(self, summary: SealedSegment) -> None:
-        """Take what a checkpoint says; the entries' offsets are found when somebody reads."""
+        """Take what a checkpoint says; the entries' offsets are computed at the first read."""
         self._offsets, self.end, self._summary = None, summary.end, summary
 
     def summary(self, last_index: int) -> SealedSegment:
@@ -219,8 +221,9 @@ class Segment:
     def part(self, start: int, size_bytes: int) -> memoryview:
         """A part of the file, not copied.
 
-        Whoever reads everything at full speed must not have all of it in memory before the next
-        tick: what was mapped goes, and is mapped again for a view that is still in use.
+        Reading everything at full speed must not bring all of it into this process's memory at
+        once. So mapped pages are dropped here; they are mapped again for a view that is still in
+        use.
         """
         self._read_bytes += size_bytes
         if self._read_bytes > PART_BYTES:
@@ -237,7 +240,7 @@ class Segment:
         self._disk.write(self.descriptor, buffers, offset)
 
     def mark(self, durable_index: int) -> None:
-        """Write down that everything up to `durable_index` is durable."""
+        """Write the watermark: everything up to `durable_index` is durable."""
         watermark_at = self.size_bytes - WATERMARK_BYTES
         self._disk.write(self.descriptor, [encode_watermark(durable_index)], watermark_at)
 
@@ -256,7 +259,7 @@ class Segment:
         self.end, self._summary = start, None
 
     def close(self) -> None:
-        """Close the file for good. Views that were handed out stay good."""
+        """Close the file for good. Views that were handed out stay valid."""
         if self._descriptor is not None:
             self._disk.close(self._descriptor)
             self._descriptor = None

@@ -1,14 +1,15 @@
 """Room for a log on its disk.
 
-A segment's blocks are reserved when it is made, so what it has room for can always be written. A
-full disk shows when the next one is made, which is early: the last one is half full. Then this log
-goes on with what it has, and keeps some of it back: first for what is no message (consumers commit
-what they have read), at last for what a group can't do without: a new leader's no-op, and the word
-that the log's head may go, which makes room. Nothing fails and nothing is fenced; what finds no
-room is definitely not taken. Whoever keeps house tries again, and says so when there is room.
+A segment's blocks are reserved when it is made, so a write to it never lacks space. The next
+segment is made when the last one is half full, so a full disk shows early. Then the log goes on
+with the room that it has, and keeps some of it back: one part for entries that are no messages
+(such as the offsets that consumers commit), the last part for what a group can't do without: a new
+leader's no-op, and the entry that lets old segments be removed, which makes room. Nothing fails and
+nothing is fenced; an append that finds no room is definitely not taken. Housekeeping tries again,
+and says when there is room.
 
-A follower without room drops what it is sent, and says that it is alive; the group goes on without
-it, and sends again when it asks for it.
+A follower without room drops the entries that it is sent, but shows that it is alive. The group
+goes on without it, and sends the entries again when it asks for them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dledger.log.entry import Header, Kind
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 MESSAGES_KEEP_BACK = 16
-"""Messages leave one part in so many of a segment; other entries one part in:"""
+"""Messages leave one part in this many of a segment free; for other entries it is one part in:"""
 OTHERS_KEEP_BACK = 256
 
 
@@ -48,10 +49,10 @@ class Roomy(Protocol):
 
 
 class Space:
-    """Whether a log can take more. `lacking`: why it can't begin another segment, if it can't.
+    """Whether a log can take more entries. `lacking`: why it can't begin another segment, or None.
 
-    It is a part of its log, and must not keep it: a log that is dropped goes at once, and the
-    mappings of its files with it, or its file system could not be unmounted.
+    It holds no strong reference to its log: when the log is dropped its mappings must go at once,
+    or its file system could not be unmounted.
     """
 
     def __init__(self, log: Roomy) -> None:
@@ -65,7 +66,7 @@ class Space:
         return log
 
     def lacks(self, error: OSError) -> bool:
-        """The next segment could not be made; whether that was for want of space."""
+        """The next segment could not be made; returns whether the disk is full."""
         if error.errno not in FULL:
             return False
         self.lacking = (
@@ -75,7 +76,8 @@ class Space:
         return True
 
     def check(self, size_bytes: int, kind: int, *, urgent: bool = False) -> None:
-        """Make sure of room for an entry of this node's own. Raises NoSpace, OSError."""
+        """Make sure that there is room for an entry that this node makes. Raises NoSpace,
+        OSError."""
         room = self._log.room_bytes
         if room is None:
             return
@@ -87,7 +89,8 @@ class Space:
                 raise NoSpace(self.lacking)
 
     def takes(self, headers: Iterable[Header]) -> bool:
-        """Whether entries that a leader sent, all of one segment, find room. OSError."""
+        """Whether there is room for entries that a leader sent, all of one segment. Raises
+        OSError."""
         new = next((header for header in headers if header.index > self._log.last_index), None)
         if new is None or not self._log.is_next_segment(new.position):
             return True

@@ -3,21 +3,21 @@
 Theory of operation
 -------------------
 Appending stages bytes in memory; :meth:`SegmentedLog.write_out` hands all that is staged to the
-kernel in one gathered write, and every read does that first, so nobody sees the difference.
-Making it durable is a separate step that may run in a thread: :meth:`SegmentedLog.start_sync`
-says what a sync would cover, `run` of that job does it, :meth:`SegmentedLog.finish_sync` moves
-`durable_index`. Appending may go on meanwhile; what was appended later waits for the next sync.
+kernel in one gathered write, and every read does that first, so readers see no difference. Making
+it durable is a separate step that may run in a thread: :meth:`SegmentedLog.start_sync` says what a
+sync would cover, `run` of that job does it, :meth:`SegmentedLog.finish_sync` moves `durable_index`.
+Appending may go on meanwhile; later entries wait for the next sync.
 
-A log is made of parts, each of which alone changes its fields: `Contents` knows which entries there
-are, `Writing` what of them is not in the files yet, and `LogReader` reads both. This module decides
-what becomes of them.
+A log has three parts, and only a part changes its own fields: `Contents` knows the entries,
+`Writing` those that are not in the files yet, and `LogReader` reads both. This module decides what
+is appended, cut and removed.
 
 Invariants
 ----------
 - indices are consecutive; an entry never spans segments; entry k's position follows from entry
   k - 1's and its own size alone;
 - `durable_index` never exceeds what a completed sync covered;
-- a cut never reaches `commit_index` or below: that would take back a promise;
+- a cut never removes an entry at or below `commit_index`: that would take back a promise;
 - after a failed write or sync the log is fenced: it raises :class:`~dledger.errors.Fenced` for
   ever, because what the disk holds is no longer known.
 """
@@ -55,9 +55,9 @@ from dledger.log.writing import Writing
 
 
 class SegmentedLog:
-    """A replica's log. Not safe for threads, but for `run` of jobs and `prepare_segment`.
+    """A replica's log. Only `run` of jobs and `prepare_segment` may be called in other threads.
 
-    Reading is `LogReader`'s; its methods are this one's, too.
+    Its methods for reading are those of `LogReader`.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SegmentedLog:
         self._contents = Contents(segment_bytes, segments, last, head or LogHead())
         self._writing = Writing(self._contents)
         self.commit_index = commit_index
-        #: Told the first and the last index of a tail that is about to be cut.
+        #: Called with the first and the last index of a tail that is about to be cut.
         self.on_cut: Callable[[int, int], None] = lambda first, last: None
         self.durable_index = self.last_index
         self._syncing: tuple[Segment, ...] = ()
@@ -137,12 +137,12 @@ class SegmentedLog:
 
     @property
     def fenced(self) -> str | None:
-        """Why the log takes no more, if it does not."""
+        """Why the log takes no more entries; None if it does."""
         return self._writing.fenced
 
     @property
     def room_bytes(self) -> int | None:
-        """Of the last segment, for another entry; None if there is no segment."""
+        """The room for another entry in the last segment; None if there is no segment."""
         segments = self._contents.segments
         return segments[-1].capacity_bytes - segments[-1].end if segments else None
 
@@ -155,7 +155,7 @@ class SegmentedLog:
     # -- appending -------------------------------------------------------------------------
 
     def append(self, index: int, term: int, kind: int, body: Buffer | Draft) -> Header:
-        """Stage a new entry of this node's own making. Raises TooLarge, Fenced."""
+        """Stage a new entry that this node makes. Raises TooLarge, Fenced."""
         contents = self._contents
         position = contents.position_for(self.checked_size(body))
         content = place_body(body, position + HEADER_BYTES, index, term)
@@ -232,8 +232,8 @@ class SegmentedLog:
         return PreparedSegment(base, descriptor, generation)
 
     def _create(self, path: Path) -> int:
-        # The log may need a segment while a thread is still preparing it: whoever comes second
-        # takes what the first one made, and never replaces a file that is in use.
+        # The log may need a segment while a thread is still preparing it. The second of the two
+        # takes the file that the first one made, and never replaces it.
         with self._creating:
             return (
                 self._disk.open(path)
@@ -242,15 +242,15 @@ class SegmentedLog:
             )
 
     def begin_segment(self) -> None:
-        """Have the next segment's file now. OSError."""
+        """Make the next segment's file now. Raises OSError."""
         if self._spare is None:
             self.adopt_segment(self.prepare_segment())
 
     def adopt_segment(self, prepared: PreparedSegment) -> None:
         """Keep a prepared segment for when it is needed.
 
-        Not if the log was cut meanwhile: it may have used the file before, and the cut removed it.
-        What is written to a file without a name is gone after a restart.
+        Not if the log was cut meanwhile: the cut may have removed this file, and what is written to
+        a removed file is gone after a restart.
         """
         self.space.lacking = None
         fits = self.is_next_segment(prepared.base_position)
@@ -267,19 +267,19 @@ class SegmentedLog:
             self._disk.remove(segment_path(self.folder, prepared.base_position))
 
     def forget_pages(self) -> None:
-        """Keep what this process has of the files in its memory small, however much is read.
+        """Keep the mapped part of the files small, however much is read.
 
-        A leader reads all that it sends. Without this every page of it would be counted for the
-        process until its segment is released, which is gigabytes at full speed.
+        A leader reads all that it sends. Without this every page would count as this process's
+        memory until its segment is released: gigabytes at full speed.
         """
         for segment in self._contents.segments:
             segment.forget_pages()
 
     def release_idle(self) -> None:
-        """Close sealed segments that nobody has read since the last call.
+        """Close sealed segments that were not read since the last call.
 
-        So open files, mappings, and what the process has in memory, do not grow with the log.
-        Nor does trust in what was read or written for long: see `checked_view`.
+        So open files, mappings and memory do not grow with the log. Checks of what was read or
+        written also expire here: see `checked_view`.
         """
         segments, busy = self._contents.segments, self._busy()
         for segment in segments:
@@ -292,7 +292,7 @@ class SegmentedLog:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether something waits to be synced that no sync under way covers."""
+        """Whether there are entries that no sync under way covers."""
         return self._writing.is_dirty
 
     def _busy(self) -> set[Segment]:
@@ -306,8 +306,8 @@ class SegmentedLog:
             return None
         self._syncing = self._writing.take_unsynced()
         try:
-            # Written here and not beside the sync, in its thread: a cut may come in between, and
-            # a watermark from before it would vouch for entries that are gone.
+            # Written here and not in the sync's thread: after a cut in between, the watermark would
+            # vouch for entries that are gone.
             for segment in self._syncing:
                 segment.mark(self.durable_index)
         except OSError as error:
@@ -350,7 +350,7 @@ class SegmentedLog:
             self._cut_files(first_index)
         except OSError as error:
             self._writing.fence("cutting a conflicting tail", error)
-        # A sync under way no longer counts, so what it covers has to be synced again.
+        # A sync under way no longer counts, so its segments must be synced again.
         segments = self._contents.segments
         unsynced = {*self._busy(), segments[-1]}
         self._writing.was_cut([segment for segment in segments if segment in unsynced])
@@ -358,9 +358,9 @@ class SegmentedLog:
     def _cut_files(self, first_index: int) -> None:
         """Cut in an order that a crash may interrupt anywhere.
 
-        No file may be missing between others, so the last goes first. And no watermark may vouch
-        for an entry that is gone, or a restart would take the cut for a loss: they are lowered
-        before anything is removed.
+        No file may be missing between others, so the last one is removed first. And no watermark
+        may vouch for an entry that is gone, or a restart would take the cut for a loss. So
+        watermarks are lowered before anything is removed.
         """
         if self._spare is not None:
             self._discard(self._spare)
@@ -381,15 +381,15 @@ class SegmentedLog:
     # -- the head --------------------------------------------------------------------------
 
     def holds_before(self, first_index: int) -> bool:
-        """Whether a segment lies before `first_index` as a whole, so that a trim may remove it."""
+        """Whether a whole segment lies before `first_index`, so that a trim may remove it."""
         segments = self._contents.segments
         return len(segments) > 1 and segments[1].first_index <= first_index
 
     def trim(self, first_index: int) -> TrimJob | None:
-        """Forget the segments that lie before `first_index` as a whole; their files go with the
-        job. None if there are none. Only what is committed and durable goes, and never all.
+        """Forget the segments that lie wholly before `first_index`. The job removes their files;
+        None if there are none. Only committed and durable entries are removed, and never all.
 
-        The caller vouches that nobody needs them: no state machine, no follower.
+        The caller vouches that no state machine and no follower needs them.
         """
         safe_index = min(first_index, self.commit_index, self.durable_index)
         segments, busy = self._contents.segments, self._busy()
@@ -406,7 +406,7 @@ class SegmentedLog:
         return TrimJob(self, head, tuple(segment.path for segment in removed), self.replacements)
 
     def remove_head(self, job: TrimJob) -> None:
-        """Do a job of :meth:`trim`. A log that was replaced meanwhile has another head."""
+        """Run a job of :meth:`trim`, unless the log was replaced meanwhile and has another head."""
         with self._replacing:
             if job.replacements == self.replacements:
                 self._disk.replace(self.folder / "head", encode_head(job.head))
@@ -415,7 +415,7 @@ class SegmentedLog:
             self._disk.sync_folder(self.folder)
 
     def replace_by(self, head: LogHead) -> None:
-        """Drop everything, and begin anew with the first entry that `head` carries, durably.
+        """Drop all entries, and begin anew with the first entry that `head` carries, durably.
 
         Raises StorageError if that would take back what is committed, CorruptLog if the entry
         does not check, Fenced.
@@ -436,10 +436,10 @@ class SegmentedLog:
             self._drop_all(head)
             self.append_copy(header, raw_header, body)
             self.write_out()
-            # Not by `sync`: its end would close files that a thread may be syncing still.
+            # Not by `self.sync`: that would close files that a thread may still be syncing.
             self._contents.segments[-1].sync()
             self.durable_index = self.last_index
-            # Only now the entry is in a segment, and a start can do without the head's copy.
+            # Now the entry is in a segment, so a start can do without the head's copy.
             self._contents.take_first_entry()
             self._disk.replace(self.folder / "head", encode_head(self._contents.head))
         except OSError as error:
@@ -461,7 +461,7 @@ class SegmentedLog:
     # -- the checkpoint --------------------------------------------------------------------
 
     def distrust(self, base_position: int) -> None:
-        """Let no checkpoint vouch for that segment any more: the next start reads it."""
+        """Leave that segment out of checkpoints: the next start reads it."""
         self._distrusted.add(base_position)
 
     def checkpoint(self) -> bytes:
@@ -476,7 +476,7 @@ class SegmentedLog:
         return encode_checkpoint(Checkpoint(commit_index, tuple(sealed)))
 
     def save_checkpoint(self, content: bytes) -> None:
-        """Write a checkpoint. Derived data: a failure costs time at the next start, no more."""
+        """Write a checkpoint. It is derived data: a failure only costs time at the next start."""
         with contextlib.suppress(OSError):
             self._disk.replace(self.folder / "checkpoint", content)
 
@@ -488,7 +488,7 @@ class SegmentedLog:
         self.close_files()
 
     def close_files(self) -> None:
-        """Close the files; who still reads opens them again, until the next call."""
+        """Close the files. A later read opens its file again, until the next call."""
         for segment in (*self._contents.segments, *self._retired):
             segment.close()
         if self._spare is not None:

@@ -1,8 +1,8 @@
-"""From one entry to the next through bytes of the log: the one walk that all checks go. Pure.
+"""Goes from one entry to the next through bytes of the log. All checks use this one walk. Pure.
 
 An entry's size says where the next one starts, its index which one that must be, and its chain CRC
-what the next one continues. Who walks decides what a fault means: that a log ends there, that it
-is damaged, or that one goes on behind it.
+what the next one continues. The caller decides what a fault means: that the log ends there, or is
+damaged, or that the walk goes on behind it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dledger.log.entry import HEADER_BYTES, Header, crc_fault, decode_header, pa
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
-    """What stands at `offset`: a header, and what is wrong with the entry.
+    """One entry at `offset`: its header, and what is wrong with it.
 
-    With `is_lost` these bytes are no header, whatever they say; so nobody knows where the next
-    entry starts, and the walk ends.
+    With `is_lost` these bytes are no header. So the start of the next entry is unknown, and the
+    walk ends.
     """
 
     offset: int
@@ -28,7 +28,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def end(self) -> int:
-        """Where the next entry starts, by this one's size."""
+        """Where the next entry starts, according to this one's size."""
         return self.offset + padded(self.header.size)
 
 
@@ -41,11 +41,11 @@ def walk(
     chain_crc: int | None = None,
     verify: bool = True,
 ) -> Iterator[Step]:
-    """What stands at `offset`, and behind it, while another header fits into `raw`.
+    """The entries from `offset` on, while another header fits into `raw`.
 
     The first byte of `raw` has `base_position`. The first entry must be `next_index`, and continue
-    `chain_crc`; None takes it as it is, and `verify` off takes all CRCs so. Behind an entry that
-    has a fault the walk goes on from what that one says of itself.
+    `chain_crc`; With None that link is not checked; without `verify` no CRC is. After an entry with
+    a fault the walk goes on with the values in its header.
     """
     while offset + HEADER_BYTES <= len(raw):
         header = decode_header(raw, offset)

@@ -1,7 +1,7 @@
-"""What was appended, on its way to the files: staged in memory, written, not yet synced.
+"""What was appended and is not durable yet: staged in memory, or written and not synced.
 
-Invariant: after a failed write or sync the log is fenced. What the disk holds is no longer known
-then, so nothing that came later may reach it, or be vouched for.
+Invariant: after a failed write or sync the log is fenced. It is no longer known what the disk
+holds, so later entries must not be written or vouched for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dledger.log.segment import Segment
 
 
 class Writing:
-    """The end of one log. `fenced` says why nothing more is taken, `unsynced` what to sync."""
+    """The end of one log. `fenced` says why it takes nothing more, `unsynced` what to sync."""
 
     def __init__(self, contents: Contents) -> None:
         self.fenced: str | None = None
@@ -29,11 +29,11 @@ class Writing:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether something was appended and not handed out to be synced."""
+        """Whether there are entries that were not handed out to be synced."""
         return bool(self.unsynced or self._staged)
 
     def stage(self, offset: int, raw_header: Buffer, body: Buffer) -> None:
-        """The next entry, at `offset` of the last segment."""
+        """Stage the next entry, at `offset` of the last segment."""
         if not self._staged:
             self._staged_at = offset
         padding = -(len(raw_header) + len(body)) % ALIGNMENT
@@ -54,27 +54,27 @@ class Writing:
             self.unsynced.append(segment)
 
     def take_unsynced(self) -> tuple[Segment, ...]:
-        """What is written, to be synced by whoever takes it."""
+        """Take the segments that were written to; the caller syncs them."""
         taken, self.unsynced = tuple(self.unsynced), []
         return taken
 
     def was_cut(self, unsynced: list[Segment]) -> None:
-        """The log ends earlier, all of it written; these must be synced again."""
+        """The log was cut, and all that is left is written; `unsynced` must be synced again."""
         self.written_index = self._contents.last_index
         self.unsynced = unsynced
 
     def was_replaced(self) -> None:
-        """Nothing of what was appended counts any more."""
+        """Forget all that was appended."""
         self._staged.clear()
         self.was_cut([])
 
     def check(self) -> None:
-        """Raise Fenced if nothing more is taken."""
+        """Raise Fenced if the log takes nothing more."""
         if self.fenced is not None:
             raise Fenced(self.fenced)
 
     def fence(self, what: str, error: OSError) -> NoReturn:
-        """Take nothing more, since `what` failed. Raises Fenced."""
+        """Fence the log, since `what` failed. Raises Fenced."""
         self.fenced = (
             f"{what} failed ({error}); this node takes no more entries. "
             "Mend the disk, then restart the node."

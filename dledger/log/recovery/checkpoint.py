@@ -1,10 +1,10 @@
-"""What a restart need not read again: a summary of every sealed segment, and the commit index.
+"""A checkpoint: a summary of every sealed segment, and the commit index. It shortens restarts.
 
 A segment is sealed when the next one has been started and all of its bytes are durable. Its
 summary lets a restart check only the segments behind the checkpoint, so that restart time depends
-on the segment size and not on the log's length. The file is derived: without it, or when it does
-not check, everything is read. The commit index in it is a lower bound, never trusted beyond the
-end of the log that was found.
+on the segment size and not on the log's length. The file is derived data: if it is missing or does
+not fit its checksum, everything is read. The commit index in it is a lower bound, never trusted
+beyond the end of the log that was found.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class SealedSegment(msgspec.Struct, frozen=True, array_like=True):
     ends.
 
     A summary may be stale: written before the segment's tail was cut and replaced. So it counts
-    only if the entry at `last_offset` still is the one that it names, by whose chain CRC all
-    before it are the same too, and if none follows it.
+    only if the entry at `last_offset` is still the one that it names, and no entry follows. Then
+    the chain CRC shows that all entries before are the same, too.
     """
 
     base_position: int
@@ -59,7 +59,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoint(raw: bytes) -> Checkpoint:
-    """The checkpoint in a file; an empty one if the file is missing or doesn't check."""
+    """The checkpoint in a file; an empty one if the file is missing or damaged."""
     if len(raw) < _PREFIX.size:
         return Checkpoint()
     magic, crc = _PREFIX.unpack_from(raw)

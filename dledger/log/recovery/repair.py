@@ -1,20 +1,21 @@
-"""Putting a peer's good bytes in the place of damaged ones, in a log that is not open.
+"""Replaces damaged entries by a peer's good ones, in a log that is not open.
 
 Theory of operation
 -------------------
-A start that finds an entry damaged which was durable once stops with :class:`DamagedLog`: up to
-which :class:`Place` the log is good, and from which on. Entries that a leader has confirmed to be
-committed are then written over what stands there, from that place on, until one stands there
-already: equal bytes hold an equal chain CRC, so all before it is as it was, and all behind it is
-judged by the next start.
+A start that finds a damaged entry which was durable once stops with :class:`DamagedLog`, which
+names the :class:`Place` up to which the log is good. From there on entries that a leader has
+confirmed to be committed are written over the old bytes, until one of them is there already. Equal
+bytes hold an equal chain CRC, so everything before that entry is right. What follows it is checked
+by the next start.
 
-What the leader has committed is what must stand at those indices, whatever stood there: if it was
-something else, nobody will ever commit that. So entries are written in place. A crash in between
-leaves bad bytes where bad bytes were, and the next start begins again. Only sectors of the damaged
-range are touched, and those of the entries around it only with the bytes that they hold anyway.
+Whatever was at those indexes, the leader's committed entries belong there: other entries can never
+be committed at them. So entries are written in place. A crash in between leaves bad bytes where bad
+bytes were, and the next start begins again. Only sectors of the damaged range change; the entries
+around it are rewritten with the bytes that they hold anyway.
 
-The log before the damage may hold entries that were never committed, too. Then the leader's chain
-does not continue it, and the repair begins again at a place up to which all is committed for sure.
+The log before the damage may also hold entries that were never committed. Then the leader's entries
+do not continue it, and the repair begins again at a place up to which everything is surely
+committed.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _CHAINED_PREFIX_BYTES = 36
 
 
 class Place(NamedTuple):
-    """Just before the entry `next_index`: the chain CRC that it continues, and the end of the
-    entry before it."""
+    """The place before the entry `next_index`: the chain CRC that it continues, and the end of the
+    entry before."""
 
     next_index: int
     chain_crc: int
@@ -41,9 +42,9 @@ class Place(NamedTuple):
 
 
 class DamagedLog(CorruptLog):
-    """What was durable can't be read any more, and a leader has it.
+    """Entries that were durable can't be read any more, and a leader has them.
 
-    The log is good up to `place`; up to `committed` it certainly holds what is committed.
+    The log is good up to `place`; up to `committed` all its entries are surely committed.
     """
 
     def __init__(self, what: str, place: Place, committed: Place) -> None:
@@ -65,7 +66,8 @@ class LogRepair:
         self._segments: dict[int, Segment] = {}
 
     def begin_at_what_is_committed(self) -> None:
-        """The leader's chain does not continue this log. Raises CorruptLog if it did not before."""
+        """The leader's entries do not continue this log: begin again where all is committed. Raises
+        CorruptLog if that was tried already."""
         if self.next == self._damage.committed:
             raise CorruptLog(
                 f"{self.folder}: the leader's log differs before entry {self.next.next_index}, "
@@ -74,8 +76,9 @@ class LogRepair:
         self.next = self._damage.committed
 
     def take(self, header: Header, raw_header: Buffer, body: Buffer) -> bool:
-        """The next entry, committed; its body matches its CRC. Whether it stands here already, so
-        that the repair is done. Raises FrameError if it does not continue the log, OSError."""
+        """Write the next committed entry, whose body matches its CRC. Returns whether it was here
+        already, so that the repair is done. Raises FrameError if it does not continue the log,
+        OSError."""
         place = self.next
         chain_crc = chain(
             place.chain_crc, memoryview(raw_header)[:_CHAINED_PREFIX_BYTES], header.body_crc
@@ -113,7 +116,7 @@ class LogRepair:
         return self._segments[base]
 
     def _zero_rest_of_segment(self, end_position: int, position: int) -> None:
-        """Nothing stands behind a segment's last entry."""
+        """Overwrite what follows a segment's last entry with zeros."""
         segment = self._segment_at(end_position)
         if segment is not self._segment_at(position):
             end = end_position - segment.base_position

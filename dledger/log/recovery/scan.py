@@ -4,15 +4,15 @@
 check of the whole chain looks sequential. It is not: every entry stores its own value, so each
 link (stored value before, this header, stored value here) can be checked alone. All links hold
 exactly if the whole chain holds. A segment's partition needs just one value from outside, the
-stored chain CRC of the last entry in the segment before. It takes that from the entry headers of
-that segment without checking them: the segment's own partition checks that very value as the end
-of its last link, so nothing is believed that nobody checks.
+stored chain CRC of the last entry in the segment before. It takes that value from that segment
+without checking it: that segment's own partition checks it as the end of its last link, so every
+value is checked by one partition.
 
 **Going on after damage.** An entry whose header can't be trusted hides where the next one starts.
-But every header says its own position and starts at a multiple of 8, so a later header is found
-by looking for a magic whose position field names the place it stands at. What lies between is
-one damaged range. After each fault the next link starts from the value that is stored, so one bad
-entry does not condemn all later ones.
+But every header holds its own position and starts at a multiple of 8. So the next header is found
+by its magic and a position field that names its own place. The bytes in between are one damaged
+range. After each fault the next link starts from the stored value, so one bad entry does not make
+all later ones look bad.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAGIC_AS_STORED = np.frombuffer(MAGIC.to_bytes(4, "big"), np.uint32)[0]
 
 
 class Found(NamedTuple):
-    """An entry, or a damaged range of bytes if `header` is None.
+    """One entry, or a damaged range of bytes if `header` is None.
 
     `offset` and `size` are bytes within the segment. `error` says what is wrong; an entry whose
     header can be read may have one too.
@@ -52,8 +52,8 @@ def scan_entries(
 ) -> Iterator[Found]:
     """Everything in a segment whose first byte has `base_position`, in the order of the log.
 
-    `raw` is the file as it is, `segment_bytes` the length it should have. With
-    `previous_chain_crc` None the first link is taken as it is; without `verify` all CRCs are.
+    `raw` is the file as it is, `segment_bytes` the length it should have. With `previous_chain_crc`
+    None the first link is not checked; without `verify` no CRC is.
     """
     within = raw[: min(len(raw), segment_bytes - WATERMARK_BYTES)]
     offset, chain_crc = 0, previous_chain_crc
@@ -91,7 +91,7 @@ def _skip_to_entry(raw: memoryview, offset: int, base_position: int) -> Found | 
         return None
     rest = np.frombuffer(raw[offset:], np.uint8)
     words = rest[: len(rest) // ALIGNMENT * ALIGNMENT].view(np.uint32)[::2]
-    # The first word is a refused header's own: only an unreadable one can follow there.
+    # The first word belongs to the refused header itself, so the search starts behind it.
     for word in np.flatnonzero(words[1:] == _MAGIC_AS_STORED) + 1:
         following = offset + int(word) * ALIGNMENT
         step = next(walk(raw, base_position, following, verify=False), None)
@@ -100,6 +100,6 @@ def _skip_to_entry(raw: memoryview, offset: int, base_position: int) -> Found | 
     written = np.flatnonzero(rest)
     if not len(written):
         return None
-    # Clear of the header that was refused, whatever it holds; then the rest is zero.
+    # The range covers at least the header that was refused; the rest is zero.
     size = int(written[-1]) + 1
     return Found(offset, -(-size // ALIGNMENT) * ALIGNMENT, None, "an entry was cut off here")

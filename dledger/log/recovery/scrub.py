@@ -1,10 +1,10 @@
-"""Reading sealed segments again, now and then, for damage that nobody has come upon yet.
+"""Reads sealed segments again, now and then, to find damage before a reader does.
 
-A start trusts the summaries of sealed segments, and who reads one entry looks at no other, so a
-rotten byte could lie for years, until the other copies of its entry are rotten too. A scrub checks
-every entry and the chain over all of them, from the log's head to the end of the last segment that
-is sealed and committed, in slices; how fast is the caller's business. It reads files, not mappings:
-those would count as this process's memory.
+A start trusts the summaries of sealed segments, and a reader checks only what it reads. So a rotten
+byte could stay unnoticed for years, until the other copies of its entry are rotten too. A scrub
+checks every entry and the chain over all of them, from the log's head to the end of the last
+segment that is sealed and committed. It works in slices; the caller sets the pace. It reads files,
+not mappings, which would count as this process's memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SLICE_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of a segment to be read. Slow, so `check` may be called in a thread."""
+    """A part of a segment to check. Slow, so `check` may be called in a thread."""
 
     segment: Segment
     place: Place
@@ -56,7 +56,7 @@ class Slice:
 
 
 class Scrub:
-    """A pass over a log, and how far it has come."""
+    """One pass over a log, and how far it has come."""
 
     def __init__(self, log: SegmentedLog) -> None:
         self._log = log
@@ -64,7 +64,7 @@ class Scrub:
         self._replacements = 0
 
     def next_slice(self, committed_index: int) -> Slice | None:
-        """What to check next; None at the end of a pass: the next call begins another."""
+        """The slice to check next; None at the end of a pass. The next call begins another pass."""
         log = self._log
         is_void = self._replacements != log.replacements
         if self._place is None or is_void or self._place.end_position < log.first_position:
@@ -81,6 +81,6 @@ class Scrub:
         return None
 
     def checked(self, part: Slice, place: Place) -> None:
-        """A slice was good, up to there."""
+        """A slice was good, up to `place`."""
         if part.replacements == self._log.replacements:
             self._place = place

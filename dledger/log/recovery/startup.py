@@ -1,9 +1,9 @@
 """Opening a replica's log after a stop, a crash or a power loss.
 
-Sealed segments that the checkpoint vouches for are taken from its summaries; every later one is
-read and checked, entry by entry. What :mod:`dledger.log.recovery.tail` finds at the end decides:
-a torn tail is cut, corruption stops the start with an error that names the place. Where entries are
-missing or damaged that is a :class:`~dledger.log.recovery.repair.DamagedLog`: the leader has them.
+For sealed segments in the checkpoint its summaries are trusted; every later segment is read and
+checked, entry by entry. :mod:`dledger.log.recovery.tail` judges the end: a torn tail is cut,
+corruption stops the start with an error that names the place. Where entries are missing or damaged
+that is a :class:`~dledger.log.recovery.repair.DamagedLog`: the leader has them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What opening found: how much was checked again, and how much of a torn tail was cut."""
+    """What opening the log found: how much was checked again, and how much of a torn tail was
+    cut."""
 
     entries_checked: int
     torn_bytes: int
@@ -42,8 +43,8 @@ def open_log(
 ) -> tuple[SegmentedLog, Recovery]:
     """Open the log in `folder`, or start one.
 
-    `committed_end`: a leader has confirmed, since this node takes no part, that nothing behind that
-    index is committed of what this node may have held; so what is damaged there is cut.
+    `committed_end`: while this node took no part, a leader has confirmed that nothing which this
+    node may have held behind that index is committed. So damage behind it is cut.
 
     Raises DamagedLog if a leader could help, CorruptLog, StorageError, OSError.
     """
@@ -71,7 +72,7 @@ def _read_head(folder: Path, disk: Disk) -> LogHead:
 
 
 def _remove_before(head: LogHead, folder: Path, names: list[str], disk: Disk) -> None:
-    """Finish what was interrupted: a removal of old segments, or of all for a new head."""
+    """Finish an interrupted removal: of old segments, or of all segments for a new head."""
     void = [
         name
         for name in names
@@ -129,7 +130,7 @@ class _Opening:
         self.segment_bytes = segment_bytes
         self.disk = disk
         self.known = known
-        #: Everything up to here was durable once: a log that ends before it has lost something.
+        #: Everything up to here was durable once: a log that ends before it has lost entries.
         self.durable_index = 0
         self.sealed = {summary.base_position: summary for summary in known.sealed}
         self.segments: list[Segment] = []
@@ -139,7 +140,7 @@ class _Opening:
         self.chain_crc = head.chain_crc
         self.end_position = head.base_position
         self.committed_end = committed_end
-        #: Up to here the log surely holds what is committed.
+        #: Up to here all entries of the log are surely committed.
         self.committed = self._place()
         self.entries_checked = 0
         self.unchecked_index = 0
@@ -164,7 +165,8 @@ class _Opening:
                 unread = every[at:] if not segment.offsets else every[at + 1 :]
                 break
         self._check_end(every[len(opened) :])
-        # Only now: what a refusal leaves behind is evidence, and may be all that there is.
+        # Only after all checks: if the start is refused, these files are evidence, and perhaps the
+        # only copy.
         last_index = self.next_index - 1
         if max(watermarks, default=0) > last_index:
             self._lower_watermarks(last_index)
@@ -190,7 +192,7 @@ class _Opening:
         return Segment(self.disk, segment_path(self.folder, base), 0, self.segment_bytes)
 
     def _before_a_hole(self, every: list[Segment]) -> list[Segment]:
-        """The segments that follow each other, from the log's head."""
+        """The segments from the log's head on, up to the first missing one."""
         base = self.head.base_position
         for at, segment in enumerate(every):
             if segment.base_position != base + at * self.segment_bytes:
@@ -215,13 +217,14 @@ class _Opening:
             )
 
     def _lower_watermarks(self, last_index: int) -> None:
-        """They vouch for what was not committed and is cut now."""
+        """Lower the watermarks that vouch for entries which were not committed and are cut now."""
         for segment in self.segments:
             segment.mark(last_index)
             segment.sync()
 
     def _take(self, segment: Segment, summary: SealedSegment) -> bool:
-        """Take a summary for a segment, if it holds for what is there; else it must be read."""
+        """Trust a summary for a segment, if it still holds; returns whether it does. Else the
+        segment must be read."""
         last = segment.last_of(summary)
         if last is None or self.next_index != summary.first_index:
             return False
@@ -240,14 +243,14 @@ class _Opening:
             self.committed = self._place()
 
     def _read(self, segment: Segment) -> bool:
-        """Check a segment; whether the next one may follow."""
+        """Read and check a segment; returns whether another may follow."""
         place = segment.base_position, self.next_index, self.chain_crc
         scan = scan_segment(segment.raw, *place, segment.forget_pages)
         self.entries_checked += len(scan.offsets)
         if scan.fault is not None:
             self._judge_fault(segment, scan.end, scan.fault, scan.last)
-        # What a killed process wrote can be read, but a power loss could still take it: only now
-        # may this node vouch for it.
+        # What a killed process wrote can be read, but a power loss could still lose it. After this
+        # sync the node may vouch for it.
         segment.sync()
         if scan.last is not None and scan.first_index is not None:
             segment.first_index = scan.first_index
@@ -279,8 +282,9 @@ class _Opening:
     def _wipe(self, segment: Segment) -> None:
         """Overwrite with zeros whatever a crash left behind the last entry.
 
-        Not only where reading stopped: behind zeros, of a write that was lost, there may be parts
-        of one that was not. If a later entry ended just before them, they would look like damage.
+        All of the rest, not only the place where reading stopped: behind the zeros of a lost write
+        there may be parts of a later write. If a new entry ended just before them, they would look
+        like damage.
         """
         for start in range(segment.end, segment.capacity_bytes, _WIPE_BYTES):
             piece = bytes(segment.part(start, min(_WIPE_BYTES, segment.capacity_bytes - start)))

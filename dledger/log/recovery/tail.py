@@ -3,16 +3,16 @@
 Three things can follow the last whole entry:
 
 - zeros: the log ends here, or goes on in the next segment;
-- a torn tail: bytes that were being written when the node died. Nobody was told of them, because
-  an entry is acknowledged only when it is durable, so they may be cut;
-- corruption: bytes that were durable once and are not what was written. Cutting there could cut
-  what others rely on.
+- a torn tail: bytes that were being written when the node died. They were not acknowledged, since
+  an entry must be durable for that, so they may be cut;
+- corruption: bytes that were durable once and have changed. Cutting there could cut entries that
+  others rely on.
 
 The last two look alike. What tells them apart is the segment's watermark: before each sync the
 log writes down the last index that an earlier sync had made durable, in the last 64 bytes of the
 segment. A bad entry at or below the watermark is corruption. One above it was never reported
-durable, with one exception, which is accepted and documented: the entries of the very last
-completed sync, if the next one had not begun.
+durable. There is one exception, which is accepted and documented: the entries of the last completed
+sync, if no other sync had begun.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def scan_segment(
 def entry_offsets(raw: memoryview, on_part: Callable[[], None] = lambda: None) -> array[int]:
     """The offsets, in units of 8 bytes, of a segment's entries, from their sizes alone.
 
-    For segments that were checked before; `raw` ends where the last entry ends. Where one has
-    rotten since, they end early, or are too many. `on_part` as in :func:`scan_segment`: a look at
-    each header brings the pages around it into memory.
+    For segments that were checked before; `raw` ends where the last entry ends. If a header has
+    rotted since, there are too few or too many offsets. `on_part` as in :func:`scan_segment`, since
+    reading each header brings the pages around it into memory.
     """
     offsets = array("I")
     offset, part_end = 0, PART_BYTES
@@ -110,7 +110,7 @@ def encode_watermark(durable_index: int) -> bytes:
 
 
 def decode_watermark(raw: memoryview) -> int:
-    """The durable index in a segment's last bytes; 0 if none was written or it doesn't check."""
+    """The durable index in a segment's last bytes; 0 if none was written, or its CRC is wrong."""
     piece = bytes(raw[len(raw) - WATERMARK_BYTES :][: _WATERMARK.size])
     magic, durable_index, crc = _WATERMARK.unpack(piece)
     if magic != _WATERMARK_MAGIC or crc32(piece[:-4]) != crc:

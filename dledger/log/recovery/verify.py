@@ -1,14 +1,14 @@
 """Checks a replica's folder, of a stopped or a running node, without changing a byte.
 
-A start reads what it must and stops at the first thing that it can't trust. This reads everything
-and goes on after each fault, so that an operator sees how much is affected before deciding what to
-do. What it finds is of three kinds:
+A start reads only what it must and stops at the first fault. This check reads everything and goes
+on after each fault, so that an operator sees how much is affected before deciding what to do. There
+are three kinds of faults:
 
-- ``damaged``: what was durable once, and may have been acknowledged, can't be read any more. If it
-  is in segments the leader can repair it, else the node refuses to start;
-- ``torn``: behind the last index that was surely durable something ends in the middle. A start
-  wipes it. On a running node it may be an entry that is being written;
-- ``stale``: derived data that does not fit (any more). A start reads more, and nothing is lost.
+- ``damaged``: bytes that were durable once, and may have been acknowledged, can't be read any more.
+  In segments the leader can repair them; elsewhere the node refuses to start;
+- ``torn``: an incomplete entry behind the last index that was surely durable. A start wipes it. On
+  a running node it may be an entry that is being written;
+- ``stale``: derived data that does not fit the log. A start reads more, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class Verification:
 
 
 def verify_replica(folder: Path, on_entry: OnEntry = lambda base, found: None) -> Verification:
-    """Read all of a replica; `on_entry` gets each find, after the first position of its segment.
+    """Read all of a replica. `on_entry` is called with the base position of a segment and each
+    entry or fault in it.
 
     Raises ConfigError if the folder is no replica's, OSError if a file can't be read.
     """
@@ -148,7 +149,7 @@ def _read_hard_state(folder: Path, result: Verification) -> None:
 
 
 class _Walk:
-    """The state of one reading: the last entry so far, and what must follow it."""
+    """The state of one pass: the last entry so far, and what must follow it."""
 
     def __init__(
         self, folder: Path, checkpoint: Checkpoint, result: Verification, on_entry: OnEntry
@@ -185,7 +186,7 @@ class _Walk:
 
     def _read(self, base: int) -> None:
         """Walk one segment."""
-        # The chain of a log whose head was removed continues a value that went with it.
+        # If the log's head was removed, the chain continues a value that went with it.
         previous = self._last.chain_crc if self._last else None if base else 0
         before = self._last
         with mapped(segment_path(self._folder, base)) as raw:
