@@ -1,4 +1,4 @@
-"""What counts as bytes, for whoever takes them: a view is as good as a copy, and cheaper."""
+"""The type for functions that take bytes: a view will do, and is cheaper than a copy."""
 
 from __future__ import annotations
 

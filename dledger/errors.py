@@ -9,12 +9,12 @@
     |   +-- RecordError          bytes that are no message record
     |   +-- ConfigError          a config file or command line
     +-- StorageError             the disk or the bytes on it
-    |   +-- CorruptLog           what was durable can't be read: never cut silently
-    |   |   +-- DamagedLog       a leader has it (log/repair.py)
+    |   +-- CorruptLog           durable entries can't be read: never cut silently
+    |   |   +-- DamagedLog       a leader can repair it (log/recovery/repair.py)
     |   |   +-- Rot              found in a segment that no start reads: the next one must
     |   +-- NoSpace              the disk is full: nothing was taken, and nothing is wrong
     |   +-- Fenced               an earlier write or fsync failed: this node takes no more
-    |   +-- WrittenByNewer       an entry that a newer version wrote: the disk is well
+    |   +-- WrittenByNewer       an entry that a newer version wrote: the disk is fine
     +-- AppendError              an append to the replicated log did not succeed
     |   +-- NotLeader            definitely not appended: ask `leader`
     |   +-- Busy                 definitely not appended: a bound was reached
@@ -22,8 +22,8 @@
     |   +-- OutcomeUnknown       appended or not: leadership was lost on the way
     +-- NotConfirmed             nothing was read: no majority said that the leader still leads
     +-- PeerPortClosed           the port for other members is taken, or is not this machine's
-    +-- TransferFailed           leadership stays where it is
-    +-- MembershipError          the group's members stay who they are
+    +-- TransferFailed           the leader did not change
+    +-- MembershipError          the group's members did not change
     |   +-- ChangePending        another change is not committed yet, or must come first
     |   +-- UnknownMember        there is no member of that name
     |   +-- WouldLoseMajority    the group could not go on without that member
@@ -71,7 +71,8 @@ class StorageError(DledgerError):
 
 
 class CorruptLog(StorageError):
-    """What was durable can't be read. Nothing is cut; the operator or the leader must repair."""
+    """Durable entries can't be read. Nothing is cut; the operator or the leader must repair
+    them."""
 
 
 class Rot(CorruptLog):
@@ -83,7 +84,8 @@ class Rot(CorruptLog):
 
 
 class NoSpace(StorageError):
-    """There is no room for another entry. Nothing was written; it goes on when there is room."""
+    """There is no room for another entry. Nothing was written; the log goes on when there is
+    room."""
 
 
 class Fenced(StorageError):
@@ -91,7 +93,7 @@ class Fenced(StorageError):
 
 
 class WrittenByNewer(StorageError):
-    """The log holds what only a newer version knows. `what` begins the sentence."""
+    """The log holds something that only a newer version knows. `what` begins the sentence."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -137,7 +139,7 @@ class OutcomeUnknown(AppendError):
 class NotConfirmed(DledgerError):
     """Nothing was read: no majority has confirmed in time that this node still leads.
 
-    A read has no effect, so this is definite. Ask again, here or the leader that there is by then.
+    A read has no effect, so this is definite. Ask again: this node, or a new leader.
     """
 
 
@@ -158,7 +160,7 @@ class UnknownMember(MembershipError):
 
 
 class WouldLoseMajority(MembershipError):
-    """Those that would be left could not elect or commit, or not keep what one of them loses."""
+    """The remaining members could not elect or commit, or would have no second copy."""
 
 
 class RemotingError(DledgerError):

@@ -29,26 +29,26 @@ JSON_DEPTH_MAX = 32
 LOOSE_BODY_BYTES_MAX = 2 * MIB
 """Of a JSON body in the dialect that only our own reader reads, at some 0.6 s a MiB."""
 CLIENT_BODY_BYTES_MAX = MIB
-"""Of what any client may send as JSON: heartbeats, locks. Hundreds of groups with ten topics each
-are half of it, and it is read within 0.1 s."""
+"""Of a JSON body that any client may send: heartbeats, locks. Hundreds of groups with ten topics
+each take half of it, and it is read within 0.1 s."""
 CLIENT_LOOSE_BODY_BYTES_MAX = 64 * KIB
-"""Of the same where only our own reader reads it. No stock client writes it so."""
+"""The same, in the dialect that only our own reader reads. No stock client writes it so."""
 
 # A connection that a server accepted.
 CONNECTIONS_MAX = 4096
 CONNECTIONS_MIN = 64
 """A server that could take fewer does not start."""
 CONNECTIONS_PENDING_MAX = 1024
-"""Made by clients, not yet accepted: the listening socket's backlog."""
+"""Connections that are not accepted yet: the listening socket's backlog."""
 REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX = 1024
 SEND_BUFFER_BYTES_MAX = 64 * MIB
 MEMORY_BYTES_MAX = 512 * MIB
-"""Kept for all connections of a server, where its config names no other bound and the machine has
+"""Memory for all connections of a server, if its config sets no other bound and the machine has
 four times as much."""
 CONNECTION_BYTES = 32 * KIB
-"""Charged for each connection: its tasks and buffers, and what was not told yet."""
+"""Charged for each connection: its tasks and buffers, and memory that is not accounted yet."""
 CHARGE_STEP_BYTES = 16 * KIB
-"""What is kept for a connection is told anew when it has changed by this much."""
+"""A connection's memory is accounted again when it has changed by this much."""
 UNANSWERED_REQUEST_BYTES = 4 * KIB
 """Charged for each request that waits for its answer: a task or a closure, and the header."""
 FRAME_COMPLETION_S = 30.0
@@ -59,31 +59,31 @@ CONNECTIONS_LOOK_S = 2.0
 ACCEPTS_PER_TURN_MAX = 64
 """Accepted in a row before the event loop gets its turn."""
 ACCEPT_PAUSE_S = 0.1
-"""When the machine has no descriptor or memory for another socket."""
+"""After an accept that failed because the machine has no descriptor or memory for it."""
 DESCRIPTORS_MAX = 1 << 20
-"""Wanted, where the machine sets no bound."""
+"""Asked for if the machine sets no bound."""
 FAULT_LOG_INTERVAL_S = 0.1
-"""Between two tracebacks: who finds a fault may send it again and again."""
+"""Between two tracebacks: a client that causes a fault may do so again and again."""
 
 # The event loop of a server.
 LOOP_STALL_S = 0.1
-"""A turn of the loop above this is a line in the log: bystanders wait no longer."""
+"""A turn of the loop that takes longer is logged."""
 LOOP_TURN_S = 0.01
-"""What the requests of one turn may use; whoever is ready after that waits for another turn."""
+"""The requests of one turn may use this; connections that are ready later wait for another turn."""
 LOOP_SLICE_S = 0.004
 """One connection's requests in a row; then others have their turn."""
 LOOP_TURN_MAX_S = 0.02
-"""Once a turn has lasted so long nobody begins who can wait."""
+"""Once a turn has lasted this long, no request that can wait begins."""
 LOOP_CHEAP_S = 0.001
-"""Whose requests cost less of late need not wait in a turn that is used up."""
+"""A connection whose recent requests cost less need not wait, even if the turn is used up."""
 LOOP_COST_UNKNOWN_S = 0.02
-"""What a newcomer's first turn is taken to cost: whoever is known to ask less goes first."""
+"""The assumed cost of a newcomer's first turn: connections known to cost less go first."""
 LOOP_COST_WEIGHT = 0.25
-"""Of the last turn, in what a connection's turns are said to cost."""
+"""The weight of the last turn in the average cost of a connection's turns."""
 WATCHDOG_LOOK_S = 0.04
 WATCHDOG_IDLE_LOOK_S = 0.5
 WATCHDOG_BUSY_TURNS = 50
-"""Turns since the watchdog's last look that make a process a busy one."""
+"""A process with this many turns since the watchdog's last look is busy."""
 
 # A connection that this process made.
 CONNECT_TIMEOUT_S = 3.0
@@ -96,9 +96,9 @@ RECEIVE_LARGE_BYTES = MIB
 PIECES_PER_CALL_MAX = 512
 """In one system call; Linux refuses more than 1024."""
 SENDS_PER_TURN_MAX = 8
-"""System calls in a row for one connection: one that is read as fast as written has no end."""
+"""System calls in a row for one connection. Without a bound a fast reader would keep the loop."""
 BUSY_RETRY_S = 0.01
-"""A hint to who finds a buffer full."""
+"""A hint to a sender that finds a buffer full."""
 REMARK_CHARACTERS_MAX = 4096
 """Of an error's text: it may quote what the client sent."""
 
@@ -110,7 +110,7 @@ APPENDS_PENDING_BYTES_MAX = 64 * MIB
 READS_PENDING_MAX = 65_536
 """Reads of the log's end that wait until a majority has confirmed the leader."""
 READ_TIMEOUT_S = 2.0
-"""A leader that no majority answers says so after a second; stock clients wait for three."""
+"""A leader without a majority steps down after a second; stock clients wait for three."""
 
 IOV_MAX = 1024
 """Buffers in one gathered write (Linux's UIO_MAXIOV)."""
@@ -123,34 +123,35 @@ SCRUB_PAUSE_S = 3600.0
 """Between two passes over the log."""
 
 STEP_PAUSE_S_MIN = 0.001
-"""Between steps for the sake of time, should the clocks not agree whether one is due."""
+"""The least time between two steps that are due by the clock, in case two clocks disagree."""
 FORGET_PAGES_S = 0.02
-"""Between two times that the machine is told which pages of the log it need not keep in memory."""
+"""Between two calls that drop the log's mapped pages from this process's memory."""
 FLUSH_INTERVAL_S = 0.5
 """Between two syncs of a node that flushes by interval."""
 ASYNC_SYNC_PERIOD_S = 5.0
-"""Between syncs of who does not flush."""
+"""Between syncs of a node with "async"."""
 NOTHING_TO_SYNC_S = 0.25
-"""Who waits for a sync looks again after this."""
+"""A task that waits for a sync checks again after this time."""
 CHECKPOINT_PERIOD_S = 5.0
 UPKEEP_AGAIN_S = 0.05
-"""What could not be done is tried again after this: old segments may be in use still."""
+"""Upkeep that could not be done is tried again after this time: old segments may still be in
+use."""
 NO_SPACE_RETRY_S = 1.0
 """Between two attempts to make a segment on a full disk."""
 STILL_WAITING_S = 10.0
-"""Between two lines in the log about a damaged one that no leader has repaired yet."""
+"""Between two log lines that a damaged log still waits for a leader's repair."""
 
 # Peers of a broker group.
 MEMBERS_MAX = 16
-"""Of one group, those that do not vote yet among them."""
+"""Of one group, with those that do not vote yet."""
 SECRET_CHARACTERS_MIN = 16
 """Of the secret that a group with a peer port on the network must have."""
 STRANGERS_MAX = 16
-"""Nodes that know the group's secret, are no members (any more, or yet), and are connected."""
+"""Connected nodes that know the group's secret but are not, or no longer, members."""
 NODE_ID_BYTES_MAX = 128
 HANDSHAKES_MAX = 64
-"""Connections to a peer port that have not proven yet. Above it the oldest of the address with the
-most goes: a member's takes milliseconds."""
+"""Connections to a peer port without a proof. Above this the oldest of the address with most of
+them is closed; a member proves within milliseconds."""
 NUMBER_MAX = (1 << 63) - 1
 """Of terms, indexes, positions and sequence numbers that a peer tells."""
 TERM_JUMP_MAX = 1 << 32
@@ -158,7 +159,7 @@ TERM_JUMP_MAX = 1 << 32
 PEER_FRAME_BYTES_MAX = 2 * ENTRY_BYTES_MAX
 PEER_SEND_BUFFER_BYTES_MAX = 64 * MIB
 PEER_IN_FLIGHT_BYTES_MAX = 16 * MIB
-"""Entries sent to a peer and not acknowledged. Above it, and one more message, nothing is sent."""
+"""Entries sent to a peer and not acknowledged. At this bound nothing more is sent to it."""
 CATCH_UP_BYTES_PER_S = 48 * MIB
 """For a peer that is far behind, while appends are under way (RocketMQ's HA: 100 MB/s)."""
 STATE_PART_BYTES = MIB

@@ -1,11 +1,11 @@
 """Logging: one event a line, for people or for programs.
 
-An event is a short constant text; what varies are values beside it. As JSON, a line has the keys
+An event is a short constant text; values that vary stand beside it. As JSON, a line has the keys
 event, level, timestamp (ISO 8601, UTC, microseconds), logger, and the values. Lines go to stderr:
 stdout belongs to a command's result.
 
-structlog is loaded by the first line or by `configure_logging`: it takes as long as the rest of a
-short command that has nothing to log.
+structlog is loaded by the first line or by `configure_logging`: loading takes as long as all the
+rest of a short command that logs nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def configure_logging(
         processors.append(
             structlog.dev.ConsoleRenderer(
                 colors=sys.stderr.isatty(),
-                # Without local variables: they would spill message bodies into the log.
+                # Without local variables, which would put message bodies into the log.
                 exception_formatter=structlog.dev.plain_traceback,
             )
         )
@@ -56,7 +56,7 @@ def configure_logging(
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """Return the logger of a module; pass `__name__`. Also good before `configure_logging`.
+    """Return the logger of a module; pass `__name__`. It may be called before `configure_logging`.
 
     A program that configures nothing gets warnings, on stderr: structlog's own default would print
     everything to the program's standard output.

@@ -1,4 +1,4 @@
-"""What a node of a replicated log is told, and what it says of itself. Values, no more."""
+"""The config of a node of a replicated log, and its status. Only values."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ class LedgerConfig:
     """What a node needs to know.
 
     `peers` names every node of the group, this one too, with host and port of its peer port. Once
-    members were added or removed, the log says who they are, and this only where to listen.
-    `services`: where the nodes serve those whom the group is for, as the others are told.
-    `flush`: "sync" acknowledges what is durable on a majority. "interval" acknowledges what a
-    majority holds in the kernel's memory, and syncs every `flush_interval_s`: a power failure of a
-    majority loses what was acknowledged since the last sync but one. "async" leaves it to the
-    kernel, and syncs every 5 s so that restarts stay short.
+    members were added or removed, the log says which there are, and `peers` only says where this
+    node listens. `services`: the addresses where the nodes serve the group's users; the group tells
+    them to all members. `flush`: "sync" acknowledges what is durable on a majority. "interval"
+    acknowledges what a majority holds in the kernel's memory, and syncs every `flush_interval_s`: a
+    power failure of a majority loses what was acknowledged since the last sync but one. "async"
+    leaves syncing to the kernel, and only syncs every 5 s so that restarts stay short.
     `preferred_leader`: the node that gets leadership back when it has been caught up for a while.
-    `secret`: what the group's nodes prove to each other that they know; needed unless the peer port
-    is on loopback.
-    `repair`: a node whose log is damaged gets what it lacks from the leader before it takes part;
-    without, it refuses to start.
+    `secret`: the nodes prove to each other that they know it; needed unless the peer port is on
+    loopback. `repair`: whether a node whose log is damaged gets what it lacks from the leader
+    before it takes part. If not, it refuses to start.
     """
 
     group: str
@@ -50,9 +49,9 @@ class LedgerConfig:
 class LedgerStatus:
     """A node at one moment. Role "leader" only while it serves, its own no-op applied.
 
-    `fenced`: why it takes no further part until it is restarted. `repairing`: which damage it waits
-    to have repaired by the leader; it takes part again after that. `counted`: whether its copy
-    counts for a majority, by its own word: it has a seat, and the state before its log is saved.
+    `fenced`: why it takes no further part until it is restarted. `repairing`: the damage that the
+    leader is to repair; after that it takes part again. `counted`: whether its copy counts for a
+    majority, according to the node: it has a seat, and the state before its log is saved.
     """
 
     node_id: str

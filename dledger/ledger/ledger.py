@@ -1,8 +1,8 @@
 """A replicated log, ready to use: :func:`open_ledger`.
 
-What a program asks of one node: appends, reads, leadership, members, retention. Behind it stand a
-:class:`~dledger.raft.engine.RaftEngine`, which decides, `stepping`, which steps it, and `upkeep`,
-which looks after the files.
+A program asks one node to append, read, hand over leadership, change members, and remove old
+segments. A :class:`~dledger.raft.engine.RaftEngine` decides, `stepping` steps it, and `upkeep`
+looks after the files.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Ledger:
         self._set_up(store, members)
 
     def _set_up(self, store: SegmentedLog, members: Members) -> None:
-        """Make what takes part in the group, over a log that is whole."""
+        """Make the parts that take part in the group, over an undamaged log."""
         config, preferred = self.config, self.config.preferred_leader
         self._log = store
         self._engine = RaftEngine(
@@ -105,7 +105,7 @@ class Ledger:
         self, body: Buffer | Draft, kind: int, on_done: OnDone, *, urgent: bool = False
     ) -> None:
         """Append an entry; `on_done` gets its place or an AppendError, once, after it is applied.
-        An urgent one takes the last room that a full disk has left.
+        An urgent entry may use the room that is kept back on a full disk.
 
         Raises NotLeader, Busy or TooLarge at once if it was definitely not taken.
         """
@@ -125,11 +125,11 @@ class Ledger:
         return await outcome.wait()
 
     async def read_index(self, timeout_s: float = limits.READ_TIMEOUT_S) -> int:
-        """An index up to which everything is applied here, and above which nothing was
-        acknowledged, by any node, before this call: a read of the state that follows misses none.
+        """Wait for an index up to which everything is applied here, and above which no node
+        acknowledged anything before this call. A read of the state after it misses nothing.
 
         Costs one round trip to a majority, no disk; concurrent calls share it. Raises NotLeader,
-        Busy, or NotConfirmed after `timeout_s`; after each of them nothing was read.
+        Busy, or NotConfirmed after `timeout_s`; each means that nothing was read.
         """
         outcome: Outcome[int] = Outcome()
         self._engine.read(outcome.set)
@@ -138,11 +138,11 @@ class Ledger:
             return await outcome.wait()
         raise NotConfirmed(
             f"no majority has confirmed within {timeout_s} s that {self.config.node_id} still "
-            "leads; nothing was read. Ask again, here or whoever leads by then"
+            "leads; nothing was read. Ask again: this node, or the new leader"
         )
 
     async def transfer_leadership(self, target: str | None = None) -> str:
-        """Hand leadership to a peer, by default the one that holds most of the log; the peer's id.
+        """Hand leadership to a peer, by default the one that holds most of the log. Returns its id.
 
         Until it leads, for a second at most, appends are refused with Busy. Returns when this node
         leads no longer, or raises TransferFailed, or NotLeader.
@@ -157,7 +157,7 @@ class Ledger:
         return chosen
 
     async def step_aside(self) -> None:
-        """Before a stop: if this node leads, let another take over. Returns if none can, too."""
+        """Before a stop: if this node leads, let another take over. Also returns if none can."""
         if self._engine.solo or not self._engine.standing.serving:
             return
         with trio.move_on_after(TRANSFER_TIMEOUT_S):
@@ -183,7 +183,7 @@ class Ledger:
     def view(self, position: int, size: int) -> memoryview:
         """`size` bytes of the log from `position`, not copied. Raises StorageError.
 
-        Damaged ones are not handed out, but Rot is raised. If peers can repair them, that begins.
+        Raises Rot if they are damaged. If peers can repair them, the repair begins.
         """
         try:
             return self._log.checked_view(position, size)
@@ -192,10 +192,10 @@ class Ledger:
             raise
 
     def derive_again(self, make_again: Callable[[], None]) -> None:
-        """Have the state machine make again what it derives from the log. `make_again` takes its
-        `applied_index` back, and the entries behind that are applied once more.
+        """Have the state machine derive its data from the log again. `make_again` lowers its
+        `applied_index`, and the entries behind that are applied once more.
 
-        Until they are, this node serves nobody; a caller who can wait should `step_aside` first.
+        Until they are, this node does not serve; a caller who can wait should `step_aside` first.
         """
         index = self._machine.applied_index
         make_again()
@@ -212,30 +212,32 @@ class Ledger:
         await self._stepper.more_applied()
 
     async def wait_fenced(self) -> DledgerError | OSError | None:
-        """Return when this node takes no further part until it is restarted: what stopped it."""
+        """Return when this node takes no further part until it is restarted. Returns what stopped
+        it."""
         await self._fenced.wait()
         return self._failure
 
     async def wait_durable(self, index: int) -> None:
-        """Return when everything up to `index` is on this node's disk, synced now if need be.
+        """Return when everything up to `index` is on this node's disk; if it is not, sync now.
 
-        A state machine's snapshot waits for that: a log that ends before it is not what it says.
+        A state machine's snapshot waits for that: else the log could end before the snapshot.
         """
         while self._log.durable_index < index:
             await self._stepper.more_durable()
 
     @property
     def state_unsaved(self) -> bool:
-        """Whether this node is counted only when the state machine's state is saved: save it now.
+        """Whether this node is not counted until the state machine's state is saved: then save it
+        now.
 
-        So it is when the log has begun anew behind the state that a restart would find.
+        This is so when the log has begun anew behind the state that a restart would find.
         """
         footing = self._engine.footing
         return not footing.is_saved and not footing.is_missing
 
     @property
     def status(self) -> LedgerStatus:
-        """This node, now."""
+        """The status of this node, now."""
         standing, core = self._engine.standing, self._engine.core
         candidate = core.role is Role.CANDIDATE or (
             core.role is Role.LEADER and not standing.serving
@@ -260,10 +262,11 @@ class Ledger:
     # -- members ---------------------------------------------------------------------------
 
     async def add_member(self, node_id: str, host: str, port: int, service: str = "") -> None:
-        """Add a node, with the address of its peer port, as a learner; nothing if it is there.
+        """Add a node as a learner, with the address of its peer port. Does nothing if it is a
+        member.
 
-        Returns when that is committed. The learner copies the log, and whoever leads makes it a
-        voter when it has: `status` shows it. Raises ChangePending, BadInput, or AppendError.
+        Returns when that is committed. The learner copies the log, and then the leader makes it a
+        voter, which `status` shows. Raises ChangePending, BadInput, or AppendError.
         """
         member = Member(host, port, service=service)
         await self._change(partial(self._engine.add_member, node_id, member))
@@ -271,7 +274,7 @@ class Ledger:
     async def remove_member(self, node_id: str) -> None:
         """Remove a member; returns when that is committed. Raises MembershipError, AppendError.
 
-        A leader can't remove itself: it hands over, and raises NotLeader with whom to ask.
+        A leader can't remove itself: it hands over, and raises NotLeader with the node to ask.
         """
         if node_id == self.config.node_id and self._engine.standing.serving:
             raise NotLeader(await self.transfer_leadership())
@@ -295,14 +298,14 @@ class Ledger:
 
     @property
     def sent_to_all_index(self) -> int:
-        """What every peer that is connected has been sent, if this node leads; else 0.
+        """The last entry that was sent to every connected peer, if this node leads; else 0.
 
-        Earlier entries are needed only by a peer that was away, and it can do without them.
+        Earlier entries are needed only by a peer that was away, and it can join without them.
         """
         return self._engine.sending.sent_to_all_index
 
     def keep_from(self, index: int) -> None:
-        """Remove, soon, the segments that lie before the entry `index` as a whole.
+        """Remove, soon, the segments that lie wholly before the entry `index`.
 
         The caller vouches that a restart does not need them: a durable snapshot of the state
         machine reaches `index` - 1 at least. Only committed entries go.
@@ -318,9 +321,9 @@ class Ledger:
         self._fenced.set()
 
     async def _take_part_and_mend(self, listener: socket.socket) -> None:
-        """Take part until this node is fenced. If that was for rot, do so again when it is mended:
-        from the files alone, as a new process would, but for the state machine, which holds only
-        what is committed."""
+        """Take part until this node is fenced. If that was because of rot, repair the log and take
+        part again: from the files alone, as a new process would. Only the state machine is kept, as
+        it holds only committed entries."""
         await self._take_part(listener)
         while self._repairing is not None:
             log.warning("log reopened", node=self.config.node_id, reason=self._repairing)
@@ -354,7 +357,7 @@ class Ledger:
             scope.cancel()
 
     def _give_up(self, error: DledgerError | OSError) -> None:
-        """Fence this node. A failed disk weighs more than rot, which a leader can mend."""
+        """Fence this node. A failed disk is reported rather than rot, which a leader can mend."""
         log.error("fenced", node=self.config.node_id, reason=str(error))
         if self._failure is None or isinstance(self._failure, Rot):
             self._failure = error
@@ -398,7 +401,7 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
 
     If its log is damaged, first wait until a leader has repaired it (`LedgerConfig.repair`).
 
-    Raises ConfigError for a config that can't be used, also for a peer port that other machines
+    Raises ConfigError for a config that can't be used, such as a peer port that other machines
     reach without a secret, StorageError or CorruptLog for a replica that can't be trusted,
     PeerPortClosed for a port that is taken, OSError for a folder that can't be written. It runs
     under trio only.

@@ -1,9 +1,8 @@
-"""Opens a replica; a log that is damaged is repaired by the leader of its group first.
+"""Opens a replica. A damaged log is first repaired by the leader of its group.
 
-That is so at the start of a process, and when a running node comes upon rot: it drops all that it
-has in memory but the state machine, and opens its files again. Until the log is whole this node is
-a stranger to its peers that only says what it lacks: the engine, which votes and acknowledges, is
-not made before the log is whole.
+This happens at the start of a process, and when a running node finds rot. Then it drops everything
+in memory except the state machine, and opens its files again. Until the log is whole this node only
+tells its peers what it lacks. The engine, which votes and acknowledges, does not exist before that.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ Connect = Callable[[LinkOwner], Awaitable[None]]
 async def open_replica(
     config: LedgerConfig, hard_state: HardStateFile, listener: socket.socket
 ) -> tuple[SegmentedLog, Members]:
-    """The log and the members in a replica's folder, after a stop or a fence.
+    """Open the log and the members in a replica's folder, after a stop or a fence.
 
     If the log is damaged, first wait until a leader has repaired it (`LedgerConfig.repair`).
     Raises CorruptLog, StorageError, OSError.
@@ -109,7 +108,7 @@ async def open_whole_log(
 
 
 async def _repair(node_id: str, asking: Asking, connect: Connect) -> int:
-    """Repair one damaged range; what the leader has committed."""
+    """Repair one damaged range; returns the leader's commit index."""
     owner = _Repairing(node_id, asking)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connect, owner)
@@ -122,7 +121,7 @@ async def _repair(node_id: str, asking: Asking, connect: Connect) -> int:
 
 
 class _Repairing:
-    """The owner of the links while this node does nothing else."""
+    """The owner of the links during a repair, while this node does nothing else."""
 
     def __init__(self, node_id: str, asking: Asking) -> None:
         self.over = trio.Event()
@@ -132,7 +131,7 @@ class _Repairing:
         self._links: dict[str, SocketLink] = {}
 
     async def ask(self) -> None:
-        """Ask every peer that is connected; only one that leads answers."""
+        """Ask every connected peer; only the leader answers."""
         waiting_since = said_at = trio.current_time()
         while True:
             for link in self._links.values():
@@ -168,7 +167,7 @@ class _Repairing:
         """Nothing waits for that."""
 
     def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
-        """Take what a leader gives, and nothing else."""
+        """Take entries that a leader gives, and ignore everything else."""
         if not isinstance(message, Given) or self.over.is_set():
             return
         try:

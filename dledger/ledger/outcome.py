@@ -1,4 +1,4 @@
-"""For a task that waits for one call of a callback."""
+"""Lets a task wait for the one call of a callback."""
 
 from __future__ import annotations
 

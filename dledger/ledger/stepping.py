@@ -1,8 +1,8 @@
 """Steps a replica's engine: at once, in the next turn, or when the engine says that a step is due.
 
-The engine decides and never waits; here is what it waits for. Nothing ticks: a node that has
-nothing to do sleeps until its next heartbeat or its next timeout. Everything but the syncs runs in
-one trio task tree, so appends, callbacks and the state machine never meet in two threads.
+The engine decides and never waits; this module waits for it. There is no regular tick: a node that
+has nothing to do sleeps until its next heartbeat or timeout. Everything but the syncs runs in one
+trio task tree, so appends, callbacks and the state machine never meet in two threads.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class Stepper:
         self._wake.set()
 
     def retire(self) -> None:
-        """Another stepper goes on: whoever waits for this one looks again."""
+        """Another stepper replaces this one: wake all who wait, so that they check again."""
         self._applied.set()
         self._durable.set()
 
     def fail(self, error: DledgerError | OSError) -> None:
-        """The log could not be written; the step loop ends with it."""
+        """The log could not be written; the step loop ends with this error."""
         self._failure = error
         self.wake()
 
@@ -89,9 +89,9 @@ class Stepper:
     def step_soon(self) -> None:
         """Step at once if little is under way, or in the loop's next turn, together with others.
 
-        A lone append passes three processes, and would wait for a turn of the loop in each. When
-        many are under way a turn gathers them: one write, one message, one sync for all, or for as
-        many as make a burst.
+        A single append passes three processes, and would wait for a turn of the loop in each. When
+        many are under way, one turn gathers them: one write, one message and one sync for all, or
+        for as many as make a burst.
         """
         engine = self._engine
         gathering = engine.appends_pending > 1 and not engine.sending.has_burst
@@ -106,12 +106,13 @@ class Stepper:
         self._stepping = True
         try:
             if engine.solo:
-                # It counts its copy as it is: durable by now, and by no thread that is not done.
+                # The only voter counts its own copy, so it is made durable now, without waiting for
+                # a thread.
                 log.sync()
             if engine.step() or engine.urgent:
                 self.wake()
         except (DledgerError, OSError) as error:
-            # The caller, who may be an append, can't deal with it; the step loop can.
+            # The caller may be an append, which can't handle this error; the step loop can.
             self.fail(error)
         finally:
             self._stepping = False
@@ -128,8 +129,8 @@ class Stepper:
 
     @property
     def _lost_patience(self) -> bool:
-        """Whether a step now may take peers for gone. They may have been heard meanwhile: if this
-        process stood still, what they said waits to be read."""
+        """Whether a step now may take peers for gone. If this process stood still, their messages
+        may be waiting to be read."""
         return bool(monotonic() >= self._patience_ends_at)
 
     # -- links (LinkOwner) -----------------------------------------------------------------
@@ -145,7 +146,7 @@ class Stepper:
         self.wake()
 
     def link_drained(self, node_id: str) -> None:
-        """A peer takes more again."""
+        """The queue to a peer has run low."""
         self._engine.link_drained(node_id)
         self.wake()
 
@@ -154,7 +155,7 @@ class Stepper:
         self._engine.receive(node_id, link, message)
 
     def received_all(self) -> None:
-        """Those were all messages that have arrived so far."""
+        """All messages that have arrived so far were received."""
         if self._engine.urgent:
             self.step_soon()
 
@@ -165,12 +166,12 @@ class Stepper:
         await self._network.run(listener, self._members.current)
 
     async def step_loop(self) -> None:
-        """Step when woken or when time has come, until the log can't be written. Raises what it
-        failed with."""
+        """Step when woken or when a step is due, until the log can't be written. Raises that
+        error."""
         while True:
             await self._sleep()
             if not self._has_news and monotonic() < self._due_at:
-                continue  # it was woken to sleep shorter, or has stepped meanwhile
+                continue  # it was woken to sleep for less time, or has stepped meanwhile
             if self._lost_patience:
                 # Read what the others said meanwhile before judging them silent.
                 for _ in range(3):
@@ -182,7 +183,7 @@ class Stepper:
             self._forget_pages()
 
     async def _sleep(self) -> None:
-        """Until there is news, or the next step is due."""
+        """Sleep until something happens, or the next step is due."""
         self._sleeps_until = self._due_at
         pause_s = max(limits.STEP_PAUSE_S_MIN, self._due_at - monotonic())
         with trio.move_on_after(pause_s):

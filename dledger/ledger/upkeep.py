@@ -1,8 +1,8 @@
-"""What a replica's files need beside appends: segments, checkpoints, and a second look.
+"""Looks after a replica's files: prepares segments, writes checkpoints, checks for damage.
 
-The next segment is prepared before it is needed, checkpoints keep restarts short, segments that
-nobody needs go, and sealed ones are read again, slowly, while the disk still has peers to copy
-from. All of it waits in threads; decisions are the log's.
+The next segment is prepared before it is needed, checkpoints keep restarts short, segments that are
+no longer needed are removed, and sealed ones are read again, slowly, so that damage is found while
+peers can still repair it. The slow work is done in threads; the log decides what to do.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ log = get_logger("dledger.ledger.upkeep")
 class Upkeep:
     """The loops that look after one replica's log.
 
-    `scrubs`: whether there are peers that could repair what is found rotten. `step_aside` is
-    called before this node stops for it.
+    `scrubs`: whether there are peers that could repair rot. `step_aside` is called before this node
+    stops for a repair.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Upkeep:
         self._rotten = trio.Event()
 
     def found(self, rot: Rot) -> None:
-        """A reader came upon damage. If there are peers that can repair it, this node stops for
-        that; else it serves what is not damaged."""
+        """A reader found damage. If peers can repair it, this node stops for the repair; else it
+        goes on and serves what is not damaged."""
         if self._rot is None or str(rot) != str(self._rot):
             log.error("log damaged", node=self._node_id, reason=str(rot))
             self._rot = rot
@@ -57,14 +57,14 @@ class Upkeep:
             self._rotten.set()
 
     async def rot_loop(self) -> None:
-        """Wait for damage that a reader came upon, and stop for it. Raises Rot."""
+        """Wait until a reader finds damage, and stop for it. Raises Rot."""
         await self._rotten.wait()
         assert self._rot is not None
         await self._step_aside()
         raise self._rot
 
     def keep_from(self, index: int) -> None:
-        """Remove, soon, the segments that lie before the entry `index` as a whole."""
+        """Remove, soon, the segments that lie wholly before the entry `index`."""
         self._kept_from = max(self._kept_from, index)
         self._wake.set()
 
@@ -92,7 +92,7 @@ class Upkeep:
             self._wake = trio.Event()
 
     def _again_at(self) -> float:
-        """When what is left to do is tried again."""
+        """When work that could not be done is tried again."""
         soon = trio.current_time() + limits.UPKEEP_AGAIN_S
         if self._log.holds_before(self._kept_from):
             return soon
@@ -138,7 +138,8 @@ class Upkeep:
         )
 
     async def scrub_loop(self) -> None:
-        """Read sealed segments again, slowly. Who finds rot stops: the next start repairs it."""
+        """Read sealed segments again, slowly. On rot the node stops, and the next start repairs
+        it."""
         scrub = Scrub(self._log)
         while self._scrubs():
             part = scrub.next_slice(min(self._log.commit_index, self._log.durable_index))

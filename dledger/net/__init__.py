@@ -6,10 +6,10 @@
 ``serving``     which method answers a code, and what it needs
 ``peer``        the asking end: matches responses to requests
 ``room``        how many connections, from where, and how much memory is kept for them (pure)
-``turns``       nobody waits long for what others' requests cost
-``watchdog``    a turn that takes too long is told, with what ran
-``faults``      faults that nobody foresaw: told with what led to them, and counted
-``machine``     what the machine gives: memory, and descriptors
+``turns``       shares the event loop, so that costly requests do not delay others
+``watchdog``    logs a turn that takes too long, with what ran
+``faults``      unexpected exceptions: logged with the request, and counted
+``machine``     the machine's memory and descriptors
 
 The send buffer is written once per turn of the event loop, however many commands were put into it.
 """

@@ -1,9 +1,9 @@
 """One accepted connection: its requests, its answers, its end.
 
-A handler is a plain callable. What it can answer at once it returns; what takes longer it returns
-as an awaitable, which runs in a task of the connection; and what it answers later by itself (a
-long poll, a replicated append) it answers with `Connection.send`, after returning None. All of it
-runs in one thread, and a connection's tasks end with it.
+A handler is a plain callable. It returns an answer that it has at once. If the answer takes longer
+it returns an awaitable, which runs in a task of the connection. If it answers later by itself (a
+long poll, a replicated append), it returns None and calls `Connection.send` then. Everything runs
+in one thread, and a connection's tasks end with it.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ class Handler(Protocol):
     def __call__(
         self, request: Command, connection: Connection
     ) -> Command | Awaitable[Command | None] | None:
-        """Answer `request`, now, by an awaitable, or (None) never or later with `connection.send`.
+        """Answer `request` now, by an awaitable, later with `connection.send` (None), or never
+        (None).
 
         A BadInput raised becomes a SYSTEM_ERROR response with its text; another DledgerError too,
-        and is logged. Any other exception is a fault that nobody foresaw: it is noted, answered
-        likewise, and costs the connection. A one-way request is never answered, whatever this
-        returns. The request's body is a view that stays valid as long as it is referred to.
+        and is logged. Any other exception is a fault: it is noted and answered likewise, and the
+        connection is closed. A one-way request is never answered, whatever this returns. The
+        request's body is a view that stays valid as long as it is referred to.
         """
         ...
 
@@ -107,7 +108,7 @@ class Connection:
 
     @property
     def admitted(self) -> bool:
-        """Whether there is room for it: otherwise it must not be served."""
+        """Whether there is room for this connection: otherwise it must not be served."""
         return self._place is not None
 
     @property
@@ -116,7 +117,8 @@ class Connection:
         return self._close_reason is not None
 
     def send(self, command: Command) -> None:
-        """Send a response or a request. Never waits: who reads too slowly is closed instead."""
+        """Send a response or a request. Never waits: a client that reads too slowly is closed
+        instead."""
         if self.closed:
             return
         if command.is_response:
@@ -124,7 +126,7 @@ class Connection:
             if self._large:
                 self._large_bytes -= self._large.pop(command.opaque, 0)
         try:
-            # If nobody else waits on this connection there is nothing to gather with.
+            # If no other request waits on this connection there is nothing to gather.
             self.link.send(command, at_once=self._unanswered == 0 and not self.link.gathering)
         except OSError as error:
             self.close(f"sending failed: {error}")
@@ -141,8 +143,8 @@ class Connection:
             self.tell_kept()
 
     def answer_by(self, request: Command, answer: Callable[P, None]) -> Callable[P, None]:
-        """`answer`, to be called when somebody else's turn has come: should it fail in a way that
-        nobody foresaw, that costs this connection and not the caller."""
+        """Wrap `answer` for a caller that serves another connection: an unexpected exception then
+        closes this connection, and does not reach the caller."""
 
         def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
             try:
@@ -153,7 +155,7 @@ class Connection:
         return guarded
 
     def fail(self, request: Command, error: Exception) -> None:
-        """Serving `request` failed in a way that nobody foresaw: the connection is closed."""
+        """Serving `request` raised an unexpected exception: close the connection."""
         self._faults.note(
             "request handler failed",
             error,
@@ -186,7 +188,7 @@ class Connection:
     async def request(self, command: Command, timeout_s: float) -> Command:
         """Ask the client something, in the encoding that it uses, and wait for its response.
 
-        Raises ConnectionLost, also when the connection is gone meanwhile, and RequestTimeout.
+        Raises ConnectionLost, also if the connection breaks meanwhile, and RequestTimeout.
         """
         if self.closed:
             raise ConnectionLost(f"{self.peer}: not asked: {self._close_reason}")
@@ -209,7 +211,8 @@ class Connection:
         )
 
     def close(self, reason: str) -> None:
-        """Close it; what the socket does not take at once is lost. The reason is logged."""
+        """Close the connection; what the socket does not take at once is lost. The reason is
+        logged."""
         if not self.closed:
             self._close_reason = reason
             log.info("connection closed", peer=self.peer, connection=self.id, reason=reason)
@@ -228,7 +231,7 @@ class Connection:
                 self._close_reason = "the server stops"
             if self._place is not None:
                 self._room.leave(self._place)
-                self._place = None  # which refers to this connection: it should go at once
+                self._place = None  # it refers to this connection, which should be freed at once
             with suppress(OSError):
                 self.link.flush()
             self.link.close()
@@ -271,7 +274,7 @@ class Connection:
     async def _read(
         self, handler: Handler, nursery: trio.Nursery, turns: Turns, share: Share
     ) -> None:
-        """Handle the requests that have come. Many, or dear ones, take more than one turn."""
+        """Handle the requests that have come. Many, or costly ones, take more than one turn."""
         clock_s = turns.clock_s
         began_s = clock_s()
         self.link.gathering = True
@@ -325,7 +328,7 @@ class Connection:
         elif result is not None:
             self._in_flight += 1
             if isinstance(request.body, memoryview) and len(request.body) < CHARGE_STEP_BYTES:
-                # A view would keep alive all that arrived with it, while the task has not begun.
+                # Until the task begins, a view would keep alive all bytes that arrived with it.
                 request.body = bytes(request.body)
             nursery.start_soon(self._finish, request, result)
 

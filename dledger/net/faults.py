@@ -1,8 +1,8 @@
-"""Faults that nobody foresaw: told with what led to them, and counted.
+"""Unexpected exceptions: logged with the request that led to them, and counted.
 
-Whatever one client sends may cost that client its connection, and nobody else anything. Where the
-code that serves a client raises what is neither a refusal nor a failure that it knows, the fault is
-noted here, and the server goes on. A count above 0 is a bug of ours: the log has its traceback.
+A client's request may cost that client its connection, and must not harm others. If the code that
+serves it raises anything but an expected error, the fault is noted here, and the server goes on. A
+count above 0 means a bug of ours: the log has its traceback.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ log = get_logger(__name__)
 
 
 class Faults:
-    """Those of one process."""
+    """The faults of one process."""
 
     def __init__(self) -> None:
-        #: How many there were.
+        #: How many faults there were.
         self.count = 0
-        #: What the last one was.
+        #: The last fault.
         self.last: Exception | None = None
         self._logged_s = float("-inf")
         self._left_out = 0

@@ -45,7 +45,8 @@ class Link:
         frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
         connected.setblocking(False)
-        # Some systems refuse options of a connection that is reset already; reading will tell.
+        # Some systems refuse options on a connection that was reset already; the next read reports
+        # that.
         with suppress(OSError):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connected
@@ -56,11 +57,12 @@ class Link:
         #: Bytes in the send buffer, and all that were ever put there.
         self.outgoing_bytes = 0
         self.queued_bytes = 0
-        #: Set by whoever will call `flush` shortly, so that the writer is not woken for nothing.
+        #: Set by code that will call `flush` shortly, so that the writer is not woken in vain.
         self.gathering = False
         #: Chunks received and commands sent: for telling a silent connection from a busy one.
         self.activity = 0
-        #: Frames received: if this stands still while `partial_bytes` is not 0, one takes its time.
+        #: Frames received. While this stays the same and `partial_bytes` is not 0, a frame is
+        #: incomplete.
         self.frames = 0
 
     @property
@@ -114,7 +116,7 @@ class Link:
                 await self.wait_writable()
 
     async def wait_outgoing(self) -> None:
-        """Wait until there is something to write that nobody else will write."""
+        """Wait until there is something to write that no `flush` will write."""
         await self._wake.wait()
         self._wake = anyio.Event()
 
@@ -153,7 +155,7 @@ class Link:
             yield command
 
     def close(self) -> None:
-        """Close the socket. No task may be waiting for it any more. What was written arrives."""
+        """Close the socket. No task may still wait for it. What was written still arrives."""
         self._outgoing.clear()
         self._decoder.forget()
         with suppress(OSError):
@@ -161,9 +163,10 @@ class Link:
         self._socket.close()
 
     def write(self) -> bool:
-        """Write until the buffer is empty (true), or it is time for others (false).
+        """Write until the buffer is empty (true), or other connections should have their turn
+        (false).
 
-        Others come when the socket takes no more, and after some calls. Raises OSError.
+        That is when the socket takes no more, or after some calls. Raises OSError.
         """
         for _ in range(SENDS_PER_TURN_MAX):
             if not self._outgoing:

@@ -1,4 +1,4 @@
-"""What the machine gives this process: memory, and descriptors for files and sockets."""
+"""The memory and descriptors that the machine gives this process."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def room_on_machine(memory_bytes_max: int, per_address_max: int, reserved_descri
     """Room for connections as this machine allows; 0 stands for a default.
 
     Raises this process's limit of descriptors as far as it may. `reserved_descriptors` are left for
-    the log and all else, since a server that can't open its next segment has lost its disk;
-    ConfigError if that leaves too few.
+    the log and everything else, since a server that can't open its next segment can't go on. Raises
+    ConfigError if too few remain.
     """
     descriptors = raise_descriptor_limit()
     places = places_for(descriptors, reserved_descriptors)
@@ -49,10 +49,10 @@ def raise_descriptor_limit() -> int:
 
 
 def calm_collector() -> None:
-    """Have the garbage collector walk over all objects less often: the loop waits meanwhile.
+    """Run full garbage collections less often, since the event loop waits for them.
 
-    A broker of 20,000 topics has half a million objects that live long, and almost no garbage but
-    what reference counts find. What a start has loaded is not looked at again.
+    A broker of 20,000 topics has half a million objects that live long, and reference counts free
+    almost all garbage. Objects that a start has loaded are left out.
     """
     gc.collect()
     gc.freeze()

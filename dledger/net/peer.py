@@ -54,7 +54,7 @@ class Peer:
         self.address = address
         self._link = link
         self._on_request = on_request
-        #: By opaque: where in the stream of bytes the request begins, and whom to answer.
+        #: By opaque: where in the stream of bytes the request begins, and its callback.
         self._in_flight: dict[int, tuple[int, OnResponse]] = {}
         self._opaques = itertools.count(1)
         self._close_reason: str | None = None
@@ -71,7 +71,7 @@ class Peer:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         on_request: OnRequest | None = None,
     ) -> Peer:
-        """Connect; the connection is served by a task of `task_group`, which it never fails.
+        """Connect. A task of `task_group` serves the connection, and never raises.
 
         `on_request` answers what the server asks by itself (RocketMQ's brokers do); its result is
         sent unless the request is one-way or the result None. Raises ConnectFailed.
@@ -92,7 +92,7 @@ class Peer:
 
     def close(self, reason: str = "closed by this end") -> None:
         """Close at once. Requests in flight end before this returns: with ConnectionLost, or with
-        ConnectFailed if the socket had not taken their first byte, so that nobody has seen them.
+        ConnectFailed if the socket had not taken their first byte, so that they were not sent.
         """
         if self._close_reason is not None:
             return
@@ -142,9 +142,9 @@ class Peer:
         if len(self._in_flight) >= REQUESTS_IN_FLIGHT_PER_PEER_MAX:
             raise Busy(f"{self.address}: {len(self._in_flight)} requests in flight", BUSY_RETRY_S)
         command.opaque = next(self._opaques) & _OPAQUE_MASK
-        # A lone request has nothing to gather with and need not wait for the loop's next turn.
+        # A single request need not wait for the loop's next turn: there is nothing to gather.
         idle = not self._in_flight
-        # Before it is sent: if that breaks the connection, this one is answered too.
+        # Set before it is sent: if sending breaks the connection, this request is answered too.
         self._in_flight[command.opaque] = self._link.queued_bytes, on_response
         try:
             self._send(command, at_once=idle)
@@ -222,7 +222,7 @@ class Peer:
                 self.close(f"a response could not be sent: {error}")
 
     def _answer(self, on_response: OnResponse, result: Command | RemotingError) -> None:
-        """Call back; a bug in one caller must not take the answers of the others."""
+        """Call back; a bug in one callback must not keep the others from their answers."""
         try:
             on_response(result)
         except Exception:
@@ -256,7 +256,7 @@ async def connect_peer(
 async def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
     """Connect to the first address of `host` that answers."""
     if not 0 < port <= PORT_MAX:
-        # The resolver would wrap it around, to a port of somebody else's.
+        # The resolver would take the number modulo 65536, and so another port.
         raise ConnectFailed(f"{host}:{port}: no such port, they go from 1 to {PORT_MAX}")
     problem = f"no answer within {timeout_s} s"
     with anyio.move_on_after(timeout_s):

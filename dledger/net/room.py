@@ -2,15 +2,16 @@
 
 One `Room` is shared by all ports of a server. It holds three bounds together:
 
-* places: when all are taken, a newcomer gets the place of whoever has been there longest and never
-  said anything; where all have spoken the newcomer is refused;
-* origins: one address, or one /64 network of IPv6, may have only some of the places. Loopback is no
-  origin: who sits on the machine shares it with the server anyway;
+* places: when all are taken, a newcomer replaces the oldest connection that has not sent a request;
+  if all have sent one the newcomer is refused;
+* origins: one address, or one /64 network of IPv6, may have only some of the places. Loopback has
+  no such bound: a program on this machine shares it with the server anyway;
 * bytes: half-sent frames, queued answers, requests that wait for their answer, and what a handler
-  keeps for a client. Whoever keeps most is closed when the sum is above the bound, then the next.
+  keeps for a client. When the sum is above the bound, the connection that keeps most is closed,
+  then the next.
 
-Bytes are told in steps (`CHARGE_STEP_BYTES`), so that small requests cost no accounting; each
-connection is charged `CONNECTION_BYTES` from the start, which covers what a step leaves out.
+Bytes are accounted in steps (`CHARGE_STEP_BYTES`), so that small requests cost no accounting. Each
+connection is charged `CONNECTION_BYTES` from the start, which covers the rest below a step.
 """
 
 from __future__ import annotations
@@ -47,9 +48,10 @@ class Room:
         self.places_max = places_max
         self.bytes_max = bytes_max
         self.per_address_max = per_address_max or max(1, places_max // 2)
-        #: Kept for all connections, as far as it was told.
+        #: The memory of all connections, as charged so far.
         self.charged_bytes = 0
-        #: Connections refused, closed for a newcomer, and closed for what they kept, so far.
+        #: Connections refused so far, closed for a newcomer, and closed because of the memory they
+        #: kept.
         self.refused = self.evicted = self.offenders = 0
         #: Why the last one was refused.
         self.refusal = ""
@@ -85,12 +87,13 @@ class Room:
         return place if place.taken else None
 
     def spoke(self, place: Place) -> None:
-        """A connection has sent its first whole frame: it does not make room any more."""
+        """A connection has sent its first whole frame: it is no longer closed for a newcomer."""
         place.spoke = True
         self._silent.pop(place, None)
 
     def charge(self, place: Place, kept_bytes: int) -> None:
-        """This much is kept for a connection now, all in all. Closes those who keep too much."""
+        """Set the memory that is kept for a connection. Closes connections if the sum is too
+        large."""
         if place.taken:
             charged_bytes = CONNECTION_BYTES + kept_bytes
             self.charged_bytes += charged_bytes - place.charged_bytes
@@ -98,7 +101,7 @@ class Room:
             self._relieve()
 
     def leave(self, place: Place) -> None:
-        """A connection is gone, or about to go. Again is no error."""
+        """A connection is gone, or about to go. May be called again."""
         if place.taken:
             place.taken = False
             del self._places[place]
@@ -144,12 +147,12 @@ def origin_of(address: str) -> str | None:
 
 
 def memory_for_connections(machine_bytes: int) -> int:
-    """The bound where none is set: a quarter of the memory, `MEMORY_BYTES_MAX` at most."""
+    """The bound if none is set: a quarter of the memory, `MEMORY_BYTES_MAX` at most."""
     return max(MIB, min(MEMORY_BYTES_MAX, machine_bytes // 4))
 
 
 def places_for(descriptors: int, reserved: int) -> int:
-    """How many connections a process may take that needs `reserved` descriptors for its own."""
+    """How many connections a process may take if it needs `reserved` descriptors itself."""
     return max(1, min(CONNECTIONS_MAX, descriptors - reserved))
 
 

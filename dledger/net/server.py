@@ -1,9 +1,9 @@
 """The answering end: accept connections and bound what each may cost.
 
-A connection costs a bounded amount of send buffer, of tasks, of time for one frame, and of
-silence. Whoever exceeds a bound is closed, alone and with a logged reason; whoever comes when all
-places are taken is refused. The times are looked after by one task that sweeps over all
-connections, so the path of a request holds no clock.
+A connection has bounds on its send buffer, its tasks, the time for one frame, and its silence. A
+connection that exceeds a bound is closed, with a logged reason; one that comes when all places are
+taken is refused. One task sweeps over all connections and checks the times, so serving a request
+reads no clock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dledger.program.pulse import beat
 log = get_logger(__name__)
 
 #: Should this process be killed, the kernel resets its connections instead of ending them. RocketMQ
-#: clients of 4.9 fail what is under way only on a reset; otherwise each send waits for its timeout.
+#: clients of 4.9 fail pending requests only on a reset; otherwise each send waits for its timeout.
 _RESET_ON_DEATH = struct.pack("ii", 1, 0)
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -57,16 +57,16 @@ async def serve_remoting(
 ) -> None:
     """Serve `handler` until cancelled; then every connection is closed.
 
-    What nobody foresaw is noted in `faults`. Ports of one server share a `room`; without one a port
-    has room for `CONNECTIONS_MAX`. `task_status` is told the port, which matters for port 0: any
-    free one. Raises OSError if the address can't be listened on.
+    Unexpected exceptions are noted in `faults`. Ports of one server share a `room`; without one a
+    port has room for `CONNECTIONS_MAX`. `task_status` is told the port, which matters for port 0:
+    any free one. Raises OSError if the address can't be listened on.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server(
         (host, port), family=family, backlog=bounds.CONNECTIONS_PENDING_MAX
     ) as listener:
         listener.setblocking(False)
-        # Connections have it from their listener: also one that waits to be accepted.
+        # Connections inherit the option from their listener, even before they are accepted.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_DEATH)
         server = _Server(handler, limits or ServerLimits(), faults or Faults(), room or Room())
         async with trio.open_nursery() as nursery:
@@ -138,7 +138,7 @@ class _Server:
             del self._progress[connection]
 
     async def sweep_forever(self) -> None:
-        """Close, once a second, who has been silent or busy with one frame for too long."""
+        """Once a second, close connections that were silent or busy with one frame for too long."""
         while True:
             await beat(bounds.CONNECTIONS_LOOK_S)
             now = trio.current_time()
@@ -151,7 +151,7 @@ class _Server:
                 log.warning("connections refused", count=refused, reason=self._room.refusal)
 
     def _overdue(self, connection: Connection, progress: _Progress, now: float) -> str | None:
-        """Note what changed since the last sweep; the reason to close, if there is one."""
+        """Note what changed since the last sweep; returns the reason to close, if there is one."""
         link = connection.link
         if link.activity != progress.activity:
             progress.activity = link.activity

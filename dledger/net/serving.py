@@ -1,4 +1,4 @@
-"""Which method answers a code. Handlers say so themselves, at the method, with what it needs.
+"""Which method answers a code. The handlers declare it at the method, with what it needs.
 
 ::
 
@@ -8,8 +8,8 @@
 
     table = table_of([Lookups()])
 
-What there is to need is the server's own enum. The decorator leaves the method as it is: a
-dispatcher looks codes up in the table, and whoever documents or tests a server reads the same one.
+Each server has its own enum of needs. The decorator does not change the method. The dispatcher
+looks codes up in the table; docs and tests of a server use the same table.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""Turns at the event loop: nobody waits long for what others' requests cost.
+"""Turns at the event loop: costly requests of some clients do not delay the others for long.
 
 The loop runs whatever is ready, then looks at its sockets and timers again; that is one turn.
-Four hundred connections with a request of 2 ms each would make a turn of 0.8 s, in which nobody
-else is heard. So the requests of one turn may use `LOOP_TURN_S`; whoever is ready after that waits
-in a queue, from which the next turns take.
+Four hundred connections with a request of 2 ms each would make a turn of 0.8 s, in which nothing
+else is read. So the requests of one turn may use `LOOP_TURN_S`; connections that are ready later
+wait in a queue for the next turns.
 
-Whose requests have been cheapest of late goes first, as many as a turn has time for. So a
-bystander that asks little waits for a turn or two, however many heavy clients there are. Each
-fourth time it is the turn of whoever has waited longest, so that nobody starves. Who looks cheap
-and turns out dear is stopped by the clock: once a turn has lasted `LOOP_TURN_MAX_S`, whoever was
-let go waits again.
+The connections whose recent requests were cheapest go first, as many as a turn has time for. So a
+client that asks little waits for a turn or two, however many heavy clients there are. Every fourth
+time the connection that has waited longest goes, so that none starves. If a connection looked cheap
+and is not, the clock stops it: once a turn has lasted `LOOP_TURN_MAX_S`, those that were let go
+wait again.
 
-One `Turns` belongs to a loop, and is found by `turns_of_loop`. A long series of requests, or of
-answers, is cut by its owner: after `LOOP_SLICE_S` it asks again.
+One `Turns` belongs to a loop, and is found by `turns_of_loop`. The owner of a long series of
+requests or answers splits it: after `LOOP_SLICE_S` it waits for its turn again.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from dledger.limits import (
     LOOP_TURN_S,
 )
 
-#: One of so many is let go for its age, not for its cost.
+#: One in this many is let go because it has waited longest.
 _OLDEST_EACH = 4
 
 
 class Share:
-    """What one connection's turns cost of late, in seconds of the loop."""
+    """What one connection's recent turns cost, in seconds of the loop."""
 
     __slots__ = ("_known", "cost_s")
 
@@ -47,19 +47,20 @@ class Share:
         self._known = False
 
     def spent(self, seconds: float) -> None:
-        """A turn took so long. One alone says little: the machine may have been elsewhere."""
+        """A turn took this long. A single one says little: the process may have lost the
+        processor."""
         weight = LOOP_COST_WEIGHT if self._known else 1.0
         self._known = True
         self.cost_s += weight * (seconds - self.cost_s)
 
     @property
     def cheap(self) -> bool:
-        """Whether its requests have been cheap. A newcomer's are not known to be."""
+        """Whether its recent requests were cheap. Not for a newcomer, whose cost is unknown."""
         return self._known and self.cost_s < LOOP_CHEAP_S
 
 
 class Queue:
-    """Who waits for the loop. Pure."""
+    """The connections that wait for the loop. Pure."""
 
     def __init__(self) -> None:
         self._by_cost: list[tuple[float, int]] = []
@@ -70,13 +71,13 @@ class Queue:
         return len(self._by_age)
 
     def put(self, share: Share, go: Callable[[], None]) -> None:
-        """Have `go` called when it is this one's turn."""
+        """Have `go` called when it is this connection's turn."""
         number = next(self._numbers)
         self._by_age[number] = (share.cost_s, go)
         heapq.heappush(self._by_cost, (share.cost_s, number))
 
     def admit(self) -> None:
-        """Let go as many as one turn has time for, and one at least."""
+        """Let as many go as one turn has time for, and at least one."""
         expected_s = 0.0
         for count in itertools.count(1):
             if not self._by_age or expected_s >= LOOP_TURN_S:
@@ -97,7 +98,7 @@ class Queue:
 
 
 class Turns(trio.abc.Instrument):
-    """The time of one loop, as requests use it. `clock_s` is a fine monotonic clock."""
+    """The time that requests use of one loop. `clock_s` is a fine monotonic clock."""
 
     def __init__(self, clock_s: Callable[[], float] = time.perf_counter) -> None:
         self.clock_s = clock_s
@@ -111,16 +112,17 @@ class Turns(trio.abc.Instrument):
 
     @property
     def crowded(self) -> bool:
-        """Whether there may be reason to `wait`: time is used up, or others wait already."""
+        """Whether to `wait`: the turn's time is used up, or others wait already."""
         return self._used_s >= LOOP_TURN_S or bool(self._queue)
 
     def used(self, share: Share, seconds: float) -> None:
-        """Requests of one connection took so long in this turn."""
+        """Requests of one connection took this long in this turn."""
         self._used_s += seconds
         share.spent(seconds)
 
     async def wait(self, share: Share) -> None:
-        """Wait for a turn; a cheap one has it at once as long as this turn is not far too long."""
+        """Wait for a turn. A cheap connection has it at once, unless this turn is already far too
+        long."""
         if share.cheap and self._used_s < LOOP_TURN_MAX_S:
             return
         while True:
@@ -134,7 +136,7 @@ class Turns(trio.abc.Instrument):
                 return
 
     async def _pump(self) -> None:
-        """Let some go in each turn until nobody waits."""
+        """Let some go in each turn until none waits."""
         try:
             while self._queue:
                 await trio.lowlevel.checkpoint()
@@ -144,7 +146,8 @@ class Turns(trio.abc.Instrument):
 
 
 async def in_turns(steps: Iterable[object]) -> None:
-    """Take all `steps`, which answer clients; whenever a slice of the loop's time is used, wait."""
+    """Take all `steps`, which answer clients; wait whenever a slice of the loop's time is used
+    up."""
     turns, share = turns_of_loop(), Share()
     began_s = turns.clock_s()
     for _ in steps:

@@ -1,13 +1,14 @@
-"""A watchdog over the event loop: a turn that takes too long is a line in the log, with what ran.
+"""A watchdog over the event loop: it logs each turn that takes too long, with what ran.
 
-While one turn of the loop runs, nobody is heard and nobody answered; a leader that stands still for
-a second is deposed. trio tells an instrument when a turn begins (it comes back from waiting for
-sockets) and ends (it waits again), which costs two readings of a clock. A thread of its own looks
-now and then how long the present turn takes, and notes where the loop's thread is if that is long.
-The line comes at the turn's end, from the loop's own thread; so it is written even if the thread
-could not look, because one long call held the interpreter.
+During a turn of the loop no client is read or answered; a leader that stands still for a second is
+deposed. trio tells an instrument when a turn begins (it comes back from waiting for sockets) and
+ends (it waits again), which costs two readings of a clock. A separate thread checks now and then
+how long the present turn takes, and if it is long notes where the loop's thread is. The loop's own
+thread logs the line at the end of the turn; so it is logged even if the other thread could not look
+because one long call held the interpreter.
 
-An idle process is woken `WATCHDOG_IDLE_LOOK_S` apart, a busy one `WATCHDOG_LOOK_S`.
+The thread looks every `WATCHDOG_IDLE_LOOK_S` in an idle process, every `WATCHDOG_LOOK_S` in a busy
+one.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Watchdog(trio.abc.Instrument):
             self._tell(took_s)
 
     def look(self) -> None:
-        """Note what runs if the present turn is long already. Called by the watching thread."""
+        """If the present turn is long already, note what runs. Called by the watching thread."""
         turn, began_s = self._turns, self._began_s
         if not began_s or self._clock_s() - began_s < limits.LOOP_STALL_S / 2:
             return

@@ -1,8 +1,8 @@
 """Standard output for commands whose reader may leave early, as in `mqcluster up | head`.
 
-What is left to print then goes nowhere, without a word and without a change of the exit status: the
-work goes on as if it were read. (The signal SIGPIPE could end the process instead, but it would do
-so for sockets, too, and in the middle of starting a cluster.)
+The rest of the output is then dropped silently, and the exit status stays the same: the command
+goes on with its work. (The signal SIGPIPE could end the process instead, but it would do so for
+sockets, too, and in the middle of starting a cluster.)
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ class _Output(io.FileIO):
 
 
 def let_reader_leave() -> None:
-    """From now on standard output and error may be closed by who reads them. Call it in `main`."""
+    """Tolerate from now on that the reader of standard output or error leaves. Call it in
+    `main`."""
     sys.stdout = _unless_replaced(sys.stdout, sys.__stdout__)
     sys.stderr = _unless_replaced(sys.stderr, sys.__stderr__)
 
 
 def _unless_replaced(stream: IO[str], original: IO[str] | None) -> IO[str]:
-    """The same stream, tolerant; another one that a test or a tool has put there stays."""
+    """The same stream, made tolerant; a stream that a test or a tool has put there is kept."""
     if stream is not original or not isinstance(stream, io.TextIOWrapper):
         return stream
     stream.flush()

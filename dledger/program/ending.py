@@ -1,7 +1,7 @@
-"""How a command ends when what it was given can't be used: a status, and one line that says why.
+"""How a command ends when its input can't be used: a status, and one line that says why.
 
-Whatever a person typed, and whatever lies in the files that they named, is theirs to mend: they
-get a sentence, not a trace. A trace means a bug of the program.
+A wrong argument or file is the user's to mend: it gets a sentence, not a traceback. A traceback
+means a bug of the program.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""When what is looked at now and then is looked at: at the same moments all over a process.
+"""Periodic loops of a process wake up at the same moments.
 
-A process that has nothing to do costs about as much as it wakes up. So whoever looks every second
-looks when the others do: one wake-up for all of them.
+What an idle process costs depends on how often it wakes up. So all loops that look every second
+share one wake-up.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ def next_beat(period_s: float) -> float:
 
 
 async def beat(period_s: float = 1.0) -> None:
-    """Sleep until then: for a whole period at most."""
+    """Sleep until the next multiple of a period: for one period at most."""
     await trio.sleep_until(next_beat(period_s))

@@ -1,8 +1,8 @@
 """A server's config as administration tools see it: properties text, changes at run time. Pure.
 
 GET_BROKER_CONFIG, UPDATE_BROKER_CONFIG and their name server twins carry `key=value` lines. Few
-keys can change while a server runs; for all others a change is refused by name, since a server
-that says yes and goes on as before is worse than one that says no.
+keys can change while a server runs. A change of another key is refused by name, since a server that
+agrees and goes on as before is worse than one that refuses.
 """
 
 from __future__ import annotations

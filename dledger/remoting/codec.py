@@ -8,8 +8,8 @@ itself how its header is encoded, and an answer uses the encoding of its request
 - ROCKETMQ (1): fixed fields, then strings with a length before them.
 - MSGPACK (2), ours: the array [code, language, version, opaque, flag, remark, ext].
 
-Bodies are never copied here: a decoded body is a view into the frame, an encoded one goes out as
-the piece it came in.
+Bodies are never copied here: a decoded body is a view into the frame, an encoded one is sent as the
+buffer that was given.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _decode_msgpack(payload: memoryview, body: Buffer) -> Command:
 
 
 def _check_list(name: str, value: object, depth_left: int) -> None:
-    """Admit lists of scalars and of lists, a few deep. Maps are no ext values."""
+    """Allow lists of scalars and of lists, up to a depth. Maps are not allowed."""
     if not isinstance(value, list) or not depth_left:
         raise FrameError(f"ext field {name!r} holds a {type(value).__name__}, or lists too deep")
     for item in value:
@@ -205,7 +205,7 @@ def _decode_json(payload: memoryview, body: Buffer) -> Command:
 
 
 def _language_of(written: str | int | msgspec.UnsetType | None) -> Language | None:
-    """A name, or an ordinal; a missing one means Java, an unknown one nothing."""
+    """The language of a name or an ordinal. A missing one means Java; for an unknown one None."""
     if written is msgspec.UNSET:
         return Language.JAVA
     if isinstance(written, str):

@@ -1,12 +1,11 @@
 """Cut a byte stream into frames, without copying more than once and without buffering nonsense.
 
-Most chunks that a socket hands out end between frames or hold whole frames: these are decoded
-where they lie, as views. Only a frame that ends in a later chunk is gathered, in a buffer that
-becomes the frame itself. The length word is judged as soon as its four bytes are there, so a
-frame above FRAME_BYTES_MAX is refused before any of it is kept.
+Most chunks of a socket hold whole frames: these are decoded in place, as views. Only a frame that
+ends in a later chunk is collected in a buffer, which becomes the frame itself. The length word is
+checked as soon as its four bytes are there, so a frame above FRAME_BYTES_MAX is refused before any
+of it is kept.
 
-Time is the caller's business: `partial_bytes` says that a frame has begun, so the caller can
-bound how long it takes to complete.
+The caller bounds the time for one frame: `partial_bytes` tells that a frame has begun.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _TLS = (
     "(tls.enable=false)"
 )
 _HTTP = "an HTTP request: this port speaks RocketMQ's protocol (Remoting)"
-#: What strangers begin with who speak another protocol; as a length each is far above any bound.
+#: The first bytes of other protocols. Read as a length, each is far above any bound.
 _FOREIGN = {b"\x16\x03": _TLS} | dict.fromkeys((b"GET ", b"POST", b"HEAD", b"PUT ", b"PRI "), _HTTP)
 
 
@@ -39,10 +38,10 @@ class FrameDecoder:
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._frame_bytes_max = frame_bytes_max
-        #: The chunk being cut, and how far it has been.
+        #: The chunk being cut into frames, and how far.
         self._chunk = _EMPTY
         self._position = 0
-        #: What is there of a frame that began in an earlier chunk, its length word included.
+        #: The part of a frame that began in an earlier chunk, its length word included.
         self._partial = bytearray()
 
     @property
@@ -57,7 +56,7 @@ class FrameDecoder:
         return partial + (partial >> 3) + len(self._chunk)
 
     def forget(self) -> None:
-        """Let go of all that was fed: nobody will take it."""
+        """Drop everything that was fed and not taken."""
         self._chunk = _EMPTY
         self._position = 0
         self._partial = bytearray()
@@ -101,7 +100,8 @@ class FrameDecoder:
         return frame
 
     def _keep(self, count: int) -> None:
-        """Move up to `count` bytes of the chunk to the partial frame; let go of a chunk used up."""
+        """Move up to `count` bytes of the chunk to the partial frame; drop a chunk that is used
+        up."""
         end = min(self._position + count, len(self._chunk))
         self._partial += self._chunk[self._position : end]
         self._position = end

@@ -1,4 +1,4 @@
-"""What a message carries beside its body: properties, ids, tags.
+"""What a message carries besides its body: properties, ids, tags.
 
 Properties are one string, `key 0x01 value 0x02 key 0x01 value 0x02 ...`; RocketMQ 4.9 leaves out
 the last 0x02, so both are read. Keys and values hold neither of the two characters. Layouts:
@@ -49,7 +49,7 @@ TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 TIMER_OUT_MS = "TIMER_OUT_MS"
 CHECK_IMMUNITY_TIME = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
-#: What a message may say about when it wants to be delivered.
+#: The properties that say when a message is to be delivered.
 DELAYS = (DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 
 # Topic and group names with a meaning.
@@ -57,7 +57,7 @@ DEFAULT_TOPIC = "TBW102"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 REPLY_SUFFIX = "_REPLY_TOPIC"
-"""Behind the cluster's name: what repliers send to."""
+"""Added to the cluster's name: the topic that repliers send to."""
 
 _NAME_END = "\x01"
 _VALUE_END = "\x02"
@@ -73,7 +73,7 @@ _OFFSET_ID_BYTES = (16, 28)
 def properties_encode(properties: Mapping[str, str]) -> bytes:
     """Encode `properties` in their order. Raises BadInput for what can't be carried."""
     written = "".join(f"{name}{_NAME_END}{value}{_VALUE_END}" for name, value in properties.items())
-    # Two separators an entry, or a name or value has one inside.
+    # Each entry has two separators; if there are more, a name or value contains one.
     if (
         written.count(_NAME_END) != len(properties)
         or written.count(_VALUE_END) != len(properties)

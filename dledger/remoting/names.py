@@ -1,7 +1,7 @@
 """What topics and groups may be called: RocketMQ's rule, for brokers and for our client.
 
-The client looks before it sends, since a broker's refusal of a name (code 1, as RocketMQ's) does
-not say whether anything was stored.
+The client checks a name before it sends, since a broker's refusal (code 1, as RocketMQ's) does not
+say whether anything was stored.
 """
 
 from __future__ import annotations

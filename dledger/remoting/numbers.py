@@ -1,10 +1,10 @@
-"""The integers of the wire, each with its width: what a header or a body holds is judged as it is
-decoded, before anything is done with it.
+"""The integers of the wire, each with its width. They are checked as a header or a body is decoded,
+before anything is done with it.
 
 RocketMQ's are Java's: 32 or 64 bits, signed. A record in the log has the same widths, so what was
 decoded can be stored. A text header can spell any number; one that is too wide for its field is
-refused as RocketMQ refuses it, with SYSTEM_ERROR and the field's name. What a number must be beside
-that (an offset below a queue's end, a permission that there is) is the handler's to say.
+refused as RocketMQ refuses it, with SYSTEM_ERROR and the field's name. The handler checks
+everything else (an offset below a queue's end, a permission that exists).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What an answer of SERVICE_NOT_AVAILABLE (14) says in ext fields, beside its words.
+"""The ext fields of a SERVICE_NOT_AVAILABLE (14) answer, which say more than its remark.
 
-Brokers write these fields and our own client reads them; stock clients pass over them and try
-elsewhere. `docs/broker.md` lists them for others.
+Brokers write these fields and our own client reads them; stock clients ignore them and try another
+broker. `docs/broker.md` lists them for others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 LEADER_ADDR: Final = "leaderAddr"
 """The leader's "host:port" for clients, if it is known."""
 RETRY_AFTER_MILLIS: Final = "retryAfterMillis"
-"""A bound was reached, so nothing was stored; there may be room after so many milliseconds."""
+"""A bound was reached, so nothing was stored; there may be room after this many milliseconds."""
 OUTCOME: Final = "outcome"
 """OUTCOME_UNKNOWN if leadership was lost on the way; without the field nothing was stored."""
 OUTCOME_UNKNOWN: Final = "unknown"

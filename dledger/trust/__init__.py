@@ -1,6 +1,6 @@
-"""Who is a member, and who only says so: one secret of the cluster, and proofs that it is known.
+"""Tells members from strangers: the cluster has a secret, and members prove that they know it.
 
-``secret``   where it is kept, and when there must be one
+``secret``   where the secret is kept, and when there must be one
 ``proof``    how two servers prove to each other that they know it (pure)
-``signing``  requests that carry a tag of it (pure)
+``signing``  requests that carry a tag made with the secret (pure)
 """

@@ -1,33 +1,31 @@
 """How two servers of ours prove to each other that they know one secret. Pure: no sockets.
 
-One side dials, the other accepts. Both say who they are and give a nonce, and from then on each
-has the same *transcript*: the door that this is about, what both must agree on (the group, the
-format), the dialler's id and nonce, the acceptor's id and nonce, in this order. Every field is
-written with its type and its length, so no two transcripts have the same bytes. From the secret and
-the transcript comes a key that nobody else has and that no other connection has, and from that key
-everything else: the dialler's proof, the acceptor's proof, one key for the frames in each
-direction.
+One side dials, the other accepts. Both send their id and a nonce, and from then on each has the
+same *transcript*: the door (what the connection is for), the terms that both must agree on (the
+group, the format), the dialler's id and nonce, the acceptor's id and nonce, in this order. Every
+field is written with its type and its length, so no two transcripts have the same bytes. The secret
+and the transcript give a key that nobody else and no other connection has. From that key come the
+dialler's proof, the acceptor's proof, one key for the frames in each direction.
 
-Why a stranger gets nothing (Dolev and Yao's: it reads, keeps, changes and invents all messages):
+Why a stranger gains nothing (Dolev and Yao's stranger: it reads, keeps, changes and invents
+messages):
 
-- *The dialler proves first, the acceptor only to who has proven.* So nobody can have an acceptor
-  sign for him. A dialler signs only what begins with its own id, its own nonce and the id of the
-  node that it wants to reach, and only as a dialler.
-- *Reflection*: what one side says is no proof for the other, since the roles are part of both.
-- *Relay*: a stranger that stands between two members may pass on what they say. It gets no key by
-  that, so it is a wire, and no more. If it says another id on the way, the two transcripts differ,
-  and no proof fits.
+- *The dialler proves first, and the acceptor answers only a right proof.* So no stranger can have
+  an acceptor sign something. A dialler signs only what begins with its own id, its own nonce and
+  the id of the node that it wants to reach, and only as a dialler.
+- *Reflection*: one side's proof is no proof for the other, since each contains the role.
+- *Relay*: a stranger between two members may pass on their messages. It gets no key by that, so it
+  can do no more than a wire. If it changes an id, the two transcripts differ, and no proof fits.
 - *Replay*: the nonces of both are fresh, so an old proof fits no new transcript, and an old
-  connection's frame no new key. Within a connection every frame is counted, by each end for itself:
-  one that is repeated, left out, put elsewhere, sent back, or changed does not check.
+  connection's frame no new key. Within a connection both ends count the frames: the tag of a frame
+  that is repeated, left out, reordered, sent back, or changed does not fit.
 - *Another group, door or version*: part of the transcript.
 
-The frames can be read by who sees them; what is told here is who speaks, not a secret. Where that
-matters the network must be one that is trusted, or a tunnel. TLS can take this module's place: it
-would hand the same :class:`Session` a stream that needs no tags.
+Frames are not encrypted: this proves who sent them, and hides nothing. If they must stay secret,
+use a trusted network or a tunnel. TLS could replace this module: it would give the same
+:class:`Session` a stream that needs no tags.
 
-The secret must have been drawn at random: a stranger that is dialled gets a proof, on which to try
-guesses.
+The secret must be random: a stranger that is dialled gets a proof, and can test guesses on it.
 """
 
 from __future__ import annotations
@@ -44,14 +42,14 @@ from dledger.errors import FrameError
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 TAG_BYTES: Final = 16
-"""Of HMAC-SHA-256, cut: the usual length of a MAC (RFC 2104 wants ten at least)."""
+"""Of a truncated HMAC-SHA-256: the usual length of a MAC (RFC 2104 wants at least ten)."""
 _COUNT_BYTES: Final = 8
 
 Field = str | int | bytes
 
 
 def encode_fields(*fields: Field) -> bytes:
-    """Bytes that no other fields have: of each its type, its length, itself."""
+    """Encode fields so that no other fields have the same bytes: each as type, length and value."""
     parts = []
     for field in fields:
         if isinstance(field, str):
@@ -65,7 +63,7 @@ def encode_fields(*fields: Field) -> bytes:
 
 
 class Hello(NamedTuple):
-    """Who a side says it is, and its nonce."""
+    """The id that a side claims, and its nonce."""
 
     node_id: str
     nonce: bytes
@@ -80,7 +78,7 @@ class Door:
 
 
 class Session(NamedTuple):
-    """Two ends that have proven: the key of what this end sends, and of what it receives."""
+    """The keys after a handshake: one for what this end sends, one for what it receives."""
 
     sending_key: bytes
     receiving_key: bytes
@@ -116,7 +114,8 @@ class _Keys:
 
 
 class Dialler:
-    """The side that begins: `hello` goes out, then `prove`, then `check` says whether it is in."""
+    """The side that begins: it sends `hello`, then the proof of `prove`, then `check`s the
+    answer."""
 
     def __init__(self, door: Door, node_id: str, secret: bytes, nonce: bytes) -> None:
         self.hello = Hello(node_id, nonce)
@@ -145,7 +144,7 @@ class Dialler:
 
 
 class Acceptor:
-    """The side that was dialled: it says `hello`, and proves only to who has proven."""
+    """The side that was dialled: it sends `hello`, and proves only to a dialler that has proven."""
 
     def __init__(self, door: Door, node_id: str, secret: bytes, nonce: bytes) -> None:
         self.hello = Hello(node_id, nonce)

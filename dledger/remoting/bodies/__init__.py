@@ -1,9 +1,9 @@
 """The JSON bodies of requests and responses, as typed structs.
 
 ``base``    how a body is written, in which dialect, and how it is read whatever the dialect
-``routes``  where topics are
-``groups``  who consumes
-``state``   how things stand
+``routes``  where the queues of topics are
+``groups``  consumers and their groups
+``state``   the state of queues and groups, for tools
 
 RocketMQ writes two dialects of one document: the standard one, and a loose one that leaves
 numeric map keys unquoted and uses whole objects as map keys (`dledger.remoting.json_dialect`).

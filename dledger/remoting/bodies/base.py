@@ -32,7 +32,7 @@ class Dialect(Enum):
 
 
 class Body(msgspec.Struct, rename="camel", omit_defaults=False):
-    """Base of the JSON bodies. What may be read of one is bounded, for it takes time."""
+    """Base of the JSON bodies. Reading one takes time, so its size is bounded."""
 
     bytes_max: ClassVar[int] = FRAME_BYTES_MAX
     loose_bytes_max: ClassVar[int] = LOOSE_BODY_BYTES_MAX
@@ -49,7 +49,7 @@ def encode_body(body: msgspec.Struct, dialect: Dialect = Dialect.STANDARD) -> by
     """Write `body`. Stock clients expect maps keyed by queues in the loose dialect."""
     if dialect is Dialect.LOOSE:
         return write_loose(body)
-    # A broker with 10,000 topics registers with 1.5 MB of this, while others wait for the loop.
+    # The fast way first: a broker with 10,000 topics registers with 1.5 MB, and the loop waits.
     with suppress(TypeError):
         written = _sorted_encoder.encode(body)
         if written.isascii() and _NULL not in written:
@@ -68,7 +68,7 @@ def decode_body(body_type: type[BodyT], data: Buffer) -> BodyT:
         raise BadInput(f"a {body_type.__name__} of {len(data)} bytes is above {bytes_max}")
     decoder = _standard_decoder(body_type)
     if decoder is not None:
-        # Should this fail, the slow reader tells the loose dialect and null members from nonsense.
+        # If this fails, the slow reader decides: it knows the loose dialect and null members.
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return decoder.decode(data)
     if len(data) > loose_bytes_max:

@@ -15,7 +15,7 @@ from dledger.remoting.numbers import Int32, Int64
 class SubscriptionData(Body, gc=False):
     """What a consumer wants of one topic. `code_set` holds `message.tags_code` of every tag.
 
-    A broker keeps many: they are no work for the garbage collector, which stops the loop.
+    A broker keeps many, so the garbage collector, which stops the loop, does not track them.
     """
 
     topic: str
@@ -118,7 +118,7 @@ class QueueAssignment(Body):
 
 
 class QueryAssignmentResponseBody(Body):
-    """QUERY_ASSIGNMENT. None tells the client to keep what it has, [] that nothing is its own."""
+    """QUERY_ASSIGNMENT. None tells the client to keep its queues, [] that it has none."""
 
     message_queue_assignments: list[QueueAssignment] | None = None
 

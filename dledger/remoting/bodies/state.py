@@ -1,4 +1,4 @@
-"""How things stand, for the administration tools: offsets of queues and groups, connections."""
+"""The state of a broker, for administration tools: offsets of queues and groups, connections."""
 
 # ruff: noqa: RUF012 -- msgspec gives every struct its own copy of a mutable default
 

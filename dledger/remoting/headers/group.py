@@ -70,19 +70,19 @@ class ConsumeMessageDirectlyHeader(Header, frozen=True):
 
 
 class GroupInfoHeader(Header, frozen=True):
-    """GROUP_INFO (9002): ask any member of a broker group how the group stands."""
+    """GROUP_INFO (9002): ask any member of a broker group for the group's state."""
 
 
 class GroupInfoResponseHeader(Header, frozen=True):
-    """How the broker group looks from one member. Every member answers, leading or not.
+    """The state of the broker group as one member sees it. Followers answer too.
 
     `role` is "leader" only once the node serves, that is, has applied its own no-op. `members` are
     (node id, "host:port" of the port for clients); `learners` those of them that do not vote yet.
     Indexes count log entries from 1; `end_position`
-    is the byte position after the last one. `fenced` says why this member takes no part any more.
-    A member that is not `counted`, by its own word, copies the log and helps no majority yet.
-    `set_aside` counts entries that no member can apply; the last ones are (index, reason). `faults`
-    counts requests that met a bug of the member's.
+    is the byte position after the last one. `fenced` says why this member no longer takes part. A
+    member that is not `counted`, as it says itself, copies the log and does not count for a
+    majority yet. `set_aside` counts entries that no member can apply; the last ones are (index,
+    reason). `faults` counts requests that met a bug of the member's.
     """
 
     broker_name: str
@@ -107,13 +107,14 @@ class GroupInfoResponseHeader(Header, frozen=True):
 
 
 class TransferLeaderHeader(Header, frozen=True):
-    """TRANSFER_LEADER (9003), to the leader. Without `node_id` it chooses who holds most."""
+    """TRANSFER_LEADER (9003), to the leader. Without `node_id` it chooses the member that holds
+    most."""
 
     node_id: str | None = None
 
 
 class TransferLeaderResponseHeader(Header, frozen=True):
-    """Who leads now, or is about to serve."""
+    """The new leader, which may not serve yet."""
 
     leader_id: str
 
@@ -134,7 +135,7 @@ class AddMemberHeader(Header, frozen=True):
 class RemoveMemberHeader(Header, frozen=True):
     """REMOVE_MEMBER (9005), to the leader. Answered when it is committed.
 
-    If the leader itself shall go, it hands over and refuses: the next one is to be asked.
+    If the leader itself is to be removed, it hands over and refuses: ask the next leader.
     """
 
     node_id: str

@@ -104,9 +104,9 @@ class RecallMessageResponseHeader(Header, frozen=True):
 
 
 class PushReplyMessageToClientHeader(Header, frozen=True):
-    """PUSH_REPLY_MESSAGE_TO_CLIENT (326), from the broker to who made a request; the body follows.
-
-    What the replier sent, and beside it where and when it passed. Hosts are "address:port".
+    """PUSH_REPLY_MESSAGE_TO_CLIENT (326), from the broker to the client that sent the request; the
+    body follows. It has what the replier sent, and when and through which hosts it came. Hosts are
+    "address:port".
     """
 
     producer_group: str

@@ -1,4 +1,4 @@
-"""Stored message records: what lies in the log, goes to consumers and comes from our producers.
+"""Stored message records: they lie in the log, go to consumers and come from our producers.
 
 ``layout``  where each field lies
 ``encode``  builds one record
@@ -6,8 +6,8 @@
 ``batch``   checks many at once and fills in where they went
 ``lone``    does so for one
 
-The last two are for who stores records, and imported by their own names: they need numpy, which
-takes longer to import than a command of `mqadmin` should take altogether.
+The last two are for code that stores records, and are imported by their own names: they need numpy,
+whose import takes longer than a whole command of `mqadmin` should.
 """
 
 from __future__ import annotations

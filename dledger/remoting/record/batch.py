@@ -1,9 +1,9 @@
 """Many records at once: check them, and fill in where they went.
 
-A broker's work per message decides how fast a group can be, so nothing here is done record by
-record except finding where each begins and its body's CRC. The fixed fields of all records are
-gathered into two tables (before and after the born host, whose length may differ), checked column
-by column, and what depends on the place in the log is scattered back into the records' own bytes.
+A broker's work per message decides how fast a group can be. So only two things are done record by
+record: finding where each begins, and its body's CRC. The fixed fields of all records are gathered
+into two tables (before and after the born host, whose length may differ), checked column by column,
+and what depends on the place in the log is scattered back into the records' own bytes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ from dledger.remoting.record.view import first_unique_key, walk
 
 _Ints = npt.NDArray[np.int64]
 
-#: A producer compresses and says where it is; everything else is the broker's to set.
+#: The flags that a producer may set: compression, and the kind of its address. The broker sets all
+#: others.
 SYS_FLAGS_ALLOWED = COMPRESSED | MULTI_TAGS | BORN_HOST_IPV6 | COMPRESSION_TYPE
 
 _ASCII_END = 0x80
@@ -142,7 +143,7 @@ class RecordBatch:
 
     @property
     def first_unique_key(self) -> str | None:
-        """The UNIQ_KEY property of the first record: what a repeated request is known by."""
+        """The UNIQ_KEY property of the first record: it identifies a repeated request."""
         return first_unique_key(self.buffer)
 
     def place(
@@ -205,12 +206,12 @@ def _require(holds: npt.NDArray[np.bool_], field: str, values: npt.NDArray[np.in
 
 @lru_cache(maxsize=TOPIC_BYTES_MAX)
 def _tail(topic_bytes: int) -> np.dtype[np.void]:
-    """What lies between the body and the properties; the topic with its length byte."""
+    """The fields between the body and the properties; the topic has a length byte."""
     return np.dtype([("topic", f"V{1 + topic_bytes}"), ("properties_length", ">u2")])
 
 
 def _check_tails(buffer: Buffer, body_ends: _Ints, topic: bytes, properties_room: _Ints) -> None:
-    """Check what lies behind the bodies: topic, and properties up to the record's end."""
+    """Check the fields behind the bodies: topic, and properties up to the record's end."""
     tails = _overlay(buffer, _tail(len(topic)))[body_ends]
     same_topic = tails["topic"] == np.void(bytes((len(topic),)) + topic)
     _require(

@@ -1,8 +1,8 @@
 """One record alone: what `batch` does for many, without numpy's fixed cost.
 
-A producer that waits for each acknowledgement sends entries of one record, and stands still while
-the broker checks it. Here that takes a few microseconds. Only what is right in every field is taken
-here; whatever else comes goes by `RecordBatch.parse`, which says what is wrong with it.
+A producer that waits for each acknowledgement sends entries of one record, and waits while the
+broker checks it. Here that takes a few microseconds. This module takes only records that are right
+in every field; all others go to `RecordBatch.parse`, which says what is wrong with them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class LoneRecord:
 
     @property
     def first_unique_key(self) -> str | None:
-        """The record's UNIQ_KEY property: what a repeated request is known by."""
+        """The record's UNIQ_KEY property: it identifies a repeated request."""
         return first_unique_key(self.buffer)
 
     def place(

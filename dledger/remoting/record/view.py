@@ -1,7 +1,7 @@
 """Find the records of a buffer, and read one, field by field, where it lies.
 
-Nothing is decoded before it is asked for: a broker that serves raw log bytes needs a size, a
-consumer its body and properties, an audit all of it.
+A field is decoded only when it is asked for: a broker that serves raw log bytes needs a record's
+size, a consumer its body and properties, an audit all of it.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Record:
     """A lazy view of one stored record: a field is decoded when it is asked for.
 
     Size and magic are checked by whoever cut the bytes out (`walk`, `RecordBatch.parse`); `check`
-    compares the body with its CRC. A field whose place depends on a length raises RecordError if
-    it does not lie within the bytes, so whoever reads strangers' records needs no other care.
-    Views are valid as long as the buffer underneath.
+    compares the body with its CRC. A field whose place depends on a length raises RecordError if it
+    does not lie within the bytes, so strangers' records can be read safely. Views are valid as long
+    as the buffer underneath.
     """
 
     __slots__ = ("_body_start", "_view")
@@ -181,7 +181,7 @@ class Record:
     def fault(self) -> str | None:
         """What is wrong with the record's own lengths; None if it fills the bytes given exactly.
 
-        Whatever the bytes are: only a record without a fault can be read field by field.
+        It can be called on any bytes. Only a record without a fault can be read field by field.
         """
         view = self._view
         size, body_start = len(view), self._body_start
