@@ -3,17 +3,17 @@
 Layout
 ------
 ``app``          the process: ledger, listener, name servers, snapshots
-``starting``     from the command line to a process, or to a reason why not
+``starting``     from the command line to a running process, or an error message
 ``broker``       a broker without its sockets: the handlers wired to a replica's state
-``requests``     the handlers, by what they are for
+``requests``     the handlers of requests
 ``leader``       what only the leader does: offsets, drafts, appends, definitions
-``state``        what all replicas agree on, a function of the log
+``state``        the state that all replicas derive from the log
 ``sql``          SQL92 filters: a condition over a message's properties
 ``registering``  a broker and its name servers
-``upkeep``       old messages, a full disk, damaged files
+``upkeep``       removes old messages, watches the disk, mends derived files
 ``config``       the settings
 ``limits``       the bounds
-``refusal``      what a client is told when something is not done
+``refusal``      error answers to clients
 ``testing``      the real broker over a ledger in memory
 """
 

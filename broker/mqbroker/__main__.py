@@ -38,7 +38,7 @@ def run(
     log_format
         Instead of logFormat.
     """
-    # Imported here: --help needs neither the log nor what it is made of.
+    # Imported here, since --help needs neither the log nor its libraries.
     from mqbroker.starting import start  # noqa: PLC0415
 
     return start(config, namesrv, log_format)

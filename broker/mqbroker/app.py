@@ -58,7 +58,7 @@ async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
     Raises ConfigError, StorageError or OSError if it can't start, and Fenced if its disk fails.
     """
     config.check()
-    anyio.get_cancelled_exc_class()  # loads what it needs under trio: 0.1 s that nobody waits yet
+    anyio.get_cancelled_exc_class()  # loads its modules for trio now: 0.1 s, while no client waits
     room = room_on_machine(
         config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
     )
@@ -67,7 +67,8 @@ async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
     if unusable is not None:
         _log.warning("saved state not used", reason=unusable, remedy="the log is replayed")
     async with open_ledger(config.ledger(), machine) as ledger:
-        # Nothing was applied yet: this task did not wait since the ledger was opened.
+        # Nothing was applied yet, as this task has not awaited anything since the ledger was
+        # opened.
         if machine.state_index > ledger.status.last_index:
             _log.warning(
                 "snapshot not used",
@@ -138,7 +139,7 @@ class Snapshots:
         self._keep_from(machine.first_index, machine.saved_index)
 
     async def run(self) -> None:
-        """Save when enough was applied, or when this replica is not counted before it is saved."""
+        """Save when enough was applied, or when this replica is not counted until it has saved."""
         while True:
             waited_for = self._ledger.state_unsaved
             if not waited_for and not self._is_worth_it:
@@ -163,9 +164,8 @@ class Snapshots:
         )
 
     async def save(self) -> None:
-        """Save now. After a failed sync none is saved any more: what is on disk is not known.
-
-        None is saved either while another is being written, also by a task that did not wait.
+        """Save now. After a failed sync nothing is saved any more, as it is not known what is on
+        the disk. Nothing is saved either while another snapshot is being written.
         """
         machine, ledger = self._machine, self._ledger
         if self._failed or self._writing or machine.applied_index == machine.saved_index:
@@ -182,7 +182,7 @@ class Snapshots:
             return  # another replica's state was taken over meanwhile
         self._writing = True
         try:
-            # A stop does not wait for ten thousand files: what was not saved is replayed.
+            # A stop does not wait for ten thousand files: a restart replays what was not saved.
             await trio.to_thread.run_sync(pending.write, abandon_on_cancel=True)
         except OSError as error:
             self._writing = False
@@ -192,7 +192,7 @@ class Snapshots:
             return
         except DamagedFiles:
             self._writing = False
-            return  # seen to by `mqbroker.upkeep.mending`
+            return  # `mqbroker.upkeep.mending` repairs it
         self._writing = self._lacks_space = False
         machine.saved(pending)
         self._saved_position = position
@@ -202,20 +202,22 @@ class Snapshots:
         """Hand what many queues hold to the operating system, a few at a time. OSError."""
         queues = self._machine.queues
         for _ in range(limits.SNAPSHOT_FLUSHES_MAX):
-            # Others are written to meanwhile, fewer each time; the last few go with the picture.
+            # Meanwhile other queues get units, fewer each time; the last few are written with the
+            # snapshot.
             if queues.dirty <= limits.SYNCED_ONE_BY_ONE_MAX:
                 break
             await trio.to_thread.run_sync(make_files, queues.new_files(), abandon_on_cancel=True)
             await in_turns(itertools.islice(queues.flush_steps(), queues.dirty))
 
     def _not_saved(self, error: OSError) -> None:
-        """A full disk is tried again, later. What a failed sync has lost shows when it is read."""
+        """On a full disk, saving is tried again later. A failed sync shows when the file is
+        read."""
         self._lacks_space = error.errno in FULL
         self._failed = not self._lacks_space
         _log.error("snapshot failed", reason=str(error), remedy="a restart replays more")
 
     def _keep_from(self, first_index: int, saved_index: int) -> None:
-        """Old segments may go that neither messages are read from nor a restart needs."""
+        """Remove old segments that neither readers nor a restart need."""
         self._kept_index = first_index
         self._ledger.keep_from(min(first_index, saved_index + 1))
 

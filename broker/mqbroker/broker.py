@@ -1,8 +1,8 @@
-"""A broker without its sockets: handlers wired to a replica's state, and what follows from changes.
+"""A broker without its sockets: handlers wired to a replica's state, and the reactions to changes.
 
-It is the machine's watcher: arrived messages make held pulls due, a role change resets what only a
-leader keeps. The loops here turn such events, and the passing of time, into calls of the pure
-parts; `mqbroker.app` runs them beside the server and the ledger.
+It is the machine's watcher: messages that arrive make held pulls due, and a role change resets the
+parts that only a leader uses. The loops here call the pure parts when such an event happens or a
+time has come; `mqbroker.app` runs them beside the server and the ledger.
 """
 
 from __future__ import annotations
@@ -117,9 +117,10 @@ class Broker:
                 nursery.start_soon(self._take_turns, turn)
 
     async def _take_turns(self, turn: Callable[[], Awaitable[None]]) -> None:
-        """Run one loop. What it works on is clients' bytes: a fault costs a turn, not the process.
+        """Run one loop. It works on clients' bytes, so a fault ends one turn of it, not the
+        process.
 
-        Only this process's own disk may end it.
+        Only a failure of this process's own disk ends it.
         """
         while True:
             try:
@@ -133,7 +134,8 @@ class Broker:
     # -- what the machine tells (Watcher) ---------------------------------------------------
 
     def messages_arrived(self, index: EntryIndex) -> None:
-        """Pulls that wait for these messages are due; delayed ones wait for their time."""
+        """Messages were applied: pulls that wait for them are due, and delayed ones begin to
+        wait."""
         try:
             self._arrived(index)
         except Exception as error:
@@ -148,7 +150,7 @@ class Broker:
                 self.core.rates.put(index.topic, run.messages, run.size_bytes)
 
     def set_aside(self, kind: int, aside: SetAside) -> None:
-        """An alarm: whoever wrote the entry, or a disk, is at fault."""
+        """An entry was set aside: log it as an error, since its writer or a disk is at fault."""
         _log.error(
             "entry set aside",
             index=aside.index,
@@ -159,12 +161,12 @@ class Broker:
         )
 
     def topics_changed(self, topics: Sequence[str]) -> None:
-        """Name servers must know."""
+        """Topics changed: tell the name servers."""
         self.core.announcements.changed(topics)
         self._sweep_due.set(self.core.announcements.next_s)
 
     def settings_changed(self) -> None:
-        """Take them over. They may change what name servers are told."""
+        """Apply the settings. They may change what name servers are told."""
         problem = self.core.take_settings()
         if problem is not None:
             _log.warning("settings not taken over", reason=problem)
@@ -189,13 +191,13 @@ class Broker:
             self._clients.led()
         except Refused as refused:
             _log.warning("topics not made", reason=str(refused))
-        # A first leader is made known with its default topic: a route to it without one would tell
-        # producers that their topics can't be created.
+        # A new group's leader is registered with its default topic: with a route without it
+        # producers would take it that their topics can't be created.
         if not lacking:
             self.topics_changed(())
 
     def following(self, leader: str | None, term: int) -> None:
-        """From now on this replica refuses."""
+        """From now on this replica does not serve."""
         before = (self.core.role.serving, self.core.role.leader_id, self.core.role.term)
         self.core.role.following(leader, term)
         if before == (False, leader, term):
@@ -234,7 +236,7 @@ class Broker:
         await in_turns(self._due_pulls())
 
     def _due_pulls(self) -> Iterator[None]:
-        """Run them, one at each step."""
+        """Run the due pulls, one at each step."""
         for pull in self._held.take_due():
             pull.again()
             yield
@@ -243,14 +245,15 @@ class Broker:
         self._notices_due.set()
 
     async def _notice(self) -> None:
-        """Tell clients that their groups have changed; once for all that changes shortly after."""
+        """Tell clients that their groups have changed; once for all changes within a short time."""
         await self._notices_due.wait()
         self._notices_due = trio.Event()
         await in_turns(self._clients.notices())
         await trio.sleep(limits.NOTIFY_GATHER_S)
 
     async def _sweep(self) -> None:
-        """Answer the pulls whose time is up, and those who waited for name servers in vain."""
+        """Answer the pulls whose time is up, and the answers that have waited too long for name
+        servers."""
         core = self.core
         await self._sweep_due.wait()
         now_s = core.clock_s()
@@ -270,7 +273,7 @@ class Broker:
         self._commits.flush()
 
     async def _deliver_due(self) -> None:
-        """Deliver what has waited for its delay, one entry after the other."""
+        """Deliver the messages whose delay is over, one entry after the other."""
         wait_s = math.inf
         if self.core.role.serving:
             try:
@@ -280,7 +283,7 @@ class Broker:
                 if wait_ms is not None:
                     wait_s = min(limits.DELIVERY_SLEEP_S_MAX, wait_ms / 1000)
             except StorageError as error:
-                # A queue that is made again, or an entry that is repaired: what is due waits.
+                # A queue is being rebuilt, or an entry repaired: due messages wait.
                 _log.error("delayed messages wait", reason=str(error))
                 wait_s = limits.AFTER_FAULT_S
         await trio.sleep(limits.DELIVERY_PAUSE_S)
@@ -289,7 +292,8 @@ class Broker:
         self._deliveries_due = trio.Event()
 
     async def _deliver(self) -> bool:
-        """Deliver one entry's worth of messages; whether there were any, and it went well."""
+        """Deliver one entry of messages; returns whether there were any, and they were
+        delivered."""
         dropped = self._deliveries.dropped
         outcome = Outcome()
         try:
@@ -328,5 +332,5 @@ class Broker:
 
 
 def _local_day(clock_ms: int) -> int:
-    """A number that changes at midnight, here."""
+    """A number that changes at local midnight."""
     return datetime.fromtimestamp(clock_ms / 1000).astimezone().toordinal()

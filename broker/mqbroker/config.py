@@ -20,10 +20,10 @@ from dledger.program.settings import changed, check_keys
 from dledger.trust.secret import read_secret
 from mqbroker.leader.delays import DEFAULT_LEVELS, DelayLevels
 
-#: RocketMQ's convention: clients compute the VIP port, it is told to nobody.
+#: RocketMQ's convention: clients compute the VIP port, it is not registered anywhere.
 VIP_PORT_BELOW: Final = 2
 PEER_PORT_ABOVE: Final = 30_000
-"""A group of one that names no peers listens there, above its port for clients."""
+"""The peer port of a group of one that names no peers is its client port plus this."""
 RUNTIME_KEYS: Final = frozenset(
     {
         "autoCreateTopicEnable",
@@ -41,9 +41,10 @@ SECRET_KEYS: Final = frozenset({"dLegerSecret"})
 class BrokerConfig(
     msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True, frozen=True
 ):
-    """The keys, with their defaults. A value: what changes at run time is another config.
+    """The keys, with their defaults. A config never changes: a change at run time makes another
+    one.
 
-    `with_settings` makes that one, and `Core.config` holds the one that counts.
+    `with_settings` makes it, and `Core.config` holds the present one.
     """
 
     broker_cluster_name: str = "DefaultCluster"
@@ -148,9 +149,9 @@ class BrokerConfig(
         )
 
     def with_settings(self, settings: Mapping[str, str]) -> BrokerConfig:
-        """This config with some keys changed at run time; one with an empty text stays as it is.
+        """This config with some keys changed at run time. An empty text leaves a key as it is.
 
-        Raises FixedKey for a key that only a restart changes, ConfigError for what makes no sense.
+        Raises FixedKey for a key that only a restart changes, ConfigError for a bad value.
         """
         check_keys(self, settings, RUNTIME_KEYS)
         config = changed(self, {key: text for key, text in settings.items() if text})

@@ -1,4 +1,4 @@
-"""A request that is answered with an error code: the one way in which handlers say no."""
+"""A request that is answered with an error code: handlers refuse in this way only."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mqbroker import limits
 
 
 class NotApplied(AppendError):
-    """The entry is committed and has no effect, on any replica: definitely nothing was stored."""
+    """The entry is committed but has no effect on any replica: definitely nothing was stored."""
 
 
 class Refused(BadInput):
-    """Answer `code` with the message as remark, and `ext` beside it."""
+    """Answer with `code`, the message as remark, and `ext`."""
 
     def __init__(self, code: int, remark: str, ext: Mapping[str, ExtValue] | None = None) -> None:
         super().__init__(remark)
@@ -31,9 +31,9 @@ def busy(reason: str) -> Refused:
 
 
 def unreadable(error: StorageError) -> Refused:
-    """The refusal where this replica's disk holds something else than was written.
+    """The refusal for data that is damaged on this replica's disk.
 
-    That is being mended, or another replica leads soon; nothing that is wrong is handed out.
+    It is being repaired, or another replica leads soon; damaged data is never sent.
     """
     ext = {RETRY_AFTER_MILLIS: str(limits.RETRY_AFTER_MS)}
     return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error), ext)

@@ -1,4 +1,4 @@
-"""Starting a replica from the command line: its config, its end, and why it could not run."""
+"""Starts a replica from the command line: reads its config, and reports why it could not run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _EXIT_USAGE = 2
 
 
 def start(config: Path | None, namesrv: str | None, log_format: LogFormat | None) -> int:
-    """Run until SIGTERM or Ctrl-C; the exit status. What is given replaces the config file's."""
+    """Run until SIGTERM or Ctrl-C; returns the exit status. Arguments replace values of the config
+    file."""
     if config is None and namesrv is None:
         return _fail(
             "give a config file (-c FILE; docs/broker.md lists the keys), or at least a name "
@@ -52,7 +53,7 @@ def start(config: Path | None, namesrv: str | None, log_format: LogFormat | None
 
 
 def _say_defaults(settings: BrokerConfig) -> None:
-    """Without a config file, nobody has chosen these."""
+    """Without a config file, log the defaults that are in use."""
     sys.stderr.write(
         f"mqbroker: no config file: {settings.broker_name}, a group of one member, serves on "
         f"{settings.broker_ip1}:{settings.listen_port} and keeps its messages in "

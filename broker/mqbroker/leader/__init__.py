@@ -1,16 +1,16 @@
-"""What only the leader does: it decides what goes into the log, and in which form.
+"""What only the leader does: it decides which entries go into the log.
 
 ``role``            whether this replica leads, and who does (pure)
 ``log``             what the broker needs of the replicated log
-``entries``         the way into it: what comes of an entry, and who is told
-``append``          messages, each once, however often a producer asks
+``entries``         appends to the log, and answers when an entry is applied
+``append``          appends messages, each once, even if a producer repeats the send
 ``resends``         is a repeated key a retry, or another send? (pure)
-``drafts``          batches that wait for their place
+``drafts``          batches that wait for their place in the log
 ``assignments``     queue offsets and store times, handed out as places are known (pure)
 ``definitions``     topics and groups
-``delays``          messages on their way to where they wait (pure)
-``deliveries``      messages that have waited long enough
+``delays``          where delayed messages wait (pure)
+``deliveries``      delivers delayed messages that are due
 ``transactions``    half messages, and how they end
-``offset_commits``  commits of offsets, many to one entry
+``offset_commits``  commits of offsets, many in one entry
 ``outcome``         waits for a change of the state
 """

@@ -1,17 +1,18 @@
-"""Appends of messages: once each, however often a producer asks.
+"""Appends messages: each once, even if a producer repeats the send.
 
-A batch is known by its dedup key. One that is in the log already is answered with the first copy's
-offsets. One that is on its way (a retry can overtake the answer to its first copy, or come over
-another connection) waits for the same outcome as the first. Both looks happen on the leader, whose
-window is complete: it has applied all that was in the log before its term, and every append since
-is either applied or here.
+A batch is identified by its dedup key. If it is in the log already, the answer has the first copy's
+offsets. If it is on its way (a retry can overtake the answer to its first copy, or come over
+another connection), it waits for the first copy's outcome. The leader can check both, as it knows
+all keys: it has applied all that was in the log before its term, and every append since is either
+applied or kept here.
 
-The key alone is not proof enough to say "stored": a producer that starts anew may put other
-messages behind a first one with a known key. A repeat must have the same bodies, or it is refused.
+The key alone does not prove that the batch was stored: a restarted producer may send a batch that
+begins with a known key and then has other messages. So a repeat must have the same bodies, or it is
+refused.
 
-That holds for our producers, which give each send a key of its own. With a stock client's key comes
-a retry, or another send of the same message object: `mqbroker.leader.resends` tells which, and only
-a retry is answered with a copy that is there.
+That holds for our producers, which give each send a key of its own. A stock client's key comes
+again with a retry, or with another send of the same message object. `mqbroker.leader.resends` tells
+which; only a retry is answered with the first copy's place.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ Done: TypeAlias = Callable[[Stored | Refused], None]
 
 
 class Sent(NamedTuple):
-    """Where the messages of a stock client's send lie: stored by this try of it, or an earlier."""
+    """Where the messages of a stock client's send lie: stored by this try, or by an earlier one."""
 
     stored: Stored
     told: Callable[[bool], None]
-    """To be called with whether the answer was given to a connection that is still there."""
+    """Must be called with whether the answer was written to an open connection."""
 
 
 SentDone: TypeAlias = Callable[[Sent | Refused], None]
@@ -66,14 +67,14 @@ class Appender:
         self._machine = machine
         self._log = log
         self._role = role
-        #: Why no messages are taken now, if they aren't.
+        #: Why no messages are taken now; None if they are.
         self.refusal: Callable[[], str | None] = lambda: None
         self._on_their_way: dict[bytes, list[tuple[list[int], Done]]] = {}
         self._unheard = Unheard()
         self._retries: dict[Copy, list[tuple[Asker, SentDone]]] = {}
 
     def reset(self) -> None:
-        """A leadership begins: who was answered by earlier leaders is not known."""
+        """A leadership begins: it is not known which sends earlier leaders answered."""
         self._unheard.reset(self._machine.dedup.last_position)
 
     def knows(self, key: bytes) -> bool:
@@ -104,9 +105,9 @@ class Appender:
             raise
 
     def send(self, draft: MessagesDraft, send: Send, on_done: SentDone) -> None:
-        """Append what a stock client sends, unless it is a retry of what is there.
+        """Append what a stock client sends, unless it is a retry of stored messages.
 
-        `on_done` and what is raised: as with `append`. Whoever answers calls `Sent.told`.
+        `on_done` and errors are as with `append`. The caller that answers calls `Sent.told`.
         """
         if not send.keys:
             self._submit(draft, lambda outcome: on_done(sent(outcome)))
@@ -158,7 +159,7 @@ class Appender:
         )
 
     def _stored(self, copy: Copy, size: int, outcome: Stored | Refused) -> None:
-        """An append is done: tell its sender, then those of its retries."""
+        """An append is done: answer its sender, then those of its retries."""
         waiting = self._retries.pop(copy)
         if isinstance(outcome, Refused):
             self._unheard.close(copy)
@@ -222,7 +223,7 @@ def _stored_in(records: memoryview, position: int) -> Stored:
 def sent(
     outcome: Stored | Refused, told: Callable[[bool], None] = lambda reached: None
 ) -> Sent | Refused:
-    """An outcome, with who wants to know whether it was told."""
+    """Add to an outcome the callback that wants to know whether it was answered."""
     return outcome if isinstance(outcome, Refused) else Sent(outcome, told)
 
 

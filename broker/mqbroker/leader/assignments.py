@@ -1,4 +1,4 @@
-"""What only the leader decides about messages, at the moment their place in the log is known. Pure.
+"""What the leader assigns to messages when their place in the log is known. Pure.
 
 Queue offsets and store times are handed out in log order, starting from what is applied when the
 leadership begins. An append that fails ends the leadership (the ledger takes nothing more in that
@@ -28,7 +28,7 @@ class Assignments:
         self._withdrawn: dict[tuple[str, int], int] = {}
 
     def reset(self) -> None:
-        """Leadership begins: go by what is applied."""
+        """Leadership begins: start from the applied state."""
         self._next.clear()
         self._withdrawn.clear()
         self._newest_ms = self._machine.clock_ms
@@ -54,11 +54,12 @@ class Assignments:
                 self._next.pop(key, None)
 
     def forget(self, topic: str) -> None:
-        """The topic was deleted: one of that name made later starts from offset 0."""
+        """The topic was deleted: a new topic with this name starts from offset 0."""
         for key in [key for key in self._next if key[0] == topic]:
             del self._next[key]
 
     def now_ms(self) -> int:
-        """The store time for what is placed now: the wall clock, but never going back."""
+        """The store time for messages that are placed now: the wall clock, but it never goes
+        back."""
         self._newest_ms = max(self._newest_ms, self._clock_ms())
         return self._newest_ms

@@ -1,4 +1,4 @@
-"""Topics and groups as the leader makes them: what is applied, and what is on its way.
+"""Topics and groups as the leader sees them: those applied, and changes on their way.
 
 A send to an unknown topic makes the topic first, as a control entry before its messages; a second
 send that comes before the entry is applied must see the same topic. A topic that is being deleted
@@ -62,7 +62,7 @@ class Definitions:
         self._groups_coming: dict[str, SubscriptionGroupConfig] = {}
 
     def reset(self) -> None:
-        """Leadership begins: nothing is on its way."""
+        """Leadership begins: no change is on its way."""
         self._topics_coming.clear()
         self._topics_going.clear()
         self._groups_coming.clear()
@@ -75,18 +75,19 @@ class Definitions:
         return config
 
     def lasting(self, topic: str) -> TopicConfig | None:
-        """A topic that what is appended now will find; None if there is none, or soon none."""
+        """A topic as it will be for an entry that is appended now; None if it does not exist, or is
+        being deleted."""
         return None if topic in self._topics_going else self._known(topic)
 
     def topic_type(self, topic: str) -> str | None:
-        """The type of message that a topic is for, if it says so."""
+        """The type of message that a topic is for, if it has one."""
         config = self._known(topic)
         return None if config is None else config.attributes.get(MESSAGE_TYPE)
 
     def topic_for_send(self, topic: str, queues_wanted: int | None) -> TopicConfig:
-        """The topic of a send, as it is or would be made. Refused with the send's error code.
+        """The topic of a send, as it exists or would be made. Refused with the send's error code.
 
-        Nothing is made before all of the request is checked: see `ensure_topic`.
+        It is not made here, but after the whole request was checked: see `ensure_topic`.
         """
         config = self._known(topic)
         if topic in self._topics_going:
@@ -103,7 +104,7 @@ class Definitions:
             self.put_topic(config, lambda _: None)
 
     def _known(self, topic: str) -> TopicConfig | None:
-        """A topic that exists, or will before anything that is appended from now on."""
+        """A topic that exists, or will exist for all entries that are appended from now on."""
         return self._topics_coming.get(topic) or self._machine.topics.get(topic)
 
     def put_topic(
@@ -133,7 +134,7 @@ class Definitions:
         self._append(body, done)
 
     def delete_topic(self, topic: str, on_done: Callable[[Appended | AppendError], None]) -> None:
-        """Delete a topic with all that belongs to it."""
+        """Delete a topic with everything that belongs to it."""
 
         def done(outcome: Appended | AppendError) -> None:
             self._topics_going.discard(topic)
@@ -145,7 +146,7 @@ class Definitions:
         self._append(body, done)
 
     def group(self, group: str) -> SubscriptionGroupConfig:
-        """A group that exists, or will before anything that is appended from now on."""
+        """A group that exists, or will exist for all entries that are appended from now on."""
         config = self._groups_coming.get(group) or self._machine.groups.get(group)
         if config is None:
             raise Refused(
@@ -154,7 +155,8 @@ class Definitions:
         return config
 
     def ensure_group(self, group: str) -> None:
-        """Make a consumer group unless it exists; don't wait for it. Tools need none."""
+        """Make a consumer group unless it exists; don't wait for it. Groups of tools are not
+        made."""
         if group == TOOLS_GROUP or self._machine.groups.get(group) is not None:
             return
         check_group_name(group)
@@ -162,7 +164,7 @@ class Definitions:
             self.put_groups([SubscriptionGroupConfig(group_name=group)], _ignore)
 
     def ensure_consumers(self, groups: Iterable[str]) -> None:
-        """Make what the consumers of groups need: the groups, and topics for their retries.
+        """Make the groups of consumers, and topics for their retries.
 
         Two entries, however many groups; a thousand would each cost a turn of the loop.
         """
@@ -215,9 +217,9 @@ class Definitions:
         self.change(PutSettings(settings, self._assignments.now_ms()), on_done)
 
     def change(self, control: Control, on_done: Callable[[Appended | AppendError], None]) -> None:
-        """Append a control entry. BadInput, before anything is done, if it can't be written.
+        """Append a control entry. Raises BadInput, before anything is done, if it can't be written.
 
-        Refused if it is certain at once that it will not be; `on_done` hears of that, too.
+        Raises Refused if it certainly was not appended; `on_done` is told of that, too.
         """
         self._append(encode_control(control), on_done)
 
@@ -230,7 +232,7 @@ class Definitions:
 
 
 def _ignore(_: Appended | AppendError) -> None:
-    """Nobody waits for it."""
+    """No caller waits for the outcome."""
 
 
 def _check_count(what: str, count: int, count_max: int) -> None:

@@ -1,11 +1,11 @@
-"""Delays: messages on their way into a queue where they wait for a level or a timer. Pure.
+"""Delays: in which queue a message waits for its level or timer. Pure.
 
 A message with the property DELAY waits in the queue of its level (`SCHEDULE_TOPIC_XXXX`, queue id
 level - 1) and remembers where it belongs in REAL_TOPIC and REAL_QID. All messages of a level wait
-equally long, so they are due in the order in which they were stored. One with a timer instead
-(TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS; a level goes before) waits in
-`rmq_sys_wheel_timer` and says in TIMER_OUT_MS when it is due. Names, bounds and the table of levels
-are RocketMQ's (ScheduleMessageService, TimerMessageStore, `messageDelayLevel`).
+equally long, so they are due in the order in which they were stored. A message with a timer
+(TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS; a level has precedence) waits in
+`rmq_sys_wheel_timer`, with its due time in TIMER_OUT_MS. Names, bounds and the table of levels are
+RocketMQ's (ScheduleMessageService, TimerMessageStore, `messageDelayLevel`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEVEL: Final = re.compile(r"([0-9]{1,9})([smhd])")
 
 
 class DelayLevels:
-    """The delay of each level, from 1. A higher level than the last waits as long as the last."""
+    """The delay of each level, from 1. A level above the last one has the last one's delay."""
 
     def __init__(self, delays_ms: Sequence[int]) -> None:
         self.delays_ms = tuple(delays_ms)
@@ -53,7 +53,7 @@ class DelayLevels:
         return len(self.delays_ms)
 
     def delay_ms(self, queue_id: int) -> int:
-        """How long messages wait in a queue, which may be left from a longer table."""
+        """How long messages of a queue wait. The queue may remain from a longer table of levels."""
         return self.delays_ms[min(queue_id, len(self.delays_ms) - 1)]
 
     def detour(
@@ -61,7 +61,7 @@ class DelayLevels:
     ) -> tuple[str, int, dict[str, str]]:
         """Where a message for a queue is stored first, and with which properties.
 
-        Refused if what it says of its delay makes no sense.
+        Refused if its delay properties make no sense.
         """
         waiting = {names.REAL_TOPIC: topic, names.REAL_QID: str(queue_id)}
         level = delay_level(properties)
@@ -76,7 +76,7 @@ class DelayLevels:
 
 
 def timer_due_ms(properties: dict[str, str], now_ms: int) -> int:
-    """When a message with a timer is due; the past for one without."""
+    """When a message with a timer is due; a time in the past if it has none."""
     if names.TIMER_DELAY_SEC in properties:
         due_ms = now_ms + 1000 * _number(properties, names.TIMER_DELAY_SEC)
     elif names.TIMER_DELAY_MS in properties:

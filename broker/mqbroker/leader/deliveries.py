@@ -1,10 +1,11 @@
-"""Deliveries: what waited for its delay goes where it belongs, as one entry with the note of it.
+"""Deliveries: a message whose delay is over goes to its queue, by one entry that also takes it from
+where it waited.
 
-Which messages are due is a pure question: those of a level whose store time is its delay ago, and
-they are the first ones of the level's queue, since store times never go back; and those whose timer
-says so. The leader asks it, and appends one move (see `mqbroker.state.moves`) at a time; the next
-begins where the applied state says. So whatever a leadership leaves unfinished the next leader
-finds unfinished, and no message is delivered twice or left out.
+Messages of a level are due when their store time is the delay ago. They are the first ones of the
+level's queue, since store times never go back. Messages with a timer are due at its time. The
+leader appends one move (see `mqbroker.state.moves`) at a time, and the next one begins where the
+applied state says. So a new leader goes on exactly where the old one stopped, and no message is
+delivered twice or left out.
 
 A message whose topic was deleted while it waited is dropped with it.
 """
@@ -46,7 +47,8 @@ class Arrival(NamedTuple):
 class MoveDraft:
     """An entry that takes messages out of one queue and puts them into others.
 
-    Encoded before anything takes an offset; RecordError for what can't be a record.
+    It is encoded before it takes an offset. Raises RecordError for a message that can't be a
+    record.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ def due_units(queue: ConsumeQueue, first: int, delay_ms: int, now_ms: int) -> Un
 
 
 def _fitting(units: Units) -> int:
-    """How many of some messages one entry may deliver: at least one, if there is one."""
+    """How many of these messages one entry may deliver: at least one, if there is one."""
     sizes = np.cumsum(units["size"].astype(np.int64))
     return max(min(len(units), 1), int(np.searchsorted(sizes, limits.DELIVERY_BYTES_MAX)))
 
@@ -134,7 +136,8 @@ class Deliveries:
         return True
 
     def recall(self, offset: int, on_done: Callable[[Appended | AppendError], None]) -> bool:
-        """Append that a timed message goes nowhere; False if it does not wait, or leaves already.
+        """Append a move that drops a timed message; False if it does not wait, or is being
+        delivered.
 
         Raises an AppendError if certainly nothing was appended.
         """
@@ -199,7 +202,7 @@ class Deliveries:
         return [arrival for arrival in arrivals if arrival is not None]
 
     def _arrival(self, record: Record) -> Arrival | None:
-        """The message as it arrives; None if its topic is gone, or it does not say where to go."""
+        """The message as it is delivered; None if its topic is gone, or it does not name one."""
         try:
             properties = names.properties_decode(record.properties)
             topic = self._definitions.lasting(properties.pop(names.REAL_TOPIC, ""))

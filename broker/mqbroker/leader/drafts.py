@@ -1,9 +1,9 @@
-"""Message batches waiting for their place in the log.
+"""Message batches that wait for their place in the log.
 
 A record holds its own queue offset, position and store time, so its last bytes are known only when
-the ledger has decided where the entry goes; it then calls `place`. Records that our producers made
-are finished but for those fields, and are filled in all at once; those of stock clients are encoded
-here first. Either way nothing that can fail is left to do when a message has taken its offset.
+the ledger has decided where the entry goes; it then calls `place`. Records of our producers are
+finished except for those fields, which are filled in for all at once. Records of stock clients are
+encoded here first. Either way nothing can fail any more once a message has taken its offset.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class MessagesDraft(Protocol):
         """The topic and queues that the messages go to."""
 
     def body_crcs(self) -> list[int]:
-        """The records' body CRCs, in order: what tells a repeat from another batch."""
+        """The records' body CRCs, in order: they tell a repeat from another batch."""
 
     def place(self, body_position: int, index: int, term: int) -> Buffer:
         """The finished records."""
@@ -142,7 +142,7 @@ class NewRecord:
         position: int = 0,
         store_timestamp_ms: int = 0,
     ) -> bytes:
-        """The record, of a place that is known or is filled in later. Raises RecordError."""
+        """The bytes of the record; its place may be filled in later. Raises RecordError."""
         return encode_record(
             topic=topic.encode(),
             queue_id=queue_id,
@@ -164,8 +164,8 @@ class NewRecord:
 class RecordsDraft:
     """Messages that the broker makes records of. `runs`: (queue id, count), in order.
 
-    They are encoded here, before they take any offset: what can't be a record raises RecordError,
-    and nothing is left of it.
+    They are encoded here, before they take any offset. Raises RecordError for a message that can't
+    be a record; then nothing has happened.
     """
 
     def __init__(

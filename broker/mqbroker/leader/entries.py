@@ -1,11 +1,10 @@
-"""The leader's way into the log: what comes of an entry, and who is told.
+"""Appends the leader's entries to the log, and tells the callers what became of them.
 
 An entry that is committed and then set aside (see `mqbroker.state.aside`) has no effect, and its
-sender is told so. The offsets that it had taken are given out again: those of entries that were
-placed behind it are set aside, too, since they no longer follow.
-
-Whoever waits for an entry is told from within the application of it. What fails there is a fault of
-whom it was told to, never of the log.
+sender is told so. The offsets that it had taken are given out again. Entries behind it that took
+later offsets are set aside too, since those offsets no longer follow. Callers are told while the
+entry is being applied. An exception of such a callback is a fault of the callback, never of the
+log.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ class TakesOffsets(Protocol):
     """A draft of messages."""
 
     places: Sequence[tuple[str, int]]
-    """The topic and queue of each offset that it takes."""
+    """The topic and queue of each offset that the draft takes."""
 
 
 class Entries:
-    """A `Log` that tells of entries set aside, and lets no fault of a listener's pass.
+    """A `Log` that reports entries set aside, and catches exceptions of callbacks.
 
-    `on_fault` is given what a listener raised.
+    `on_fault` is called with an exception of a callback.
     """
 
     def __init__(
@@ -48,7 +47,8 @@ class Entries:
         self._on_fault = on_fault
 
     def append_nowait(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
-        """Append; `on_done` once, after the entry was applied. NotLeader and the like at once."""
+        """Append; `on_done` is called once, after the entry was applied. Raises NotLeader and the
+        like at once."""
 
         def done(outcome: Appended | AppendError) -> None:
             try:

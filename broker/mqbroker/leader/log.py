@@ -1,4 +1,4 @@
-"""What the broker needs of the replicated log: a real `Ledger`, or one in memory in tests."""
+"""The broker's interface to the replicated log: a real `Ledger`, or one in memory in tests."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ class Log(Protocol):
     def append_nowait(
         self, body: Buffer | Draft, kind: int, on_done: Callable[[Appended | AppendError], None]
     ) -> None:
-        """Append; `on_done` once, after the entry was applied. NotLeader and the like at once."""
+        """Append; `on_done` is called once, after the entry was applied. Raises NotLeader and the
+        like at once."""
 
     async def append(self, body: Buffer | Draft, kind: int = ...) -> Appended:
         """Append and wait until the entry was applied."""
 
     async def read_index(self, timeout_s: float = ...) -> int:
         """Return when a read of the applied state misses nothing that was acknowledged before.
-        NotLeader, Busy, NotConfirmed: nothing may be read."""
+        Raises NotLeader, Busy, NotConfirmed: then nothing may be read."""
 
     async def transfer_leadership(self, target: str | None = ...) -> str:
-        """Hand leadership to another member; who. NotLeader, TransferFailed."""
+        """Hand leadership to another member. Returns its id. Raises NotLeader, TransferFailed."""
 
     async def add_member(self, node_id: str, host: str, port: int, service: str = ...) -> None:
-        """Have a node in the group. MembershipError, BadInput, AppendError."""
+        """Add a node to the group. Raises MembershipError, BadInput, AppendError."""
 
     async def remove_member(self, node_id: str) -> None:
-        """Have a node out of the group. MembershipError, TransferFailed, AppendError."""
+        """Remove a node from the group. Raises MembershipError, TransferFailed, AppendError."""
 
     def view(self, position: int, size: int) -> memoryview:
-        """Committed bytes of the log, not copied. StorageError if they are not there."""
+        """Committed bytes of the log, not copied. Raises StorageError if they are not there."""
 
     @property
     def status(self) -> LedgerStatus:
-        """How the replica stands."""
+        """The replica's status."""

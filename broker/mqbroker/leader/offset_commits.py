@@ -1,10 +1,10 @@
-"""Commits of consumer offsets, many to one entry of the log.
+"""Commits of consumer offsets, many in one entry of the log.
 
 Stock consumers commit every queue by itself, one-way, every five seconds; those are gathered for
-`COMMIT_GATHER_S`. A commit that waits for an answer goes at once, with all that was gathered. While
-one entry is on its way the next commits gather behind it, so a busy broker writes few entries.
-Who asks for an offset with a commit under way waits for it: when a consumer leaves, the next owner
-of its queues asks at once.
+`COMMIT_GATHER_S`. A commit that needs an answer is written at once, with all that were gathered.
+While one entry is on its way the next commits are gathered, so a busy broker writes few entries. A
+request for an offset waits for a commit of it that is under way: when a consumer leaves, the next
+owner of its queues asks at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Done: TypeAlias = Callable[[AppendError | None], None]
 
 
 class OffsetCommits:
-    """Gathers commits. `wake` is called when `flush` should be, after a while or at once."""
+    """Gathers commits. `wake` is called when `flush` should be called, after a while or at once."""
 
     def __init__(
         self, machine: Machine, definitions: Definitions, wake: Callable[[float], None]
@@ -85,7 +85,7 @@ class OffsetCommits:
         return taken.union(self._machine.offsets.topics_of(group))
 
     def flush(self) -> None:
-        """Write what was gathered, unless an entry is on its way: then it follows behind."""
+        """Write what was gathered. If an entry is on its way, it is written after that one."""
         if self._on_its_way or not self._gathered:
             return
         offsets = [(*key, offset) for key, offset in self._gathered.items()]
@@ -104,9 +104,11 @@ class OffsetCommits:
         try:
             self._definitions.change(CommitOffsets(offsets), done)
         except Refused:
-            return  # done() was told; what was one-way is lost, as it may be
+            return  # done() was called; one-way commits are lost, which is allowed
         except Exception:
-            done(NotLeader(None))  # what waits is told to try again, and what comes is not held up
+            done(
+                NotLeader(None)
+            )  # waiting requests are told to try again, and new ones can be written
             raise
 
     def reset(self) -> None:

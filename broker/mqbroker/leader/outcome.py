@@ -1,4 +1,4 @@
-"""Waiting for a change of the replicated state, where a handler may take its time."""
+"""Lets a handler wait until a change of the replicated state is applied."""
 
 from __future__ import annotations
 

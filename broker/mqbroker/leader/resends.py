@@ -1,27 +1,27 @@
-"""Is a repeated unique key a client's retry, or an application that sends again? Pure.
+"""Tells whether a repeated unique key is a client's retry, or another send of the application.
+Pure.
 
-A stock client makes a unique key once for each message object, and an application may send one
-object as often as it likes: each time a message is to be stored. The client itself repeats a send
-only if it got no answer. So a repeat is a retry if the answer for a copy can't have reached who
-sent it:
+A stock client makes one unique key for each message object, and an application may send one object
+many times: each time a message must be stored. The client repeats a send by itself only if it got
+no answer. So a repeat is a retry if the answer for a copy can't have reached its sender:
 
-* the copy has not been answered yet, and who waits for that either waits over another connection
-  (which broke for the client, if not yet for us) or has waited so long that it may have given up;
+* the copy has not been answered yet, and its sender either waits on another connection (which broke
+  for the client, though we may not know yet) or has waited so long that it may have given up;
 * its sender's connection was gone before the answer was written;
-* an earlier leader stored it, and nobody has been told about it since.
+* an earlier leader stored it, and no sender has been answered with it since.
 
-And the repeat must be that send once more: from the same address (the port is another one after a
-reconnect), body, flags and properties alike but for those that are made anew for each try, within
-a client's retry span by its own clock as well as by the store time. The queue may be another one:
-stock clients choose again.
+And the repeat must be the same send: from the same address (the port changes with a reconnect),
+with equal body, flags and properties except those that each try makes anew, and within a client's
+retry span, both by its own clock and by the store time. The queue may differ: stock clients choose
+again.
 
-A copy stands for one send at a time: the retry that it is found for waits in the place of who sent
-it, and when that is answered the copy is done with. So of an object that is sent again and again at
-most one send is mistaken for a retry, and only right after a leader change: when the earlier
-leader's answer did reach the client.
+A copy stands for one send at a time: its retry replaces the first sender, and once the retry is
+answered the copy is forgotten. So if an object is sent again and again, at most one send is
+mistaken for a retry. That can happen only right after a leader change, if the earlier leader's
+answer did reach the client.
 
-What is kept here is the leader's alone, and begins empty with each leadership: whether an answer
-was written is known to nobody else. Copies that were answered are not kept, so it stays small.
+Only the leader knows whether an answer was written, so this memory is not replicated and begins
+empty with each leadership. Copies that were answered are not kept, so it stays small.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SPAN_MS: Final = int(limits.RETRY_SPAN_S * 1000)
 OF_ONE_TRY: Final = frozenset(
     name.encode()
     for name in (
-        # The broker's: they depend on the queue that was asked for, and on when.
+        # Set by the broker: they depend on the requested queue and on the time.
         names.REAL_TOPIC,
         names.REAL_QID,
         names.TIMER_OUT_MS,
@@ -71,7 +71,7 @@ OF_ONE_TRY: Final = frozenset(
 
 
 class Asker(NamedTuple):
-    """Who waits for an answer: over which connection, since when (monotonic)."""
+    """A sender that waits for an answer: its connection, and since when (monotonic)."""
 
     connection_id: int
     since_s: float
@@ -81,8 +81,8 @@ class Send(NamedTuple):
     """One try of a stock client to have messages stored."""
 
     keys: Sequence[bytes]
-    """Its dedup key, then those under which an earlier try may have been stored elsewhere. None if
-    it can't be a retry: it has no unique key, or nobody waits for an answer."""
+    """Its dedup key, then those under which an earlier try may have been stored elsewhere. Empty if
+    it can't be a retry: it has no unique key, or it is one-way."""
     records: Sequence[NewRecord]
     asker: Asker
     now_ms: int
@@ -98,15 +98,15 @@ class Copy:
         self, key: bytes, asker: Asker | None, send: Send | None, place: StoredCopy | None
     ) -> None:
         self.key = key
-        #: None if nobody waits for an answer any more.
+        #: None if no sender waits for an answer any more.
         self.asker = asker
-        #: What made it, until it is stored; then its place in the log.
+        #: The send that made it, until it is stored; then its place in the log.
         self.send = send
         self.place = place
 
 
 class Unheard:
-    """The copies that a retry may be found for, as far as only the leader knows."""
+    """The copies that a retry may be compared with, known to the leader only."""
 
     def __init__(self, copies_max: int = limits.UNHEARD_COPIES_MAX) -> None:
         self._copies_max = copies_max
@@ -116,7 +116,7 @@ class Unheard:
         self._earlier_end = -1
 
     def reset(self, last_position: int) -> None:
-        """A leadership begins; what lies up to here was stored by earlier ones."""
+        """A leadership begins; messages up to here were stored by earlier leaders."""
         self._copies.clear()
         self._left.clear()
         self._told.clear()
@@ -130,7 +130,8 @@ class Unheard:
         return self._copies.get(key, ())
 
     def unknown(self, key: bytes, place: StoredCopy) -> bool:
-        """Whether an earlier leader stored a copy, and nobody was told of it or waits to be."""
+        """Whether an earlier leader stored a copy, and no sender was answered with it or waits for
+        that."""
         return (
             place.position <= self._earlier_end
             and place.position not in self._told
@@ -144,21 +145,22 @@ class Unheard:
         return copy
 
     def add(self, copy: Copy) -> None:
-        """Keep a copy until its sender is told; of too many with one key, the oldest goes."""
+        """Keep a copy until its sender is answered; if there are too many with one key, drop the
+        oldest."""
         copies = self._copies.setdefault(copy.key, [])
         copies.append(copy)
         if len(copies) > limits.UNHEARD_COPIES_PER_KEY_MAX:
             self.close(copies[0])
 
     def take_over(self, copy: Copy, asker: Asker) -> None:
-        """A retry waits in the place of who waited before."""
+        """A retry replaces the sender that waited before."""
         copy.asker = asker
         self._left.pop(copy, None)
 
     def answered(self, copy: Copy, asker: Asker, *, reached: bool) -> None:
-        """An answer was given to a connection that was there (`reached`), or was not any more."""
+        """An answer was written to an open connection (`reached`), or its connection was gone."""
         if copy.asker is not asker:
-            return  # somebody else waits by now
+            return  # another sender waits by now
         if reached:
             self.close(copy)
             if copy.place is not None and copy.place.position <= self._earlier_end:
@@ -182,7 +184,7 @@ class Unheard:
 
 
 def _keep(kept: dict[_T, None], new: _T, keep_max: int) -> _T | None:
-    """Keep one more; the oldest goes if there are too many, and is returned."""
+    """Keep one more; if there are too many, drop and return the oldest."""
     kept[new] = None
     if len(kept) <= keep_max:
         return None
@@ -192,7 +194,7 @@ def _keep(kept: dict[_T, None], new: _T, keep_max: int) -> _T | None:
 
 
 def waits_in_vain(waiting: Asker | None, again: Asker) -> bool:
-    """Whether who waits for an answer may be who asks again now."""
+    """Whether the sender that waits may be the one that asks again now."""
     return (
         waiting is None
         or waiting.connection_id != again.connection_id
@@ -201,7 +203,8 @@ def waits_in_vain(waiting: Asker | None, again: Asker) -> bool:
 
 
 def same_send(first: Sequence[NewRecord], again: Sequence[NewRecord]) -> bool:
-    """Whether two tries may be of one send: the same messages, of one client, in its span."""
+    """Whether two tries may be of one send: the same messages, of one client, within a retry
+    span."""
     return len(first) == len(again) and all(map(_same_message, first, again))
 
 
@@ -223,6 +226,6 @@ def _same_message(first: NewRecord, again: NewRecord) -> bool:
 
 
 def _lasting(properties: Buffer) -> Mapping[bytes, bytes]:
-    """The properties without those of one try; their order means nothing."""
+    """The properties without those that each try makes anew, in any order."""
     entries = (entry.partition(b"\x01") for entry in bytes(properties).split(b"\x02"))
     return {name: value for name, _, value in entries if name and name not in OF_ONE_TRY}

@@ -28,7 +28,7 @@ class Role:
     def __init__(self, node_id: str, addresses: Mapping[str, str]) -> None:
         self.node_id = node_id
         self.addresses = dict(addresses)
-        # As members come and go, nobody's number changes: n3 is 3, whoever else there is.
+        # A member's number does not depend on the other members: n3 is always 3.
         digits = re.search(r"\d{1,6}$", node_id)
         self._number = int(digits[0]) if digits else sorted(addresses).index(node_id)
         self.serving = False
@@ -46,7 +46,7 @@ class Role:
         return 0 if self.serving else self._number + 1
 
     def take_members(self, members: Iterable[MemberStatus]) -> None:
-        """Who belongs to the group now, if the log tells. Itself it knows, member or not."""
+        """Take the members of the group, if the log has them. This node is always known."""
         told = {member.node_id: member.service for member in members if member.service}
         if told:
             self.addresses = {self.node_id: self.addresses[self.node_id], **told}
@@ -69,7 +69,7 @@ class Role:
         address = self.leader_address if self.leader_id != self.node_id else None
         if address is None:
             return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "not the leader; none is known")
-        # Stock tools show nothing but the words to whoever asked a follower by its address.
+        # If a stock tool asks a follower by its address, it shows only the remark.
         remark = f"not the leader: ask {address}"
         return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, remark, {LEADER_ADDR: address})
 
@@ -77,8 +77,8 @@ class Role:
         """The answer to a request whose append failed, or whose read was not confirmed.
 
         All transient failures are SERVICE_NOT_AVAILABLE, which stock producers retry elsewhere
-        (older ones do not retry SYSTEM_BUSY). The ext field `outcome` says "unknown" where the
-        append may yet come to be; `retryAfterMillis` is a hint.
+        (older ones do not retry SYSTEM_BUSY). The ext field `outcome` says "unknown" if the append
+        may still be committed; `retryAfterMillis` is a hint.
         """
         if isinstance(error, NotLeader):
             return self.not_leader()

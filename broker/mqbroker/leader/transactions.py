@@ -3,7 +3,8 @@
 A transactional message is stored as a half message first: in `RMQ_SYS_TRANS_HALF_TOPIC`, where no
 consumer looks, with its place in REAL_TOPIC and REAL_QID. Its producer then says how the
 transaction ended. A commit is a move (see `mqbroker.state.moves`) of the half message to its real
-place, a rollback one to nowhere: one entry either way, so a transaction ends once, whoever leads.
+place, a rollback is a move that drops it. Each is one entry, so a transaction ends once, even if
+the leader changes.
 
 A producer that says nothing is asked (`checks`), first after `timeout_ms`, then every
 `check_interval_ms`. After `check_max` intervals the half message goes to
@@ -47,7 +48,7 @@ class Timing(NamedTuple):
 
     @property
     def age_max_ms(self) -> int:
-        """Nobody is asked about an older half message."""
+        """The age after which no producer is asked about a half message."""
         return self.timeout_ms + self.check_max * self.check_interval_ms
 
 
@@ -59,7 +60,7 @@ class Half(NamedTuple):
 
     @property
     def properties(self) -> dict[str, str]:
-        """As it waits, with its real place."""
+        """Its properties, with its real place."""
         return names.properties_decode(self.record.properties)
 
 
@@ -72,7 +73,7 @@ def half_message(
 
 
 class Transactions:
-    """Ends transactions, and knows which producers are to be asked. Only while leading."""
+    """Ends transactions, and knows which producers to ask. Used only while leading."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class Transactions:
         self._unheard: dict[int, str] = {}
 
     def reset(self) -> None:
-        """Leadership begins: nothing is on its way, nobody was asked."""
+        """Leadership begins: no end is on its way, and no producer was asked."""
         self._ending.clear()
         self._asked_ms.clear()
         self._unheard.clear()
@@ -109,7 +110,7 @@ class Transactions:
         properties = half.properties
         topic = self._definitions.lasting(properties.pop(names.REAL_TOPIC))
         queue_id = int(properties.pop(names.REAL_QID))
-        # TRAN_MSG stays, as with RocketMQ: it makes consumers tell the transaction's id.
+        # TRAN_MSG is kept, as in RocketMQ: with it consumers show the transaction's id.
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, "the topic of the transaction is deleted")
         committed = replace(
@@ -122,12 +123,12 @@ class Transactions:
         self._take(half.offset, [Arrival(topic.topic_name, queue_id, committed)], on_done)
 
     def give_up(self, half: Half, on_done: OnDone) -> None:
-        """Nobody knows how it ended: lay it aside."""
+        """No producer knows how the transaction ended: move the half message aside."""
         aside = NewRecord.copy(half.record)
         self._take(half.offset, [Arrival(CHECKED_TOO_OFTEN_TOPIC, 0, aside)], on_done)
 
     def as_sent(self, half: Half) -> bytes:
-        """The record as its producer knows it: of its real topic and queue."""
+        """The record as its producer sent it: with its real topic and queue."""
         properties = half.properties
         topic, queue_id = properties[names.REAL_TOPIC], int(properties[names.REAL_QID])
         record = half.record
@@ -177,7 +178,7 @@ class Transactions:
         self._unheard[half.offset] = half.properties.get(names.PGROUP, "")
 
     def producer_came(self, connected: Callable[[str], bool]) -> None:
-        """Ask soon about what nobody heard, where a producer of the group is connected by now."""
+        """Ask soon about half messages whose producers were not connected, if one is by now."""
         for offset, group in list(self._unheard.items()):
             if connected(group):
                 del self._unheard[offset]
@@ -186,7 +187,7 @@ class Transactions:
     def _take(self, offset: int, arrivals: list[Arrival], on_done: OnDone) -> None:
         """Append the move. A second one of the same message must never be in the log."""
         if offset in self._ending:
-            # How it ends is not committed: who asks again is told then.
+            # Its end is not committed yet: the producer may ask again.
             raise busy(f"the transaction of half message {offset} is ending")
         if offset not in self._machine.halves:
             raise Refused(
@@ -210,6 +211,6 @@ class Transactions:
 
 
 def _immunity_ms(half: Half) -> int:
-    """How long the producer asked not to be asked."""
+    """How long after the send the producer does not want to be asked."""
     value = half.properties.get(names.CHECK_IMMUNITY_TIME, "0")
     return int(value) * 1000 if value.isdecimal() and len(value) < 10 else 0

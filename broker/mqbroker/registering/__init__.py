@@ -1,6 +1,6 @@
-"""A broker and its name servers: who this replica is, the proof of it, and what they know of it.
+"""Registers this replica with its name servers, with a proof, and tracks what they know.
 
-``registration``   tells them
-``proving``        proves it, on the connection on which it then tells
-``announcements``  what they have heard, and the answers that wait until they have (pure)
+``registration``   registers, and sends heartbeats
+``proving``        proves who this replica is, on the connection that it then registers on
+``announcements``  what they have been told, and the answers that wait for that (pure)
 """

@@ -1,10 +1,10 @@
 """What the name servers know, and the answers that wait until they do. Pure.
 
 A client that was told of a topic may ask a name server for it at once, and a stock consumer that
-does not find it fails, or asks again 30 s later. So no answer about a new topic, or about a changed
-one, goes out before every name server that is connected has been told. What was asked for is in the
-log by then: `ANNOUNCE_S` after the change all answers go out, and a name server that was away hears
-of the topic when it is back.
+does not find it fails, or asks again 30 s later. So an answer about a new or changed topic waits
+until every connected name server has been told. The change itself is in the log by then.
+`ANNOUNCE_S` after the change all answers are sent in any case, and a name server that was away is
+told when it is back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOTHING = -1
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What made the version `version`, and who waits for it until `until_s`."""
+    """The change that made `version`, and the answers that wait for it until `until_s`."""
 
     version: int
     until_s: float
@@ -30,7 +30,7 @@ class _Change:
 
 
 class Announcements:
-    """`version` counts the changes that there are to tell. `clock_s` is a monotonic clock."""
+    """`version` counts the changes to tell. `clock_s` is a monotonic clock."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s
@@ -45,7 +45,7 @@ class Announcements:
         self._tell = tell
 
     def changed(self, topics: Sequence[str] = ()) -> None:
-        """These topics changed, or else the role or a setting: name servers must know."""
+        """These topics changed, or the role or a setting: name servers must be told."""
         self.version += 1
         change = _Change(self.version, self._clock_s() + limits.ANNOUNCE_S, topics)
         self._changes.append(change)
@@ -54,7 +54,7 @@ class Announcements:
         self._tell()
 
     def when_told(self, topic: str, answer: Callable[[], None]) -> None:
-        """Call `answer` when name servers know how the topic is now; at once if they do."""
+        """Call `answer` when the name servers know the topic as it is now; at once if they do."""
         change = self._last_change.get(topic)
         if change is None or len(change.answers) >= limits.ANNOUNCED_WAITING_MAX:
             answer()
@@ -62,26 +62,26 @@ class Announcements:
             change.answers.append(answer)
 
     def connected(self, namesrv: str) -> None:
-        """A name server is there, and has been told nothing yet."""
+        """A name server is connected, and has been told nothing yet."""
         self._known[namesrv] = _NOTHING
 
     def told(self, namesrv: str, version: int) -> None:
-        """A connected name server has answered what was told it at `version`."""
+        """A connected name server has confirmed what it was told at `version`."""
         self._known[namesrv] = version
         self.release()
 
     def gone(self, namesrv: str) -> None:
-        """A name server is not there any more: nobody waits for it."""
+        """A name server is gone: no answer waits for it."""
         self._known.pop(namesrv, None)
         self.release()
 
     @property
     def next_s(self) -> float:
-        """When the next answers are given, name servers or not."""
+        """When the next answers are sent even if name servers do not know yet."""
         return self._changes[0].until_s if self._changes else math.inf
 
     def release(self) -> None:
-        """Give the answers that have waited for long enough, or for what was told by now."""
+        """Send the answers that have waited long enough, or whose change was told by now."""
         told, now_s = min(self._known.values(), default=self.version), self._clock_s()
         while self._changes and (
             self._changes[0].version <= told or self._changes[0].until_s <= now_s

@@ -1,10 +1,11 @@
-"""Registration with the name servers: who this replica is, whether it leads, which topics it has.
+"""Registers this replica with the name servers: its address, whether it leads, its topics.
 
 Each name server is served by a task of its own, so one that hangs does not keep the others waiting.
-A replica registers over one lasting connection, since a name server takes its end for the
-replica's: at the start, when the role or a topic changes, and every `REGISTER_INTERVAL_S`. Between
-registrations it sends a heartbeat; a name server that does not know the replica (any more) says
-so, and is told everything again. What each of them has been told is noted in `announcements`.
+A replica registers over one lasting connection: when that ends, the name server takes the replica
+for gone. It registers at the start, when the role or a topic changes, and every
+`REGISTER_INTERVAL_S`. In between it sends heartbeats; a name server that does not know the replica,
+or no longer, says so, and the replica registers again. `announcements` notes what each has been
+told.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _log = get_logger(__name__)
 
 
 class _NameServer:
-    """A connection to a name server; what is asked is signed if both have a secret."""
+    """A connection to a name server; requests are signed if both have a secret."""
 
     def __init__(self, peer: Peer, signing: Signing | None) -> None:
         self.address = peer.address
@@ -43,7 +44,7 @@ class _NameServer:
         self._signing = signing
 
     async def request(self, code: int, header: Header, body: bytes = b"") -> Command:
-        """Ask; the answer, whatever it says. Raises RemotingError."""
+        """Send a request; returns the answer, whatever its code. Raises RemotingError."""
         command = Command(code, encode_header(header), body)
         if self._signing is not None:
             command = self._signing.sign(command)
@@ -72,12 +73,12 @@ class Registration:
         self._stopped.set()
 
     def stop(self) -> None:
-        """Say goodbye to every name server; `run` then ends."""
+        """Unregister from every name server; `run` then ends."""
         self._stop_wanted.set()
         self._wake()
 
     async def stopped(self) -> None:
-        """Wait until all name servers know, or are not there to be told."""
+        """Wait until all name servers that are connected know."""
         await self._stopped.wait()
 
     def _wake(self) -> None:
@@ -134,7 +135,7 @@ class Registration:
                 await changed.wait()
 
     async def _register(self, peer: _NameServer) -> float:
-        """Register; how many seconds it took to write everything down."""
+        """Register; returns how many seconds it took to encode everything."""
         core, role = self._core, self._core.role
         header = RegisterBrokerHeader(
             broker_name=core.config.broker_name,

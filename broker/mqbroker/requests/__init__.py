@@ -1,13 +1,13 @@
 """What clients ask, and what they are answered.
 
 ``dispatch``     finds the handler of a code
-``needs``        what a code needs: the leader, or nothing
-``sending``      messages in
-``reading``      messages out
-``groups``       who is there, and how far they are
+``needs``        what a code needs before it is answered, such as a leader
+``sending``      requests that store messages
+``reading``      requests that read messages
+``groups``       clients, and the progress of groups
 ``admin``        operators' tools
-``forwarding``   followers pass tools' changes on to their leader
+``forwarding``   passes tools' changes from a follower to the leader
 ``unsupported``  why some codes have no handler
 ``core``         what all handlers work with
-``replies``      answers that come later than their request was handled
+``replies``      answers that are sent after the handler returned
 """

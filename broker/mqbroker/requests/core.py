@@ -1,4 +1,5 @@
-"""What the request handlers share: one replica's state, its log, and the leader's view of both."""
+"""The parts that the request handlers share: one replica's state, its log, and the leader's
+parts."""
 
 from __future__ import annotations
 
@@ -38,10 +39,10 @@ OutcomeT = TypeVar("OutcomeT")
 class Core:
     """Parts of a broker that answer requests together.
 
-    Which parts these are never changes, but for one: `config` is the config that counts now. It is
-    `file_config` with the group's settings, which are entries of the log, so each replica comes to
-    the same. Only `take_settings` replaces it, when such an entry was applied. Configs themselves
-    are values: whoever keeps one keeps what counted then.
+    Only one attribute ever changes: `config`, the present config. It is `file_config` with the
+    group's settings, which are entries of the log, so all replicas have the same. Only
+    `take_settings` replaces it, when such an entry was applied. A config itself never changes: code
+    that keeps one keeps the settings of that time.
 
     `clock_ms` is the wall clock, `clock_s` a monotonic one.
     """
@@ -75,7 +76,7 @@ class Core:
         clock_s: Callable[[], float],
         room: Room | None = None,
     ) -> Core:
-        """Put the parts together. `room` is the ports', whose counts are shown to tools."""
+        """Put the parts together. `room` is that of the ports; tools are shown its counts."""
         role = Role(config.node_id, config.client_addresses())
         assignments = Assignments(machine, clock_ms)
         faults = Faults()
@@ -105,7 +106,8 @@ class Core:
         return core
 
     def take_settings(self) -> str | None:
-        """Make `config` what the group's settings say; why not, if one makes no sense here."""
+        """Replace `config` according to the group's settings; returns the reason if one can't be
+        used here."""
         try:
             self.config = self.file_config.with_settings(self.machine.settings)
         except ConfigError as error:
@@ -113,7 +115,7 @@ class Core:
         return None
 
     def lacking_system_topics(self) -> list[TopicConfig]:
-        """The topics that the broker itself needs, or its config wants, and that are not there."""
+        """The topics that the broker or its config needs, and that do not exist."""
         config = self.config
         queues = config.default_topic_queue_nums if config.auto_create_topic_enable else None
         wanted = system_topics(
@@ -134,11 +136,11 @@ class Core:
     def when_known(
         self, topic: str, done: Callable[[OutcomeT], None]
     ) -> Callable[[OutcomeT], None]:
-        """`done`, called no earlier than name servers know the topic."""
+        """Wrap `done` so that it is called when name servers know the topic."""
         return lambda outcome: self.announcements.when_told(topic, partial(done, outcome))
 
     def topic_table(self) -> TopicConfigWrapper:
-        """All topics, as name servers and tools are told. Without auto-creation, no TBW102."""
+        """All topics, as sent to name servers and tools. Without auto-creation it has no TBW102."""
         auto_create = self.config.auto_create_topic_enable
         table = {
             topic.topic_name: topic
@@ -150,7 +152,7 @@ class Core:
     def record_at(self, position: int) -> Record:
         """The message record that begins at `position` of the log; StorageError if none does.
 
-        Positions come from clients, so what lies there must prove to be a record.
+        Positions come from clients, so it is checked that a record begins there.
         """
         size, magic = SIZE_AND_MAGIC.unpack(self.log.view(position, SIZE_AND_MAGIC.size))
         if magic != MAGIC or size < RECORD_OVERHEAD_BYTES:

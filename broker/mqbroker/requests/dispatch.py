@@ -1,6 +1,6 @@
-"""From a request to the handler of its code, once what that code needs is there.
+"""Passes a request to the handler of its code, once what that code needs is given.
 
-Which handler serves which code, and what it needs, stands at the handlers' methods (`serves`).
+The handlers declare at their methods which codes they serve, and what these need (`serves`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from mqbroker.requests.needs import Needs
 from mqbroker.requests.unsupported import not_supported
 
 Table: TypeAlias = Mapping[int, Served[Needs]]
-# Looked up once here, and not twice for each request.
+# Looked up once here, instead of twice for each request.
 _NOTHING, _LEADER = Needs.NOTHING, Needs.LEADER
 
 
 class Departures(Protocol):
-    """Who must know that a connection is gone."""
+    """Is told that a connection is gone."""
 
     def disconnected(self, connection: Connection) -> None:
         """The connection is gone."""
@@ -60,7 +60,7 @@ class Dispatcher:
         return answer
 
     def _led(self, served: Served[Needs], request: Command, connection: Connection) -> Answer:
-        """The answer to what needs more than to be served here."""
+        """The answer to a request that needs a leader."""
         method, needs = served
         role = self._core.role
         if not role.serving and needs is Needs.FORWARDED and not was_forwarded(request):

@@ -1,9 +1,9 @@
-"""Tools' changes that come to a follower: passed on to the leader, whose answer is the answer.
+"""Passes tools' changes that come to a follower on to the leader, and returns the leader's answer.
 
 Topics, groups and settings are entries of the log, which only a leader can append; but a person
 gives a tool the address of any broker, and stock tools of 5.x tell every member to delete a topic.
-Handlers say which requests these are (`Needs.FORWARDED`). One is passed on once only: should two
-members each take the other for the leader, the second one refuses. Messages and offsets are not
+Handlers declare which requests these are (`Needs.FORWARDED`). A request is passed on only once: if
+two members each take the other for the leader, the second one refuses. Messages and offsets are not
 passed on; clients find the leader by themselves.
 """
 
@@ -30,7 +30,7 @@ def was_forwarded(request: Command) -> bool:
 
 
 class Forwarding:
-    """Passes requests on, each over a connection of its own: they are few and far between."""
+    """Passes requests on, each over its own connection, since they are rare."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -50,7 +50,7 @@ class Forwarding:
     async def _ask(self, address: str, request: Command) -> Command:
         host, _, port = address.rpartition(":")
         ext = dict(request.ext) | {_MARK: self._core.role.node_id}
-        # As text, so that a field means to the leader what it meant here.
+        # As text, so that the leader reads each field as this node did.
         passed_on = Command(request.code, ext, request.payload, encoding=HeaderEncoding.JSON)
         try:
             async with connect_peer(host.strip("[]"), int(port)) as leader:

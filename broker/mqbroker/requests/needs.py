@@ -1,12 +1,14 @@
-"""What a request needs to be answered here. Each handler's method states it beside its codes.
+"""What a request needs before this replica answers it. Each handler's method declares it with its
+codes.
 
-Followers hold the same state, but only a leader knows that nothing newer is acknowledged; so reads
-of messages and offsets need it too. Clients' heartbeats, member lists and questions about the
-replica itself are answered everywhere.
+Followers hold the same state, but only a leader knows that nothing newer is acknowledged. So reads
+of messages and offsets need the leader too. Every replica answers clients' heartbeats, member lists
+and questions about itself.
 
-A leader that was cut off is the last to know it. What would be wrong if it were stale, offsets and
-the ends of queues, is answered only when a majority has confirmed, after the request came, that
-this replica still leads. Messages are not: an old leader's are a part of what the new one has.
+A leader that was cut off does not know it at first. Offsets and the ends of queues would be wrong
+if they were stale. So they are answered only when a majority has confirmed, after the request came,
+that this replica still leads. Messages need no confirmation: those of an old leader are also the
+new leader's.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from enum import Enum
 
 
 class Needs(Enum):
-    """Who answers, and after what. The values are what docs/compatibility.md says of a code."""
+    """Which replica answers, and when. The values are shown in docs/compatibility.md."""
 
     NOTHING = "answered"
     """Every replica answers."""

@@ -1,8 +1,8 @@
-"""Answers that are sent later than the request was handled, and the log of refusals.
+"""Sends answers after the handler has returned, and logs refusals.
 
 A one-way request is never answered. Refusals are logged once a second for each kind (code and
-request code), with the number left out, so that a client that keeps asking a follower, or one that
-sends rubbish, can't fill the disk.
+request code), with the number of those left out. So a client that keeps asking a follower, or sends
+garbage, can't fill the disk.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ class Replies:
         self._kinds: dict[tuple[int, int], _Kind] = {}
 
     def send(self, request: Command, connection: Connection, response: Command) -> bool:
-        """Answer a request whose handler has returned already; whether somebody is there to read.
+        """Answer a request whose handler has returned already; returns whether its connection is
+        open.
 
-        A connection that is known to be gone, or breaks as the answer is written, takes none.
+        It is not if it is known to be gone, or breaks as the answer is written.
         """
         if not request.is_oneway:
             connection.send(response)

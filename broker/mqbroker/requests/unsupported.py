@@ -1,8 +1,8 @@
 """Request codes that this broker knows and does not serve, and why.
 
-Every code of `RequestCode` is either declared by one handler or stands here. Others are answered by
-their number alone. Either way the answer's code is 3 (REQUEST_CODE_NOT_SUPPORTED), and stock tools
-print the reason.
+Every code of `RequestCode` is either declared by one handler or listed here. For other codes the
+answer only names the number. In both cases its code is 3 (REQUEST_CODE_NOT_SUPPORTED), and stock
+tools print the reason.
 """
 
 from __future__ import annotations

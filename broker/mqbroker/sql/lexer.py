@@ -26,7 +26,7 @@ _TOKEN: Final = re.compile(
 class Token(NamedTuple):
     """`kind` is "number", "string", "name", "end", or the keyword or sign itself.
 
-    `text` is as written, but of a string what it says. `at` is its first character, from 0.
+    `text` is as written, but for a string its content. `at` is its first character, from 0.
     """
 
     kind: str
@@ -35,7 +35,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The tokens of an expression, and one of kind "end". Raises BadInput where there is none."""
+    """The tokens of an expression, then one of kind "end". Raises BadInput for other characters."""
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)

@@ -1,7 +1,7 @@
-"""What conditions come to: comparisons of texts and numbers, and three-valued logic.
+"""Evaluates conditions: comparisons of texts and numbers, and three-valued logic.
 
-A value of None is SQL's NULL: unknown. AND is false if one side is, whatever the other; OR true if
-one side is; NOT of unknown is unknown.
+A value of None is SQL's NULL: unknown. AND is false if one side is false; OR is true if one side is
+true; NOT of unknown is unknown.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mqbroker.limits import SQL_NEEDLE_CHARACTERS_MAX, SQL_NUMBER_CHARACTERS_MAX
 
 Properties: TypeAlias = "Mapping[str, str]"
 Value: TypeAlias = "str | int | float | bool | None"
-#: Whether a message with these properties meets it; None if that is unknown.
+#: Whether a message with these properties meets the condition; None if that is unknown.
 Condition: TypeAlias = "Callable[[Properties], bool | None]"
 Expression: TypeAlias = "Callable[[Properties], Value]"
 
@@ -35,7 +35,7 @@ _SEARCHES: Final[Mapping[str, Callable[[str, str], bool]]] = {
 
 
 def number(value: Value) -> int | float | None:
-    """A value as a number; None if it is none. Infinities are not reached by writing them out."""
+    """A value as a number; None if it is none. Text for an infinity is no number."""
     if isinstance(value, bool) or value is None:
         return None
     if not isinstance(value, str):
@@ -48,12 +48,12 @@ def number(value: Value) -> int | float | None:
 
 
 def constant(value: Value) -> Expression:
-    """Always the same."""
+    """An expression with a constant value."""
     return lambda _: value
 
 
 def named(name: str) -> Expression:
-    """A property, None if the message does not have it."""
+    """The value of a property; None if the message does not have it."""
     return lambda properties: properties.get(name)
 
 
@@ -106,7 +106,7 @@ def searched(keyword: str, of: Expression, text: str, *, wanted: bool) -> Condit
     """
     search = _SEARCHES[keyword]
     if keyword == "CONTAINS" and len(text) > SQL_NEEDLE_CHARACTERS_MAX:
-        # `in` compares at each place anew: a hundred a's are looked for in thirty thousand.
+        # `in` compares at each place anew, which is slow for a hundred a's in thirty thousand.
         find = re.compile(re.escape(text)).search
         search = lambda value, _: find(value) is not None  # noqa: E731 -- it replaces a function
 
@@ -143,7 +143,7 @@ def joined(conditions: Sequence[Condition], *, decided_by: bool) -> Condition:
 
 
 def _truth(value: Value) -> Value:
-    """A text beside TRUE or FALSE is a word for one of them, as with Java's Boolean.valueOf."""
+    """A text that is compared with TRUE or FALSE, read like Java's Boolean.valueOf."""
     return value.lower() == "true" if isinstance(value, str) else value
 
 

@@ -39,19 +39,19 @@ class _Term(NamedTuple):
 
 
 class Filter:
-    """A compiled expression, and what it costs to ask it about a message."""
+    """A compiled expression, and the cost of checking one message."""
 
     __slots__ = ("condition", "operations", "searches")
 
     def __init__(self, condition: Condition, operations: int, searches: int) -> None:
         self.condition = condition
-        #: Comparisons and the like, all of which one message may need.
+        #: The number of comparisons and the like: one message may need all of them.
         self.operations = operations
-        #: Those among them that look through a whole text.
+        #: The number of those that search a whole text.
         self.searches = searches
 
     def __call__(self, properties: logic.Properties) -> bool | None:
-        """Whether a message with these properties meets it; None if that is unknown."""
+        """Whether a message with these properties meets the condition; None if that is unknown."""
         return self.condition(properties)
 
 
@@ -82,7 +82,7 @@ class _Parser:
         return self._tokens[self._next]
 
     def _take(self, *kinds: str) -> Token | None:
-        """The next token if it is one of these; then the one behind it is next."""
+        """Take the next token if it is of one of these kinds."""
         token = self._token
         if token.kind not in kinds:
             return None
@@ -90,7 +90,7 @@ class _Parser:
         return token
 
     def expect(self, kind: str) -> Token:
-        """The next token, which must be this."""
+        """Take the next token, which must be of this kind."""
         return self._take(kind) or self._fail(kind if kind != "end" else "the end")
 
     def _fail(self, wanted: str) -> NoReturn:
@@ -215,7 +215,7 @@ class _Parser:
         return inner
 
     def _signed(self, sign: str, term: _Term) -> _Term:
-        """A number with a sign. A property is text, which has no negative."""
+        """A number with a sign. A property is text and can't have one."""
         value = logic.number(term.value)
         if term.kind != "constant" or value is None or isinstance(term.value, str):
             raise self._refuse(f"{sign} needs a number behind it")

@@ -1,10 +1,11 @@
-"""Entries that are set aside: committed, and of a content that the state can't take. Pure.
+"""Entries that are set aside: they are committed, but the state can't take their content. Pure.
 
-An entry is applied as a whole or not at all. What no leader writes (bytes that are no records,
-messages for an offset that is not the queue's next one, a move of what does not wait) changes
-nothing but this book. Every replica judges by the entry and the state before it alone, so all set
-the same entries aside, also at a restart and when they make their queues again. The group serves
-on; the book is shown to the operator, since each line of it is a fault of a broker's or its disk.
+An entry is applied as a whole or not at all. An entry that no leader writes (bytes that are no
+records, messages for an offset that is not the queue's next one, a move of a message that does not
+wait) is only noted in this book. Every replica decides by the entry and the state before it alone.
+So all set the same entries aside, also at a restart and when they rebuild their queues. The group
+goes on serving. Operators are shown the book, since each line of it means a fault of a broker or
+its disk.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ AsideRow: TypeAlias = tuple[int, str]
 
 
 class Unusable(DledgerError):
-    """Why an entry is set aside. The words are part of the replicated state."""
+    """Why an entry is set aside. The text is part of the replicated state."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """What applying such an entry returns."""
+    """The result of applying such an entry."""
 
     index: int
     reason: str
 
 
 class AsideBook:
-    """Which entries were set aside, and why the last ones were."""
+    """The entries that were set aside, with the reasons for the last ones."""
 
     def __init__(self) -> None:
-        #: All that there ever were.
+        #: How many there were in all.
         self.count = 0
         #: The last ones, the newest last.
         self.last: deque[AsideRow] = deque(maxlen=limits.ASIDE_REASONS_KEPT)
@@ -47,7 +48,7 @@ class AsideBook:
         return index in self._indexes
 
     def add(self, index: int, reason: str) -> SetAside:
-        """Note an entry, which comes after all that are here."""
+        """Note an entry, which must follow all that are noted."""
         self.count += 1
         self.last.append((index, reason))
         self._indexes[index] = None
@@ -56,7 +57,7 @@ class AsideBook:
         return SetAside(index, reason)
 
     def forget_before(self, index: int) -> None:
-        """The log begins at an entry now: those before it are never read again."""
+        """The log begins with the entry `index` now: those before it are never read again."""
         self._indexes = {kept: None for kept in self._indexes if kept >= index}
 
     def dump(self) -> tuple[int, list[AsideRow], list[int]]:

@@ -1,10 +1,10 @@
 """Attributes of topics: RocketMQ 5's named settings, and how they are altered. Pure.
 
 They are altered by names with a sign: `+message.type=DELAY,-reserve.time` sets one and removes
-another; what is not named stays. Names, values and rules are the reference's (TopicAttributes,
-AttributeUtil). The leader works out what an alteration comes to, and the log holds the outcome.
-Two values are refused that would be kept and not obeyed: this broker compacts no topic, and its
-retention is the same for all.
+another; all others stay. Names, values and rules are the reference's (TopicAttributes,
+AttributeUtil). The leader computes the new attributes, and the log holds the result. Two values are
+refused, since this broker could not obey them: it compacts no topic, and its retention is the same
+for all topics.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _OPEN: Final = frozenset({"UNSPECIFIED", "MIXED"})
 
 
 class _Attribute(NamedTuple):
-    """Which values there are, which of them this broker obeys, and whether it may change later."""
+    """An attribute's possible values, those that this broker obeys, and whether it may change
+    later."""
 
     values: tuple[str, ...]
     obeyed: tuple[str, ...]
@@ -51,7 +52,7 @@ def parse_alteration(text: str | None) -> dict[str, str]:
 
 
 def alter(current: Mapping[str, str] | None, altered: Mapping[str, str]) -> dict[str, str]:
-    """The attributes of a topic after an alteration; `current` is None while it is made.
+    """The attributes of a topic after an alteration; `current` is None for a new topic.
 
     Refused, naming the attribute, if one is not known, may not change, or can't be obeyed.
     """
@@ -88,14 +89,14 @@ def check_type(topic: str, wanted: str | None, properties: Mapping[str, str]) ->
 
 
 def check_records_type(topic: str, attributes: Mapping[str, str]) -> None:
-    """Refuse finished records, which never wait, to a topic for messages that do."""
+    """Refuse finished records, which can't have a delay, to a topic for delayed messages."""
     wanted = attributes.get(MESSAGE_TYPE)
     if wanted in ("DELAY", "TRANSACTION"):
         check_type(topic, wanted, {})
 
 
 def message_type(properties: Mapping[str, str]) -> str:
-    """What a message asks for, in the reference's order (TopicMessageType)."""
+    """The type of a message by its properties, in the reference's order (TopicMessageType)."""
     if properties.get(TRAN_MSG, "").lower() == "true":
         return "TRANSACTION"
     if any(name in properties for name in DELAYS):

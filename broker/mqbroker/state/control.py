@@ -2,9 +2,9 @@
 
 The body of an entry of kind CONTROL is msgpack, ``[operation, arguments]``: a name and a map. All
 that an operation needs is in its arguments, the leader's clock too, so that applying it is the
-same on every replica and at every restart. A replica that meets an operation it does not know is
-older than its leader; it must stop rather than go on with another state than the others. Whatever
-else can't be taken is set aside (see `mqbroker.state.aside`).
+same on every replica and at every restart. A replica that does not know an operation is older than
+its leader: it must stop, or its state would differ from the others'. Any other entry that can't be
+applied is set aside (see `mqbroker.state.aside`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PutTopics(msgspec.Struct, frozen=True):
 
 
 class DeleteTopic(msgspec.Struct, frozen=True):
-    """Remove a topic with its queues, locks, and every group's offsets in it: one atomic act."""
+    """Remove a topic with its queues, locks, and every group's offsets in it, atomically."""
 
     topic: str
     now_ms: int
@@ -52,7 +52,8 @@ class DeleteGroup(msgspec.Struct, frozen=True):
 
 
 class PutSettings(msgspec.Struct, frozen=True):
-    """Change config keys of all replicas, as text; an empty text gives back the config file's."""
+    """Change config keys of all replicas, as text; an empty text restores the config file's
+    value."""
 
     settings: dict[str, str]
     now_ms: int
@@ -82,7 +83,8 @@ class UnlockQueues(msgspec.Struct, frozen=True):
 
 
 class DropHead(msgspec.Struct, frozen=True):
-    """Keep no messages that lie before `position`: there the segment with entry `index` begins."""
+    """Drop all messages before `position`, where the segment that begins with entry `index`
+    starts."""
 
     position: int
     index: int
@@ -126,8 +128,8 @@ def encode_control(control: Control) -> bytes:
 def decode_control(body: Buffer) -> Control:
     """What `encode_control` made.
 
-    Raises WrittenByNewer for an operation that this version does not know, Unusable for what is
-    none.
+    Raises WrittenByNewer for an operation that this version does not know, Unusable for bytes that
+    are no operation.
     """
     try:
         name, arguments = msgspec.msgpack.decode(body, type=tuple[str, msgspec.Raw])
@@ -142,7 +144,7 @@ def decode_control(body: Buffer) -> Control:
 
 
 def check_control(control: Control, position: int, index: int) -> None:
-    """Raise Unusable for what no leader writes into the entry at `index`, `position`."""
+    """Raise Unusable for content that no leader writes into the entry at `index`, `position`."""
     now_ms = getattr(control, "now_ms", 0)
     if not 0 <= now_ms <= limits.TIME_MS_MAX:
         raise Unusable(f"it was written at {now_ms} ms, which is no time")

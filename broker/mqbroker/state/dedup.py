@@ -1,18 +1,18 @@
 """The dedup window: which appends are in the log, so that a retry makes no second copy. Pure.
 
-A producer that got no answer sends again, perhaps to the next leader. Its batch is known by the
-topic and the unique key (UNIQ_KEY) of the first record. Every replica remembers the last
+A producer that got no answer sends again, perhaps to the next leader. Its batch is identified by
+the topic and the unique key (UNIQ_KEY) of the first record. Every replica remembers the last
 `DEDUP_ENTRIES_MAX` of them as they are applied, in log order, so all replicas agree on the window;
-a leader looks here before it appends. What is remembered is only where copies lie: what they are,
-and their queue offsets, is read from there in the rare case that it is asked for.
+a leader looks here before it appends. Only the places of copies are remembered; their content and
+queue offsets are read from the log in the rare case that they are needed.
 
 A key may come again: stock clients give one to a message object, and an application may send the
-object as often as it likes. Our own producers' retries are answered with the first copy of their
-key. A stock client's retry is one of its last send, so it is held against the newest copy
+object many times. A retry of our own producers is answered with the first copy of its key. A retry
+of a stock client repeats its last send, so it is compared with the newest copy
 (`mqbroker.leader.resends`).
 
-The window is a row of chunks, each with up to `DEDUP_CHUNK_ENTRIES` keys. Chunks but the last don't
-change any more: they are encoded for snapshots once, and forgotten as a whole.
+The window is a row of chunks, each with up to `DEDUP_CHUNK_ENTRIES` keys. Only the last one
+changes: the others are encoded for snapshots once, and dropped as a whole.
 
 A message that a consumer sends back keeps its unique key, and each further try is a new message:
 only first deliveries (reconsume times 0) are remembered.
@@ -38,7 +38,7 @@ class StoredCopy(NamedTuple):
 
 
 def dedup_key(topic: bytes, unique_key: bytes) -> bytes:
-    """What an append is known by. The same unique key in another topic is another append."""
+    """The key that identifies an append. The same unique key in another topic is another append."""
     key = topic + b"\0" + unique_key
     if len(key) <= limits.DEDUP_KEY_BYTES_MAX:
         return key
@@ -51,7 +51,7 @@ _Copies: TypeAlias = dict[bytes, tuple[int, int]]
 class _Chunk:
     """Appends that follow one another in the log: key -> (position, size) of the first copy.
 
-    `newest` has the last copy of those keys that came again within the chunk.
+    `newest` has the last copy of each key that came again within the chunk.
     """
 
     __slots__ = ("copies", "encoded", "newest")
@@ -80,7 +80,7 @@ class DedupWindow:
         self._chunk_entries = chunk_entries
         self._chunks_max = entries_max // chunk_entries + 1
         self._chunks = deque([_Chunk({}, {})])
-        #: Where the log begins: a copy before it is gone, and so is what is known of it.
+        #: Where the log begins: copies before it are gone, and are not found.
         self.first_position = 0
 
     def __len__(self) -> int:
@@ -105,7 +105,7 @@ class DedupWindow:
 
     @property
     def last_position(self) -> int:
-        """Where the newest of all copies lies; -1 if there is none."""
+        """The position of the newest of all copies; -1 if there is none."""
         for chunk in reversed(self._chunks):
             if chunk.copies:
                 both = (*chunk.copies.values(), *chunk.newest.values())

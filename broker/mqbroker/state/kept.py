@@ -1,8 +1,9 @@
-"""Reading what the log or a snapshot keeps of topics and groups, whoever wrote it. Pure.
+"""Reads topics and groups from the log or a snapshot, which any version may have written. Pure.
 
-Requests are bounded before they become an entry (`dledger.remoting.numbers`). They were not always:
-an older log may hold a topic with a permission of 2^40. An integer that its field can't hold is
-read as the nearest one that it can: the same from the log as from a snapshot, on every replica.
+Requests are bounded before they become an entry (`dledger.remoting.numbers`). Older versions did
+not do so: their log may hold a topic with a permission of 2^40. An integer that is too large or
+small for its field is read as the nearest one that fits: on every replica, and from the log as from
+a snapshot.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _NUMBERS: Final = frozenset(
 
 
 def decode(data: Buffer, kept_type: type[T]) -> T:
-    """Decode msgpack. Raises msgspec.MsgspecError if it is something else altogether."""
+    """Decode msgpack. Raises msgspec.MsgspecError if it is of another type."""
     try:
         return msgspec.msgpack.decode(data, type=kept_type)
     except msgspec.ValidationError:

@@ -1,8 +1,8 @@
 """Queue locks of orderly consumers: at most one client of a group holds a queue. Pure.
 
-Part of the replicated state, so a failover does not hand a held queue to a second client. Time is
-the leader's clock as it was written into the log with each request, so all replicas agree on what
-has ended. A client renews its locks every 20 s; one that is not renewed ends after `LOCK_S`.
+Locks are part of the replicated state, so a failover does not give a locked queue to a second
+client. Each request has the leader's clock in its entry, so all replicas agree on which locks have
+ended. A client renews its locks every 20 s; one that is not renewed ends after `LOCK_S`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LOCK_MS = int(limits.LOCK_S * 1000)
 
 
 class QueueKey(NamedTuple):
-    """What is locked: a queue, for one consumer group."""
+    """A queue, for one consumer group."""
 
     group: str
     topic: str
@@ -28,13 +28,14 @@ LockRow: TypeAlias = tuple[str, str, int, str, int]
 
 
 class QueueLocks:
-    """Who holds which queue until when."""
+    """The client that holds each queue, and until when."""
 
     def __init__(self) -> None:
         self._held: dict[QueueKey, tuple[str, int]] = {}
 
     def acquire(self, client_id: str, keys: Iterable[QueueKey], now_ms: int) -> list[QueueKey]:
-        """Lock or renew what is free or held by this client; the keys that it now holds."""
+        """Lock or renew the queues that are free or held by this client. Returns those that it now
+        holds."""
         granted = []
         for key in keys:
             owner, end_ms = self._held.get(key, (client_id, 0))

@@ -1,8 +1,8 @@
-"""The replicated state machine: what a broker's replicas agree on, as a function of the log.
+"""The replicated state machine: the state of a broker's replicas, as a function of the log.
 
-`apply` takes committed entries in log order, on every replica and again after a restart. Nothing
-but the entries goes in: no clock, no chance, no config. Two replicas that applied the same index
-hold the same state.
+`apply` takes committed entries in log order, on every replica and again after a restart. It depends
+on the entries only: not on a clock, chance or config. Two replicas that applied the same index hold
+the same state.
 
 * MESSAGES: the records' places go into the consume queues, their first unique key into the dedup
   window. Only now can a message be pulled. A move (`mqbroker.state.moves`) also takes messages out
@@ -10,15 +10,15 @@ hold the same state.
 * CONTROL: topics, groups, consumer offsets, queue locks, settings (see `mqbroker.state.control`).
 
 `apply` is total: an entry is examined first, against the state before it, and then applied as a
-whole; one that can't be is set aside (see `mqbroker.state.aside`) and changes nothing else. What an
-entry says never ends a process. Only a replica that is older than its leader stops, at an operation
-that it does not know, and says so: it would go on with another state than the others.
+whole; one that can't be is set aside (see `mqbroker.state.aside`) and changes nothing else. The
+content of an entry never ends a process, with one exception: a replica that is older than its
+leader stops at an operation that it does not know. Else its state would differ from the others'.
 
 The state in memory is saved as a snapshot now and then (`begin_snapshot`); consume queues and the
 key index are files of their own. The order of durability is: the log up to where the state was
 taken, those files, then the snapshot that claims their ends renamed into place, then the
-directories removed that it no longer mentions. A snapshot ahead of its log would be of no use after
-a power loss: what it holds may never have happened.
+directories removed that it no longer mentions. A snapshot must not be ahead of its log: after a
+power loss it could hold what was never committed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from mqbroker.state.waiting import Waiting
 
 
 class Watcher(Protocol):
-    """Who wants to know what was applied, on this replica only. Called within `apply`."""
+    """Is told what was applied, on this replica only. Called within `apply`."""
 
     def messages_arrived(self, index: EntryIndex) -> None:
         """The messages of an entry can be pulled from now on."""
@@ -79,7 +79,7 @@ class Watcher(Protocol):
 
 
 class _Examined(NamedTuple):
-    """An entry of messages that can be applied: what it adds, and when its timers are due."""
+    """An entry of messages that can be applied: what it adds, and the due times of its timers."""
 
     move: Move | None
     parts: Sequence[EntryIndex]
@@ -91,9 +91,9 @@ class Machine:
 
     def __init__(self, directory: Path) -> None:
         self.applied_index = 0
-        #: What a restart finds saved.
+        #: The index up to which the state is saved.
         self.saved_index = 0
-        #: How many states were taken over from others: a picture taken before is of no use.
+        #: How many states were taken over from others: a snapshot taken before is void.
         self.generation = 0
         #: Messages before this position, and entries before this index, are not kept any more.
         self.first_position = 0
@@ -109,7 +109,7 @@ class Machine:
         self.locks = QueueLocks()
         #: Config keys that were changed while the group ran, with their values as text.
         self.settings: dict[str, str] = {}
-        #: What no replica can take.
+        #: Entries that were set aside.
         self.aside = AsideBook()
         self.dedup = DedupWindow()
         self.delays = Delays()
@@ -117,7 +117,7 @@ class Machine:
         self.timers = Waiting()
         #: Half messages of transactions that have not ended, and when they were stored.
         self.halves = Waiting()
-        #: What readers of the queues and the index have found: see `derive_again`.
+        #: Damage that readers of the queues and the index have found: see `derive_again`.
         self.damage = Damage()
         self.queues = ConsumeQueues(directory / "queues", self.damage)
         self.keys = KeyIndex(directory / "index", damage=self.damage)
@@ -127,10 +127,10 @@ class Machine:
         self._snapshot_path = directory / "snapshot.msgpack"
 
     def restore(self) -> str | None:
-        """Take over the last snapshot. If not all of it can be used, say why.
+        """Take over the last snapshot. If not all of it can be used, returns why.
 
-        If the snapshot can't, start empty: the ledger replays the whole log, which loses nothing.
-        If it can, and the files of queues and keys can't, only those are derived again. No file is
+        If the snapshot can't be used, start empty: the ledger replays the whole log, and nothing is
+        lost. If only the files of queues and keys can't, these are derived again. No file is
         changed before the first `apply`: until then the store may turn out to be another broker's.
         """
         try:
@@ -154,12 +154,12 @@ class Machine:
 
     @property
     def state_index(self) -> int:
-        """The state holds the entries up to here, if not their places in queues and index."""
+        """The state holds the entries up to here, though queues and index may lack them."""
         return max(self.applied_index, self._ahead_index)
 
     def derive_again(self) -> None:
-        """Queues or index turned out to be damaged: make them again from the log's entries, which
-        come again from where the log begins. All else stays as it is."""
+        """Queues or index are damaged: rebuild them from the log's entries, which are applied
+        again. All other state stays."""
         state = self._state()
         self.generation += 1
         self._unsynced.clear()
@@ -168,14 +168,15 @@ class Machine:
         self._trim()
 
     def forget(self) -> None:
-        """Start empty after all, with nothing that a snapshot could claim."""
+        """Start empty, without what a snapshot claims."""
         self.saved_index = 0
         self.queues.forget()
         self.keys.forget()
         self._take(State())
 
     def apply(self, entry: Entry) -> object:
-        """Apply a committed entry of any content; what it returns goes to who appended it."""
+        """Apply a committed entry of any content. The result goes to the caller that appended
+        it."""
         if not self._trimmed:
             self._trim()
         if entry.index != self.applied_index + 1:
@@ -192,16 +193,16 @@ class Machine:
                 try:
                     result = change()
                 except DamagedFiles:
-                    # No fault of the entry's. Nothing of it is done yet: it comes again.
+                    # Not the entry's fault. Nothing of it is applied yet, so it comes again.
                     self.derive_again()
                     return None
         self.applied_index = entry.index
         return result
 
     def _examined(self, entry: Entry) -> Callable[[], object]:
-        """What applying the entry comes to. Raises Unusable, and changes nothing.
+        """The function that applies the entry. Raises Unusable, and changes nothing.
 
-        Examining is a function of the entry and the state: what it raises, it raises everywhere.
+        Examining depends on the entry and the state only: if it raises, it raises on every replica.
         """
         try:
             if entry.kind == Kind.MESSAGES:
@@ -223,7 +224,7 @@ class Machine:
         return aside
 
     def watch(self, watcher: Watcher) -> None:
-        """Have a watcher told of everything from now on, and of the present role at once."""
+        """Tell a watcher everything from now on, and the present role at once."""
         self._watcher = watcher
         if self._tell_role is not None:
             self._tell_role(watcher)
@@ -237,9 +238,9 @@ class Machine:
         self._role_changed(lambda watcher: watcher.following(leader, term))
 
     def begin_snapshot(self) -> PendingSnapshot:
-        """Take a picture of the state as of now. At most one may be pending at a time.
+        """Take a snapshot of the present state. At most one may be pending at a time.
 
-        It may be dropped; one that was written must be told to `saved`.
+        It may be dropped; once it is written `saved` must be called.
         """
         self.queues.flush()
         self.keys.flush()
@@ -260,7 +261,7 @@ class Machine:
         )
 
     def saved(self, snapshot: PendingSnapshot) -> None:
-        """A picture is durable now.
+        """A snapshot is durable now.
 
         If another state was taken over since it was taken, its files are gone: it is ignored.
         """
@@ -274,10 +275,10 @@ class Machine:
         return self.applied_index, msgspec.msgpack.encode(self._state())
 
     def install(self, index: int, payload: bytes, first_index: int) -> None:
-        """Have another replica's state, as of entry `index`, in the place of this one's.
+        """Replace the state by another replica's, as of entry `index`.
 
-        Queues and keys are in files, which did not come with it. They are made again from the
-        entries, which come again from `first_index` on; those up to `index` change nothing else.
+        Queues and keys are in files, which are not copied. They are rebuilt from the entries, which
+        are applied from `first_index` on; those up to `index` change nothing else.
         Raises StorageError, and changes nothing, if this version can't read the state.
         """
         state = decode_state(payload)
@@ -291,8 +292,8 @@ class Machine:
         self._trim()
 
     def _begin_again(self, state: State, first_index: int) -> None:
-        """Have the queues of a state as they began, no keys, and the entries from `first_index` on
-        come again."""
+        """Have a state's queues at their first offsets, and no keys; entries from `first_index` on
+        follow."""
         begins = {
             topic: (made, {queue: state.begins.get(topic, {}).get(queue, 0) for queue in ends})
             for topic, (made, ends) in state.queues.items()
@@ -304,13 +305,13 @@ class Machine:
         self.applied_index = first_index - 1
 
     def _trim(self) -> None:
-        """Cut the files back to what the queues and the index have."""
+        """Cut the files back to the ends of the queues and the index."""
         self.queues.trim()
         self.keys.trim()
         self._trimmed = True
 
     def close(self) -> None:
-        """Close the files. What is not in a snapshot will be replayed."""
+        """Close the files. A restart replays what is not in a snapshot."""
         self.queues.close()
 
     def _role_changed(self, tell: Callable[[Watcher], None]) -> None:
@@ -361,7 +362,7 @@ class Machine:
         )
 
     def _derive_again(self, entry: Entry) -> None:
-        """Put a message entry into queues and key index only: the state holds it already."""
+        """Add a message entry to queues and key index only: the state holds it already."""
         if (
             entry.kind != Kind.MESSAGES
             or entry.position < self.first_position
@@ -381,7 +382,7 @@ class Machine:
             self.keys.append(index.keys)
 
     def _examine_messages(self, entry: Entry) -> _Examined:
-        """Raises Unusable if the messages can't be applied as a whole."""
+        """Examine an entry of messages. Raises Unusable if they can't be applied as a whole."""
         move, parts = index_entry(entry.body, entry.body_position)
         if move is not None:
             self._check_move(move)

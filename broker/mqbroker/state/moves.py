@@ -1,10 +1,10 @@
-"""Moves: messages leave a queue of the broker's own for where they belong, in one entry. Pure.
+"""Moves: messages leave one of the broker's own queues for their real topic, in one entry. Pure.
 
 A delayed message is stored twice: first in `SCHEDULE_TOPIC_XXXX`, in the queue of its delay level,
-and when it is due once more, in its real topic. If the second copy and the note that it was made
-were two entries, a leader that died between them would deliver twice, or never. So both are one:
-an entry of messages whose first record lies in `OP_TOPIC` and says which offsets of which queue
-are taken; the other records are the messages as they arrive, of any topics. (The idea is that of
+and when it is due once more, in its real topic. If the second copy and the note of it were two
+entries, a message would be delivered twice or never if the leader died between them. So both are
+one entry of messages: its first record is in `OP_TOPIC` and says which offsets of which queue are
+taken; the other records are the messages as they are delivered, of any topics. (The idea is that of
 RocketMQ's op records of transactions, made atomic.) Only a leader writes into `OP_TOPIC`.
 
 An op record's body is text, ``<topic> <queue id> <first>-<end> <first>-<end> ...``; an end is
@@ -22,9 +22,9 @@ from mqbroker.state.aside import Unusable
 
 OP_TOPIC: Final = "RMQ_SYS_MOVE_OP_TOPIC"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-#: Messages that wait for a time of their own.
+#: The queue of messages with a timer.
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-#: Messages of transactions that have not ended, and those whose end nobody could tell.
+#: Messages of transactions that have not ended, and those whose end no producer could tell.
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 CHECKED_TOO_OFTEN_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 _MOVE: Final = re.compile(rb"[A-Za-z0-9%|_-]+ [0-9]{1,9}(?: [0-9]{1,18}-[0-9]{1,18})*")
@@ -45,7 +45,7 @@ def encode_move(move: Move) -> bytes:
 
 
 def decode_move(body: Buffer) -> Move:
-    """What `encode_move` made; Unusable if it is something else."""
+    """Read what `encode_move` made. Raises Unusable if it is something else."""
     match = _MOVE.fullmatch(body)
     if match is None:
         raise Unusable("its op record is no move")
@@ -55,7 +55,7 @@ def decode_move(body: Buffer) -> Move:
 
 
 class Delays:
-    """How far each queue of delayed messages is delivered: its first offset that still waits."""
+    """For each queue of delayed messages, the first offset that is not delivered."""
 
     def __init__(self) -> None:
         self._next: dict[int, int] = {}
@@ -76,7 +76,7 @@ class Delays:
             next_offset = end
 
     def take(self, move: Move) -> None:
-        """Messages were delivered; they were checked."""
+        """Note that messages were delivered. They must have been checked."""
         for _, end in move.ranges:
             self._next[move.queue_id] = end
 

@@ -1,7 +1,7 @@
 """Consumer offsets: how far each group has consumed each queue. Pure.
 
-Part of the replicated state: a commit is a control entry of the log, so a group goes on after a
-failover from where it had committed. An offset is the one of the next message to consume.
+Offsets are part of the replicated state: a commit is a control entry of the log, so after a
+failover a group goes on from its commits. An offset is that of the next message to consume.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ConsumerOffsets:
         return (group for group, topics in self._groups.items() if topic in topics)
 
     def delete_topic(self, topic: str) -> None:
-        """Forget every group's offsets in a topic: a topic of that name made later starts anew."""
+        """Forget every group's offsets in a topic: a new topic with this name starts anew."""
         for group in list(self.groups_of(topic)):
             topics = self._groups[group]
             self._count -= len(topics.pop(topic))

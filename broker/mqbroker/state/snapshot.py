@@ -3,8 +3,8 @@
 It is taken in memory, consistent, and written later. The file's layout, big-endian: magic u64
 ``DLGSNAP1``, payload length u64, CRC-32 of the payload u32, payload. A new snapshot is written
 beside the old one, made durable, and renamed over it: a crash leaves the old or the new, never half
-of one. A snapshot that does not check is as good as none, since all it holds can be had again, from
-the log or the leader; the reader says why it was not used.
+of one. A damaged snapshot is ignored, since the log or the leader has all that it holds; the reader
+says why it was not used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mqbroker.state.locks import LockRow
 
 FORMAT: Final = 3
 UNITS_FORMAT: Final = 2
-"""Of the files of queues and keys. Those of another format are derived again."""
+"""The format of the files of queues and keys. Files of another format are derived again."""
 
 _HEADER: Final = struct.Struct(">8sQI")
 _MAGIC: Final = b"DLGSNAP1"
@@ -77,7 +77,8 @@ class PendingSnapshot:
 
     applied_index: int
     needed_index: int
-    """What is in it came with entries up to here: they must be durable before it is written."""
+    """It holds the state up to this entry: entries up to here must be durable before it is
+    written."""
     generation: int
     """`Machine.generation` when it was taken."""
     synced: frozenset[Path]

@@ -1,7 +1,7 @@
 """Subscription groups: the configs of consumer groups. Part of the replicated state. Pure.
 
-A group is made by an operator or by its first consumer. Who is in a group at the moment is no part
-of it: see `mqbroker.requests.groups.membership`.
+A group is made by an operator or by its first consumer. Its present members are not part of this
+state: see `mqbroker.requests.groups.membership`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SubscriptionGroups:
         return self._configs.get(group)
 
     def put(self, configs: Iterable[SubscriptionGroupConfig], now_ms: int) -> None:
-        """Make or change groups. Without a difference the version stays."""
+        """Make or change groups. If nothing differs the version stays."""
         changed = [config for config in configs if self.get(config.group_name) != config]
         self._configs.update((config.group_name, config) for config in changed)
         if changed:

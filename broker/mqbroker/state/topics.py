@@ -1,4 +1,4 @@
-"""Topics: their configs, and the rules by which one comes to be; replicated state. Pure.
+"""Topics: their configs, and the rules by which they are made. Part of the replicated state. Pure.
 
 A topic is made by an operator, or by the first send to it if `TBW102` (the default topic, which
 lends its queue count) has the inherit permission. Retry and dead-letter topics of a group are made
@@ -36,11 +36,11 @@ PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
 #: RocketMQ's TopicFilterType.
 FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
 
-#: The group of the administration tools, which read without leaving anything behind.
+#: The group of the administration tools. It is never made, so that reading leaves no trace.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 #: What stock clients with message trace on send their traces to.
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-#: Queues of the topic named like the cluster (RocketMQ's TopicConfig makes so many).
+#: Queues of the topic named like the cluster (as many as in RocketMQ's TopicConfig).
 CLUSTER_TOPIC_QUEUES: Final = 16
 #: Topics that only the broker writes to; sends get NO_PERMISSION.
 UNSENDABLE: Final = frozenset(
@@ -107,9 +107,9 @@ def system_topics(
 ) -> list[TopicConfig]:
     """The topics that a broker makes for itself; `TBW102` only if it lends queue counts.
 
-    Nothing lies in the reply topic: its route leads repliers to the brokers (see
-    `mqbroker.requests.sending.request_reply`). Clients and tools try a cluster or one broker by the
-    topics that are named like them.
+    The reply topic holds nothing: its route leads repliers to the brokers (see
+    `mqbroker.requests.sending.request_reply`). Clients and tools test a cluster or a broker with
+    the topics that are named like them.
     """
     topics = [
         read_write(SCHEDULE_TOPIC, delay_levels),
@@ -121,7 +121,7 @@ def system_topics(
         read_write(cluster + REPLY_SUFFIX, 1),
     ]
     for name, queues in ((cluster, CLUSTER_TOPIC_QUEUES), (broker_name, 1)):
-        # Not every name of a cluster or group is one that a topic may have.
+        # Not every name of a cluster or group is a legal name of a topic.
         with suppress(BadInput):
             names.check_topic_name(name)
             topics.append(inheritable(name, queues))
@@ -131,7 +131,7 @@ def system_topics(
 def topic_for_first_send(
     topic: str, default: TopicConfig | None, queues_wanted: int | None
 ) -> TopicConfig:
-    """The config of a topic that a send names and nobody made. Refused if none may be made."""
+    """The config of a new topic that a send names. Refused if it may not be made."""
     if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         return read_write(topic, 1)
     if default is None or not default.perm & PERM_INHERIT:
@@ -194,7 +194,7 @@ class Topics:
         return self._configs.get(topic)
 
     def put(self, configs: Iterable[TopicConfig], now_ms: int) -> None:
-        """Make or change topics. Without a difference the version stays."""
+        """Make or change topics. If nothing differs the version stays."""
         changed = [config for config in configs if self.get(config.topic_name) != config]
         self._configs.update((config.topic_name, config) for config in changed)
         if changed:
@@ -211,5 +211,5 @@ class Topics:
         self.version = version
 
     def touch(self, now_ms: int) -> None:
-        """Count a change: name servers must take the topics over anew."""
+        """Count a change: name servers must get the topics again."""
         self.version = DataVersion(counter=self.version.counter + 1, timestamp=now_ms)

@@ -1,7 +1,7 @@
 """Messages of one queue that wait, in no particular order: timed ones, and half messages. Pure.
 
-Part of the replicated state: a message is here from the entry that stored it to the move (see
-`mqbroker.state.moves`) that takes it. The heap that finds the next ones is derived from that.
+They are part of the replicated state: a message waits from the entry that stored it until the move
+(see `mqbroker.state.moves`) that takes it. The heap that finds the next ones is derived from this.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self._at_ms: dict[int, int] = {}
-        self._heap: list[tuple[int, int]] = []  # (time, offset); some are not there any more
+        self._heap: list[tuple[int, int]] = []  # (time, offset); some no longer wait
 
     def __len__(self) -> int:
         return len(self._at_ms)
@@ -53,7 +53,7 @@ class Waiting:
                 taken.add(offset)
 
     def take(self, move: Move) -> None:
-        """Messages wait no longer; they were checked."""
+        """Messages no longer wait. They must have been checked."""
         for first, end in move.ranges:
             for offset in range(first, end):
                 del self._at_ms[offset]

@@ -1,7 +1,7 @@
-"""What a broker does now and then: old messages go, the disk is looked at, files are mended.
+"""Periodic work of a broker: it removes old messages, watches the disk, and mends files.
 
-``retention``   which messages go
-``disk_space``  how full the disk is, and what follows
-``mending``     makes damaged files again
+``retention``   which messages are removed
+``disk_space``  how full the disk is, and what is done about it
+``mending``     rebuilds damaged files
 ``alarm``       when a loop has something to do next
 """

@@ -9,7 +9,7 @@ import trio
 
 
 class Alarm:
-    """The earliest time that anybody asked for since it last went off; `clock_s` is monotonic."""
+    """Goes off at the earliest time that was set since it last went off; `clock_s` is monotonic."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s
@@ -23,7 +23,7 @@ class Alarm:
             self._earlier.set()
 
     async def wait(self) -> None:
-        """Return when it goes off; from then on only what is set anew counts."""
+        """Return when it goes off. Then all times that were set are forgotten."""
         await trio.lowlevel.checkpoint()
         while (wait_s := self._at_s - self._clock_s()) > 0:
             with trio.move_on_after(wait_s):

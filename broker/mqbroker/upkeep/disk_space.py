@@ -1,13 +1,13 @@
-"""How full the disk is, and what follows from that: RocketMQ's three levels, by its names.
+"""How full the disk is, and what is done about it: RocketMQ's three levels, with its names.
 
-Above `diskMaxUsedSpaceRatio` percent of the partition RocketMQ removes expired segments at once,
-which is always done here; so it is a warning. Above `diskSpaceCleanForciblyRatio` the oldest
-segments go though they have not expired, if `cleanFileForciblyEnable` says so: RocketMQ's default
-is to, ours is not to, since what was acknowledged goes at its time and not at the disk's. Above
+Above `diskMaxUsedSpaceRatio` percent of the partition RocketMQ removes expired segments at once.
+This broker always does that, so here it is a warning. Above `diskSpaceCleanForciblyRatio` the
+oldest segments are removed even if they have not expired, if `cleanFileForciblyEnable` is set. That
+is RocketMQ's default but not ours: acknowledged messages are kept for their time. Above
 `diskSpaceWarningLevelRatio` no messages are taken, while everything else goes on: pulls, commits,
-tools, and retention, which makes room. When there is room it ends by itself.
+tools, and retention, which makes room. Messages are taken again when there is room.
 
-Used is what `df` says: without the blocks that only root may use.
+"Used" is the figure of `df`, without the blocks that only root may use.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def used_percent(path: Path) -> float:
 
 
 class DiskSpace:
-    """The level that the disk has reached. `refusal`: why no messages are taken, if they aren't."""
+    """The level that the disk has reached. `refusal`: why no messages are taken, or None."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self._path = Path(config.store_path_root_dir)
         self._warned = False
         self.refusal: str | None = None
-        #: Whether the oldest segments go though they have not expired.
+        #: Whether the oldest segments are removed even if they have not expired.
         self.cleans_forcibly = False
 
     async def run(self) -> None:
@@ -49,7 +49,7 @@ class DiskSpace:
             await beat(limits.DISK_LOOK_S)
 
     def look(self) -> None:
-        """See how full the disk is."""
+        """Check how full the disk is."""
         config, path = self._config, str(self._path)
         try:
             used = round(used_percent(self._path), 1)

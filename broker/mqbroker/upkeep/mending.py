@@ -1,10 +1,10 @@
-"""What to do when files that are derived from the log turn out to be damaged: make them again.
+"""Rebuilds damaged files that are derived from the log.
 
-Consume queues and the key index check what is read from them (`mqbroker.state.derived.units`). Who
-comes upon damage is told to ask again; here it is seen to. All of queues and index is made again,
-from the entries that the log holds: rare as that is, one way is enough, and it is the way in which
-a replica that took over another's state makes them. Meanwhile this replica serves nobody; so it
-hands leadership over first, if there is somebody to take it.
+Consume queues and the key index check what is read from them (`mqbroker.state.derived.units`). A
+request that finds damage is told to try again, and the repair is done here. All queues and the
+index are rebuilt from the log's entries. Damage is rare, so this one way is enough, and a replica
+that took over another's state uses it too. Meanwhile this replica does not serve; so it hands
+leadership over first, if another can take it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _log = get_logger(__name__)
 
 
 class Mending:
-    """Looks for what readers have found."""
+    """Rebuilds the files when readers have found damage."""
 
     def __init__(self, machine: Machine, ledger: Ledger) -> None:
         self._machine = machine

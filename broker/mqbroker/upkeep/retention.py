@@ -1,12 +1,12 @@
-"""Old messages go: a leader decides which, and says so in the log.
+"""Removes old messages: the leader decides which, by an entry in the log.
 
-Which messages there are must be the same on every replica, or a consumer would see offsets go back
-when another leads. So the leader appends an entry that says where the log begins from now on; each
-replica moves its queues' first offsets when it applies that, and removes files when a snapshot of
-its own is durable that does not need them.
+All replicas must have the same messages, or a consumer would see offsets go back after a failover.
+So the leader appends an entry with the log's new beginning. Each replica moves its queues' first
+offsets when it applies that entry, and removes files once it has a durable snapshot that does not
+need them.
 
-What is still needed stays, however old: entries that a connected follower has not been sent, and
-delayed messages and open transactions.
+Entries that are still needed stay, however old they are: those that a connected follower has not
+been sent, delayed messages and open transactions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from mqbroker.upkeep.disk_space import DiskSpace
 
 
 def policy_of(config: BrokerConfig) -> RetentionPolicy:
-    """What the config says: `fileReservedTime` (hours), `commitLogSizeMax` (bytes); 0 for none."""
+    """The policy of the config: `fileReservedTime` (hours), `commitLogSizeMax` (bytes); 0 for no
+    bound."""
     return RetentionPolicy(
         age_max_s=config.file_reserved_time * 3600 or None,
         size_bytes_max=config.commit_log_size_max or None,
@@ -38,7 +39,8 @@ def policy_of(config: BrokerConfig) -> RetentionPolicy:
 
 
 def needed_index(segments: Sequence[SegmentInfo], machine: Machine, sent_index: int) -> int:
-    """The oldest entry that somebody needs; `sent_index` is what every follower has been sent."""
+    """The oldest entry that is still needed; `sent_index` is the last that every follower was
+    sent."""
     needed = min(sent_index, machine.applied_index)
     for position in _waiting_positions(machine):
         held = [segment.first_index for segment in segments if segment.base_position <= position]
@@ -47,7 +49,7 @@ def needed_index(segments: Sequence[SegmentInfo], machine: Machine, sent_index: 
 
 
 def _waiting_positions(machine: Machine) -> Iterator[int]:
-    """Where the oldest messages lie that still wait: of each delay level, of timers, of
+    """The positions of the oldest waiting messages: of each delay level, of timers, of
     transactions."""
     levels = machine.queues.topic(SCHEDULE_TOPIC)
     for queue_id, queue in levels or ():
@@ -88,7 +90,8 @@ class Retention:
                     self.look()
 
     def _policy(self, segments: Sequence[SegmentInfo]) -> RetentionPolicy:
-        """What the config says; on a disk that is nearly full, one segment less than there is."""
+        """The policy of the config; on a disk that is nearly full, one that removes the oldest
+        segment."""
         policy = policy_of(self._config)
         if self._space.cleans_forcibly and segments:
             held = sum(segment.size_bytes for segment in segments)
@@ -96,14 +99,14 @@ class Retention:
         return policy
 
     def look(self) -> None:
-        """Append where the log begins from now on, if some of it is too old."""
+        """If a part of the log is too old, append an entry with its new beginning."""
         segments = self._ledger.segments()
         needed = needed_index(segments, self._machine, self._ledger.sent_to_all_index)
         kept = first_kept(segments, self._policy(segments), self._clock_s(), needed)
         if kept is None or kept.base_position <= self._machine.first_position:
             return
         change = control.DropHead(kept.base_position, kept.first_index)
-        # If leadership is lost on the way, the next leader looks for itself.
+        # If leadership is lost meanwhile, the next leader does this itself.
         with suppress(AppendError):
             body = control.encode_control(change)
             self._ledger.append_nowait(body, Kind.CONTROL, lambda _: None, urgent=True)

@@ -3,7 +3,7 @@
 ``topics``      create, change, delete, list
 ``groups``      consumer groups and their settings
 ``broker``      the broker itself: config, figures, clean-up
-``leadership``  who leads, and who belongs here
-``statistics``  what went in and out, by the minute, hour and day (pure)
-``rates``       the same over the last seconds and minutes (pure)
+``leadership``  changes of the leader and of the members
+``statistics``  traffic by minute, hour and day (pure)
+``rates``       traffic over the last seconds and minutes (pure)
 """

@@ -1,4 +1,4 @@
-"""The broker itself: its config, its figures, how its group stands."""
+"""Requests about the broker itself: its config, its figures, the state of its group."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _log = get_logger(__name__)
 
 
 class BrokerAdminHandler:
-    """Answers them: the leader changes the config, the rest is answered on every replica."""
+    """Answers these requests. Only the leader changes the config; every replica answers the
+    others."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -44,7 +45,7 @@ class BrokerAdminHandler:
 
     @serves(RequestCode.GROUP_INFO, needs=Needs.NOTHING)
     def group_info(self, request: Command, _: Connection) -> Command:
-        """How the group stands, seen from here."""
+        """The state of the group, as this replica sees it."""
         core = self._core
         status, role = core.log.status, core.role
         role.take_members(status.members)
@@ -75,7 +76,7 @@ class BrokerAdminHandler:
 
     @serves(RequestCode.GET_BROKER_CONFIG, needs=Needs.NOTHING)
     def config(self, request: Command, _: Connection) -> Command:
-        """The config that counts now, as properties text; secrets are not shown."""
+        """The present config, as properties text; secrets are not shown."""
         text = write_properties(self._core.config, SECRET_KEYS)
         version = encode_body(self._core.machine.topics.version).decode()
         header = GetBrokerConfigResponseHeader(version=version)
@@ -83,9 +84,9 @@ class BrokerAdminHandler:
 
     @serves(RequestCode.UPDATE_BROKER_CONFIG, needs=Needs.LEADER)
     async def update_config(self, request: Command, _: Connection) -> Command:
-        """Change settings of all replicas, from now on. Keys that can't change are refused.
+        """Change settings of all replicas. Keys that can't change are refused.
 
-        An empty value gives back the one of the config file.
+        An empty value restores the config file's.
         """
         core = self._core
         changes = parse_properties(request.payload)
@@ -117,9 +118,9 @@ class BrokerAdminHandler:
     def nothing_to_clean(self, request: Command, _: Connection) -> Command:
         """There is never anything to clean up.
 
-        Consume queues are derived from the log: they go with the messages that they name, and with
-        their topic, by the same entry on all replicas. None can be left over. Expired segments go
-        by themselves, every `cleanResourceInterval`.
+        Consume queues are derived from the log: they are removed with their messages, or with their
+        topic, by the same entry on all replicas. So none is left over. Expired segments are removed
+        every `cleanResourceInterval`.
         """
         return request.reply()
 
@@ -143,7 +144,7 @@ class BrokerAdminHandler:
         core = self._core
         table = self._process_figures() | self._log_figures() | traffic_figures(core.rates)
         for pool in _THREAD_POOLS:
-            # Requests are handled as they come: there is no pool whose queue could grow.
+            # Requests are handled as they come: there is no thread pool with a queue.
             table |= {
                 f"{pool}ThreadPoolQueueSize": "0",
                 f"{pool}ThreadPoolQueueCapacity": "0",
@@ -194,7 +195,7 @@ class BrokerAdminHandler:
 
 
 def traffic_figures(rates: Rates) -> dict[str, str]:
-    """What came in and went out."""
+    """The figures of messages in and out."""
     puts, gets = rates.put_messages, rates.got_messages
     transferred = _three(gets.per_second())
     return {

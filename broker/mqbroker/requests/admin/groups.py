@@ -1,4 +1,4 @@
-"""Administration of groups: their settings, their members, what they consume."""
+"""Administration of groups: their settings, their members, their subscriptions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from mqbroker.state.topics import check_group_name
 
 
 class GroupAdminHandler:
-    """Answers them."""
+    """Answers these requests."""
 
     def __init__(self, core: Core, membership: Membership) -> None:
         self._core = core

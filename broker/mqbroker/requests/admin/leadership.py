@@ -1,4 +1,4 @@
-"""Who leads, and who belongs here: changes that an operator asks for."""
+"""Changes of the leader and of the members, at an operator's request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class LeadershipHandler:
 
     @serves(RequestCode.TRANSFER_LEADER, needs=Needs.LEADER)
     async def transfer(self, request: Command, _: Connection) -> Command:
-        """Have another member lead. Asked again after it is done, the new leader says so."""
+        """Hand leadership over. If the request is repeated afterwards, the new leader says that it
+        leads."""
         role, target = self._core.role, decode_header(TransferLeaderHeader, request).node_id
         if target != role.node_id:
             try:
@@ -52,14 +53,14 @@ class LeadershipHandler:
 
     @serves(RequestCode.ADD_MEMBER, needs=Needs.LEADER)
     async def add_member(self, request: Command, _: Connection) -> Command:
-        """Take a node in as a member. Asked again, it changes nothing."""
+        """Add a node as a member. A repeated request changes nothing."""
         header, log = decode_header(AddMemberHeader, request), self._core.log
         place = header.node_id, header.host, header.port, header.client_addr
         return await self._change(request, lambda: log.add_member(*place))
 
     @serves(RequestCode.REMOVE_MEMBER, needs=Needs.LEADER)
     async def remove_member(self, request: Command, _: Connection) -> Command:
-        """Let a member go."""
+        """Remove a member."""
         header, log = decode_header(RemoveMemberHeader, request), self._core.log
         return await self._change(request, lambda: log.remove_member(header.node_id))
 

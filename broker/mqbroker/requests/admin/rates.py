@@ -90,7 +90,7 @@ class Rates:
         self.statistics.count(SEND_BACK, f"{topic}@{group}", 1, 0)
 
     def pull_offset(self, queue: GroupQueue) -> int:
-        """Up to where a group has pulled, as far as this process knows; else 0."""
+        """The offset up to which a group has pulled, as far as this process knows; else 0."""
         return self._pull_offsets.get(queue, 0)
 
     def sample(self, now_s: float, day: int) -> None:

@@ -1,12 +1,12 @@
-"""What went in and out by topic and group: over the last minute, hour and day. Pure.
+"""Traffic by topic and group: over the last minute, hour and day. Pure.
 
 RocketMQ's VIEW_BROKER_STATS_DATA names a figure (TOPIC_PUT_NUMS and the like) and a key. A row here
 is one kind of traffic with one key, and counts three things: messages, bytes and operations. Every
 10 s, 10 min and 1 h the running totals of all rows are copied into a column of a ring, in one
 numpy operation; a window's sum is the total now less the oldest column.
 
-Memory is bounded: `STATISTICS_ROWS_MAX` rows of 880 bytes. Rows without traffic for a day are given
-up each hour; while all rows are taken, traffic with a new key is only counted for the broker.
+Memory is bounded: `STATISTICS_ROWS_MAX` rows of 880 bytes. Each hour, rows without traffic for a
+day are dropped; while all rows are taken, traffic with a new key is only counted for the broker.
 Source: RocketMQ's BrokerStatsManager, StatsItem.
 """
 
@@ -64,13 +64,13 @@ class _Ring:
         self.samples = grown
 
     def sample(self, totals: np.ndarray, now_s: float) -> bool:
-        """Take one if it is time. Whether it was."""
+        """Take a sample if it is due; returns whether it was."""
         if self._taken_s and now_s - self._taken_s[-1] < self._interval_s:
             return False
         if self.is_full:
             self.samples = np.roll(self.samples, -1, axis=0)
             del self._taken_s[0]
-        # The first one stays zero: what came before it belongs into the windows.
+        # The first sample stays zero, so that the windows include the traffic before it.
         if self._taken_s:
             self.samples[len(self._taken_s)] = totals
         self._taken_s.append(now_s)
@@ -102,7 +102,7 @@ class Statistics:
         return len(self._rows)
 
     def count(self, kind: str, key: str, messages: int, size_bytes: int) -> None:
-        """Count one operation. With a new key while all rows are taken it is left out."""
+        """Count one operation. If the key is new and all rows are taken, it is not counted."""
         row = self._rows.get((kind, key))
         if row is None:
             if not self._free and not self._grow():
@@ -112,7 +112,7 @@ class Statistics:
         totals += (messages, size_bytes, 1)
 
     def sample(self, now_s: float) -> None:
-        """Take the samples that are due; each hour, give up what had no traffic for a day."""
+        """Take the samples that are due; each hour, drop rows that had no traffic for a day."""
         *_, day = [ring.sample(self._totals, now_s) for ring in self._rings]
         if day:
             self._give_up_idle(self._rings[-1])

@@ -1,4 +1,4 @@
-"""Administration of topics: their settings, and what their queues hold."""
+"""Administration of topics: their settings and their queues."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def dialect_for(request: Command) -> Dialect:
 
 
 class TopicAdminHandler:
-    """Answers them. Changes are answered once they are applied, and name servers know."""
+    """Answers these requests. A change is answered once it is applied and name servers know it."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -117,7 +117,7 @@ class TopicAdminHandler:
 
     @serves(RequestCode.GET_TOPIC_STATS_INFO, needs=Needs.LEADER)
     def topic_stats(self, request: Command, _: Connection) -> Command:
-        """Where each queue begins and ends, and its newest store time."""
+        """The first and last offset of each queue, and its newest store time."""
         config = self._core.definitions.topic(decode_header(GetTopicStatsInfoHeader, request).topic)
         table = {}
         for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
@@ -127,7 +127,7 @@ class TopicAdminHandler:
 
     @serves(RequestCode.QUERY_CONSUME_QUEUE, needs=Needs.LEADER)
     def consume_queue(self, request: Command, _: Connection) -> Command:
-        """Units of one queue, for people who look for a message's place."""
+        """Units of one queue, for people who search for a message's place."""
         header = decode_header(QueryConsumeQueueHeader, request)
         queue = self._core.machine.queues.get(header.topic, header.queue_id)
         if queue is None:

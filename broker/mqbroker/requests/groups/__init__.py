@@ -1,10 +1,10 @@
 """Requests of and about the clients of groups.
 
 ``clients``     heartbeats, members, queue locks
-``membership``  who is connected, by group (pure)
-``readers``     who reads a queue, and whose commits count (pure)
-``assignment``  which queues are a consumer's
-``progress``    how far groups are
-``resets``      where they are to go on
-``relays``      what only a client can answer, passed on to it
+``membership``  the connected clients, by group (pure)
+``readers``     which member reads a queue, and whose commits count (pure)
+``assignment``  assigns queues to consumers
+``progress``    the progress of groups
+``resets``      sets the offsets of a group back or forward
+``relays``      questions that are passed on to a client
 """

@@ -1,10 +1,10 @@
-"""QUERY_ASSIGNMENT (400): a consumer that leaves it to the broker asks which queues are its own.
+"""QUERY_ASSIGNMENT (400): a consumer asks the broker which queues it should read.
 
-Java clients from 5.0 on do so with `clientRebalance=false`; those from 5.3.3 on stand still until
+Java clients from 5.0 on do so with `clientRebalance=false`; those from 5.3.3 on do nothing until
 they are answered. The answer covers the topic's queues in all broker groups, as a name server knows
-them, and the members that this replica knows by their heartbeats; the queues are to be pulled. Only
-the whole answer is of use: with half a route the other half would be given up. So whatever is
-missing makes the answer None, and the client keeps what it has and asks again.
+them, and the members that this replica knows by their heartbeats. The queues are to be pulled. A
+partial answer would make the client give up the other queues. So if anything is missing the answer
+is None, and the client keeps its queues and asks again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _STRATEGIES: Final[
 
 
 class AssignmentHandler:
-    """Answers on every replica: each knows the members."""
+    """Answers on every replica, since each knows the members."""
 
     def __init__(self, core: Core, membership: Membership) -> None:
         self._core = core
@@ -76,7 +76,7 @@ class AssignmentHandler:
         return strategy(body.client_id, members, queues)
 
     async def _readable(self, topic: str) -> _Queues | None:
-        """The topic's queues to read in all broker groups; None if no name server tells."""
+        """The topic's queues to read in all broker groups; None if no name server answers."""
         now_s = self._core.clock_s()
         until_s, queues = self._routes.get(topic, (now_s, ()))
         if until_s > now_s:
@@ -95,7 +95,7 @@ class AssignmentHandler:
         return None
 
     def _keep(self, topic: str, queues: _Queues) -> _Queues:
-        """Remember a route for a moment: the members of a group ask all at once."""
+        """Keep a route for a moment, since all members of a group ask at once."""
         now_s = self._core.clock_s()
         if len(self._routes) >= limits.ROUTES_KEPT_MAX:
             self._routes = {name: kept for name, kept in self._routes.items() if kept[0] > now_s}

@@ -53,7 +53,8 @@ class ClientHandler:
 
     @serves(RequestCode.HEART_BEAT, needs=Needs.NOTHING)
     def heartbeat(self, request: Command, connection: Connection) -> Command:
-        """Note who is there. Consumer groups are made if need be; the answer does not wait."""
+        """Note a client's groups. Missing consumer groups are made; the answer does not wait for
+        that."""
         heartbeat = decode_body(HeartbeatData, request.payload)
         for consumer in heartbeat.consumer_data_set:
             check_group_name(consumer.group_name)
@@ -131,7 +132,7 @@ class ClientHandler:
         return request.reply()
 
     def disconnected(self, connection: Connection) -> None:
-        """A connection is gone: its groups must know at once."""
+        """A connection is gone: its groups must be told at once."""
         self._connections.pop(connection.id, None)
         groups = self._membership.disconnected(connection.id)
         found = [self._membership.consumers(group) for group in groups]
@@ -143,7 +144,7 @@ class ClientHandler:
         self._notify(self._membership.expire(self._core.clock_s()))
 
     def led(self) -> None:
-        """This replica serves from now on: make the groups whose consumers it knows already."""
+        """This replica serves from now on: make the missing groups of its connected consumers."""
         self._core.definitions.ensure_consumers(
             [group for group, _ in self._membership.consumer_groups()]
         )
@@ -189,7 +190,7 @@ class ClientHandler:
             self._wake()
 
     def _count(self, connection_ids: Iterable[int]) -> None:
-        """Have what the membership keeps for connections counted as theirs."""
+        """Charge connections for the memory that the membership keeps for them."""
         for connection_id in connection_ids:
             connection = self._connections.get(connection_id)
             if connection is not None:
@@ -197,7 +198,7 @@ class ClientHandler:
                 connection.tell_kept()
 
     def _own_queues(self, queues: Iterable[MessageQueue]) -> list[tuple[str, int]]:
-        """The (topic, queue id) of those that exist on this broker."""
+        """The (topic, queue id) of the queues that exist on this broker."""
         own = []
         for queue in queues:
             topic = self._core.machine.topics.get(queue.topic)

@@ -1,12 +1,13 @@
-"""Who is there: the clients connected to this broker, by producer and consumer group. Pure.
+"""The clients connected to this broker, by producer and consumer group. Pure.
 
-A client says every 30 s which groups it belongs to and what it subscribes to; a connection that
-closes, or one silent for `CLIENT_EXPIRY_S`, leaves all its groups. Consumers share the queues of a
-topic out among the members by themselves, each by the same rule, so every change of a group must
-reach all its members at once: functions here return the groups that changed, and the caller sends
-NOTIFY_CONSUMER_IDS_CHANGED. Memory only: clients send heartbeats to every replica, so each knows.
+A client says every 30 s which groups it belongs to and what it subscribes to. A connection that
+closes, or is silent for `CLIENT_EXPIRY_S`, leaves all its groups. Consumers share the queues of a
+topic among the members by themselves, each by the same rule. So all members must be told of every
+change of their group at once: functions here return the groups that changed, and the caller sends
+NOTIFY_CONSUMER_IDS_CHANGED. All this is in memory only: clients send heartbeats to every replica,
+so each one knows them.
 
-What is kept is counted (`kept_bytes`): a connection answers for its memberships, and for the
+The memory is counted (`kept_bytes`): a connection is charged for its memberships, and for the
 subscriptions of the groups that it was the last to describe.
 """
 
@@ -23,7 +24,7 @@ from mqbroker.refusal import Refused
 
 
 class Client(NamedTuple):
-    """One member of a group, as its connection presented it."""
+    """One member of a group, as its heartbeat described it."""
 
     client_id: str
     address: str
@@ -41,14 +42,14 @@ class ConsumerGroup:
     described_by: int
     """The connection whose heartbeat came last."""
     kept_bytes: int = 0
-    """About what its subscriptions take."""
+    """Roughly the memory of its subscriptions."""
     members: dict[int, Client] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Groups:
-    """What a connection belongs to, and as whom."""
+    """The groups of a connection, and its client."""
 
     client_id: str
     producers: set[str] = field(default_factory=set)
@@ -104,7 +105,7 @@ class Membership:
         return {consumer_group} if consumer_group is not None and changed else set()
 
     def disconnected(self, connection_id: int) -> set[str]:
-        """A connection is gone, and with it its memberships. Returns the changed groups."""
+        """A connection is gone: remove its memberships. Returns the changed groups."""
         if self._last_seen_s.pop(connection_id, None) is None:
             return set()
         groups = self._groups.pop(connection_id)
@@ -152,7 +153,7 @@ class Membership:
         return self._connections.get(client_id)
 
     def kept_bytes(self, connection_id: int) -> int:
-        """About how much memory is kept for what this connection's heartbeats said."""
+        """Roughly the memory that is kept for this connection's heartbeats."""
         groups = self._groups.get(connection_id)
         if groups is None:
             return 0
@@ -190,7 +191,8 @@ class Membership:
 
     @staticmethod
     def _subscribe(group: ConsumerGroup, subscriptions: list[SubscriptionData]) -> bool:
-        """Take over newer subscriptions, drop those no longer named. Whether topics changed."""
+        """Take over newer subscriptions, drop those no longer named. Returns whether topics
+        changed."""
         topics = {subscription.topic for subscription in subscriptions}
         changed = topics != set(group.subscriptions)
         for topic in set(group.subscriptions) - topics:
@@ -219,7 +221,7 @@ class Membership:
 
 
 def _kept(subscription: SubscriptionData) -> int:
-    """About how much memory a subscription takes."""
+    """Roughly the memory of a subscription."""
     tags = len(subscription.tags_set) + len(subscription.code_set)
     texts = (subscription.topic, subscription.sub_string, *subscription.tags_set)
     return limits.SUBSCRIPTION_BYTES + limits.TAG_BYTES * tags + sum(map(len, texts))

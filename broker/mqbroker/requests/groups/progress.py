@@ -1,4 +1,4 @@
-"""How far consumer groups are.
+"""The progress of consumer groups.
 
 A group's place in a queue is its committed offset; what was pulled and not committed is in flight.
 Times are those at which messages were stored. Numbers are the reference's (AdminBrokerProcessor).
@@ -42,7 +42,7 @@ from mqbroker.state.topics import check_group_name
 
 
 class ProgressHandler:
-    """Answers them."""
+    """Answers questions about progress."""
 
     def __init__(self, core: Core, membership: Membership, commits: OffsetCommits) -> None:
         self._core = core
@@ -51,9 +51,9 @@ class ProgressHandler:
 
     @serves(RequestCode.GET_CONSUME_STATS, needs=Needs.LEADER)
     def consume_stats(self, request: Command, _: Connection) -> Command:
-        """How far a group is in each queue of the topics that it consumes.
+        """The progress of a group in each queue of the topics that it consumes.
 
-        A topic that is asked for by name is told of although the group never committed there.
+        A topic that is asked for by name is included even if the group never committed there.
         """
         header = decode_header(GetConsumeStatsHeader, request)
         name = header.consumer_group
@@ -66,7 +66,7 @@ class ProgressHandler:
 
     @serves(RequestCode.GET_BROKER_CONSUME_STATS, needs=Needs.LEADER)
     def broker_stats(self, request: Command, _: Connection) -> Command:
-        """The same of all groups, topic by topic."""
+        """The progress of all groups, topic by topic."""
         only_ordered = decode_header(GetBrokerConsumeStatsHeader, request).is_order
         machine, config = self._core.machine, self._core.config
         answer = ConsumeStatsList(broker_addr=f"{config.broker_ip1}:{config.listen_port}")
@@ -86,7 +86,7 @@ class ProgressHandler:
 
     @serves(RequestCode.QUERY_CONSUME_TIME_SPAN, needs=Needs.LEADER)
     def time_span(self, request: Command, _: Connection) -> Command:
-        """What a group has still before it in a topic, as times."""
+        """The store times of the messages that a group has still to consume in a topic."""
         header = decode_header(QueryConsumeTimeSpanHeader, request)
         config = self._core.definitions.topic(header.topic)
         spans = [
@@ -97,7 +97,7 @@ class ProgressHandler:
 
     @serves(RequestCode.CLONE_GROUP_OFFSET, needs=Needs.LEADER)
     async def clone(self, request: Command, _: Connection) -> Command:
-        """Let one group go on from where another one is."""
+        """Set one group's offsets to those of another."""
         header = decode_header(CloneGroupOffsetHeader, request)
         check_group_name(header.dest_group)
         rows = [

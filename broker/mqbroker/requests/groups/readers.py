@@ -1,14 +1,15 @@
-"""Who reads a queue for a group, and whose commits of its offset therefore count. Pure.
+"""Which member reads a queue for its group, so that its commits of the offset count. Pure.
 
-Consumers share queues out by themselves; the broker sees only who pulls. A member that lost a queue
-may still commit what it had read of it, after the new reader has committed more: taken as it is,
-that would move the group back. So a commit that goes back counts only from the member that pulled
-last, which may have sought back, or from somebody who is no consumer: a tool that sets the offset.
+Consumers share queues out by themselves; the broker only sees which of them pulls. A member that
+lost a queue may still commit what it had read, after the new reader has committed more. That commit
+would move the group back. So a commit that goes back counts only from the member that pulled last,
+which may have sought back, or from a tool, which is no consumer and sets the offset.
 
-A reset tells the group where to go on. Members that don't know yet would undo it with their next
-commit; until one pulls from the new place theirs don't count. The first pull from another place is
-answered with the new one (code 21), as RocketMQ 5 does; where it pulls after that is the member's
-own decision. All this is a leader's memory of pulls, and begins anew with each leadership.
+A reset gives the group a new offset. Members that don't know it yet would undo it with their next
+commit; so their commits don't count until one of them pulls from the new offset. The first pull
+from another offset is answered with the new one (code 21), as RocketMQ 5 does; from then on the
+member may pull from where it likes. Only the leader remembers this, and it begins anew with each
+leadership.
 """
 
 from __future__ import annotations
@@ -22,17 +23,20 @@ class Readers:
 
     def __init__(self) -> None:
         self._last: dict[QueueKey, int] = {}
-        self._resets: dict[QueueKey, tuple[int, bool]] = {}  # where to, and whether said so
+        self._resets: dict[
+            QueueKey, tuple[int, bool]
+        ] = {}  # the new offset, and whether a pull was answered with it
 
     def clear(self) -> None:
-        """A leadership begins: nothing is known."""
+        """A leadership begins: forget everything."""
         self._last.clear()
         self._resets.clear()
 
     def pulled(self, key: QueueKey, connection_id: int, offset: int) -> int | None:
-        """Note a pull. If the group was reset and this reader does not know: where to go on."""
+        """Note a pull. If the group was reset and this reader does not know it, returns the new
+        offset."""
         if len(self._last) >= limits.CONSUMER_OFFSETS_MAX:
-            self._last.clear()  # members' commits that go back wait for their next pull
+            self._last.clear()  # now a member must pull again before a commit of it may go back
         self._last[key] = connection_id
         if key not in self._resets:
             return None
@@ -44,7 +48,8 @@ class Readers:
         return target
 
     def reset(self, key: QueueKey, offset: int) -> None:
-        """The group is to go on from `offset`. Beyond the bound only the commit says so."""
+        """The group is to go on from `offset`. Beyond the bound this is not kept: only the commit
+        tells it."""
         if len(self._resets) < limits.RESETS_PENDING_MAX:
             self._resets[key] = (offset, False)
 
@@ -57,7 +62,7 @@ class Readers:
         connection_id: int,
         is_consumer: bool,
     ) -> bool:
-        """Whether a commit counts; `committed` is the offset that the group has now."""
+        """Whether a commit counts; `committed` is the group's present offset."""
         if not is_consumer:
             self._resets.pop(key, None)
             return True

@@ -1,8 +1,8 @@
-"""Questions that only a client can answer, passed on to it.
+"""Passes questions that only a client can answer on to it.
 
 A tool asks the broker about one consumer; the broker asks that consumer over the connection that
-the consumer opened, and gives its answer to the tool as it is. Who does not answer in `RELAY_S`
-is reported with CONSUME_MSG_TIMEOUT (207).
+the consumer opened, and gives its answer to the tool unchanged. If the client does not answer
+within `RELAY_S`, the tool gets CONSUME_MSG_TIMEOUT (207).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from mqbroker.requests.needs import Needs
 
 
 class RelayHandler:
-    """Answers them."""
+    """Answers these requests."""
 
     def __init__(self, core: Core, clients: ClientHandler) -> None:
         self._core = core
@@ -44,7 +44,7 @@ class RelayHandler:
 
     @serves(RequestCode.GET_CONSUMER_RUNNING_INFO, needs=Needs.LEADER)
     async def running_info(self, request: Command, _: Connection) -> Command:
-        """What one consumer says of itself."""
+        """The running info of one consumer."""
         header = decode_header(GetConsumerRunningInfoHeader, request)
         connection = self._member(header.consumer_group, header.client_id)
         answer = await ask_client(connection, Command(request.code, dict(request.ext)))
@@ -67,7 +67,7 @@ class RelayHandler:
 
     @serves(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, needs=Needs.LEADER)
     async def consumer_status(self, request: Command, _: Connection) -> Command:
-        """How far each consumer of a group has come."""
+        """The progress of each consumer of a group."""
         header = decode_header(InvokeBrokerToGetConsumerStatusHeader, request)
         asked = GetConsumerStatusFromClientHeader(topic=header.topic, group=header.group)
         table = {}

@@ -1,9 +1,9 @@
-"""INVOKE_BROKER_TO_RESET_OFFSET (222): a group is to go on from another place.
+"""INVOKE_BROKER_TO_RESET_OFFSET (222): a group goes on from other offsets.
 
 The new offsets are committed to the log first, so they hold for a group that is offline too, and
-over a failover. Then the connected members are told (220): stock consumers drop what they hold of
-these queues and read their offsets anew. One that is not told so finds out at its next pull (see
-`mqbroker.requests.groups.readers`).
+over a failover. Then the connected members are told (220): stock consumers drop the messages that
+they hold of these queues and read their offsets anew. A consumer that is not told learns it at its
+next pull (see `mqbroker.requests.groups.readers`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _END = -1
 
 
 class ResetHandler:
-    """Answers it."""
+    """Answers this request."""
 
     def __init__(self, core: Core, clients: ClientHandler, readers: Readers) -> None:
         self._core = core
@@ -86,7 +86,7 @@ class ResetHandler:
         if header.timestamp != _END and queue is not None:
             target = queue.first_at(header.timestamp)
         present = machine.offsets.get(header.group, header.topic, queue_id)
-        # Without force a group only goes back.
+        # Without force a group is only moved back.
         return target if header.is_force or present is None else min(target, present)
 
     def _tell(

@@ -1,9 +1,9 @@
-"""Requests that read messages, or ask where they are.
+"""Requests that read messages, or ask for their places.
 
 ``pull``           reads a queue
-``queue_reading``  what a pull finds there (pure)
-``filters``        what a consumer wants of it (pure)
-``held_pulls``     pulls that wait for what is not there yet (pure)
+``queue_reading``  what a pull finds in a queue (pure)
+``filters``        which of its messages a consumer wants (pure)
+``held_pulls``     pulls that wait for new messages (pure)
 ``lookups``        questions about queues and single messages
 ``earliest``       when the oldest message was stored
 ``queries``        messages by key

@@ -1,8 +1,8 @@
 """When the oldest message that the log still holds was stored.
 
 Tools show how far back a broker's messages reach. The log begins with a segment's first entry,
-which may be a no-op or a control entry, so the first messages are looked for from there; what was
-found holds until the log's beginning moves.
+which may be a no-op or a control entry, so the first messages are searched from there. The result
+is kept until the log's head moves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_MESSAGE: Final = -1
 
 
 class EarliestMessage:
-    """Finds it, and remembers it."""
+    """Finds and remembers the store time of the oldest message."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -49,6 +49,6 @@ class EarliestMessage:
         except Rot:
             raise
         except StorageError:
-            # Not committed as yet, or just removed.
+            # Not committed yet, or just removed.
             return NO_MESSAGE
         return NO_MESSAGE

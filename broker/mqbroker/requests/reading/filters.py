@@ -1,12 +1,12 @@
 """Filters: which messages of a topic a consumer wants. Pure.
 
-By tags: the queue's units hold a 32-bit hash of each message's tag, so nothing else is read; a few
-messages too many get through and never one too few, and consumers compare the tags themselves. By
-SQL92 (`mqbroker.sql`): the messages' properties are read, and what gets through is exact, for
-consumers don't look again. None stands for "all".
+By tags: the queue's units hold a 32-bit hash of each message's tag, and only these are read. So
+some messages too many may pass but none too few, and consumers compare the tags themselves. By
+SQL92 (`mqbroker.sql`): the messages' properties are read, and the filter is exact, since consumers
+don't check again. None stands for "all".
 
 A filter's work for one pull is bounded in steps of about a microsecond. A pull whose steps are used
-up ends where it is, like one that has looked at too many messages: with the offset to go on from.
+up ends there, like one that has read too many messages: its answer has the offset to go on from.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ View: TypeAlias = "Callable[[int, int], memoryview]"
 
 
 class Selection(NamedTuple):
-    """A filter at work, out of some units of a queue: `wanted` gives the indices of those that
-    pass, and how many were looked at, from the first.
+    """A filter for one pull. Given some units of a queue, `wanted` returns the indices of those
+    that pass, and how many were checked, from the first.
 
-    For one pull no more than `units_max` are looked at.
+    For one pull no more than `units_max` are checked.
     """
 
     wanted: Callable[[Units], tuple[npt.NDArray[np.intp], int]]
@@ -46,7 +46,7 @@ class Selection(NamedTuple):
 
 
 def parse_subscription(expression: str | None, expression_type: str | None) -> MessageFilter:
-    """The filter of an expression, such as ``TagA || TagB``. Refused if it is none."""
+    """The filter of an expression, such as ``TagA || TagB``. Refused if it is no valid one."""
     match (expression_type or "TAG").upper():
         case "TAG":
             return _by_tags(expression)
@@ -59,14 +59,14 @@ def parse_subscription(expression: str | None, expression_type: str | None) -> M
 
 
 def filter_of(subscription: SubscriptionData) -> MessageFilter:
-    """The filter of a subscription that a heartbeat brought. Refused if it is none."""
+    """The filter of a subscription in a heartbeat. Refused if it is no valid one."""
     if not subscription.code_set:
         return parse_subscription(subscription.sub_string, subscription.expression_type)
     return _of_codes(subscription.code_set)
 
 
 def selection(wanted: MessageFilter, view: View) -> Selection | None:
-    """A filter at work; None if all pass."""
+    """A filter for one pull; None if all messages pass."""
     if wanted is None:
         return None
     if isinstance(wanted, frozenset):
@@ -92,7 +92,7 @@ def selection(wanted: MessageFilter, view: View) -> Selection | None:
 
 
 def _steps(condition: Filter, properties_bytes: int) -> int:
-    """What it costs to ask about a message."""
+    """The cost of checking one message, in steps."""
     return (
         limits.SQL_STEPS_PER_MESSAGE
         + condition.operations
@@ -121,7 +121,8 @@ def _by_tags(expression: str | None) -> MessageFilter:
 
 
 class CompiledFilters:
-    """Expressions stay compiled, for they come with every pull; the least used go first."""
+    """Keeps compiled expressions, since they come with every pull; the least recently used are
+    dropped."""
 
     def __init__(self) -> None:
         self._filters: OrderedDict[str, Filter] = OrderedDict()
@@ -155,7 +156,7 @@ def _by_sql(expression: str) -> Filter:
 
 
 def _properties(record: Record) -> Mapping[str, str]:
-    """A message's properties; none if its producer wrote what can't be read."""
+    """A message's properties; none if they can't be read."""
     try:
         return properties_decode(record.properties)
     except BadInput:

@@ -1,9 +1,9 @@
-"""Long polling: pulls that found nothing wait here for a message that they want. Pure.
+"""Long polling: pulls that found nothing wait here for a message that passes their filter. Pure.
 
 A held pull is run again when a matching message arrives in its queue (any message, with a SQL92
-filter), when its time is up, or when the leadership ends. It is run by the caller a moment later,
-once for all messages that arrived until then. Each is found by its queue and by its connection, for
-a hundred thousand may be held, and all become due at once.
+filter), when its time is up, or when the leadership ends. The caller runs it a moment later, once
+for all messages that arrived until then. Pulls are kept by queue and by connection, since a hundred
+thousand may be held, and may all become due at once.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class HeldPull:
 
 
 class HeldPulls:
-    """All held pulls by topic and queue. `wake` is called when one is due, `expires` when one is
-    taken, with the time until which it is held."""
+    """All held pulls by topic and queue. `wake` is called when one is due; `expires` is called for
+    each new one, with the time until which it is held."""
 
     def __init__(self, wake: Callable[[], None], expires: Callable[[float], None]) -> None:
         self._wake = wake
@@ -60,12 +60,12 @@ class HeldPulls:
 
     @property
     def next_s(self) -> float:
-        """When the first of them has waited long enough."""
+        """When the first of them expires."""
         held = (pull.until_s for pulls in self._held.values() for pull in pulls)
         return min(held, default=math.inf)
 
     def arrived(self, index: EntryIndex) -> None:
-        """Messages were applied: the pulls that want one of them are due."""
+        """Messages were applied: the pulls that wait for one of them are due."""
         if not self._held:
             return
         for run in index.runs:
@@ -99,7 +99,7 @@ class HeldPulls:
                 self._remove(pull)
 
     def take_due(self) -> Iterator[HeldPull]:
-        """The pulls to run again now, one by one; those of connections that end meanwhile don't."""
+        """The pulls to run again now, one by one, without those whose connections end meanwhile."""
         while self._due:
             pull = next(iter(self._due))
             del self._due[pull]
@@ -118,7 +118,7 @@ class HeldPulls:
         self._forget(pull)
 
     def _take_out(self, pull: HeldPull) -> None:
-        """It is not held any more: it is due, or gone."""
+        """Remove a pull that is due, or whose connection is gone."""
         key = (pull.topic, pull.queue_id)
         del self._held[key][pull]
         self._count -= 1

@@ -47,7 +47,8 @@ class LookupHandler:
 
     @serves(RequestCode.GET_MAX_OFFSET, needs=Needs.CONFIRMED)
     def max_offset(self, request: Command, _: Connection) -> Command:
-        """Where the queue ends: what is acknowledged is applied, so no ack is above this."""
+        """The end of the queue. What is acknowledged is applied, so no acknowledged offset is above
+        it."""
         header = decode_header(GetMaxOffsetHeader, request)
         queue = self._queue(header.topic, header.queue_id)
         answer = GetMaxOffsetResponseHeader(queue.end if queue is not None else 0)
@@ -55,7 +56,7 @@ class LookupHandler:
 
     @serves(RequestCode.GET_MIN_OFFSET, needs=Needs.CONFIRMED)
     def min_offset(self, request: Command, _: Connection) -> Command:
-        """Where the queue begins: what was before it has expired."""
+        """The first offset of the queue: earlier messages have expired."""
         header = decode_header(GetMinOffsetHeader, request)
         queue = self._queue(header.topic, header.queue_id)
         answer = GetMinOffsetResponseHeader(queue.begin if queue is not None else 0)
@@ -98,10 +99,11 @@ class LookupHandler:
 
     @serves(RequestCode.QUERY_CONSUMER_OFFSET, needs=Needs.CONFIRMED)
     def consumer_offset(self, request: Command, connection: Connection) -> Command | None:
-        """Where a group is in a queue, once commits of it that came before are applied.
+        """The offset of a group in a queue, once commits of it that came before are applied.
 
         A group that never committed starts at 0 while the queue's first message is still there, as
-        with the reference on young topics; with `setZeroIfNotFound` off it decides by itself.
+        with the reference on young topics; with `setZeroIfNotFound` off the client decides by
+        itself.
         """
         header = decode_header(QueryConsumerOffsetHeader, request)
         replies = self._core.replies
@@ -138,10 +140,10 @@ class LookupHandler:
 
     @serves(RequestCode.UPDATE_CONSUMER_OFFSET, needs=Needs.LEADER)
     def commit_offset(self, request: Command, connection: Connection) -> None:
-        """Note where a group is; answered once that is in the log and applied.
+        """Commit a group's offset; answered once that is in the log and applied.
 
-        One that does not count (see `mqbroker.requests.groups.readers`) is answered like any other:
-        the group is further already, or was told to be elsewhere.
+        A commit that does not count (see `mqbroker.requests.groups.readers`) is answered like any
+        other: the group is further already, or was reset.
         """
         header = decode_header(UpdateConsumerOffsetHeader, request)
         check_group_name(header.consumer_group)
@@ -157,8 +159,8 @@ class LookupHandler:
             header.commit_offset,
             committed=self._commits.latest(*key),
             connection_id=connection.id,
-            # Consumers don't wait for the answer, tools do. One that had to connect anew is known
-            # by nothing else before its next heartbeat.
+            # Consumers commit one-way, tools wait for the answer. Before the next heartbeat of a
+            # consumer that had to reconnect, nothing else tells it from a tool.
             is_consumer=request.is_oneway or self._membership.is_consumer(key.group, connection.id),
         ):
             self._core.replies.send(request, connection, request.reply())
@@ -178,7 +180,7 @@ class LookupHandler:
         self._commits.commit(*key, header.commit_offset, answer)
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue; None while it has no message. Refused if the topic or queue is none."""
+        """The queue; None while it has no message. Refused if the topic or queue does not exist."""
         config = self._core.definitions.topic(topic)
         queues = max(config.read_queue_nums, config.write_queue_nums)
         if not 0 <= queue_id < queues:

@@ -80,7 +80,7 @@ class PullHandler:
         return self._answer(request, header, found)
 
     def _commit(self, header: PullMessageHeader, connection: Connection) -> None:
-        """The offset that the pull brings along, if it counts."""
+        """Commit the offset that comes with the pull, if it counts."""
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
         if header.commit_offset >= 0 and self._readers.counts(
             key,
@@ -100,7 +100,9 @@ class PullHandler:
         hold_s: float,
     ) -> bool:
         core = self._core
-        request.body = b""  # of no use; as a view it would keep alive all that arrived with it
+        request.body = (
+            b""  # not needed; as a view it would keep alive all bytes that arrived with it
+        )
 
         def again() -> None:
             try:
@@ -125,7 +127,7 @@ class PullHandler:
         )
 
     def _check(self, header: PullMessageHeader) -> MessageFilter:
-        """Refuse what the reference refuses; the filter of the subscription."""
+        """Refuse what the reference refuses; returns the filter of the subscription."""
         core = self._core
         group = core.machine.groups.get(header.consumer_group)
         if group is None:
@@ -148,7 +150,7 @@ class PullHandler:
         return self._subscribed(header)
 
     def _subscribed(self, header: PullMessageHeader) -> MessageFilter:
-        """The filter that the group's heartbeats brought."""
+        """The filter from the group's heartbeats."""
         group = self._membership.consumers(header.consumer_group)
         subscription = group.subscriptions.get(header.topic) if group is not None else None
         if subscription is None:
@@ -159,8 +161,8 @@ class PullHandler:
             )
         wanted = filter_of(subscription)
         if subscription.sub_version < header.sub_version:
-            # Stock clients bump the version at each rebalance, and the heartbeat that tells of it
-            # may follow 30 s later. Until then the consumer filters by itself, if it can.
+            # Stock clients raise the version at each rebalance, and their next heartbeat may come
+            # 30 s later. Until then the consumer filters by itself, if it can.
             if wanted is not None and not isinstance(wanted, frozenset):
                 raise Refused(
                     ResponseCode.SUBSCRIPTION_NOT_LATEST,

@@ -1,9 +1,9 @@
 """QUERY_MESSAGE (12): the messages of a topic that have a key, within a time window.
 
-The key index gives candidates by hash, the newest first; the messages themselves decide. Answered
-are the newest ones, in the order of the log, as the reference does (DefaultMessageStore); stock
-clients compare the keys once more. A key is a word of KEYS or the unique key: the tools' flag
-`_UNIQUE_KEY_QUERY` changes nothing here.
+The key index gives candidates by hash, the newest first; then the messages' own keys are compared.
+The answer has the newest ones, in the order of the log, as with the reference
+(DefaultMessageStore); stock clients compare the keys once more. A key is a word of KEYS or the
+unique key: the tools' flag `_UNIQUE_KEY_QUERY` changes nothing here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mqbroker.requests.needs import Needs
 
 
 class QueryHandler:
-    """Answers it."""
+    """Answers this request."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -70,7 +70,7 @@ class QueryHandler:
             except Rot:
                 raise
             except StorageError:
-                break  # the log begins later by now
+                break  # the log's head has moved behind it
             read_bytes += record.size
             if record.store_timestamp_ms < header.begin_timestamp:
                 break

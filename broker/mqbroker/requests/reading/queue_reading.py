@@ -1,8 +1,8 @@
-"""What a pull finds in a queue, from its units (and for SQL92 the messages) alone. Pure.
+"""What a pull finds in a queue, by its units (and for SQL92 the messages) alone. Pure.
 
-The result table is the reference's (DefaultMessageStore.getMessage). Messages that lie next to each
-other in the log come out as one piece, so a pull of a thousand messages hands over a few pieces of
-raw log bytes and nothing is decoded but what a SQL92 filter looks at.
+The result table is the reference's (DefaultMessageStore.getMessage). Messages next to each other in
+the log become one piece, so a pull of a thousand messages is answered with a few pieces of raw log
+bytes. Nothing is decoded, except for a SQL92 filter.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def read_queue(
 
 
 def _fitting(ends: npt.NDArray[np.int64], bytes_max: int) -> int:
-    """How many messages fit, from the first; one does. `ends` are running sums of their sizes."""
+    """How many messages fit, from the first on; one always does. `ends` are running sums of their
+    sizes."""
     return max(1, int(np.searchsorted(ends, bytes_max, "right")))
 
 

@@ -2,9 +2,9 @@
 
 ``send``           stock clients' sends
 ``produce``        our producers' batches of finished records
-``send_back``      what a consumer could not handle
-``retries``        when that comes again, and when it is given up (pure)
-``transactions``   how half messages end
+``send_back``      stores a message that a consumer could not handle once more
+``retries``        when such a message is tried again, and when it is given up (pure)
+``transactions``   commits and rolls back half messages
 ``recall``         takes a delayed message back
-``request_reply``  passes replies on to who asked
+``request_reply``  passes replies on to the clients that asked
 """

@@ -71,7 +71,8 @@ class ProduceHandler:
         core.appender.append(draft, key, core.when_known(header.topic, answer))
 
     def _draft(self, batch: RecordBatch | LoneRecord, header: ProduceHeader) -> MessagesDraft:
-        """The batch's own bytes, or, where an IPv6 store host takes more room, new records."""
+        """A draft of the batch's own bytes; or of new records, if an IPv6 store host takes more
+        room."""
         core = self._core
         parts = (header.topic, header.runs, core.assignments, core.store_host)
         if len(core.store_host) == HOST_IPV4_BYTES:

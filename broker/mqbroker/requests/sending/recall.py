@@ -2,8 +2,8 @@
 
 The answer to the send of such a message carries a handle, which names it: RocketMQ's, five words in
 base64, with the message's topic, broker, due time and unique key. The key index finds the message
-by the last one. To take it back is a move of it to nowhere (see `mqbroker.state.moves`), so it
-holds on all replicas and over a failover; once its delivery is on its way it is too late.
+by its unique key. It is taken back by a move that drops it (see `mqbroker.state.moves`), so that
+holds on all replicas and over a failover. Once its delivery is on its way it is too late.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WORDS = 5
 
 
 class Handle(NamedTuple):
-    """What names a timed message; `due_ms` is text, as on the wire."""
+    """Names a timed message; `due_ms` is text, as on the wire."""
 
     topic: str
     broker_name: str
@@ -44,12 +44,12 @@ class Handle(NamedTuple):
     unique_key: str
 
     def encode(self) -> str:
-        """As clients are given it."""
+        """The text that clients get."""
         return base64.urlsafe_b64encode(" ".join((_VERSION, *self)).encode()).decode()
 
     @classmethod
     def decode(cls, text: str) -> Handle:
-        """What `encode` made. Refused if it is something else."""
+        """Read what `encode` made. Refused if it is something else."""
         try:
             words = base64.urlsafe_b64decode(text.encode()).decode().split(" ")
         except (binascii.Error, UnicodeError):
@@ -60,7 +60,7 @@ class Handle(NamedTuple):
 
 
 class RecallHandler:
-    """Answers it."""
+    """Answers this request."""
 
     def __init__(self, core: Core, deliveries: Deliveries) -> None:
         self._core = core
@@ -95,7 +95,7 @@ class RecallHandler:
             except Rot:
                 raise
             except StorageError:
-                break  # the log begins later by now
+                break  # the log's head has moved behind it
             properties = names.properties_decode(record.properties)
             if (record.topic, properties.get(names.UNIQ_KEY), properties.get(names.REAL_TOPIC)) == (
                 TIMER_TOPIC,

@@ -1,14 +1,14 @@
 """Replies to requests: SEND_REPLY_MESSAGE (324) and its one-letter twin (325).
 
-A request is an ordinary message that names the client which waits (`REPLY_TO_CLIENT`) and which
-question it was (`CORRELATION_ID`). Who consumes it sends the reply here, under the name of a topic
-that every broker has; it is pushed (326) over the connection that the waiting client's heartbeats
-came over, and the replier is answered when that client has it.
+A request is an ordinary message that names the client which waits (`REPLY_TO_CLIENT`) and
+identifies the request (`CORRELATION_ID`). Its consumer sends the reply to a topic that every broker
+has. The broker pushes it (326) over the connection of the waiting client's heartbeats, and answers
+the replier when that client has taken it.
 
-A reply is not stored: nobody but the one who waits can use it, and not for longer than it waits.
-RocketMQ pushes in the same way, and keeps a copy in the reply topic that no client reads. What
-can't be pushed is refused with code 1, which makes stock repliers try the next broker: the one who
-waits may be connected there. Source: ReplyMessageProcessor.
+A reply is not stored: only the waiting client can use it, and only as long as it waits. RocketMQ
+pushes in the same way, and keeps a copy in the reply topic that no client reads. A reply that can't
+be pushed is refused with code 1. Then stock repliers try the next broker, to which the waiting
+client may be connected. Source: ReplyMessageProcessor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mqbroker.requests.needs import Needs
 from mqbroker.requests.sending.send import REGION, send_header
 
 _NOT_STORED = "0"
-"""The id of a message that is nowhere in the log; RocketMQ's, for stores that keep no replies."""
+"""The id of a message that is not in the log, as in RocketMQ's stores that keep no replies."""
 
 
 class ReplyHandler:
@@ -44,7 +44,8 @@ class ReplyHandler:
 
     @serves(RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2, needs=Needs.LEADER)
     async def reply(self, request: Command, connection: Connection) -> Command:
-        """Push a reply to who waits for it; the answer follows that client's."""
+        """Push a reply to the client that waits for it, and answer when that client has
+        answered."""
         header = send_header(request)
         properties = names.properties_decode((header.properties or "").encode())
         size_max = self._core.config.max_message_size

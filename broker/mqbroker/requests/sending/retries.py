@@ -11,7 +11,7 @@ def retry_destination(
 ) -> str:
     """The topic for a message that was delivered `reconsume_times` + 1 times.
 
-    `times_max` is the consumer's own limit, where it says one; else the group's holds.
+    `times_max` is the consumer's own limit, if it has one; else the group's holds.
     """
     limit = group.retry_max_times if times_max is None or times_max < 0 else times_max
     if reconsume_times >= limit:

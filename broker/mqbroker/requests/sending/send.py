@@ -1,9 +1,10 @@
 """Sends of stock clients, one by one and in batches.
 
 The broker makes the records. The steps and error codes are the reference's (SendMessageProcessor);
-the one difference: a retry, of a send whose answer can't have reached the client, is answered with
-the first copy's place (`mqbroker.leader.resends`). Our own client, known by its header encoding,
-gives each send a key of its own, so its repeats are known by the key alone, as its batches are.
+there is one difference: a retry of a send whose answer can't have reached the client is answered
+with the first copy's place (`mqbroker.leader.resends`). Our own client, known by its header
+encoding, gives each send its own key, so its repeats are recognised by the key alone, like its
+batches.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ REGION = {names.MSG_REGION: "DefaultRegion", names.TRACE_ON: "true"}
 
 
 class _Place(NamedTuple):
-    """Where messages are stored, and the topic that was asked for: theirs once they have waited."""
+    """Where messages are stored, and the topic that was asked for, which they get after a delay."""
 
     topic: str
     queue_id: int
@@ -59,7 +60,7 @@ class _Place(NamedTuple):
 
 
 class SendHandler:
-    """Answers the three codes."""
+    """Answers the codes for sends."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -85,7 +86,7 @@ class SendHandler:
         unique_key = ("\x02" + properties).partition(_UNIQ_KEY)[2].partition("\x02")[0]
         places: Sequence[str] = ()
         if unique_key and not record.reconsume_times:
-            # The time of a timed message may have come since its first copy began to wait for it.
+            # A timed message may have become due since its first copy began to wait.
             places = (topic, TIMER_TOPIC, asked_topic) if delayed else (topic,)
         keys = [dedup_key(place.encode(), unique_key.encode()) for place in places]
         where = _Place(topic, queue_id, asked_topic)
@@ -133,7 +134,7 @@ class SendHandler:
         records: Sequence[NewRecord],
         keys: Sequence[bytes],
     ) -> None:
-        """`keys`: what the send is known by, and what an earlier try of it may be known by."""
+        """`keys`: the keys that identify the send, and those of an earlier try of it."""
         core = self._core
         runs = [(place.queue_id, len(records))]
         draft = RecordsDraft(records, place.topic, runs, core.assignments, core.store_host)
@@ -157,14 +158,14 @@ class SendHandler:
             )
             return
         if request.is_oneway:
-            keys = ()  # nobody waits for an answer, so nobody tries again
+            keys = ()  # one-way: no client waits for an answer, so none tries again
         asker = Asker(connection.id, core.clock_s())
         send = Send(keys, records, asker, core.assignments.now_ms())
         core.appender.send(draft, send, connection.answer_by(request, done))
 
     def _answer(self, stored: Stored, place: _Place, properties: bytes) -> dict[str, ExtValue]:
-        """Where the messages are, as the client wants to be told: those of this try of the send,
-        with their place and the first one's properties, or those of an earlier one."""
+        """The messages' place, in the form that the client expects: of this try of the send, with
+        the first message's properties, or of an earlier try."""
         core = self._core
         topic, queue_id = place.topic, place.queue_id
         if stored.duplicate:
@@ -189,7 +190,7 @@ class SendHandler:
         return encode_header(answer)
 
     def _destination(self, header: SendMessageHeader) -> tuple[TopicConfig, int]:
-        """The topic, made later if need be, and the queue that the message goes to."""
+        """The topic, which may have to be made, and the queue that the message goes to."""
         if header.topic in UNSENDABLE:
             raise Refused(
                 ResponseCode.NO_PERMISSION, f"the topic {header.topic!r} belongs to the broker"
@@ -210,13 +211,14 @@ class SendHandler:
                 check_type(topic, wanted, names.properties_decode(properties.encode()))
 
     def _retry_destination(self, header: SendMessageHeader) -> str:
-        """A consumer sends a message back by itself: after too many tries, to the dead letters."""
+        """The topic of a message that a consumer sends back by itself: the dead letters after too
+        many tries."""
         group = self._core.definitions.group(header.topic.removeprefix(names.RETRY_PREFIX))
         times = header.reconsume_times or 0
         return retry_destination(group, times, header.max_reconsume_times)
 
     def _detour(self, topic: str, queue_id: int, properties: str) -> tuple[str, int, str]:
-        """Where a message with a delay goes first. Dead letters go where they go at once."""
+        """Where a message with a delay is stored first. Dead letters are stored at once."""
         decoded = names.properties_decode(properties.encode())
         if topic.startswith(names.DLQ_PREFIX):
             for name in names.DELAYS:
@@ -280,7 +282,7 @@ _WHERE_MESSAGES_WAIT = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC))
 # Consumers of 5.x trace only messages that carry a region.
 _TRACED = names.properties_encode(REGION).decode()
 _NOT_KEPT_IN_BATCHES = (names.POP_CK, names.CLUSTER, *REGION)
-# RocketMQ, too, leaves WAIT to the messages of a batch, and takes it from those sent by themselves.
+# Like RocketMQ: WAIT stays in the messages of a batch, and is removed from single messages.
 _NOT_KEPT = (names.WAIT, *_NOT_KEPT_IN_BATCHES)
 
 
@@ -288,7 +290,7 @@ _DELAYS = tuple(f"\x02{name}\x01" for name in names.DELAYS)
 
 
 def _text(properties: Mapping[str, str]) -> str:
-    """The properties as a record holds them. Too many are the message's fault: it won't fit."""
+    """The properties as a record holds them. Refused if they are too long."""
     try:
         return names.properties_encode(properties).decode()
     except BadInput as error:

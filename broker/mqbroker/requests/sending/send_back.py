@@ -1,9 +1,8 @@
-"""CONSUMER_SEND_MSG_BACK (36): a consumer could not handle a message; it is to come again.
+"""CONSUMER_SEND_MSG_BACK (36): a consumer could not handle a message, and wants it again later.
 
-The message, named by its position in the log, is stored once more: for the group's retry topic,
-where it arrives when its delay level is over, or, after too many tries, in the group's dead-letter
-topic at once. Every replica resolves a position to the same bytes, so this works after a failover
-too.
+The request names the message by its position in the log. The message is stored once more: for the
+group's retry topic, with a delay level; or after too many tries in the group's dead-letter topic,
+at once. Every replica resolves a position to the same bytes, so this works after a failover too.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _FIRST_RETRY_LEVEL = 3
 
 
 class SendBackHandler:
-    """Answers it."""
+    """Answers this request."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -56,7 +55,7 @@ class SendBackHandler:
         copy = replace(
             NewRecord.copy(record),
             properties=names.properties_encode(properties),
-            # A record holds no higher count; the group's limit was reached long before.
+            # A record can't hold a higher count; the group's limit is far lower.
             reconsume_times=min(record.reconsume_times + 1, INT32_MAX),
         )
         draft = RecordsDraft([copy], topic, [(queue_id, 1)], core.assignments, core.store_host)

@@ -1,9 +1,9 @@
-"""END_TRANSACTION (37), and the question for how a transaction ended (39).
+"""END_TRANSACTION (37), and CHECK_TRANSACTION_STATE (39), which asks how a transaction ended.
 
 Steps and checks are the reference's (EndTransactionProcessor, AbstractTransactionalMessageCheck).
 The request names the half message twice, by its position and its offset in the queue of half
-messages; both come from the answer to the send, and hold on every replica. It is one-way: a refusal
-is only logged, and a producer that was not heard is asked again.
+messages; both come from the answer to the send, and are the same on every replica. The request is
+one-way: a refusal is only logged, and a producer whose request was lost is asked again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = get_logger("mqbroker.requests.sending.transactions")
 
 
 class TransactionHandler:
-    """Answers the one, and asks the other."""
+    """Answers the first, and sends the second."""
 
     def __init__(self, core: Core, clients: ClientHandler) -> None:
         self._core = core
@@ -65,7 +65,7 @@ class TransactionHandler:
 
     @serves(RequestCode.END_TRANSACTION, needs=Needs.LEADER)
     def end(self, request: Command, connection: Connection) -> Command | None:
-        """Commit or roll back; what is committed can be pulled when this is answered."""
+        """Commit or roll back. A committed message can be pulled when this is answered."""
         header = decode_header(EndTransactionHeader, request)
         if header.commit_or_rollback not in (_COMMIT, _ROLLBACK):
             return request.reply()  # not known yet: the producer will be asked
@@ -84,7 +84,8 @@ class TransactionHandler:
         return None
 
     def check(self) -> None:
-        """Ask the producers of half messages whose time has come; lay the oldest aside."""
+        """Ask the producers of half messages that are due; move those aside that were asked about
+        too often."""
         self._transactions.producer_came(cache(lambda group: bool(self._clients.producers(group))))
         asked, given_up = self._transactions.checks(self._core.assignments.now_ms())
         for half in asked:
@@ -93,7 +94,7 @@ class TransactionHandler:
             self._guarded(self._give_up, half)
 
     def _guarded(self, act: Callable[[Half], None], half: Half) -> None:
-        """One producer's message must not keep others from being asked about theirs."""
+        """Act on one half message. If that fails, the others are still asked about."""
         try:
             act(half)
         except (StorageError, OSError):
@@ -130,13 +131,13 @@ class TransactionHandler:
         return record
 
     def _is_stored(self, record: Record) -> bool:
-        """Whether this is the half message of its offset, and not bytes in a message's body."""
+        """Whether this is the half message at its offset, and not bytes in a message's body."""
         queue = self._core.machine.queues.get(HALF_TOPIC, 0)
         units = queue.read(record.queue_offset, 1) if queue is not None else None
         return units is not None and units["position"].tolist() == [record.physical_offset]
 
     def _ask(self, half: Half) -> None:
-        """CHECK_TRANSACTION_STATE to one producer of the group; none may be connected."""
+        """Send CHECK_TRANSACTION_STATE to one producer of the group, if one is connected."""
         properties = half.properties
         producers = self._clients.producers(properties.get(names.PGROUP, ""))
         if not producers:

@@ -1,8 +1,8 @@
-"""Files that are made from the log, and can be made from it again.
+"""Files that are derived from the log, and can be rebuilt from it.
 
 ``indexing``       what a committed entry of messages adds to them (pure)
-``consume_queue``  where in the log the messages of each queue are
-``key_index``      which messages have a key
-``keys``           what it holds of each (pure)
-``units``          the checked pieces that both consist of
+``consume_queue``  the positions of each queue's messages in the log
+``key_index``      finds the messages that have a key
+``keys``           the units of the key index (pure)
+``units``          the checks of the units in both
 """

@@ -1,4 +1,4 @@
-"""Consume queues: for each queue of a topic, where in the log its messages are.
+"""Consume queues: for each queue of a topic, the positions of its messages in the log.
 
 A queue is an array of fixed 32-byte units, big-endian; a unit's number is the queue offset::
 
@@ -10,14 +10,14 @@ A queue is an array of fixed 32-byte units, big-endian; a unit's number is the q
 
 (RocketMQ's unit, a check, and a time: a search by time needs no look into the log.)
 Units lie in files of `UNITS_PER_FILE`, named by their first queue offset, in a directory for each
-queue: ``queues/<topic>.<index of the entry that made the topic>/<queue id>/``. A topic that is
-deleted and made again so gets new directories, and the old ones can stay until the next snapshot.
+queue: ``queues/<topic>.<index of the entry that made the topic>/<queue id>/``. So a topic that is
+deleted and made again gets new directories, and the old ones can stay until the next snapshot.
 
-Everything here is derived from committed entries of the log and can be rebuilt from them. What
-is read from a file is checked, and is DamagedFiles if it is not what was written. New
-units wait in memory until there are enough to write; `flush` hands them to the operating system,
-and `sync_files` makes them durable. Only then may a snapshot claim them. After a restart a queue
-is cut back to what the snapshot claims, and the entries applied since are applied again.
+Everything here is derived from committed entries of the log and can be rebuilt from them. Units are
+checked when they are read; if they have changed, DamagedFiles is raised. New units wait in memory
+until there are enough to write; `flush` hands them to the operating system, and `sync_files` makes
+them durable. Only then may a snapshot claim them. After a restart a queue is cut back to what the
+snapshot claims, and the entries applied since are applied again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dledger.errors import StorageError
 from mqbroker import limits
 from mqbroker.state.derived.units import UNIT, UNIT_BYTES, Damage, Units, filed, unfiled
 
-#: What is added to the directory's name for files that will be removed.
+#: Added to the directory's name for files that will be removed.
 _OUTDATED: Final = ".outdated"
 
 
@@ -49,7 +49,7 @@ class FilePool:
     def __init__(
         self, open_max: int = limits.QUEUE_FILES_OPEN_MAX, damage: Damage | None = None
     ) -> None:
-        #: What readers of these files find.
+        #: Damage that readers of these files have found.
         self.damage = damage or Damage()
         self._open_max = open_max
         self._open: OrderedDict[Path, int] = OrderedDict()
@@ -95,7 +95,7 @@ class ConsumeQueue:
         self._pending = bytearray()
         self._unsynced: set[Path] = set()
         self._made_directory = False
-        #: Whether its files may hold more than was restored: they are cut when it is written to.
+        #: Whether its files may hold more than was restored: then they are cut at the next write.
         self._untrimmed = False
 
     @property
@@ -149,7 +149,7 @@ class ConsumeQueue:
     def flush(self) -> None:
         """Hand the units that only memory holds to the operating system.
 
-        OSError leaves in memory what was not written, for the next time: a disk may be full.
+        After an OSError units that were not written stay in memory: a disk may be full.
         """
         if self._untrimmed:
             self.trim()
@@ -184,7 +184,7 @@ class ConsumeQueue:
         return low
 
     def begin_at(self, offset: int) -> list[Path]:
-        """Have no units before `offset`.
+        """Drop the units before `offset`.
 
         Returns the files that hold nothing else: a snapshot that does not claim them must be
         durable before they go.
@@ -331,9 +331,9 @@ class ConsumeQueues:
             pass
 
     def flush_steps(self) -> Iterator[None]:
-        """The same a queue at each step: there may be thousands, each with a file to make.
+        """The same, one queue at each step: there may be thousands, each with a file to make.
 
-        OSError leaves the rest, that queue too, for the next time.
+        After an OSError this queue and the rest are left for the next time.
         """
         while self._dirty:
             queue = next(iter(self._dirty))
@@ -400,14 +400,14 @@ class ConsumeQueues:
             self._topics[topic] = queues
 
     def trim(self) -> None:
-        """Set all files aside that belong to no queue; `take_deleted` hands them out.
+        """Move all files aside that belong to no queue; `take_deleted` hands them out.
 
-        Those of a queue are cut back to what was restored when it is written to. After a crash
-        there may be thousands of either, and whoever waits for this replica to start waits for it.
+        A queue's own files are cut back to what was restored at its next write. After a crash there
+        may be thousands of both, and the start of this replica waits for this.
         """
         known = {queues.directory.name for queues in self._topics.values()}
         name = f"{self._directory.name}{_OUTDATED}"
-        left = sorted(self._directory.parent.glob(f"{name}*"))  # of starts that were cut short
+        left = sorted(self._directory.parent.glob(f"{name}*"))  # of starts that were interrupted
         outdated = self._directory.with_name(f"{name}{len(left) or ''}")
         while outdated in left:
             outdated = outdated.with_name(f"{outdated.name}.")
@@ -423,7 +423,7 @@ class ConsumeQueues:
             self._deleted.append(outdated)
 
     def forget(self) -> None:
-        """Have no queues, as if nothing had been restored."""
+        """Drop all queues, as if nothing had been restored."""
         self._topics.clear()
         self._dirty.clear()
         self._written.clear()
@@ -455,10 +455,11 @@ def sync_files(paths: Iterable[Path]) -> None:
 
 
 def _sync_file_system(path: Path) -> bool:
-    """Make all of a file's file system durable. Whether that was done; OSError if it failed.
+    """Sync the whole file system of a file. Returns whether that was done. Raises OSError if it
+    failed.
 
-    Ten thousand new files take a minute one by one and a second together. Linux tells of a failed
-    write since 5.8; before that, and elsewhere, this is not done.
+    Ten thousand new files take a minute one by one, and a second together. Linux reports a failed
+    write since 5.8; on older ones and other systems this is not done.
     """
     release = [int(digits) for digits in re.findall(r"\d+", os.uname().release)[:2]]
     if os.uname().sysname != "Linux" or release < [5, 8]:

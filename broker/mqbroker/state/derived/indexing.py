@@ -1,4 +1,4 @@
-"""What an entry of messages adds to queues and key index, from its bytes alone. Pure.
+"""What an entry of messages adds to the queues and the key index, by its bytes alone. Pure.
 
 An entry's body is message records back to back (see `dledger.remoting.record`), all of one topic
 and one store time, since one request makes one entry. Records of the same queue that stand next to
@@ -9,8 +9,8 @@ records are read at once. Tags and keys are looked for one by one, unless the re
 key and nothing else, as our producers' plain messages do. Most entries of stock producers hold one
 record, for which numpy's fixed cost is too much: they go by `Record`.
 
-What can't be such an entry raises Unusable, whatever its bytes are: every field is looked at before
-it is relied upon. A body's CRC is not: the leader has compared it, and the entry has its own.
+Bytes that can't be such an entry raise Unusable: every field is checked before it is used. Only the
+CRCs of message bodies are not checked: the leader has compared them, and the entry has its own.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ assert _UNIT.size == UNIT.itemsize
 
 
 class Run(NamedTuple):
-    """Consecutive messages of one queue: where they begin in it, and their units as bytes."""
+    """Consecutive messages of one queue: the first one's offset, and their units as bytes."""
 
     queue_id: int
     first_offset: int
@@ -88,7 +88,7 @@ class Run(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of their records, which lie back to back."""
+        """The size of their records, which lie back to back."""
         first, *_ = _UNIT.unpack_from(self.units)
         last, size, *_ = _UNIT.unpack_from(self.units, len(self.units) - _UNIT.size)
         return int(last) + int(size) - int(first)
@@ -102,13 +102,13 @@ class EntryIndex(NamedTuple):
     dedup_key: bytes | None
     runs: Sequence[Run]
     keys: Keys = ()
-    """What the key index must know."""
+    """The keys for the key index."""
 
 
 def index_entry(body: memoryview, position: int) -> tuple[Move | None, Sequence[EntryIndex]]:
     """Take apart an entry of messages: of one topic, or a move (see `mqbroker.state.moves`).
 
-    Raises Unusable for what no leader writes.
+    Raises Unusable for bytes that no leader writes.
     """
     first = _record(body, 0, position)
     topic = _topic(first)
@@ -126,7 +126,7 @@ def index_entry(body: memoryview, position: int) -> tuple[Move | None, Sequence[
 
 
 def due_ms(record: Record) -> int:
-    """When a message with a timer is due. Unusable if it does not say."""
+    """When a message with a timer is due. Raises Unusable if it does not say."""
     properties = bytes(record.properties)
     value = _property(properties, _TIMER_OUT_MS, 0, len(properties))
     if value is None or not value.isdigit() or len(value) > limits.TIME_DIGITS_MAX:
@@ -169,7 +169,7 @@ def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryI
 
 
 def _record(body: memoryview, start: int, position: int) -> Record:
-    """The record at `start`, of sound lengths."""
+    """The record at `start`, with its lengths checked."""
     if len(body) - start < RECORD_OVERHEAD_BYTES:
         raise Unusable(f"{len(body) - start} bytes at {position + start} are too few for a record")
     record = Record(body[start : start + int(_SIZE.unpack_from(body, start)[0])])
@@ -243,7 +243,7 @@ def _many(body: memoryview, position: int, first: Record) -> tuple[list[Run], Ke
 def _property_begins(
     body: memoryview, starts: npt.NDArray[np.int64], heads: Units, topic: bytes
 ) -> npt.NDArray[np.int64]:
-    """Where the properties of each record begin. Unusable unless all lengths are sound."""
+    """Where the properties of each record begin. Raises Unusable unless all lengths are right."""
     flags, sizes = heads["sys_flag"], heads["size"].astype(np.int64)
     extra = np.where(flags & BORN_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
     extra += np.where(flags & STORE_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
@@ -266,7 +266,7 @@ def _property_begins(
 
 @lru_cache(maxsize=TOPIC_BYTES_MAX)
 def _tail(topic_bytes: int) -> np.dtype[np.void]:
-    """What lies between body and properties: the topic with its length byte, a length."""
+    """The fields between body and properties: the topic with its length byte, a length."""
     return np.dtype([("topic", f"V{1 + topic_bytes}"), ("properties_length", ">u2")])
 
 
@@ -293,7 +293,7 @@ def _hashes_of_unique_keys_only(
 ) -> Hashes | None:
     """The key hashes of records whose only property is a unique key, all of one length.
 
-    That is what our producers' plain messages have; they are taken all at once. None for others.
+    Our producers' plain messages are like that, and are hashed all at once. None for others.
     """
     widths = ends - begins
     width = int(widths[0])

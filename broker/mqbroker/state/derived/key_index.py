@@ -1,19 +1,20 @@
 """The key index: which messages of a topic have a key, for QUERY_MESSAGE.
 
-A message is found by its unique key (UNIQ_KEY) and by each word of its KEYS. A key is known here by
-a 64-bit hash of topic and key (`keys`); who looks it up compares the messages themselves. Files
-hold `KEYS_PER_FILE` units and are named by the number of their first one::
+A message is found by its unique key (UNIQ_KEY) and by each word of its KEYS. The index holds a
+64-bit hash of topic and key (`keys`); a reader compares the messages' own keys. Files hold
+`KEYS_PER_FILE` units and are named by the number of their first one::
 
     index/<first unit>          units in the order of the log, while they come in
     index/<first unit>.sorted   a full file, sorted by hash: all hashes, then all positions
 
-A look-up compares the hashes of the last file one by one, and searches in the sorted ones by
-halving, without reading them. Memory holds what was not yet handed to the operating system. All
-units that are looked at are checked: to end where it does, a search must have compared the units
-on both sides, so one whose hash has rotten is noticed by who looks for what it was.
+A look-up compares the hashes of the last file one by one, and uses binary search in the sorted
+ones. Units that were not yet handed to the operating system are in memory. All units that are read
+are checked. Binary search compares the units on both sides of where it ends, so a search for a hash
+that has rotted notices it.
 
 Like consume queues, all is derived from committed entries: a snapshot claims the units up to a
-number, of files made durable before; after a restart the rest is cut off and applied again.
+number, in files that were made durable before. After a restart later units are cut off, and their
+entries applied again.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ _NAME: Final = re.compile(rf"(\d{{20}})(?:{re.escape(_SORTED)})?")
 
 
 class KeyIndex:
-    """All keys, in files below one directory. Units `first` to, without, `end` are there."""
+    """All keys, in files below one directory. It has the units from `first` up to, but without,
+    `end`."""
 
     def __init__(
         self,
@@ -98,7 +100,7 @@ class KeyIndex:
     def flush(self) -> None:
         """Hand the units that only memory holds to the operating system.
 
-        OSError leaves in memory what was not written, for the next time: a disk may be full.
+        After an OSError units that were not written stay in memory: a disk may be full.
         """
         data = memoryview(encode_keys(self._pending))
         self._pending = [bytes(data)]
@@ -163,7 +165,7 @@ class KeyIndex:
                 os.truncate(path, keep)
 
     def forget(self) -> None:
-        """Have no units, as if nothing had been restored.
+        """Drop all units, as if nothing had been restored.
 
         New files get new names: another thread may still be sorting one of the old ones.
         """
@@ -191,7 +193,8 @@ class KeyIndex:
         return [path for number in numbers for path in self._paths(number)]
 
     def _find_in_file(self, number: int, wanted: int) -> list[int]:
-        """The newest first. Another thread may be sorting the file: then it is there in the end."""
+        """The positions, the newest first. Another thread may be sorting the file: then the sorted
+        one is read."""
         plain, ordered = self._paths(number)
         if not ordered.exists():
             with suppress(FileNotFoundError):
@@ -234,7 +237,7 @@ class KeyIndex:
         return self._directory / f"{number:020}"
 
     def _paths(self, number: int) -> tuple[Path, Path]:
-        """A file as it comes in, and sorted: one of them is there."""
+        """The paths of a file, unsorted and sorted: one of them exists."""
         plain = self._path(number)
         return plain, plain.with_name(plain.name + _SORTED)
 

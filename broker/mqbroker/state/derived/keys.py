@@ -1,6 +1,6 @@
-"""Keys of messages as units: what the key index holds of each. Pure.
+"""The units of the key index, one for each key of a message. Pure.
 
-A key is known by a 64-bit hash of topic and key. A unit is 16 bytes, little-endian: hash u64,
+A key is identified by a 64-bit hash of topic and key. A unit is 16 bytes, little-endian: hash u64,
 position of the record u48, check u16 of both.
 """
 
@@ -40,7 +40,7 @@ Keys: TypeAlias = "Sequence[Key | bytes]"
 
 
 def key_hashes(topic: bytes, keys: npt.NDArray[np.uint8]) -> Hashes:
-    """What keys of a topic are known by. They are all of one length: a row of bytes for each."""
+    """The hashes of keys of a topic. All keys have one length: a row of bytes for each."""
     count, length = keys.shape
     padded = np.zeros((count, -(-length // 8) * 8), np.uint8)
     padded[:, :length] = keys
@@ -71,7 +71,7 @@ def all_check(hashes: Hashes, words: Words) -> bool:
 
 
 def checks(hashed: int, word: int) -> bool:
-    """What `all_check` says, of one unit: where a search halves, numpy's fixed cost counts."""
+    """The same as `all_check` for one unit: in a binary search numpy's fixed cost matters."""
     once = ((hashed ^ int(_CHECK_SEED) ^ word & int(POSITION_MASK)) * _PRIME) & _MASK
     return (once ^ once >> _SHIFT) >> _POSITION_BITS == word >> _POSITION_BITS
 
@@ -97,7 +97,7 @@ def encode_keys(keys: Keys) -> bytes:
 
 
 def _units_of(keys: Sequence[Key]) -> bytes:
-    # Not by topic: four thousand topics with a key each are four thousand small sums otherwise.
+    # Not by topic: else four thousand topics with a key each would be four thousand small sums.
     alike: dict[int, list[int]] = {}
     for number, key in enumerate(keys):
         alike.setdefault(-(-len(key.key) // 8) * 8, []).append(number)

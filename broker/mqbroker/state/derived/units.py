@@ -1,14 +1,13 @@
-"""Units of the files that are derived from the log, each with a check of its own.
+"""Units of the files that are derived from the log, each with its own check.
 
-A disk that rots tells nobody. What it does to the log is found by the log's checksums; consume
-queues and the key index are read here and there, a few units at a time, so each unit says by
-itself whether it is what was written, and at the place where it was written. A unit that does not
-is `DamagedFiles`: nothing of it is used, and the files are made again from the log
+Disks rot silently. In the log, checksums find that. Consume queues and the key index are read a few
+units at a time, so each unit has a check of its content and of its place. If the check does not
+fit, `DamagedFiles` is raised: the unit is not used, and the files are rebuilt from the log
 (`mqbroker.upkeep.mending`).
 
 A check is no CRC but some steps of multiplying and shifting, which numpy does for all units of a
-read at once. The unit's number and the file's seed are in it: zeros, another queue's units, and
-units that slipped to another offset don't check.
+read at once. It includes the unit's number and the file's seed: so zeros, another queue's units,
+and units at another offset are found.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ UNIT: Final = np.dtype(
         ("store_timestamp_ms", ">i8"),
     ]
 )
-"""A unit of a consume queue. Its check counts in a file; in memory it is 0."""
+"""A unit of a consume queue. Its check is set in a file; in memory it is 0."""
 UNIT_BYTES: Final = UNIT.itemsize
 #: An array of units; fields by name, e.g. ``units["position"]``.
 Units: TypeAlias = npt.NDArray[np.void]
@@ -51,11 +50,11 @@ assert UNIT_BYTES == 32
 
 
 class DamagedFiles(StorageError):
-    """What is derived from the log and kept in files is not what was written."""
+    """A file that is derived from the log is damaged."""
 
 
 class Damage:
-    """What was found to be damaged, until somebody sees to it. Threads may write it."""
+    """The damage that was found last, until it is taken. Threads may set it."""
 
     def __init__(self) -> None:
         self._reason: str | None = None
@@ -66,7 +65,7 @@ class Damage:
         raise DamagedFiles(f"{reason}; it is made again from the log")
 
     def take(self) -> str | None:
-        """What was found since the last call."""
+        """The damage found since the last call."""
         reason, self._reason = self._reason, None
         return reason
 
