@@ -1,13 +1,13 @@
 """The client: producers, consumers and administration, under trio, asyncio or neither.
 
-``producing``   sends, from a message to its place in the log
-``consuming``   reads, as a member of a group
-``admin``       asks and changes, as an operator
-``commands``    the same on the command line: `mqadmin`
-``blocking``    all faces for programs without an event loop: same names, no `await`
-``connection``  what they share: routes, leaders, connections
+``producing``   sends messages
+``consuming``   reads messages as a member of a group
+``admin``       shows and changes a cluster, for operators
+``commands``    the administration on the command line: `mqadmin`
+``blocking``    the same classes for programs without an event loop: same names, no `await`
+``connection``  what all of them share: routes, leaders, connections
 ``lookup``      one message by its unique key (pure)
-``models``      what goes in and what comes out
+``models``      messages and results
 ``errors``      what can go wrong
 ``limits``      the bounds, and the defaults of what a user may set
 """
@@ -96,7 +96,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name when it is used: `mqadmin topicList` needs no consumer, and is faster."""
+    """Load a public name when it is first used: `mqadmin topicList` needs no consumer, and starts
+    faster."""
     for module, names in _HOMES.items():
         if name in names.split():
             return getattr(import_module(module), name)

@@ -1,4 +1,4 @@
-"""Every error that the client raises on its own account, as one tree.
+"""Every error of the client itself, as one tree.
 
 ::
 
@@ -20,8 +20,9 @@
         +-- ClientClosed         used outside its `async with` block
 
 `definite` says whether the operation certainly had no effect. A message that failed definitely may
-be sent again without risk of a second copy. One of unknown outcome may be stored: sending it again
-is recognised by the brokers, for a while, only if it went alone both times (`send(alone=True)`).
+be sent again without risk of a second copy. One of unknown outcome may be stored. If it is sent
+again, brokers recognise it for a while, but only if it was sent alone both times
+(`send(alone=True)`).
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class SendError(ClientError):
 
 
 class SendFailed(SendError):
-    """Definitely not stored: it never left, or every server that got it said no."""
+    """Definitely not stored: it was never sent, or every server that got it refused."""
 
 
 class SendUnknown(SendError):
@@ -121,7 +122,8 @@ class BadMessage(ClientError, BadInput):
 
 
 class TransactionUnknown(ClientError):
-    """Whether a transaction ended as it was told to. If not, the broker asks the checker."""
+    """It is not known whether a transaction ended as requested. If not, the broker asks the
+    checker."""
 
     definite = False
 

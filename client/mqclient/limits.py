@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dledger import limits as foundation
 
-# What a user who says nothing has.
+# Defaults.
 NAMESRV_ADDR = "127.0.0.1:9876"
 PRODUCER_GROUP = "DEFAULT_PRODUCER"
 CONSUMER_GROUP = "DEFAULT_CONSUMER"
@@ -48,28 +48,30 @@ SUSPECT_AFTER_S = 0.4
 # Producer.
 SEND_TIMEOUT_S = 3.0
 MOVE_AFTER_S = 0.25
-"""A message that any queue would do for leaves a group that has not taken it for so long."""
+"""A message without a chosen queue moves to another group if this one has not taken it for this
+long."""
 UNSURE_AFTER_S = 1.0
-"""One that may be stored leaves a group that shows no leader for so long (`at_least_once` only)."""
+"""With `at_least_once`, one that may be stored moves if its group has had no leader for this
+long."""
 MOVES_MAX = 2
-"""How often it does so (RocketMQ: retryTimesWhenSendFailed)."""
+"""How often a message moves (RocketMQ: retryTimesWhenSendFailed)."""
 BATCH_BYTES_MAX = 512 * foundation.KIB
 BATCH_RECORDS_MAX = 4096
 BATCHES_IN_FLIGHT_PER_GROUP_MAX = 4
 WAITING_IN_FLIGHT_PER_GROUP_MAX = 128
-"""Messages that wait with the broker go one by one, so more of them are under way."""
+"""Delayed and half messages are sent one by one, so more of them are under way."""
 PENDING_MESSAGES_MAX = 65_536
 PENDING_BYTES_MAX = 64 * foundation.MIB
 PRODUCER_TICK_S = 0.05
 HANDLE_AGAIN_S = 5.0
-"""Until a handler gets a message again that no broker took back: as RocketMQ's consumers do."""
+"""If no broker takes a message back, the handler gets it again after this time, as in RocketMQ."""
 
 DELAY_LEVEL_MAX = 64
-"""No broker has more levels; one above its last means the last, as with stock clients."""
+"""No broker has more levels; a level above its last means the last, as with stock clients."""
 REPLIES_AWAITED_MAX = 65_536
 TRANSACTION_CHECKS_MAX = 256
 QUEUES_WANTED_MAX = 2**16
-"""A topic made by the send gets as many queues as the broker gives at most."""
+"""The queues wanted for a topic that a send makes; the broker gives its own maximum."""
 SEND_BATCH_BYTES_MAX = 4 * foundation.MIB
 
 # Consumer.
@@ -84,20 +86,20 @@ REBALANCE_POLL_S = 2.0
 REBALANCE_RETRY_S = 0.5
 REFUSED_RETRY_S = 1.0
 EMPTY_PULL_PAUSE_S = 0.01
-"""After a pull that brought nothing: a broker that does not hold pulls is asked that often."""
+"""The pause after an empty pull, for brokers that do not hold pulls."""
 
 # The administration.
 CATCH_UP_S = 300.0
-"""For a node that joins to copy the log, or one that goes to be counted no more."""
+"""For a new node to copy the log, or for a removed one to be no longer counted."""
 READ_RECORDS_MAX = 32
-"""Messages asked for at a time, by who reads a queue without being a consumer."""
+"""Messages asked for at a time when a queue is read without a consumer."""
 PRINTED_AT_ONCE_MAX = 1024
-"""Messages held at a time while looking for those that are wanted."""
+"""Messages held at a time while searching for the wanted ones."""
 UNIQUE_KEY_COPIES_MAX = 32
 """As many copies of one message as stock clients ask for: retries after an unknown outcome."""
 END_OF_TIME_MS = 2**63 - 1
 TABLE_COLUMNS_MAX = 1_000_000
-"""Wider than any row: what does not fit the terminal is wrapped by it, not cut by us."""
+"""Wider than any row, so that no value is cut; the terminal wraps long rows."""
 
 assert BATCH_BYTES_MAX <= SEND_BATCH_BYTES_MAX <= foundation.ENTRY_BYTES_MAX
 assert FIND_BACKOFF_MIN_S <= FIND_BACKOFF_MAX_S

@@ -1,8 +1,8 @@
-"""What goes in and what comes out: a message to send, where it went, a message received.
+"""A message to send, the result of a send, a received message.
 
 A received message is a view of the raw record in the pull's answer; nothing of it is decoded until
-it is asked for. It keeps that answer's bytes (up to `limits.PULL_BYTES_MAX`) alive as long as it
-lives itself: keep `bytes` and `str` values rather than messages for long.
+it is asked for. It keeps that answer's bytes (up to `limits.PULL_BYTES_MAX`) in memory. So for a
+long time keep `bytes` and `str` values rather than messages.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ class Message:
     """A message to send. `keys` (blank-separated) are indexed, `tags` is one tag to filter by.
 
     `unique_key` names the message for ever; the producer makes one unless it is set here. Never
-    give two different messages the same one: brokers know repeated batches by their first key.
+    give it to two different messages: brokers recognise a repeated batch by its first key.
+    `properties` are the sender's own; names that have a field here are refused.
 
-    `properties` are the sender's own; what has a field here is refused among them.
-
-    It is delivered at once, or, by one of these: after the time of a `delay_level` (1 is the first
-    of the broker's `messageDelayLevel`, one above its last means the last), after `delay_s` by the
-    broker's clock, or at a time that has a time zone, `deliver_at`. The last two can be taken back
+    It is delivered at once, unless one of these is set: `delay_level` (1 is the first of the
+    broker's `messageDelayLevel`, one above its last means the last), `delay_s` by the broker's
+    clock, or `deliver_at`, a time with a time zone. The last two can be taken back
     (`Producer.recall`); brokers keep them for three days at most.
     """
 
@@ -60,10 +59,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """Where an acknowledged message lies. `position` is its byte position in the group's log.
+    """The place of an acknowledged message. `position` is its byte position in the group's log.
 
-    Of a message that waits, for its time or its transaction, `queue_offset` and `position` are
-    those of its place to wait. `recall_handle` takes it back, if it can be (`Producer.recall`).
+    For a delayed or half message, `queue_offset` and `position` are those of the place where it
+    waits. `recall_handle` takes it back, if it can be (`Producer.recall`).
     """
 
     message_id: str
@@ -84,7 +83,7 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back for a request, with the properties that its sender gave it."""
+    """The reply to a request, with its sender's properties."""
 
     body: bytes
     properties: Mapping[str, str]
@@ -101,7 +100,7 @@ class Rebalance:
 
 
 class ReceivedMessage:
-    """One message as it lies in the log; fields are decoded when they are read."""
+    """One message as stored in the log; fields are decoded when they are read."""
 
     __slots__ = ("_data", "_properties", "_record", "broker_name")
 
@@ -133,7 +132,7 @@ class ReceivedMessage:
 
     @property
     def topic(self) -> str:
-        """The topic that it was sent to, also when it comes by way of a retry topic."""
+        """The topic that it was sent to, even if it was read from a retry topic."""
         topic = self.record.topic
         if topic.startswith(wire.RETRY_PREFIX):
             return self.properties.get(wire.RETRY_TOPIC, topic)
@@ -216,7 +215,7 @@ class ReceivedMessage:
 
 
 def messages_in(records: Buffer, broker_name: str) -> list[ReceivedMessage]:
-    """The messages of raw records that a broker answered with. Raises RecordError."""
+    """The messages in a broker's answer of raw records. Raises RecordError."""
     view = memoryview(records)
     starts = walk(view)
     if not starts:

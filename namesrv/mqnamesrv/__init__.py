@@ -4,15 +4,15 @@
 ``dispatch``      requests, one small method per code
 ``routes``        the route table: groups, members, who leads (pure)
 ``topics``        which groups serve a topic (pure)
-``registration``  what a broker says when it registers (pure)
-``door``          who may change what (pure)
+``registration``  decodes a broker's registration (pure)
+``door``          which requests are allowed (pure)
 ``kv``            the key-value config (pure)
-``kv_file``       the same on disk
+``kv_file``       the key-value config on disk
 ``config``        the settings
 ``limits``        the bounds
 
-Name servers know nothing of each other. Every broker registers with each of them and a client
-asks any one, so their tables agree as far as the brokers' registrations arrive.
+Name servers do not talk to each other. Every broker registers with each of them and a client asks
+any one, so their tables agree if the brokers' registrations arrive.
 """
 
 from dledger.version import __version__ as __version__

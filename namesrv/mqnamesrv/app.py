@@ -53,7 +53,7 @@ async def serve(
             await beat(limits.SCAN_INTERVAL_S)
             try:
                 dispatcher.expire()
-            except Exception as error:  # over what brokers said: the others are served on
+            except Exception as error:  # caused by what a broker said: go on for the others
                 faults.note("scan failed", error)
 
 

@@ -1,7 +1,7 @@
 """The name server's settings: RocketMQ's names where it has them, read from TOML.
 
-`mqadmin getNamesrvConfig` shows them as properties text. One of them may be changed while the
-server runs, until its next start; the others are fixed by then.
+`mqadmin getNamesrvConfig` shows them as properties text. One of them can be changed while the
+server runs, until its next start; the others need a restart.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel"):
     return_order_topic_config_to_broker: bool = True
     #: The file with the cluster's secret; needed unless the server is on loopback.
     secret_file: str = ""
-    #: Whether brokers that don't sign are let in, without terms.
+    #: Whether brokers that don't sign may register, without terms.
     allow_unsigned_brokers: bool = False
     #: From where tools may change something: addresses, networks, `loopback`, `*`.
     admin_addresses: str = LOOPBACK
     #: Bytes kept for all connections; 0: a quarter of the machine's memory, 512 MiB at most.
     client_memory_max: int = 0
-    #: Connections from one address that is not loopback; 0: half of all that there may be.
+    #: Connections from one address that is not loopback; 0: half of the bound on all.
     connections_per_address_max: int = 0
     log_format: LogFormat = "json"
     log_level: LogLevel = "info"
@@ -56,9 +56,9 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel"):
                 raise ValueError(f"{key} is {value}; it must be 0 (the default) or above")
 
     def door(self, nonce: Callable[[], bytes]) -> Door:
-        """Who may do what here; reads the secret. Raises ConfigError.
+        """Make the rules for requests; reads the secret. Raises ConfigError.
 
-        A server that others can reach needs a secret, or the word that it needs none.
+        A server that other machines can reach needs a secret, or the setting that it needs none.
         """
         secret = read_secret(Path(self.secret_file)).encode() if self.secret_file else b""
         if not self.allow_unsigned_brokers:

@@ -1,8 +1,8 @@
 """Requests to a name server, one small method per code.
 
 The dispatcher holds the route table and the key-value config and is the only one that changes them.
-It runs in one task of one loop, so a request is a transaction. Whatever a broker may not do is
-answered with an error code and text, and logged; the connection lives on.
+It runs in one task of one loop, so a request is a transaction. A request that a broker may not make
+is answered with an error code and text, and logged; the connection stays open.
 """
 
 from __future__ import annotations
@@ -78,15 +78,16 @@ _log = get_logger("namesrv")
 
 
 class Needs(Enum):
-    """From where a request may come. What a broker says is checked where it is handled.
+    """From which addresses a request is taken. A broker's requests are checked where they are
+    handled.
 
-    The values are what docs/compatibility.md says of a code.
+    The values are shown in docs/compatibility.md.
     """
 
     NOTHING = "answered"
-    """From anywhere: what only reads tells no secret."""
+    """From any address: it only reads, and tells no secret."""
     ADMIN_ADDRESS = "answered, `adminAddresses`"
-    """It changes something."""
+    """Only from `adminAddresses`, since it changes something."""
 
 
 class Dispatcher:
@@ -104,7 +105,7 @@ class Dispatcher:
         self.table = table_of([self], Needs)
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
-        """The answer, or an awaitable of it where something must become durable first."""
+        """The answer, or an awaitable of it if something must become durable first."""
         served = self.table.get(request.code)
         if served is None:
             code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
@@ -128,18 +129,18 @@ class Dispatcher:
             return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
 
     def connected(self, connection: Connection) -> None:
-        """A client, a tool or a broker came."""
+        """A client, a tool or a broker has connected."""
         self._connections[connection.id] = connection
 
     def disconnected(self, connection: Connection) -> None:
-        """It went, and with it the brokers that registered over this connection."""
+        """The connection is gone: remove the brokers that registered over it."""
         self._connections.pop(connection.id, None)
         self._door.forget(connection.id)
         gone = self.routes.connection_lost(connection.id, self._clock())
         _log_departures(gone, "connection closed")
 
     def expire(self) -> None:
-        """Drop silent brokers, and close their connections so that they notice if they live."""
+        """Drop silent brokers, and close their connections so that those that live notice it."""
         gone = self.routes.expire(self._clock())
         _log_departures(gone, "silent")
         for departure in gone:
@@ -157,7 +158,7 @@ class Dispatcher:
             raise NotLetIn(str(error)) from error
 
     def _trust(self, request: Command, connection: Connection) -> Trust:
-        """How far a broker is believed; a connection with a wrong tag is closed."""
+        """How far a broker is trusted; a connection with a wrong tag is closed."""
         try:
             return self._door.trust_in(request, connection.id)
         except FrameError as error:
@@ -295,7 +296,7 @@ class Dispatcher:
 
     @serves(RequestCode.GET_BROKER_MEMBER_GROUP, needs=Needs.NOTHING)
     def _members(self, request: Command, _: Connection) -> Command:
-        """An unknown group has no members, as in the reference."""
+        """The members of a group. An unknown group has none, as in the reference."""
         header = decode_header(GetBrokerMemberGroupHeader, request)
         name = header.broker_name
         broker = self.routes.cluster_info().broker_addr_table.get(name)

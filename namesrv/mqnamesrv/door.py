@@ -1,16 +1,16 @@
-"""Who may tell this name server what. Pure.
+"""Which requests this name server takes from which sender. Pure.
 
-Routes are read by anybody. What changes them is said by brokers, and what they say is believed as
-far as they have proven:
+Everybody may read routes. Brokers change them, and how far a broker is trusted depends on its
+proof:
 
 - *proven*: a broker that knows the cluster's secret (`dledger/trust/proof.py`) and signs each
 request.
-- *open*: any broker, if this name server has no secret. It listens on loopback only, then.
-- *unsigned*: a broker that has proven nothing, where a setting lets it in (RocketMQ's own, say). It
-  shows no term, and it can't touch a group with members that have proven.
+- *open*: any broker, if this name server has no secret. Then it listens on loopback only.
+- *unsigned*: a broker without a proof, such as RocketMQ's own, if a setting allows it. Its terms
+  are ignored, and it can't change a group with proven members.
 
-Tools' changes have no signature that brokers' secrets could make. They are taken from the addresses
-that a setting names, by default from this machine's.
+Tools don't know the secret and can't sign. Their changes are taken from the addresses that a
+setting names, by default from this machine only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class NotLetIn(DledgerError):
 
 
 class Trust(Enum):
-    """How far a broker's request is believed."""
+    """How far a broker's request is trusted."""
 
     PROVEN = "proven"
     OPEN = "open"
@@ -45,10 +45,11 @@ class Trust(Enum):
 
 
 class AdminAddresses:
-    """The addresses from which tools may change something, as the setting spells them."""
+    """The addresses from which tools may change something, parsed from the setting."""
 
     def __init__(self, setting: str) -> None:
-        """Raise ConfigError for what is neither `*`, `loopback`, an address nor a network."""
+        """Raise ConfigError for a part that is neither `*`, `loopback`, an address nor a
+        network."""
         parts = [part.strip() for part in setting.split(",") if part.strip()]
         self._any = ANY in parts
         self._loopback = LOOPBACK in parts
@@ -80,7 +81,7 @@ class AdminAddresses:
 
 @dataclass(slots=True)
 class _Proving:
-    """A connection on which a broker has begun to prove, or has."""
+    """A connection on which a broker has begun its proof, or finished it."""
 
     cluster: str
     broker_name: str
@@ -90,7 +91,7 @@ class _Proving:
 
 
 class Door:
-    """Decides by the connection, the request and the settings."""
+    """Decides which requests are allowed, by the connection, the request and the settings."""
 
     def __init__(
         self,
@@ -111,7 +112,8 @@ class Door:
         self._proving.pop(connection_id, None)
 
     def prove(self, request: Command, connection_id: int) -> Command:
-        """Answer a PROVE: first with a nonce, then, to who has proven, with this end's proof.
+        """Answer a PROVE: first with a nonce; then, if the broker's proof is right, with this end's
+        proof.
 
         Raises NotLetIn, FrameError, HeaderError.
         """
@@ -147,8 +149,8 @@ class Door:
         return request.reply(ext=encode_header(answer))
 
     def trust_in(self, request: Command, connection_id: int) -> Trust:
-        """How far a broker's request is believed. Raises NotLetIn, and FrameError for a wrong tag:
-        then nothing else on this connection can be right."""
+        """How far a broker's request is trusted. Raises NotLetIn, and FrameError for a wrong tag,
+        after which nothing on this connection can be trusted."""
         if not self._secret:
             return Trust.UNSIGNED if self._lets_unsigned_in else Trust.OPEN
         proving = self._proving.get(connection_id)

@@ -49,7 +49,7 @@ class KvTable:
         return self.entries(namespace).get(key)
 
     def entries(self, namespace: str) -> Mapping[str, str]:
-        """All of a namespace; empty if there is none."""
+        """All entries of a namespace; empty if there is none."""
         return self.namespaces.get(namespace, _NOTHING)
 
     def put(self, namespace: str, key: str, value: str) -> KvTable:
@@ -93,7 +93,7 @@ class KvTable:
     def with_changes(self, journal: bytes) -> KvTable:
         """The table after the changes of a journal. ConfigError if it is none.
 
-        What follows the last line's end was never acknowledged.
+        A last line without an end was never acknowledged, and is ignored.
         """
         table = {name: dict(kept) for name, kept in self.namespaces.items()}
         for number, line in enumerate(journal.split(b"\n")[:-1], 1):

@@ -1,13 +1,13 @@
 """The key-value config on disk: every change is durable before it is visible or acknowledged.
 
 The table is a file that is replaced as a whole, so that a crash leaves the old content or the new
-one; a journal beside it, `<file>.journal`, has the changes since, one line each. A change costs its
-own length. When the journal is longer than the table (and than `KV_JOURNAL_BYTES_MIN`), and at a
-start, the table is written anew and the journal emptied. A crash in between is harmless: to make
-the same changes again, in their order, ends in the same table.
+one; a journal beside it, `<file>.journal`, has the changes since, one line each. So a change only
+writes its own line. When the journal is longer than the table (and than `KV_JOURNAL_BYTES_MIN`),
+and at a start, the table is written anew and the journal emptied. A crash in between is harmless:
+the same changes, made again in their order, give the same table.
 
-A line ends what was acknowledged: a last one that a crash tore was not. After a failed write what
-the journal holds is not known; the next change writes the table, and begins another journal.
+A last line that a crash tore was not acknowledged. After a failed write it is not known what the
+journal holds; the next change writes the table, and begins another journal.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Files:
         self._is_known = True
 
     def load(self) -> KvTable:
-        """What was acknowledged. ConfigError if that can't be told."""
+        """Read what was acknowledged. Raises ConfigError if the files are damaged."""
         disk = Disk()
         try:
             data, journal = disk.read(self.path), disk.read(self._journal)
@@ -83,7 +83,7 @@ class _Files:
         return table
 
     def change(self, table: KvTable, change: bytes) -> None:
-        """Make a change durable that leads to `table`. OSError."""
+        """Make a change durable, after which the table is `table`. Raises OSError."""
         bytes_max = max(self._table_bytes, limits.KV_JOURNAL_BYTES_MIN)
         if not self._is_known or self._journal_bytes + len(change) > bytes_max:
             self._write_table(table)

@@ -10,22 +10,23 @@ BROKER_EXPIRY_MIN_S = 1.0
 BROKER_EXPIRY_MAX_S = 3600.0
 SCAN_INTERVAL_S = 2.0
 TERM_MEMORY_S = 120.0
-"""How long the term of a group that has no members left still outranks older leaders."""
+"""The term of a group that has no members left is remembered for this long, against older
+leaders."""
 
 NAME_CHARACTERS_MAX = 255
-"""Of a cluster and a broker in a hello, which is kept as long as its connection."""
+"""Of a cluster's and a broker's name in a hello, which is kept as long as its connection."""
 
 BROKER_GROUPS_MAX = 10_000
 MEMBERS_PER_GROUP_MAX = 64
 TOPICS_PER_GROUP_MAX = 100_000
 REGISTRATION_BYTES_MAX = 64 * MIB
-"""Of a compressed registration, once inflated."""
+"""Of a compressed registration, after inflating."""
 
 KV_KEY_BYTES_MAX = 1024
 KV_VALUE_BYTES_MAX = 64 * 1024
 KV_ENTRIES_MAX = 100_000
 KV_JOURNAL_BYTES_MIN = 64 * 1024
-"""A shorter journal is not worth writing the table for."""
+"""For a shorter journal the table is not written anew."""
 
 assert BROKER_EXPIRY_MIN_S <= BROKER_EXPIRY_S <= BROKER_EXPIRY_MAX_S
 assert 2 * SCAN_INTERVAL_S <= TERM_MEMORY_S

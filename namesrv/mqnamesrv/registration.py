@@ -1,4 +1,4 @@
-"""What a REGISTER_BROKER request (103) says, whatever its form. Pure.
+"""Decodes a REGISTER_BROKER request (103) of any form. Pure.
 
 The header names the broker; the body lists its topics, as JSON or, with `compressed`, as a zlib
 stream of length-prefixed pieces: data version (JSON), number of topics, each topic as text
@@ -33,7 +33,7 @@ _WORD = struct.Struct(">i")
 def decode_registration(
     header: RegisterBrokerHeader, body: Buffer, trust: Trust = Trust.OPEN
 ) -> Registration:
-    """Everything a registration says, as far as its sender is believed.
+    """Everything that a registration says, as far as its sender is trusted.
 
     BadInput if the body is damaged or malformed.
     """

@@ -1,4 +1,4 @@
-"""The route table: broker groups, their members, who leads, and what they serve. Pure.
+"""The route table: broker groups, their members, their leaders, and their topics. Pure.
 
 Theory of operation
 -------------------
@@ -8,16 +8,16 @@ leaves by unregistering, by the end of the connection that it registered on, or 
 
 Rules that keep the table true while leaders change:
 
-1. An address has one id and an id one address. A follower that registers as 0 thereby leaves its
-   old id; the member that held 0 before is dropped until it registers again.
-2. Registrations carry the Raft term. Whatever would take, keep or give up place 0 needs a term not
-   older than the newest one seen, so a leader that was paused can't come back from the past. In
-   one term there is one leader, so a second address that claims the same term is refused too.
+1. An address has one id and an id one address. A follower that registers as 0 leaves its old id;
+   the member that had id 0 is dropped until it registers again.
+2. Registrations carry the Raft term. To take, keep or give up id 0 a member needs a term that is
+   not older than the newest one seen, so a leader that was paused can't take its place back. A term
+   has one leader, so a second address that claims the same term is refused too.
 3. The newest term is remembered for a while after the group's last member has gone, unless the
-   members said goodbye.
-   It is forgotten `TERM_MEMORY_S` after the leader that showed it has gone, whoever stays.
-4. A group with a member that has proven who it is takes no others, and the first that has proven
-   ends what others have made of its group's name.
+   members unregistered. It is forgotten `TERM_MEMORY_S` after the leader that showed it has gone,
+   even if other members stay.
+4. A group with a proven member takes no unproven ones, and the first proven member removes the
+   unproven ones of its group's name.
 5. Brokers without terms (RocketMQ's own) follow its rule: the last one to register wins unless
    its state version is older. They can't lead a group that has shown a term.
 
@@ -73,7 +73,7 @@ class Registration:
 
 @dataclass(slots=True)
 class Member:
-    """A broker process that is registered at present."""
+    """A broker process that is registered."""
 
     broker_id: int
     address: str
@@ -94,7 +94,8 @@ class Group:
     members: dict[str, Member] = field(default_factory=dict)
     #: The newest term of a leader, None until one registered with a term.
     term: int | None = None
-    #: Who showed it, and until when it is remembered; None while that member is here.
+    #: The member that showed it, and until when it is remembered; None while that member is
+    #: registered.
     term_from: str = ""
     term_until_s: float | None = None
     empty_since_s: float = 0.0
@@ -129,7 +130,7 @@ class Registered:
 
     leader_address: str | None
     leader_ha_address: str | None
-    #: Whether the member is new or has another id than before: worth a line in the log.
+    #: Whether the member is new or has another id than before; then it is logged.
     changed: bool
     #: The address that lost its id to this registration.
     displaced: str | None
@@ -215,8 +216,8 @@ class RouteTable:
     ) -> None:
         """Note that a member is alive.
 
-        UnknownBroker if it is not registered; RegistrationRefused if it sits in the leader's place
-        with a term that is over, or has proven what the sender has not.
+        Raises UnknownBroker if it is not registered; RegistrationRefused if it leads with a term
+        that is over, or if the member is proven and the sender is not.
         """
         group = self._groups.get(broker_name)
         member = group.members.get(address) if group is not None else None
@@ -243,8 +244,8 @@ class RouteTable:
         *,
         proven: bool = False,
     ) -> list[Departure]:
-        """A member says goodbye. Not being registered is no error; RegistrationRefused for the
-        goodbye of a member that has proven, in the name of which the sender can't speak."""
+        """Unregister a member. If it is not registered that is no error. Raises RegistrationRefused
+        if the member is proven and the sender is not."""
         group = self._groups.get(broker_name)
         member = group.members.get(address) if group is not None else None
         if member is not None and member.proven and not proven:
@@ -269,7 +270,7 @@ class RouteTable:
         stall_s = now_s - (now_s if self._scanned_s is None else self._scanned_s)
         self._scanned_s = now_s
         if stall_s > 1.5 * limits.SCAN_INTERVAL_S:
-            # It was us who were held up: heartbeats of that time may still be unread.
+            # This process was held up: heartbeats of that time may still be unread.
             for group in self._groups.values():
                 for member in group.members.values():
                     member.seen_s = min(now_s, member.seen_s + stall_s)
@@ -296,7 +297,7 @@ class RouteTable:
                 self.topics.remove_broker(group.broker_name)
         return departures
 
-    # What clients and operators ask.
+    # The questions of clients and operators.
 
     def route_of(self, topic: str) -> TopicRouteData | None:
         """The groups and queues of a topic; None if no registered group serves it."""
@@ -329,7 +330,7 @@ class RouteTable:
 
 
 def _check_place(group: Group, old: Member | None, new: Registration) -> None:
-    """Refuse whoever is in the wrong cluster or claims a place that a newer leader decides on."""
+    """Refuse a member of another cluster, or one that claims an id against a newer leader."""
     if group.proven and not new.proven:
         raise RegistrationRefused(_unproven(new.broker_name, new.address))
     if group.cluster != new.cluster:
@@ -360,7 +361,8 @@ def _check_place(group: Group, old: Member | None, new: Registration) -> None:
 
 
 def _check_jump(group: Group, term: int) -> None:
-    """Refuse what can be no term, or that no elections explain (see `dledger/raft/claims.py`)."""
+    """Refuse a number that is no term, or that no elections explain (see
+    `dledger/raft/claims.py`)."""
     ahead = TERM_JUMP_MAX if group.term is not None else NUMBER_MAX
     most = min((group.term or 0) + ahead, NUMBER_MAX)
     if not 0 <= term <= most:

@@ -2,7 +2,8 @@
 
 Rows are (topic, broker name) -> queue data. A group's rows come from its leader's registrations;
 they live as long as the group has any member, because consumers may read from a follower while
-there is no leader. Permissions changed here by hand last until the leader's next change of topics.
+there is no leader. Permissions that an operator changes here last until the leader's next change of
+topics.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class TopicTable:
             )
 
     def queues(self, topic: str) -> list[QueueData]:
-        """The rows of a topic in the order of broker names; empty if nobody serves it."""
+        """The rows of a topic in the order of broker names; empty if no group serves it."""
         return [row for _, row in sorted(self._rows.get(topic, {}).items())]
 
     def names(self) -> list[str]:
@@ -67,7 +68,8 @@ class TopicTable:
         }
 
     def set_perm(self, broker_name: str, *, writable: bool) -> int:
-        """Give or take the write permission of every row of a group; the number of its rows."""
+        """Give or take the write permission of every row of a group. Returns the number of its
+        rows."""
         topics = self.topics_of({broker_name})
         for topic in topics:
             row = self._rows[topic][broker_name]

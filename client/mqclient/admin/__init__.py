@@ -1,4 +1,4 @@
-"""The administration of a cluster: topics, routes, brokers, how far consumer groups are.
+"""The administration of a cluster: topics, routes, brokers, progress of consumer groups.
 
 ::
 
@@ -6,22 +6,22 @@
         await admin.topics.update("Orders", read_queues=8, write_queues=8)
         status = await admin.topics.status("Orders")
 
-``topics``      create, change, delete, list, where they are
-``groups``      consumer groups, and how far they are
-``clients``     who is connected, and what they are doing
+``topics``      create, change, delete, list, routes
+``groups``      consumer groups, and their progress
+``clients``     the connected clients, and what they do
 ``brokers``     broker groups
-``raft``        their members as a replicated log
-``members``     members that come and go
+``raft``        the members of a broker group, and its leader
+``members``     adding and removing members
 ``settings``    configs, key-value entries, write permissions
-``statistics``  what comes in and goes out
+``statistics``  traffic by topic and group
 ``messages``    reading and finding messages
 ``session``     what every part shares
-``requests``    how servers are reached
-``results``     what is answered
+``requests``    sends requests to servers
+``results``     the results of calls
 
-Every call asks the servers anew; nothing is remembered but who led last. What concerns a broker
-group goes to its leader and follows it through a failover, inside the deadline. Results are the
-values of `mqclient.admin.results`. The requests of each call are those of RocketMQ's mqadmin.
+Every call asks the servers anew; only the last leaders are remembered. A request about a broker
+group goes to its leader, and within the deadline follows a failover. Results are the values of
+`mqclient.admin.results`. The requests of each call are those of RocketMQ's mqadmin.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Broker groups: who is registered, who leads, what each reports about itself."""
+"""Broker groups: the registered brokers, their roles, and what each reports about itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Brokers(Part):
     async def status(
         self, broker: str | None = None, cluster: str | None = None
     ) -> tuple[BrokerRuntime, ...]:
-        """What brokers report: one by its address, a broker name's leader, or all leaders."""
+        """What a broker reports: one by its address, the leader of a broker name, or all
+        leaders."""
         if broker is not None and ":" in broker:
             answer = await self._requests.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO)
             expect_success(answer, "GET_BROKER_RUNTIME_INFO", broker)
@@ -48,9 +49,10 @@ class Brokers(Part):
     async def clean(
         self, code: RequestCode, broker: str | None, cluster: str | None
     ) -> tuple[str, ...]:
-        """Have brokers clean up (CLEAN_...); by address, or all of a cluster. Who did, by address.
+        """Have brokers clean up (CLEAN_...); by address, or all of a cluster. Returns the addresses
+        of those that did.
 
-        Stock brokers have something to clean; ours keep nothing that nobody needs.
+        Stock brokers may have something to clean; ours have not.
         """
         addresses = [broker] if broker is not None and ":" in broker else None
         if addresses is None:

@@ -1,4 +1,4 @@
-"""The clients of groups: who is connected, and what they are doing."""
+"""The clients of groups: which are connected, and what they do."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class Clients(Part):
     """`admin.clients`."""
 
     async def consumers(self, group: str) -> ConsumerClients:
-        """Who consumes for a group now, and what. UnknownTarget if nobody does."""
+        """The connected consumers of a group, and their subscriptions. Raises UnknownTarget if
+        there are none."""
         found = await run_for_each(
             lambda broker: consumers_on(self._session, broker, group),
             await self._session.broker_groups(),
@@ -72,7 +73,8 @@ class Clients(Part):
         )
 
     async def producers(self, group: str, topic: str) -> ProducerClients:
-        """Who produces for a group on the brokers of a topic. UnknownTarget if nobody does."""
+        """The connected producers of a group on the brokers of a topic. Raises UnknownTarget if
+        there are none."""
         header = GetProducerConnectionListHeader(producer_group=group)
 
         async def ask(broker: BrokerData) -> ProducerConnection | None:
@@ -94,7 +96,7 @@ class Clients(Part):
     async def status(
         self, group: str, client_id: str | None = None, *, with_stacks: bool = False
     ) -> tuple[ConsumerStatus, ...]:
-        """What each consumer of a group says of itself, or why it says nothing."""
+        """The running info of each consumer of a group, or why there is none."""
         clients = (await self.consumers(group)).clients
         chosen = [client for client in clients if client_id in (None, client.client_id)]
         if not chosen:
@@ -143,7 +145,7 @@ def _plain_key(key: object) -> str:
 def _clients(
     connections: list[ConsumerConnection] | list[ProducerConnection],
 ) -> tuple[ClientInfo, ...]:
-    """The clients, each once, though it is connected to several brokers."""
+    """The clients, each listed once even if it is connected to several brokers."""
     by_id: dict[str, ClientConnection] = {
         client.client_id: client
         for connection in connections

@@ -1,4 +1,4 @@
-"""Consumer groups: their settings, how far they are, and where they are to go on."""
+"""Consumer groups: their settings, their progress, and resets of their offsets."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from mqclient.admin.session import AdminSession, Part, UnknownTarget, run_for_ea
 from mqclient.admin.topics import Topics, delete_on
 from mqclient.errors import Refused
 
-#: A broker that can't tell the group's consumers: its offsets are then set without them.
+#: The broker can't name the group's consumers: then the offsets are set without telling them.
 _NOT_TOLD = frozenset({ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
 
 
 class Groups(Part):
-    """`admin.groups`. The groups that there are, it finds by their retry topics."""
+    """`admin.groups`. It finds groups by their retry topics."""
 
     async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
-        """How far a group is in every queue that it has consumed from."""
+        """The progress of a group in every queue that it has consumed from."""
         found = await progress_of(self._session, group, topic)
         if not await self._exists(found):
             raise UnknownTarget(
@@ -54,9 +54,8 @@ class Groups(Part):
         return found
 
     async def list(self) -> tuple[GroupProgress, ...]:
-        """How far every group is that has a retry topic, which each gets with its first member.
-
-        A group that was deleted and left that topic behind is none.
+        """The progress of every group that has a retry topic: each gets one with its first member.
+        A deleted group whose retry topic remains is left out.
         """
         names = [
             info.topic.removeprefix(RETRY_PREFIX)
@@ -74,7 +73,8 @@ class Groups(Part):
         cluster: str | None = None,
         broker: str | None = None,
     ) -> tuple[str, ...]:
-        """Make a consumer group, or change it, on a cluster's broker groups or on one; their names.
+        """Make or change a consumer group on a cluster's broker groups or on one. Returns their
+        names.
 
         `broker` is a group's name or the address of any member.
         """
@@ -144,7 +144,7 @@ class Groups(Part):
     ) -> tuple[QueueReset, ...]:
         """Have a group go on at the first message stored at or after a time; END for the end.
 
-        Connected consumers are told. Without `force` an offset is only ever moved back. If none
+        Connected consumers are told. Without `force` an offset is only moved back. If no consumer
         is connected, only the offsets are set: one that starts later begins there.
         """
         header = InvokeBrokerToResetOffsetHeader(
@@ -174,7 +174,7 @@ class Groups(Part):
     async def _set_offsets(
         self, broker: BrokerData, group: str, topic: str, timestamp_ms: int
     ) -> dict[MessageQueue, int]:
-        """Set a group's offsets from here, as stock tools do for a group that is not online."""
+        """Set a group's offsets by commits, as stock tools do for a group that is not online."""
         code, header = RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoHeader(topic=topic)
         answer = await self._requests.ask_leader(broker, code, header)
         offsets = {}
@@ -191,7 +191,7 @@ class Groups(Part):
 
 
 async def progress_of(session: AdminSession, group: str, topic: str | None = None) -> GroupProgress:
-    """How far a group is, which may be none that there is."""
+    """The progress of a group, which may not exist."""
     header = GetConsumeStatsHeader(consumer_group=group, topic=topic)
 
     async def stats(broker: BrokerData) -> tuple[ConsumeStats, ConsumerConnection | None]:
@@ -226,7 +226,7 @@ async def progress_of(session: AdminSession, group: str, topic: str | None = Non
 async def consumers_on(
     session: AdminSession, broker: BrokerData, group: str
 ) -> ConsumerConnection | None:
-    """Who is connected for a group; None if nobody is."""
+    """The connected consumers of a group; None if there are none."""
     header = GetConsumerConnectionListHeader(consumer_group=group)
     code = RequestCode.GET_CONSUMER_CONNECTION_LIST
     try:

@@ -1,4 +1,4 @@
-"""Members that come and go: a broker group gets a node more, or one less, while it serves."""
+"""Adds nodes to a broker group and removes them, while it serves."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mqclient.errors import ClientError
 
 
 class NotYetDone(ClientError):
-    """A change of the members was begun, and goes on by itself; the message says how far it is."""
+    """A change of the members has begun, and goes on by itself; the message says how far it is."""
 
     definite = False
 
 
 class Members(Part):
-    """`admin.members`. Each call may be repeated: it goes on then."""
+    """`admin.members`. A repeated call goes on with the change."""
 
     async def add(
         self,
@@ -37,10 +37,11 @@ class Members(Part):
         within_s: float = limits.CATCH_UP_S,
         on_progress: Callable[[str], None] = lambda line: None,
     ) -> MemberChange:
-        """Add a node that runs, by its "host:port" for members and for clients.
+        """Add a running node, with its "host:port" for members and for clients.
 
-        It copies the log as a learner, and is made a voter when it has caught up; returns then.
-        Refused with the leader's reason, NotYetDone if that takes longer than `within_s`.
+        It copies the log as a learner, and becomes a voter when it has caught up; then this
+        returns. Raises Refused with the leader's reason, NotYetDone if that takes longer than
+        `within_s`.
         """
         (group,) = await self._session.broker_groups(broker=broker)
         host, port = parse_address(peer_address)
@@ -58,9 +59,9 @@ class Members(Part):
     async def remove(
         self, broker: str, node_id: str, *, within_s: float = limits.CATCH_UP_S
     ) -> MemberChange:
-        """Remove a node, running or not; returns when the leader counts it no more.
+        """Remove a node, running or not; returns when the leader no longer counts it.
 
-        One that leads hands over first. Refused with the leader's reason, NotYetDone.
+        A leader hands over first. Raises Refused with the leader's reason, NotYetDone.
         """
         (group,) = await self._session.broker_groups(broker=broker)
         header = RemoveMemberHeader(node_id=node_id)

@@ -1,9 +1,9 @@
 """Reading messages without being a consumer, and finding them.
 
-Reading moves nobody's offsets. Messages are found by where they lie, by the keys of their senders,
-or by their unique key. A broker finds keys by hash, so what it answers may hold others too: each is
-looked at again here. A group that is gone does not hide what the others have; it is an error only
-if they have nothing.
+Reading commits no offsets. Messages are found by their place, by the senders' keys, or by their
+unique key. A broker finds keys by hash, so its answer may hold other messages too: each one's key
+is compared here. If a broker group is gone, the results of the others are returned; it is an error
+only if they have none.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Messages(Part):
     async def read(
         self, topic: str, broker_name: str, queue_id: int, offset: int, count: int
     ) -> list[ReceivedMessage]:
-        """Up to `count` messages of one queue from `offset` on; fewer where the queue ends.
+        """Up to `count` messages of one queue from `offset` on; fewer at the end of the queue.
 
         An offset before the queue's first message stands for that one.
         """
@@ -77,7 +77,7 @@ class Messages(Part):
     async def by_id(self, message_id: str) -> ReceivedMessage:
         """The message at an offset message id: the hex of a broker's address and a log position.
 
-        Whoever leads the group of that broker now is asked: positions are the same on all members.
+        The present leader of that broker's group is asked: positions are the same on all members.
         """
         host, port, position = offset_message_id_decode(message_id)
         address = join_address(host, port)

@@ -1,4 +1,4 @@
-"""The members of a broker group as a replicated log: how each stands, and who shall lead."""
+"""The members of a broker group: the state of each, and transfers of leadership."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ class Raft(Part):
     async def status(
         self, cluster: str | None = None, broker: str | None = None
     ) -> tuple[RaftMember, ...]:
-        """Every member of the groups, also those that are not registered."""
+        """Every member of the groups, even those that are not registered."""
         groups = await run_for_each(
             self._group_status, await self._session.broker_groups(cluster, broker)
         )
         return tuple(member for group in groups for member in group)
 
     async def transfer_leader(self, broker: str, node_id: str | None = None) -> LeaderTransfer:
-        """Let a member lead, by default the one that holds most of the log; returns when it serves.
+        """Hand leadership to a member, by default the one that holds most of the log; returns when
+        it serves.
 
-        Refused with the leader's reason, NoLeader if the new one does not serve in time.
+        Raises Refused with the leader's reason, NoLeader if the new one does not serve in time.
         """
         (group,) = await self._session.broker_groups(broker=broker)
         header = TransferLeaderHeader(node_id=node_id)
@@ -83,7 +84,7 @@ async def ask_members(requests: AdminRequests, group: BrokerData) -> Answers:
 
 
 def members_of(cluster: str, broker_name: str, answers: Answers) -> list[RaftMember]:
-    """One row a member, by node id; the leader of the highest term tells how far the log goes."""
+    """One row for each member, by node id. The leader of the highest term tells the log's end."""
     infos = [info for info in answers.values() if info is not None]
     leader = leader_among(infos)
     node_ids = {address: node_id for info in infos for node_id, address in info.members}
@@ -119,13 +120,13 @@ def members_of(cluster: str, broker_name: str, answers: Answers) -> list[RaftMem
 
 
 def leader_among(infos: Iterable[GroupInfoResponseHeader | None]) -> GroupInfoResponseHeader | None:
-    """Who leads, by its own word, in the highest term."""
+    """The member that says it leads in the highest term."""
     leaders = [info for info in infos if info is not None and info.role == "leader"]
     return max(leaders, key=lambda info: info.term, default=None)
 
 
 def _role_of(info: GroupInfoResponseHeader, leader: GroupInfoResponseHeader | None) -> str:
-    """A node's role: its own word, but whether it belongs to the group says the leader."""
+    """A node's role as it says itself; but the leader says whether it is a member."""
     if leader is None:
         return info.role
     if info.node_id not in dict(leader.members):

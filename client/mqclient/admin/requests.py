@@ -1,7 +1,7 @@
-"""How the administration reaches servers: any name server, one address, or whoever leads a group.
+"""Sends the administration's requests: to any name server, to one address, or to a group's leader.
 
-Every request here may be repeated safely, so a lost connection or a refusal of a member that does
-not lead is followed by another try, until the deadline.
+Every request here may be repeated safely. So after a lost connection, or a refusal by a member that
+does not lead, it is tried again until the deadline.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class AdminRequests(Living):
     async def ask(
         self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> Command:
-        """The answer of one server, whatever its code. RemotingError if there is none."""
+        """The answer of one server, with any code. Raises RemotingError if there is none."""
         self.check_open()
         ext = {} if header is None else encode_header(header)
         return await self._pool.request(address, Command(code, ext, body), self._timeout_s)
@@ -62,8 +62,8 @@ class AdminRequests(Living):
     ) -> dict[str, Command]:
         """The answers of all name servers, by address.
 
-        Name servers keep no common state: each is asked, then Refused or RemotingError of the first
-        that failed is raised.
+        Name servers share no state, so each is asked. Then raises Refused or RemotingError of the
+        first that failed, if any.
         """
         answers: dict[str, Command] = {}
         failure: Exception | None = None
@@ -80,14 +80,15 @@ class AdminRequests(Living):
     async def ask_leader(
         self, broker: BrokerData, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> Command:
-        """The successful answer of a group's leader. Refused if it says no; NoLeader as below."""
+        """The successful answer of a group's leader. Raises Refused if it refuses; NoLeader as
+        below."""
         answer = await self.ask_whoever_leads(broker, code, header, body)
         return expect_success(answer, code.name, self.leader(broker))
 
     async def ask_whoever_leads(
         self, broker: BrokerData, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> Command:
-        """The leader's answer, whatever its code. NoLeader if none leads before the deadline."""
+        """The leader's answer, with any code. Raises NoLeader if none leads before the deadline."""
         self.check_open()
         self._routes.learn_members(TopicRouteData(broker_datas=[broker]))
         ext = {} if header is None else encode_header(header)
@@ -105,7 +106,7 @@ class AdminRequests(Living):
 
 
 def expect_success(answer: Command, what: str, address: str) -> Command:
-    """The answer if it says success; else Refused with the server's words."""
+    """The answer if it is a success; else raises Refused with the server's remark."""
     if answer.code != ResponseCode.SUCCESS:
         raise Refused(what, address, answer.code, answer.remark)
     return answer

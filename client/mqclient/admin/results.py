@@ -1,4 +1,4 @@
-"""What the administration answers: plain values, printed as they are by `mqadmin -o json`.
+"""The results of the administration: plain values, which `mqadmin -o json` prints as they are.
 
 Timestamps are milliseconds since 1970, 0 for never. Offsets count messages of one queue; maximum
 offsets are exclusive. Fields are only added, never renamed: programs read them. They are structs
@@ -21,13 +21,13 @@ END = -1
 
 
 class BrokerState(msgspec.Struct, frozen=True):
-    """One broker process, as its name server and it itself see it."""
+    """One broker process, as the name server and the broker itself describe it."""
 
     cluster: str
     broker_name: str
     broker_id: int
     address: str
-    #: leader, follower or candidate by its own word; unreachable if it does not answer.
+    #: leader, follower or candidate, as it says itself; unreachable if it does not answer.
     role: str
     term: int | None = None
     version: str = ""
@@ -40,10 +40,11 @@ class BrokerState(msgspec.Struct, frozen=True):
 
 
 class RaftMember(msgspec.Struct, frozen=True):
-    """One member of a broker group, by its own word; `role` is unreachable if it gave none.
+    """One member of a broker group, as it describes itself; `role` is unreachable if it does not
+    answer.
 
-    A learner does not vote yet; `removed` is who runs and belongs to the group no longer (or not
-    yet), by the leader's word.
+    A learner does not vote yet. `removed` is a running node that the leader does not count as a
+    member, any more or yet.
     """
 
     cluster: str
@@ -52,24 +53,24 @@ class RaftMember(msgspec.Struct, frozen=True):
     address: str
     role: str
     term: int | None = None
-    #: Whom it takes for the leader.
+    #: The node that it takes for the leader.
     leader_id: str | None = None
     last_index: int | None = None
     commit_index: int | None = None
     applied_index: int | None = None
-    #: Log entries that the leader has and this member has not.
+    #: Log entries that the leader has and this member lacks.
     lag_entries: int | None = None
-    #: Whether it may be relied upon for a majority, by its own word: not while it fills an emptied
-    #: folder, or before the state that its log builds on is saved there.
+    #: Whether it counts for a majority, as it says itself: not while it fills an emptied folder, or
+    #: until the state that its log builds on is saved.
     counted: bool | None = None
     preferred: bool = False
-    #: Why it takes no part any more.
+    #: Why it no longer takes part.
     fenced: str | None = None
     #: Entries of the log that have no effect on any member: no leader should have written them.
     set_aside: int | None = None
-    #: (index, reason) of the last ones.
+    #: (index, reason) of the last entries that were set aside.
     set_aside_last: tuple[tuple[int, str], ...] = ()
-    #: Requests that met a bug of the member's since it started; its log has them.
+    #: Requests since its start that met a bug of the member; its log has them.
     faults: int | None = None
 
 
@@ -83,7 +84,7 @@ class LeaderTransfer(msgspec.Struct, frozen=True):
 
 
 class MemberChange(msgspec.Struct, frozen=True):
-    """A group has got a voter more, or one less. `members`: their node ids now."""
+    """A group has one voter more, or one less. `members`: the node ids now."""
 
     broker_name: str
     node_id: str
@@ -136,7 +137,7 @@ class TopicStatus(msgspec.Struct, frozen=True):
 
 
 class QueueProgress(msgspec.Struct, frozen=True):
-    """How far a consumer group is in one queue."""
+    """The progress of a consumer group in one queue."""
 
     topic: str
     broker_name: str
@@ -149,7 +150,7 @@ class QueueProgress(msgspec.Struct, frozen=True):
 
 
 class GroupProgress(msgspec.Struct, frozen=True):
-    """How far a consumer group is. `members` counts the clients that are connected now."""
+    """The progress of a consumer group. `members` counts the clients that are connected now."""
 
     group: str
     members: int
@@ -185,7 +186,7 @@ class PermChange(msgspec.Struct, frozen=True):
 
 
 class TopicTraffic(msgspec.Struct, frozen=True):
-    """What came into a topic, and what one group of its readers took out of it."""
+    """The messages sent to a topic, and those read by one of its groups."""
 
     topic: str
     #: "" if no group reads the topic.
@@ -208,7 +209,7 @@ class ClientInfo(msgspec.Struct, frozen=True):
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """What a group reads of a topic."""
+    """A group's subscription to a topic."""
 
     topic: str
     expression: str
@@ -216,7 +217,7 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class ConsumerClients(msgspec.Struct, frozen=True):
-    """Who consumes for a group at the moment, and what."""
+    """The connected consumers of a group, and their subscriptions."""
 
     group: str
     consume_type: str
@@ -227,7 +228,7 @@ class ConsumerClients(msgspec.Struct, frozen=True):
 
 
 class ProducerClients(msgspec.Struct, frozen=True):
-    """Who produces for a group at the moment, on the brokers of a topic."""
+    """The connected producers of a group, on the brokers of a topic."""
 
     group: str
     topic: str
@@ -235,7 +236,7 @@ class ProducerClients(msgspec.Struct, frozen=True):
 
 
 class ConsumerStatus(msgspec.Struct, frozen=True):
-    """What a consumer says of itself, by RocketMQ's keys; or the reason why it says nothing."""
+    """The running info of a consumer, by RocketMQ's keys; or why there is none."""
 
     client: ClientInfo
     running_info: Mapping[str, object]
@@ -243,7 +244,7 @@ class ConsumerStatus(msgspec.Struct, frozen=True):
 
 
 class QueueReset(msgspec.Struct, frozen=True):
-    """Where a group will go on in one queue."""
+    """The offset from which a group will go on in one queue."""
 
     topic: str
     broker_name: str

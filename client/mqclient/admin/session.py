@@ -14,7 +14,7 @@ from mqclient.connection.lifetime import together
 from mqclient.errors import ClientError, NoRoute
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
-"""The group name under which RocketMQ's tools read; it never commits anything."""
+"""The group name of RocketMQ's tools; it never commits anything."""
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
@@ -25,7 +25,7 @@ class UnknownTarget(ClientError):
 
 
 class AdminSession:
-    """What the parts ask through. `namesrv_addr` is "host:port;host:port".
+    """The connections that all parts use. `namesrv_addr` is "host:port;host:port".
 
     A request ends in `timeout_s`.
     """
@@ -68,7 +68,7 @@ class AdminSession:
         return chosen
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Where a topic is. NoRoute if no name server knows it."""
+        """The route of a topic. Raises NoRoute if no name server knows it."""
         header = GetRouteinfoByTopicHeader(topic=topic, accept_standard_json_only=True)
         code = RequestCode.GET_ROUTEINFO_BY_TOPIC
         answer = await self.requests.ask_name_server(code, header)
@@ -79,7 +79,8 @@ class AdminSession:
 
 
 class Part:
-    """One part of the administration. It keeps nothing itself, so parts make each other."""
+    """One part of the administration. It has no state, so a part can make another when it needs
+    it."""
 
     def __init__(self, session: AdminSession) -> None:
         self._session = session
@@ -87,7 +88,7 @@ class Part:
 
 
 async def run_for_each(call: Callable[[_T], Awaitable[_U]], values: Iterable[_T]) -> tuple[_U, ...]:
-    """The results of a call for each value, in order. The first error is raised, as it is."""
+    """The results of a call for each value, in order. Raises the first error, not in a group."""
     results: dict[int, _U] = {}
     values = tuple(values)
 

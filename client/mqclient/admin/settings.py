@@ -1,8 +1,8 @@
 """Configs of brokers and name servers, key-value entries, and write permissions.
 
-A broker group's settings are an entry of its log and hold for all its members. Name servers keep
-no common state: a change goes to each of them, and lasts there as RocketMQ's does (a setting until
-the next start, a permission until the broker's next change of topics, a key-value entry for ever).
+A broker group's settings are entries of its log and hold for all its members. Name servers share no
+state: a change goes to each of them, and lasts as long as in RocketMQ (a setting until the next
+start, a permission until the broker's next change of topics, a key-value entry for ever).
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Settings(Part):
     async def update_broker_config(
         self, key: str, value: str, broker: str | None = None, cluster: str | None = None
     ) -> tuple[str, ...]:
-        """Change a key on all members of groups, now and for ever; "" gives the file's value back.
+        """Change a key on all members of groups, for good; "" restores the config file's value.
 
-        `broker` is a group's name or the address of any member. Returns the broker names. Refused
-        (code 16) for a key that can't change while a broker runs.
+        `broker` is a group's name or the address of any member. Returns the broker names. Raises
+        Refused (code 16) for a key that can't change while a broker runs.
         """
         body = f"{key}={value}\n".encode()
 
@@ -73,7 +73,7 @@ class Settings(Part):
         )
 
     async def update_namesrv_config(self, key: str, value: str) -> tuple[str, ...]:
-        """Change a key on every name server until it is restarted. Their addresses."""
+        """Change a key on every name server until it is restarted. Returns their addresses."""
         code, body = RequestCode.UPDATE_NAMESRV_CONFIG, f"{key}={value}\n".encode()
         return tuple(await self._requests.ask_every_name_server(code, body=body))
 
@@ -87,17 +87,17 @@ class Settings(Part):
         return decode_header(GetKvConfigResponseHeader, answer).value
 
     async def update_kv_config(self, namespace: str, key: str, value: str) -> tuple[str, ...]:
-        """Set a value on every name server. Their addresses."""
+        """Set a value on every name server. Returns their addresses."""
         header = PutKvConfigHeader(namespace=namespace, key=key, value=value)
         return tuple(await self._requests.ask_every_name_server(RequestCode.PUT_KV_CONFIG, header))
 
     async def delete_kv_config(self, namespace: str, key: str) -> tuple[str, ...]:
-        """Remove a key on every name server; one that is not there is no error. Their addresses."""
+        """Remove a key, if it exists, on every name server. Returns their addresses."""
         header, code = DeleteKvConfigHeader(namespace=namespace, key=key), RequestCode
         return tuple(await self._requests.ask_every_name_server(code.DELETE_KV_CONFIG, header))
 
     async def set_write_perm(self, broker_name: str, *, writable: bool) -> tuple[PermChange, ...]:
-        """Let clients write to a broker group's topics, or to others only, by their routes."""
+        """Let routes say that a broker group's topics are writable, or not."""
         await self._session.broker_groups(broker=broker_name)
         if writable:
             answers = await self._requests.ask_every_name_server(

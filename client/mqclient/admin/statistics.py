@@ -1,4 +1,4 @@
-"""What comes into topics and goes out to groups: the figures that brokers count."""
+"""Traffic into topics and out to groups, as counted by brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics: create, change, delete, list, where their queues are and what those hold."""
+"""Topics: create, change, delete, list, their routes, and the offsets of their queues."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class Topics(Part):
     ) -> tuple[str, ...]:
         """Create or change a topic on every group of a cluster, or on one broker group.
 
-        `broker` is its name, or the address of any of its members. Without either, on the only
-        cluster there is. Returns the broker names when every name server shows the topic there,
-        so that clients can use it at once. With `order`, producers keep to these queues also while
-        a group of them is not there: their counts become part of the topic's route. `attributes`
-        alters those of 5.x: "+name=value,-name".
+        `broker` is its name, or the address of any of its members. Without either there must be one
+        cluster only. Returns the broker names when every name server shows the topic there, so that
+        clients can use it at once. With `order`, the queue counts become part of the topic's route:
+        producers use the same queues even while a group is not there. `attributes` alters those of
+        5.x: "+name=value,-name".
         """
         groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
         header = UpdateAndCreateTopicHeader(
@@ -92,7 +92,7 @@ class Topics(Part):
         return names
 
     async def _put_order(self, topic: str, queues: dict[str, int]) -> None:
-        """Keep the queue counts of an ordered topic, beside those of other groups."""
+        """Set the queue counts of an ordered topic, and keep those of other groups."""
         known = await Settings(self._session).kv_config(ORDER_TOPIC_CONFIG, topic) or ""
         counts = dict(entry.rsplit(":", 1) for entry in known.split(";") if ":" in entry)
         counts |= {name: str(count) for name, count in queues.items()}
@@ -210,7 +210,7 @@ class Topics(Part):
 async def delete_on(
     session: AdminSession, topic: str, groups: Sequence[BrokerData]
 ) -> tuple[str, ...]:
-    """Delete a topic, whether it is there or not."""
+    """Delete a topic, which need not exist."""
     header = DeleteTopicInBrokerHeader(topic=topic)
 
     async def delete(group: BrokerData) -> str:

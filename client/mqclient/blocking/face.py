@@ -1,4 +1,4 @@
-"""What every blocking face is: a thread with an event loop, and calls that wait for it."""
+"""The base of all blocking classes: a thread with an event loop, and calls that wait for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 class Caller(ABC, Generic[T]):
-    """What `blocking` makes methods for: an asynchronous object, and a way to call it."""
+    """An asynchronous object, and a way to call it; `blocking` makes the methods."""
 
     _client: T
 
@@ -34,7 +34,7 @@ class Caller(ABC, Generic[T]):
 
 
 class Face(Caller[ClientT]):
-    """A thread with an event loop for the time of the `with` block, and the client in it."""
+    """The client, and the thread with its event loop, for the time of the `with` block."""
 
     def __init__(self, client: ClientT) -> None:
         self._client = client
@@ -58,7 +58,7 @@ class Face(Caller[ClientT]):
         except (CancelledError, RuntimeError) as error:
             if self._running is not None:
                 raise
-            # Another thread has left the block meanwhile, and taken the event loop with it.
+            # Another thread has left the block meanwhile, which ended the event loop.
             raise ClientClosed(f"this {type(self).__name__} was closed during a call") from error
 
     def __enter__(self) -> Self:

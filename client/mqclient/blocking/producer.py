@@ -1,4 +1,5 @@
-"""Sending, blocking: what is handed over gives a Future, and transactions have `with` blocks."""
+"""The blocking producer: `send_soon` and the like give a Future, and transactions have `with`
+blocks."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from mqclient.producing.transactions import Decision
 def handing_over(
     method: Callable[Concatenate[ClientT, P], Awaitable[PendingSend]],
 ) -> Callable[Concatenate[Face[ClientT], P], Future[SendResult]]:
-    """As `blocking`, for a `method` that only hands a message over: the outcome is a Future's."""
+    """As `blocking`, for a `method` that only hands a message over: returns a Future of the
+    outcome."""
 
     @wraps(method)
     def call(face: Face[ClientT], /, *args: P.args, **kwargs: P.kwargs) -> Future[SendResult]:
@@ -64,7 +66,7 @@ class Transaction:
         self._face.call(self._transaction.commit)
 
     def rollback(self) -> None:
-        """Let nobody ever see the message."""
+        """Never let consumers see the message."""
         self._face.call(self._transaction.rollback)
 
 
@@ -131,7 +133,7 @@ class Producer(Face[producers.Producer]):
 
     @property
     def client_id(self) -> str:
-        """How brokers know this producer."""
+        """The id by which brokers know this producer."""
         return self._client.client_id
 
     @property
@@ -142,7 +144,7 @@ class Producer(Face[producers.Producer]):
     def send_oneway(
         self, message: Message, *, queue_id: int | None = None, key: str | None = None
     ) -> None:
-        """Hand over a message that nobody acknowledges."""
+        """Hand over a message that is not acknowledged."""
 
         async def hand_over() -> None:
             await self._client.prepare(message.topic)

@@ -1,7 +1,7 @@
-"""The entry point of `mqadmin`: which commands there are, and what becomes of their errors.
+"""The entry point of `mqadmin`: the list of commands, and the handling of their errors.
 
-A command's module is imported when it is called, so that a command starts in the time that it
-needs itself.
+A command's module is imported when the command is called, so that no command waits for the imports
+of others.
 """
 
 from __future__ import annotations

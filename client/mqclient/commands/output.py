@@ -48,7 +48,7 @@ def print_table(table: Table) -> None:
             grid.add_row(*map(_shown, row))
         with console.capture() as capture:
             console.print(grid)
-        # The last column is padded like the others; nobody wants the blanks in a pipe.
+        # The last column is padded like the others; the blanks would be useless in a pipe.
         sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
     sys.stdout.writelines(note + "\n" for note in table.notes)
 
@@ -83,7 +83,7 @@ def joined(names: Iterable[str]) -> str:
 
 
 def leaderless(members: Iterable[tuple[str, str]]) -> list[str]:
-    """A note for each broker group that nobody leads; `members` are (broker name, role)."""
+    """A note for each broker group without a leader; `members` are (broker name, role)."""
     roles: dict[str, set[str]] = {}
     for broker_name, role in members:
         roles.setdefault(broker_name, set()).add(role)

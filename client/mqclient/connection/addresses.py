@@ -23,7 +23,7 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def are_addresses(addresses: Iterable[str]) -> Iterator[str]:
-    """Those of some texts, told by a server, that are addresses."""
+    """The texts from a server that are addresses."""
     for address in addresses:
         with suppress(BadInput):
             parse_address(address)

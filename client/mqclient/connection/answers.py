@@ -1,8 +1,8 @@
-"""What servers say, bounded before anybody builds on it. Pure.
+"""Checks the bounds of servers' answers before they are used. Pure.
 
-A name server passes on what anybody has registered, and a broker may be somebody else's: an answer
-that the codec can read may still tell of two thousand million queues. What is beyond its bound, or
-no such thing at all, is BadInput, as if it could not be read.
+A name server passes on whatever was registered, and a broker may be foreign: an answer that the
+codec can read may still name two thousand million queues. A value beyond its bound raises BadInput,
+like an answer that can't be read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def route_in(answer: Command) -> TopicRouteData:
 
 
 def cluster_in(answer: Command) -> ClusterInfo:
-    """The cluster that a name server tells of. Raises BadInput."""
+    """The cluster in a name server's answer. Raises BadInput."""
     info = decode_body(ClusterInfo, answer.payload)
     _check_groups(info.broker_addr_table.values())
     return info
@@ -55,7 +55,7 @@ def consumers_in(answer: Command) -> tuple[str, ...]:
 
 
 def checked_offset(offset: int, what: str) -> int:
-    """An offset that a broker told. Raises BadInput if no queue can have it."""
+    """An offset from a broker. Raises BadInput if no queue can have it."""
     if not 0 <= offset <= limits.OFFSET_MAX:
         raise BadInput(f"{what} is {offset:.6g}: no offset of a queue")
     return offset

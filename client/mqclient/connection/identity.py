@@ -1,4 +1,4 @@
-"""Names that nobody else has: client ids and messages' unique keys, in RocketMQ's shapes.
+"""Unique names: client ids and messages' unique keys, in RocketMQ's formats.
 
 A unique key is 32 hex digits: IPv4 address (8), process id (4), a random number in place of Java's
 class-loader hash (8), milliseconds since the month began (8), a counter (4). The last two are kept
@@ -37,7 +37,7 @@ def make_client_id(host: str) -> str:
 
 
 class UniqueKeys:
-    """Makes unique keys. `refresh` moves the time part on; call it as the clock does."""
+    """Makes unique keys. Call `refresh` now and then: it brings the time part up to date."""
 
     def __init__(self, host: str) -> None:
         address = host_bytes(host, 0)[:-4][-4:]

@@ -1,9 +1,9 @@
-"""Finding out who leads a broker group, as fast as the group itself knows.
+"""Finds the leader of a broker group, as soon as the group itself knows it.
 
-Everybody who might know is asked at once: each known member for its own role (GROUP_INFO), each
-name server for members that are not known yet. A member that does not lead is asked again after 5
-to 50 ms. Only a member's own word that it leads counts; of two such words, the higher term. What
-others say about it, or a route, may be older than the failure that made us ask.
+All known servers are asked at once: each member for its own role (GROUP_INFO), each name server for
+further members. A member that does not lead is asked again after 5 to 50 ms. Only a member that
+says itself that it leads counts; of two, the one with the higher term. What others say of the
+leader, or a route, may be older than the failure that started the search.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mqclient.errors import NoLeader, Refused
 
 @dataclass(slots=True)
 class LeaderFinder:
-    """Asks for leaders and writes what it learns into `routes`."""
+    """Searches leaders and notes them in `routes`."""
 
     pool: PeerPool
     routes: RouteTable
@@ -47,7 +47,7 @@ class LeaderFinder:
     _found: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     async def find(self, broker_name: str, topic: str | None = None) -> str:
-        """The address of the member that leads now; waits as long as none does.
+        """The address of the present leader; waits until there is one.
 
         Callers at the same time share one search. `topic` is one whose route names the group.
         """
@@ -59,7 +59,7 @@ class LeaderFinder:
             while True:
                 await self._search(broker_name, topic)
                 found = self.routes.leader(broker_name)
-                # None if somebody else has lost it already.
+                # None if another caller has dropped it already.
                 if found is not None:
                     return found
 
@@ -72,7 +72,7 @@ class LeaderFinder:
         timeout_s: float,
         also: ResponseCode = ResponseCode.SUCCESS,
     ) -> Command:
-        """What `ask` does; raises Refused, too, unless the answer is success or `also`."""
+        """Like `ask`, but also raises Refused unless the answer's code is success or in `also`."""
         answer = await self.ask(broker_name, command, timeout_s, topic)
         if answer.code not in (ResponseCode.SUCCESS, also):
             raise Refused(what, "its leader", answer.code, answer.remark)
@@ -86,11 +86,11 @@ class LeaderFinder:
         topic: str | None = None,
         held_s: float = 0.0,
     ) -> Command:
-        """The leader's answer to a request that may safely be repeated, whoever leads meanwhile.
+        """The leader's answer to a request that may safely be repeated, even if the leader changes.
 
-        The answer may have any code that another try would not change. Tries begin until
-        `timeout_s` is over; the server may hold each for `held_s` (long polling). Raises NoLeader,
-        or the RemotingError of the last try, if none was answered.
+        The answer has any code that another try would not change. New tries begin until `timeout_s`
+        is over; the server may hold each for `held_s` (long polling). Raises NoLeader, or the
+        RemotingError of the last try, if none was answered.
         """
         began_s = time.monotonic()
         deadline_s = began_s + timeout_s
@@ -152,7 +152,7 @@ class LeaderFinder:
                 ask_new_members()
 
     async def _ask_member(self, broker_name: str, address: str, tasks: TaskGroup) -> None:
-        """Ask one member until it says that it leads, or another one did."""
+        """Ask one member until it, or another one, says that it leads."""
         attempt = 0
         while True:
             attempt += 1
@@ -168,7 +168,7 @@ class LeaderFinder:
             await anyio.sleep(backoff_s(attempt))
 
     async def group_info(self, address: str) -> GroupInfoResponseHeader | None:
-        """What a member says of its group, or None if it can't be asked."""
+        """A member's answer about its group, or None if it can't be reached."""
         command = Command(RequestCode.GROUP_INFO, encode_header(GroupInfoHeader()))
         try:
             answer = await self.pool.request(address, command, limits.FIND_REQUEST_TIMEOUT_S)
@@ -179,7 +179,7 @@ class LeaderFinder:
             return None
 
     async def _ask_name_server(self, name_server: str, topic: str) -> None:
-        """Take in new members as the name server learns of them."""
+        """Add new members as the name server learns of them."""
         while True:
             with suppress(RemotingError, BadInput, Refused):
                 data = await self.topic_route(name_server, topic)

@@ -1,11 +1,11 @@
-"""Things that live in an `async with` block: connections, sessions, producers, consumers.
+"""Objects that live in an `async with` block: connections, sessions, producers, consumers.
 
-What goes wrong in the block is the caller's own: it leaves as it is, never in an ExceptionGroup of
-our task groups. So no part is shown the exception, only whether there was one. The same holds for
-what goes wrong in a call: `together` is the task group for tasks that make up one call.
+An exception in the block is the caller's own: it leaves the block unchanged, never in an
+ExceptionGroup of our task groups. So the parts only learn whether there was one. The same holds for
+an exception in a call: `together` is the task group for the tasks of one call.
 
-Before its block is entered and after it is left, a thing is of no use: what it starts would never
-be served. So its public calls begin with `check_open`, and a block is entered once.
+Outside its block an object can't be used: no task would serve it. So its public calls begin with
+`check_open`, and a block can be entered only once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mqclient.errors import ClientClosed
 
 
 class _State(Enum):
-    """What is said of a thing that is not open."""
+    """The state of an object, as named in errors."""
 
     NEW = "was not opened: use it inside its `with` block"
     OPEN = "is open"
@@ -32,7 +32,7 @@ class _State(Enum):
 
 
 class Living(ABC):
-    """`async with thing:` is `start`, the block, and `end` whatever came of the block."""
+    """`async with object:` is `_start`, the block, and then always `_end`."""
 
     _state = _State.NEW
 
@@ -72,7 +72,7 @@ class Living(ABC):
 
 @asynccontextmanager
 async def together() -> AsyncIterator[TaskGroup]:
-    """A task group whose first failure cancels the rest, and leaves the block as it is."""
+    """A task group whose first exception cancels the rest, and leaves the block unchanged."""
     try:
         async with anyio.create_task_group() as tasks:
             yield tasks

@@ -1,9 +1,9 @@
 """One connection per server address, shared by everything in the client that talks to that server.
 
 RocketMQ's servers identify a client by its connection, and answers may come in any order, so one
-connection per address is both enough and required. A connection is dialled by whoever needs it
-first; others wait for that dial. A broken one is dialled again at the next need, never by itself:
-who needs it also knows the deadline.
+connection per address is both enough and required. The first caller that needs a connection dials
+it; others wait for that. A broken one is dialled again only when a caller needs it, since the
+caller has the deadline.
 """
 
 from __future__ import annotations

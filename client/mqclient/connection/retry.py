@@ -1,8 +1,9 @@
-"""What to do after a request that did not succeed: a table of RocketMQ's codes, without I/O. Pure.
+"""What to do after a request that failed: a table of RocketMQ's codes, without I/O. Pure.
 
 Three questions decide. Did it certainly have no effect (`definite`)? Can another try succeed, and
-where: at the same server, at the server it names, or at whoever leads now? Is there time left? Only
-requests that the broker recognises when repeated, or that may be repeated safely, are judged here.
+where: at the same server, at the server that it names, or at the present leader? Is there time
+left? This is only for requests that the broker recognises when they are repeated, or that may be
+repeated safely.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Verdict:
     address: str | None = None
 
 
-#: The server looked at the request and declined: nothing was stored, nothing will change by asking.
+#: The server checked the request and declined: nothing was stored, and another try is useless.
 _DECLINED = frozenset(
     {
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
@@ -51,7 +52,7 @@ _DECLINED = frozenset(
 )
 
 
-#: What one group declines another may take: its topics and permissions are its own.
+#: Another broker group may accept it, since each has its own topics and permissions.
 _DECLINED_HERE = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST})
 
 #: Answers that another try, perhaps elsewhere, may change.
@@ -98,7 +99,7 @@ def _judge_code(answer: Command) -> Verdict:
 def _judge_unavailable(answer: Command, reason: str) -> Verdict:
     """Code 14: busy (`retryAfterMillis`), or not the leader (`leaderAddr`, if it knows one).
 
-    `outcome` is "unknown" if leadership was lost on the way: the append may yet come to be.
+    `outcome` is "unknown" if leadership was lost on the way: the append may still be committed.
     """
     definite = answer.ext.get(OUTCOME) != OUTCOME_UNKNOWN
     if RETRY_AFTER_MILLIS in answer.ext:

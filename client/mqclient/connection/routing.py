@@ -1,9 +1,9 @@
-"""Where a topic's queues are and who leads each broker group: a table, without I/O. Pure.
+"""The queues of topics and the leaders of broker groups: a table, without I/O. Pure.
 
 Two sources feed it. Name servers give topic routes: which broker names hold how many queues, and
-the addresses of each group's members, the leader under id 0. The members themselves say who leads,
-with the term. What a member says of itself outranks a route, and a higher term outranks a lower
-one, since a route may be seconds old and a paused old leader still believes in itself.
+the addresses of each group's members, the leader under id 0. Members say whether they lead, and in
+which term. A member's own answer outranks a route, and a higher term outranks a lower one, since a
+route may be seconds old, and an old leader that was paused still believes that it leads.
 
 The rules for turning a route into queues are RocketMQ's (MQClientInstance.topicRouteData2...):
 sorted by broker name; writable queues 0..writeQueueNums-1, readable ones 0..readQueueNums-1.
@@ -63,7 +63,7 @@ class RouteTable:
     _groups: dict[str, Group] = field(default_factory=dict)
 
     def update(self, topic: str, data: TopicRouteData) -> bool:
-        """Take in a route from a name server; whether the queues of `topic` changed."""
+        """Add a route from a name server. Returns whether the queues of `topic` changed."""
         self.learn_members(data)
         route = route_from(topic, data)
         changed = self._routes.get(topic) != route
@@ -71,7 +71,7 @@ class RouteTable:
         return changed
 
     def learn_members(self, data: TopicRouteData) -> None:
-        """Take in the addresses of a route. Its leader counts until a member claims to lead."""
+        """Add the addresses of a route. Its leader counts until a member says that it leads."""
         for broker in data.broker_datas:
             group = self._group(broker.broker_name)
             group.cluster = broker.cluster
@@ -93,7 +93,7 @@ class RouteTable:
         return group
 
     def forget(self, topic: str) -> bool:
-        """Drop a topic that the name servers no longer know; whether it was there."""
+        """Drop a topic that the name servers no longer know. Returns whether it was there."""
         return self._routes.pop(topic, None) is not None
 
     def route(self, topic: str) -> Route | None:
@@ -124,18 +124,18 @@ class RouteTable:
         return "" if group is None else group.cluster
 
     def members(self, broker_name: str) -> tuple[str, ...]:
-        """Every known address of this group; the last known leader first where there is one."""
+        """Every known address of this group; the last known leader first, if any."""
         group = self._groups.get(broker_name)
         return () if group is None else group.members
 
     def add_members(self, broker_name: str, addresses: Iterable[str]) -> None:
-        """Members that one of them named (GROUP_INFO)."""
+        """Add members that one of them named (GROUP_INFO)."""
         group = self._group(broker_name)
         new = (a for a in are_addresses(addresses) if a not in group.members)
         group.members = (*group.members, *dict.fromkeys(new))[: limits.MEMBERS_MAX]
 
     def learn_leader(self, broker_name: str, address: str, term: int) -> bool:
-        """A member says that it leads in `term`; whether that is now what this table holds.
+        """A member says that it leads in `term`. Returns whether the table takes it for the leader.
 
         A claim of a lower term than the one known is refused.
         """
@@ -158,7 +158,7 @@ class RouteTable:
             group.leader = leader if leader != refused_by and leader in group.members else None
 
     def suspect(self, broker_name: str, address: str) -> None:
-        """`address` broke the connection or fell silent: it leads no longer as far as is known."""
+        """`address` broke the connection or fell silent: no longer take it for the leader."""
         group = self._groups.get(broker_name)
         if group is not None and group.leader == address:
             group.leader = None

@@ -83,7 +83,7 @@ class Session(Living):
     async def _fetch(self, topic: str, asked_topic: str, problems: dict[str, str]) -> Route | None:
         """Ask all name servers at once for `asked_topic`'s route; the first that has it wins.
 
-        `problems` gets what is wrong with those that give no proper answer, by their address.
+        `problems` gets the errors of those without a proper answer, by address.
         """
         changed = False
         async with together() as tasks:
@@ -140,7 +140,7 @@ class Session(Living):
                         tasks.start_soon(self._tell, address, command)
 
     async def _tell(self, address: str, command: Command) -> None:
-        """Send what must not fail the client if a broker is down."""
+        """Send a request; if the broker is down, that is ignored."""
         try:
             answer = await self.pool.request(address, command, limits.HEARTBEAT_TIMEOUT_S)
         except RemotingError as error:
@@ -162,7 +162,7 @@ class Session(Living):
 def _no_route(
     topic: str, purpose: str, name_servers: tuple[str, ...], problems: dict[str, str]
 ) -> NoRoute:
-    """Whether nobody knows the topic, or nobody could be asked."""
+    """The error: no name server knows the topic, or none could be asked."""
     if len(problems) == len(name_servers):
         reasons = "; ".join(problems.values())
         advice = "start one (mqnamesrv), or check the address: host:port;host:port"

@@ -1,4 +1,4 @@
-"""Two small ways for a task to wait for something that a callback announces.
+"""Two ways for a task to wait for a callback.
 
 Callbacks of a connection run in its reading task and must not block: they call `set` here, and a
 task that waits takes it from there. Both work under trio and asyncio alike.
@@ -11,7 +11,8 @@ from anyio.lowlevel import checkpoint
 
 
 class Wakeup:
-    """One task waits, anyone wakes it. A wake-up while it is busy is not lost, several are one."""
+    """One task waits, others wake it. A wake-up while it is busy is not lost; several count as
+    one."""
 
     def __init__(self) -> None:
         self._set = False

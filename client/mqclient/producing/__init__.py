@@ -1,16 +1,16 @@
 """Sending: from a message to its place in the log.
 
-``producer``      the face
+``producer``      the public class
 ``publishing``    which queue a message goes to (pure)
-``encoding``      the record that will lie in the log
+``encoding``      makes the record that will lie in the log
 ``outbox``        messages whose outcome is not known yet
-``pending``       one of them, as `send_nowait` hands it back
+``pending``       such a message, as `send_nowait` returns it
 ``batching``      which messages go together, and when (pure)
 ``batch``         one batch, and each message's place in it (pure)
-``exchange``      what is asked for a batch, and what the answer says (pure)
-``sender``        sends one broker group its batches, whoever leads it
-``delays``        messages that wait for their time (pure)
-``recall``        takes one of them back
-``transactions``  messages that are seen if some work is done
+``exchange``      the request for a batch, and its answer (pure)
+``sender``        sends batches to the leader of one broker group
+``delays``        messages with a delay (pure)
+``recall``        takes a delayed message back
+``transactions``  messages that are delivered only if some work was done
 ``replies``       requests that wait for a reply
 """

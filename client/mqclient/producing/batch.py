@@ -2,8 +2,8 @@
 
 A batch is mutable until it is first sent. From then on its bytes are frozen: every retry is byte
 for byte the same, so that the broker's window of seen batches recognises it by its first record.
-An acknowledgement settles a whole batch at once; what it means for one message is worked out only
-when somebody asks.
+An acknowledgement settles a whole batch at once; the result of one message is computed only when it
+is asked for.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from mqclient.models import SendResult
 
 
 class Slot:
-    """One message's place in a batch; from it and the batch's acknowledgement follows its result.
+    """One message's place in a batch. Its result follows from this and the batch's acknowledgement.
 
     `nth` and `start_bytes` count within the batch's run of `queue_id`. `moves_left` is how often it
-    may yet go to another queue: never, if its sender chose one.
+    may still move to another queue: 0 if its sender chose one.
     """
 
     __slots__ = (
@@ -53,7 +53,7 @@ class Slot:
         return self.error is not None or self.batch.ack is not None
 
     def result(self) -> SendResult:
-        """Where the message went. Raises what made it fail; only for a settled slot."""
+        """Where the message went. Raises the error if it failed. Only for a settled slot."""
         if self.error is not None:
             raise self.error
         batch, ack = self.batch, self.batch.ack
@@ -73,7 +73,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """A broker's word for a whole batch: log position of its first record, offset per queue."""
+    """The acknowledgement of a whole batch: log position of its first record, offset per queue."""
 
     position: int
     offsets: dict[int, int]
@@ -93,8 +93,8 @@ class Run:
 class Batch:
     """Records of one topic, a run per queue, that become one entry of one group's log.
 
-    One that `waits` is a single message that the broker keeps for a while before it is delivered,
-    one that is `alone` a single message that its sender may send again.
+    One that `waits` is a single delayed or half message; one that is `alone` is a single message
+    that its sender may send again.
     """
 
     topic: str
@@ -154,46 +154,47 @@ class Batch:
 
     @property
     def maybe_stored(self) -> bool:
-        """Whether a broker may hold it: a try is under way, or one ended without an answer."""
+        """Whether a broker may have stored it: a try is under way, or one ended without an
+        answer."""
         return self.on_wire or self.lost
 
     @property
     def movable(self) -> bool:
-        """Whether all messages of it may go to another queue."""
+        """Whether all of its messages may move to another queue."""
         return all(slot.moves_left > 0 and not slot.settled for slot in self.slots)
 
     @property
     def abandoned(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """Whether no caller waits for it any more."""
         return all(slot.error is not None for slot in self.slots)
 
     @property
     def last_deadline_s(self) -> float:
-        """Until when somebody waits for it."""
+        """The last deadline of its messages."""
         return max((s.deadline_s for s in self.slots if s.error is None), default=0.0)
 
     def fail(self, error_type: type[SendError], reason: str) -> None:
-        """Give up every message of it that is not settled."""
+        """Fail every message of it that is not settled."""
         for slot in self.slots:
             if slot.error is None:
                 slot.error = error_type(reason, self.topic, self.broker_name, slot.unique_key)
 
     def expire(self, now_s: float) -> list[Slot]:
-        """Give up the messages whose deadline is over.
+        """Fail the messages whose deadline is over.
 
-        One that was never sent leaves the batch and has definitely failed. One that was sent may be
-        stored, so its record stays, and its outcome is unknown.
+        If the batch was never sent, they leave it and have definitely failed. If it was sent they
+        may be stored: their records stay, and their outcome is unknown.
         """
         return self._expire_sent(now_s) if self.maybe_stored else self._expire_unsent(now_s)
 
     def release(self) -> None:
-        """Let go of the bytes once the outcome stands; whoever keeps a slot keeps only numbers."""
+        """Drop the bytes once the outcome is known; a slot that is kept then holds only numbers."""
         self.body = None
         self.runs = {}
         self.slots = []
 
     def settle(self) -> None:
-        """Tell those who wait that the outcome of some message stands."""
+        """Wake the callers whose messages are settled."""
         listeners, self.listeners = self.listeners, []
         for listener in listeners:
             listener()
@@ -215,9 +216,10 @@ class Batch:
         return late
 
     def withdraw(self) -> list[tuple[list[Slot], list[bytes]]]:
-        """Take out the messages that may go to another queue, and their records, by run.
+        """Take out the messages that may move to another queue, and their records, by run.
 
-        While it is certainly not stored: elsewhere nobody would recognise a second copy.
+        Only while the batch is certainly not stored: another group would not recognise a second
+        copy.
         """
         runs: dict[int, tuple[list[Slot], list[bytes]]] = {}
         for slot, record in self._take_out(lambda slot: slot.moves_left > 0 and not slot.settled):
@@ -228,7 +230,7 @@ class Batch:
         return list(runs.values())
 
     def _take_out(self, leaves: Callable[[Slot], bool]) -> list[tuple[Slot, bytes]]:
-        """Remove messages and their records; those that stay close ranks."""
+        """Remove messages and their records, and renumber the others."""
         runs, slots = self.runs, self.slots
         self.runs, self.slots, self.size_bytes, self.body = {}, [], 0, None
         self.first_deadline_s = float("inf")

@@ -1,10 +1,11 @@
 """Gathering messages into batches for one broker group, without I/O. Pure.
 
-Order per queue must survive anything: a refused batch, a lost connection, a new leader. It would
-not if two batches with records of the same queue were under way at once, since the first may be
-refused and the second accepted. So the queues of a topic are dealt onto a few *lanes*, each lane
-has at most one batch under way, and what arrives meanwhile gathers in the lane's next batch. The
-lanes keep the pipe full, a slow broker makes batches grow, and no clock is needed for either.
+Order per queue must be kept even after a refused batch, a lost connection, or with a new leader. It
+would not be if two batches with records of the same queue were under way at once, since the first
+may be refused and the second accepted. So the queues of a topic are spread over a few *lanes*. Each
+lane has at most one batch under way, and messages that come meanwhile are gathered in its next
+batch. Several lanes keep the connection busy, batches grow with a slow broker, and neither needs a
+clock.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from dataclasses import dataclass, field
 from mqclient import limits
 from mqclient.producing.batch import Batch, Lane, Slot
 
-#: The lane of messages that nobody acknowledges: they keep no order with the others.
+#: The lane of one-way messages: they keep no order with the others.
 ONEWAY_LANE = -1
 
 
 @dataclass(slots=True)
 class Budget:
-    """How much a producer holds, over all broker groups, and how much it may hold."""
+    """How much a producer holds for all broker groups, and the bound."""
 
     messages_max: int = limits.PENDING_MESSAGES_MAX
     bytes_max: int = limits.PENDING_BYTES_MAX
@@ -31,11 +32,11 @@ class Budget:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more may be taken in. The last message taken in may go over the bytes."""
+        """Whether no more messages may be added. The last one may exceed the bound on bytes."""
         return self.messages >= self.messages_max or self.size_bytes >= self.bytes_max
 
     def take(self, messages: int, size_bytes: int) -> None:
-        """Account for what was taken in, or, with negative numbers, for what left."""
+        """Count added messages; or removed ones, with negative numbers."""
         self.messages += messages
         self.size_bytes += size_bytes
 
@@ -44,8 +45,8 @@ class Budget:
 class Accumulator:
     """All batches of one broker group.
 
-    Call `add` for each message, then `take` until it gives None; send what it gives, and call
-    `done` when a batch is acknowledged or given up. `expire` gives up messages that are too late.
+    Call `add` for each message, then `take` until it returns None; send these batches, and call
+    `done` when a batch is acknowledged or has failed. `expire` fails messages that are too late.
     """
 
     broker_name: str
@@ -82,8 +83,8 @@ class Accumulator:
     ) -> None:
         """Take in a record that becomes a batch by itself.
 
-        One that `waits` with the broker keeps no order with others on the way there: any lane will
-        do, and they take turns.
+        A delayed or half message keeps no order with others: any lane will do, and lanes take
+        turns.
         """
         self._turn += waits
         lane = self._lane(topic, (self._turn if waits else queue_id) % self.lanes_per_topic)
@@ -96,7 +97,7 @@ class Accumulator:
     def add_oneway(
         self, slot: Slot, topic: str, queue_id: int, record: bytes, now_s: float
     ) -> None:
-        """Take in a record that nobody will acknowledge, on a lane of its own."""
+        """Add a one-way record, on its own lane."""
         lane = self._lane(topic, ONEWAY_LANE)
         lane.oneway = True
         self._put(lane, slot, queue_id, record, now_s)
@@ -104,9 +105,9 @@ class Accumulator:
     def add_together(
         self, slots: Sequence[Slot], topic: str, queue_id: int, records: list[bytes], now_s: float
     ) -> None:
-        """Take in records that become part of the same entry, next to each other.
+        """Add records that become part of the same entry, next to each other.
 
-        They may be more than a batch otherwise holds: a batch of their own is opened for them.
+        They may be more than a batch otherwise holds, so they get their own batch.
         """
         lane = self._lane(topic, queue_id % self.lanes_per_topic)
         size_bytes = sum(map(len, records))
@@ -139,7 +140,7 @@ class Accumulator:
         return None
 
     def done(self, batch: Batch) -> None:
-        """A batch is acknowledged or given up: its lane goes on with the next one."""
+        """A batch is acknowledged or has failed: its lane goes on with the next one."""
         lane = batch.lane
         if lane.in_flight is not batch:
             return
@@ -150,9 +151,9 @@ class Accumulator:
             self._queue(lane)
 
     def expire(self, now_s: float) -> list[Slot]:
-        """Give up the messages whose deadline is over (see `Batch.expire`).
+        """Fail the messages whose deadline is over (see `Batch.expire`).
 
-        The caller settles their batches, and calls `done` for those that nobody waits for.
+        The caller settles their batches, and calls `done` for those that are abandoned.
         """
         expired: list[Slot] = []
         for lane in self._lanes.values():
@@ -166,7 +167,7 @@ class Accumulator:
         return expired
 
     def withdraw(self, batch: Batch) -> list[tuple[list[Slot], list[bytes]]]:
-        """Take out of a batch what may go elsewhere (see `Batch.withdraw`).
+        """Take out of a batch the messages that may move (see `Batch.withdraw`).
 
         The caller settles the batch, and calls `done` if it is under way and nothing is left of it.
         """
@@ -187,7 +188,7 @@ class Accumulator:
 
     @property
     def empty(self) -> bool:
-        """Whether everything that was taken in is done."""
+        """Whether all batches are done."""
         return next(self.batches(), None) is None
 
     def ready_in_s(self, now_s: float) -> float | None:

@@ -1,4 +1,4 @@
-"""Messages that are not to be delivered at once, and how they ask for it. Pure.
+"""Messages with a delay, and the properties that ask for it. Pure.
 
 RocketMQ has three ways, all of them properties of the message: one of the broker's levels, a time
 to wait, a time of day. The broker keeps such a message and puts it into its queue when it is due.
@@ -55,7 +55,7 @@ _INSTEAD: Mapping[str, str] = {
 
 
 def check_user_properties(properties: Mapping[str, str]) -> None:
-    """Raises BadInput for a property that has a field or a call of its own."""
+    """Raises BadInput for a property that has its own field or call."""
     for name, instead in _INSTEAD.items():
         if name in properties:
             raise BadInput(
@@ -64,7 +64,7 @@ def check_user_properties(properties: Mapping[str, str]) -> None:
 
 
 def delay_properties(message: Message) -> dict[str, str]:
-    """What asks the broker to wait; empty for a message that does not. Raises BadInput."""
+    """The properties that ask for a delay; empty for a message without one. Raises BadInput."""
     level, delay_s, at = message.delay_level, message.delay_s, message.deliver_at
     if bool(level) + bool(delay_s) + (at is not None) > 1:
         raise BadInput(

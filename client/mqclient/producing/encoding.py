@@ -1,7 +1,7 @@
 """From a message to the record that will lie in the log.
 
-The producer encodes finished records, so that a broker only fills in where they went: work per
-message is the client's, work per batch the broker's. This runs once for each message.
+The producer encodes finished records, so that a broker only fills in their places: the client works
+per message, the broker per batch. This runs once for each message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mqclient.producing.delays import check_user_properties, delay_properties
 
 PREPARED = 0x4
 """The transaction bits of a half message (RocketMQ's MessageSysFlag)."""
-# A generated key needs no checks, so all but the key itself is encoded once.
+# A generated key needs no checks, so everything but the key itself is encoded once.
 _PLACE = "0"
 _KEY_BEFORE, _KEY_AFTER = properties_encode({UNIQ_KEY: _PLACE}).split(_PLACE.encode())
 
@@ -42,7 +42,8 @@ def topic_bytes(topic: str) -> bytes:
 
 
 def _properties(message: Message, half_of: str) -> dict[str, str]:
-    """All but the unique key. `half_of` is the producer group of a transactional message."""
+    """All properties but the unique key. `half_of` is the producer group of a transactional
+    message."""
     properties = dict(message.properties or {})
     check_user_properties(properties)
     if message.delayed:
@@ -61,7 +62,7 @@ def _properties(message: Message, half_of: str) -> dict[str, str]:
 
 
 class Encoder:
-    """Encodes the messages of one producer, who is known to brokers by `host`."""
+    """Encodes the messages of one producer, whose address is `host`."""
 
     def __init__(self, keys: UniqueKeys, host: str) -> None:
         self._keys = keys

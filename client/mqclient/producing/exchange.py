@@ -1,8 +1,7 @@
-"""What is sent to a broker for a batch, and what its answer says of the batch. Pure.
+"""The request for a batch, and the acknowledgement in the broker's answer. Pure.
 
-Finished records go as PRODUCE. A message that waits with the broker, for its time or for the end
-of its transaction, goes by itself and as stock clients send it (SEND_MESSAGE_V2): where it waits is
-the broker's affair, so the broker makes the record.
+Finished records go as PRODUCE. A delayed or half message is sent by itself, as stock clients do
+(SEND_MESSAGE_V2): the broker decides where it waits, so the broker makes the record.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def request_for(batch: Batch, producer_group: str) -> Command:
 
 
 def acknowledgement(batch: Batch, answer: Command, server: str) -> Ack:
-    """What a successful answer says. Raises BadInput if it can't be read."""
+    """The acknowledgement in a successful answer. Raises BadInput if it can't be read."""
     if batch.waits:
         sent = decode_header(SendMessageResponseHeader, answer)
         _, _, position = offset_message_id_decode(sent.msg_id)

@@ -1,9 +1,9 @@
-"""What a producer holds between being handed a message and its outcome.
+"""Holds a producer's messages until their outcomes are known.
 
-A message is given its queue, encoded, and put into a batch of the queue's broker group
-(`batching`), which that group's sender takes to whoever leads (`sender`). If it can't, and the
-queue was not the caller's choice, the message gets another group's queue, under the same unique
-key. How much may be held is one budget over all groups: who finds it used up waits here for room.
+A message gets its queue, is encoded, and put into a batch of the queue's broker group (`batching`).
+That group's sender sends the batch to the leader (`sender`). If it can't, and the caller did not
+choose the queue, the message moves to another group's queue, with the same unique key. One budget
+bounds what is held for all groups: a caller that finds it used up waits here for room.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = get_logger(__name__)
 
 
 class Choice(NamedTuple):
-    """The queue that a message goes to, and how often it may move to another."""
+    """The queue of a message, and how often it may move to another."""
 
     queue: MessageQueue
     moves_max: int
@@ -137,7 +137,7 @@ class Outbox:
     def _put_to_wait(
         self, pending: Slot, queue: MessageQueue, record: bytes, now_s: float
     ) -> GroupSender:
-        """Hand a message that waits with the broker to its sender."""
+        """Hand a delayed or half message to its sender."""
         sender = self._sender_of_waiting(queue.broker_name)
         topic, queue_id = queue.topic, queue.queue_id
         sender.accumulator.add_alone(pending, topic, queue_id, record, now_s, waits=True)
@@ -167,7 +167,7 @@ class Outbox:
         return slots
 
     def put_oneway(self, message: Message, queue: MessageQueue, timeout_s: float) -> None:
-        """Encode a message that nobody will acknowledge. Raises BadMessage."""
+        """Encode a one-way message. Raises BadMessage."""
         _refuse_delays([message], "a delay needs an acknowledgement: use send")
         now_s = time.monotonic()
         unique_key, record = self._encoder.encode(message, queue.queue_id)
@@ -187,14 +187,14 @@ class Outbox:
             sender.accumulator.flushing = False
 
     async def drain(self) -> None:
-        """`flush` for the last time: what is left if that is cut short has failed."""
+        """`flush` for the last time: if that is cancelled, the remaining messages have failed."""
         try:
             await self.flush()
         finally:
             self.abandon()
 
     def abandon(self) -> None:
-        """Nobody will send what is left: say so to whoever waits for it, or for room."""
+        """Fail all remaining messages, and wake the callers that wait for them, or for room."""
         for sender in self._every_sender():
             for batch in tuple(sender.accumulator.batches()):
                 error_type = SendUnknown if batch.maybe_stored else SendFailed
@@ -219,7 +219,8 @@ class Outbox:
         return sender
 
     def _sender_of_waiting(self, broker_name: str) -> GroupSender:
-        """Messages that wait with the broker are no batches: they don't take turns with those."""
+        """The sender of delayed and half messages: it is separate, so that they don't wait for
+        batches."""
         sender = self._senders_of_waiting.get(broker_name)
         if sender is None:
             many = limits.WAITING_IN_FLIGHT_PER_GROUP_MAX
@@ -249,14 +250,14 @@ class Outbox:
         return publisher
 
     def _serves(self, broker_name: str) -> bool:
-        """Whether a group takes messages, as far as is known. Asked for each message."""
+        """Whether a group takes messages, as far as is known. Called for each message."""
         sender = self._senders.get(broker_name) or self._senders_of_waiting.get(broker_name)
         if sender is not None:
             return sender.serving
         return self._session.routes.leader(broker_name) is not None
 
     def _move(self, sender: GroupSender, batch: Batch) -> None:
-        """Give what may leave a batch to another group's sender, if one serves.
+        """Move the messages that may leave a batch to another group's sender, if one serves.
 
         Messages of one queue stay together, and in order.
         """

@@ -1,7 +1,7 @@
-"""A message on its way: what `send_nowait` hands back.
+"""A message on its way, as `send_nowait` returns it.
 
-It is as light as its place in a batch: waiting costs an event only if someone does wait, and the
-result is computed when it is asked for.
+It is only a place in a batch: an event is made only if a task waits, and the result is computed
+when it is asked for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class PendingSend(Slot):
     async def wait(self) -> SendResult:
         """Wait for the outcome. Raises SendFailed (definitely not stored) or SendUnknown.
 
-        Cancelling the wait does not call the message back.
+        Cancelling the wait does not stop the message.
         """
         while not self.settled:
             event = anyio.Event()
@@ -32,7 +32,7 @@ class PendingSend(Slot):
         return self.result()
 
     def add_callback(self, callback: Callable[[PendingSend], None]) -> None:
-        """Have `callback(self)` called once the outcome stands, at once if it does already.
+        """Have `callback(self)` called once the outcome is known, or at once if it is already.
 
         It runs in the client's event loop between two messages: it must be quick and not raise.
         """

@@ -2,17 +2,17 @@
 
 `send` returns where the message went. `send_soon` hands over a message and returns at once, waiting
 only while the producer holds as much as it may; `send_nowait` never waits. All of them gather
-messages into batches by themselves: what arrives while a batch is on its way leaves with the next.
-Leaving the block sends and awaits everything handed over.
+messages into batches: those that come while a batch is on its way are sent with the next. Leaving
+the block sends and awaits everything handed over.
 
 Messages with the same key go to the same queue and keep the order in which they were handed over,
 across retries and new leaders. A message is retried until its own deadline, and stored at most
-once: brokers recognise a batch that they have seen. One that any queue will do for goes to another
-broker group if the first does not take it. Only where no answer came until the deadline is
-the outcome unknown (SendUnknown); any other failure is definite.
+once: brokers recognise a batch that they have seen. A message without a chosen queue or key moves
+to another broker group if the first does not take it. The outcome is unknown (SendUnknown) only if
+no answer came until the deadline; any other failure is definite.
 
 `request` sends a message and waits for what its consumer answers with `reply`. `transaction` sends
-one that is seen only if some work of the caller's own is done.
+a message that is delivered only if the caller's own work was done.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ Where: TypeAlias = "tuple[int | None, str | None, Selector | None]"
 class Producer(Living):
     """Sends messages of one producer group.
 
-    `timeout_s` is a send's deadline unless the call says otherwise. `linger_s` makes a batch wait
-    for company although it could leave. At most `pending_max` messages or `pending_bytes_max` bytes
-    of records are held at a time. `checker` answers for transactions whose end nobody told. With
-    `at_least_once` a message whose whole broker group is gone before it answered is sent to another
-    group too, and may be stored twice; without, that is SendUnknown.
+    `timeout_s` is a send's deadline unless the call has its own. With `linger_s` a batch waits for
+    more messages although it could be sent. At most `pending_max` messages or `pending_bytes_max`
+    bytes of records are held at a time. `checker` answers how a transaction ended if its producer
+    did not say. With `at_least_once`, if a whole broker group is gone before it answered, its
+    messages are sent to another group too, and may be stored twice; without it, that is
+    SendUnknown.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Producer(Living):
 
     @property
     def client_id(self) -> str:
-        """How brokers know this producer."""
+        """The id by which brokers know this producer."""
         return self._session.client_id
 
     @property
@@ -130,7 +131,7 @@ class Producer(Living):
         timeout_s: float | None = None,
         alone: bool = False,
     ) -> SendResult:
-        """Send one message and wait until it is stored on a majority; where it went.
+        """Send one message and wait until it is stored on a majority. Returns where it went.
 
         `key` picks the queue by its hash, `selector` by a function, `queue_id` directly; otherwise
         queues take turns. A message sent `alone`, with its own `unique_key` and the same queue, may
@@ -157,7 +158,7 @@ class Producer(Living):
         pending, sender = await self._hand_over(message, where, timeout_s)
         sender.wake()
         if len(pending.batch.slots) == 1:
-            # A batch was begun: let the event loop have a turn, to send those that are full.
+            # A batch has begun: give the event loop a turn, to send those that are full.
             await checkpoint()
         return pending
 
@@ -211,7 +212,7 @@ class Producer(Living):
     def send_oneway(
         self, message: Message, *, queue_id: int | None = None, key: str | None = None
     ) -> None:
-        """Hand over a message that nobody acknowledges: fast, and lost if anything goes wrong.
+        """Hand over a message that is not acknowledged: fast, but lost if anything goes wrong.
 
         The topic's route must be known: call `prepare(topic)` once before. Raises BufferFull.
         """
@@ -229,7 +230,7 @@ class Producer(Living):
         selector: Selector | None = None,
         timeout_s: float | None = None,
     ) -> AsyncIterator[Transaction]:
-        """Send a message that is seen only if the block is left as planned.
+        """Send a message that is delivered only if the block ends without an exception.
 
         ::
 
@@ -271,7 +272,7 @@ class Producer(Living):
         selector: Selector | None = None,
         timeout_s: float | None = None,
     ) -> Reply:
-        """Send one message, and wait until somebody who consumes it replies (`reply`).
+        """Send one message, and wait until one of its consumers replies (`reply`).
 
         `timeout_s` is for all of it. Raises NoReply, and whatever `send` does.
         """
@@ -293,9 +294,9 @@ class Producer(Living):
         properties: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """Reply to a message that was sent by `request`; returns when who asked has it.
+        """Reply to a message that was sent by `request`; returns when the requester has it.
 
-        Raises BadMessage if it was not, Refused if who asked is gone, NoLeader, or the
+        Raises BadMessage if it was not sent so, Refused if the requester is gone, NoLeader, or the
         RemotingError of the last try.
         """
         self.check_open()
@@ -317,7 +318,7 @@ class Producer(Living):
         return self._outbox.put(message, chosen, now_s, timeout_s, alone)
 
     async def _ready(self, topic: str, timeout_s: float) -> None:
-        """Wait until a message can be put into the outbox, and somebody will send it from there."""
+        """Wait until a message can be put into the outbox, and the outbox will send it."""
         self.check_open()
         if not self._outbox.ready(topic):
             await self._outbox.wait_ready(topic, timeout_s)

@@ -1,9 +1,9 @@
 """Which of a topic's queues a message goes to. Pure.
 
 By hand (`queue_id`), by key (the same key always goes to the same queue, by Java's string hash as
-in RocketMQ's SelectMessageQueueByHash), by the caller's own function, or each queue in its turn;
-turns pass over broker groups that don't serve at the moment while another one does. A message that
-went by turn can go to `elsewhere` as well, should its group not take it.
+in RocketMQ's SelectMessageQueueByHash), by the caller's own function, or in turn. Turns skip broker
+groups that don't serve at the moment, if another one does. A message whose queue was chosen in turn
+can move `elsewhere` if its group does not take it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from mqclient.models import Message, Selector
 
 
 class Publisher:
-    """The writable queues of one topic, in RocketMQ's order, and whose turn it is.
+    """The writable queues of one topic, in RocketMQ's order, and which is next.
 
     `serves` says whether a broker group takes messages now, as far as is known. `turn` is where the
-    turns begin: at random, or all producers that send one message each would fill the same queue.
+    turns begin. It is random, since producers that send one message each would all use the same
+    queue.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Taking back a message that waits for its time, by the handle that came with its send's answer."""
+"""Takes back a delayed message, by the handle from the answer to its send."""
 
 from __future__ import annotations
 

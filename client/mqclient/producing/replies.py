@@ -1,10 +1,10 @@
 """Requests that wait for a reply, and replies on their way: RocketMQ's request-reply.
 
-A request is an ordinary message with four properties more: who asks, which question it is, how long
-the answer is waited for, and the cluster, from which stock repliers derive where to send. Whoever
-consumes it sends the reply to a broker, which pushes it to who asked, over the connection of that
-client's heartbeats. Nobody stores a reply: one that comes after the deadline, or to a client that
-is gone, is lost, and the question may be asked again.
+A request is an ordinary message with four more properties: the client that asks, the id of the
+question, how long it waits for the reply, and the cluster, from which stock repliers derive where
+to send. The consumer sends its reply to a broker, which pushes it to the client that asked, over
+the connection of that client's heartbeats. Replies are not stored: one that comes after the
+deadline, or for a client that is gone, is lost, and the client may ask again.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from mqclient.models import Message, ReceivedMessage, Reply, SendResult, inflate
 
 @dataclass(slots=True)
 class _Expected:
-    """A reply that has not come yet, or has."""
+    """A reply that is waited for, or has come."""
 
     came: anyio.Event
     reply: Reply | RecordError | None = None
 
 
 class Questions:
-    """What one client of a producer group asks and answers, by the id of each question."""
+    """The requests and replies of one client of a producer group, by the id of each question."""
 
     def __init__(
         self, session: Session, group: str, heartbeat: Callable[[], HeartbeatData]
@@ -100,7 +100,7 @@ class Questions:
             raise Refused(what, to.broker_name, answer.code, answer.remark)
 
     def take(self, push: Command) -> Command | None:
-        """Take a reply that a broker pushes; one that nobody waits for any more is dropped."""
+        """Take a reply that a broker pushes; drop it if no call waits for it any more."""
         if push.code != RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
             return None
         header = decode_header(PushReplyMessageToClientHeader, push)
@@ -112,7 +112,7 @@ class Questions:
         return push.reply()
 
     async def _question(self, message: Message, timeout_s: float) -> dict[str, str]:
-        """The properties of a request, made once the brokers know who asks."""
+        """The properties of a request. Before they are made the brokers must know this client."""
         route = await self._session.route(message.topic, "publish to")
         cluster = self._session.routes.cluster(route.broker_names[0])
         if not self._known_to.issuperset(self._session.routes.broker_names()):
@@ -156,7 +156,7 @@ def reply_request(
 
 
 def _reply(body: bytes, sys_flag: int, properties: Mapping[str, str]) -> Reply | RecordError:
-    """A reply as its sender wrote it; the error if it can't be inflated."""
+    """A reply as its sender wrote it; or the error if it can't be inflated."""
     try:
         if sys_flag & COMPRESSED:
             body = inflate(body, sys_flag, "the body of a reply")

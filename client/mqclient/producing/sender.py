@@ -1,19 +1,19 @@
-"""Sending one broker group its batches, whoever leads it at the moment.
+"""Sends batches to the present leader of one broker group.
 
-A batch is *on the wire* from being handed to a connection until its answer; a batch that needs
+A batch is *on the wire* from when a connection takes it until its answer. A batch that needs
 another try is *parked* until its time has come and a leader is connected. Two tasks serve a group:
-one keeps time (retries, deadlines, linger), one looks for the leader when a batch needs it. Neither
-has work per message or per batch in the good case: answers arrive as callbacks, and a callback
-sends the next batch.
+one keeps time (retries, deadlines, linger), one searches the leader when a batch needs it. Normally
+neither works for each message or batch: answers arrive as callbacks, and a callback sends the next
+batch.
 
-A silent leader is not the same as a dead one. When a try stays unanswered for a while, the group is
-asked who leads; only if that is somebody else is the batch sent again there. The answer to the
-first try still counts if it comes: both can only speak of the same stored copy.
+A silent leader need not be dead. When a try stays unanswered for a while, the members are asked
+which of them leads; only if it is another one the batch is sent again, to that one. The answer to
+the first try still counts if it comes: both answers can only be about the same stored copy.
 
-A batch that is certainly not stored is not bound to a group that shows no leader, or declines: what
-`elsewhere` can place with another group leaves it. What may be stored stays, since only its own
-group would recognise a second copy; unless its sender would rather have two copies than an unknown
-outcome (`at_least_once`).
+If a group has no leader, or declines a batch that is certainly not stored, `elsewhere` may move its
+messages to another group. A batch that may be stored stays, since only its own group would
+recognise a second copy; unless its sender prefers two copies to an unknown outcome
+(`at_least_once`).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ log = get_logger(__name__)
 
 
 class GroupSender:
-    """Takes batches of `accumulator` to its group's leader. `on_room` is called as they end.
+    """Sends the batches of `accumulator` to its group's leader. `on_room` is called as they end.
 
-    `elsewhere` hands what it can of a batch to another group's sender, and calls `moved` here.
+    `elsewhere` moves what it can of a batch to another group's sender, and calls `moved` here.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class GroupSender:
 
     @property
     def serving(self) -> bool:
-        """Whether a leader is known and can be reached, as far as anybody has noticed."""
+        """Whether a leader is known and connected, as far as is known."""
         return self._seeking_since_s is None and self._routes.leader(self._name) is not None
 
     def wake(self) -> None:
@@ -102,7 +102,7 @@ class GroupSender:
             self.pump()
 
     async def keep_leader(self) -> None:
-        """Look for the leader whenever a batch needs one, until cancelled."""
+        """Search the leader whenever a batch needs one, until cancelled."""
         attempt = 0
         known: str | None = None
         while True:
@@ -136,7 +136,7 @@ class GroupSender:
             self._wake.set()
 
     def _sleep_s(self) -> float:
-        """How long nothing needs to happen unless somebody wakes us."""
+        """How long to sleep unless woken."""
         if self._parked:
             return limits.FIND_BACKOFF_MIN_S
         linger_s = self.accumulator.ready_in_s(time.monotonic())
@@ -160,7 +160,8 @@ class GroupSender:
                 batch.ack = Ack(-1, dict.fromkeys(batch.runs, -1), leader)
                 self._finish(batch)
                 return
-            # Before it is sent: a connection that breaks in that moment answers within the call.
+            # Set before it is sent: if the connection breaks at that moment, the callback runs
+            # within the call.
             batch.on_wire = True
             self._on_wire.add(batch)
             peer.request_nowait(command, partial(self._answered, batch, batch.attempt, leader))
@@ -212,7 +213,7 @@ class GroupSender:
         self._parked.append(batch)
 
     def _retry(self, now_s: float) -> None:
-        """Try parked batches whose time has come; ask who leads if a try stays unanswered."""
+        """Try parked batches whose time has come; search the leader if a try stays unanswered."""
         parked, self._parked = self._parked, []
         for batch in parked:
             if batch.retry_at_s <= now_s:
@@ -223,11 +224,11 @@ class GroupSender:
             self._need_leader.set()
 
     def _silent(self, now_s: float) -> bool:
-        """Whether a try is unanswered for so long that somebody else may lead by now."""
+        """Whether a try is unanswered for so long that another member may lead by now."""
         return any(now_s - batch.sent_s > limits.SUSPECT_AFTER_S for batch in self._on_wire)
 
     def _move_to(self, leader: str) -> None:
-        """Send again, to the leader found, what another server has not answered yet."""
+        """Send the batches that another server has not answered to the leader that was found."""
         now_s = time.monotonic()
         for batch in tuple(self._on_wire):
             if batch.sent_to == leader:
@@ -238,7 +239,7 @@ class GroupSender:
             self._try(batch, now_s)
 
     def _move_on(self, now_s: float) -> None:
-        """Let go what could not be sent for a while, if that is not only for its turn to come."""
+        """Move batches that could not be sent for a while, unless they only wait for their turn."""
         since_s = now_s if self._seeking_since_s is None else self._seeking_since_s
         gone = self._at_least_once and since_s + limits.UNSURE_AFTER_S <= now_s
         for batch in tuple(self.accumulator.batches()):
@@ -252,7 +253,8 @@ class GroupSender:
                 self._elsewhere(self, batch)
 
     def moved(self, batch: Batch) -> None:
-        """Some messages of a batch are another sender's now: tell those who wait for them."""
+        """Some messages of a batch have moved to another sender: wake the callers that wait for
+        them."""
         batch.settle()
         if batch.lane.in_flight is batch and not batch.slots:
             self._finish(batch)
@@ -268,7 +270,7 @@ class GroupSender:
         self._on_room()
 
     def _finish(self, batch: Batch) -> None:
-        """A batch is acknowledged or given up: tell who waits, and go on with its lane."""
+        """A batch is acknowledged or has failed: wake its callers, and go on with its lane."""
         self._on_wire.discard(batch)
         if batch in self._parked:
             self._parked.remove(batch)
