@@ -1,13 +1,13 @@
-"""Breaks clusters on purpose, under load, and has what came of it judged.
+"""Breaks clusters on purpose, under load, and has the results audited.
 
 ``demo``          the main job: `./dev demo`
 ``mqchaos``       the command of that name: scenarios by name and seed
 ``mqcluster``     the command of that name: a whole cluster on this machine
-``command_line``  what these share
+``command_line``  what the commands share
 ``cluster``       clusters of real processes
-``faults``        what can be done to one
+``faults``        the faults that are injected
 ``run``           a load, a plan, and a history
-``report``        what a run comes to
+``report``        the results of a run
 ``limits``        the bounds and paces
 """
 

@@ -1,8 +1,7 @@
-"""What the commands of this package share: how they end, and how they say what went wrong.
+"""What the commands of this package share: how they end, and how they print errors.
 
-A Ctrl-C or a SIGTERM ends the work by cancellation, so that every clean-up is gone through. Errors
-that a person can act on, the system's among them (a full disk, a directory that is a file), are
-printed as their text; anything else is a bug and shows its trace.
+A Ctrl-C or a SIGTERM cancels the work, so that every clean-up runs. Of errors that a person can act
+on, such as a full disk, only the text is printed; any other error is a bug and shows its traceback.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def run_command(work: Callable[[], Awaitable[int]]) -> int:
 
 
 def run_app(app: cyclopts.App, arguments: Sequence[str] | None) -> int:
-    """Run a command by its arguments; its exit status."""
+    """Run a command with its arguments; returns its exit status."""
     try:
         status: int | None = app(arguments, print_error=False, exit_on_error=False)
     except cyclopts.CycloptsError as error:
@@ -50,7 +49,7 @@ def run_app(app: cyclopts.App, arguments: Sequence[str] | None) -> int:
 async def _until_interrupted(work: Callable[[], Awaitable[int]]) -> int:
     """The work's status, or INTERRUPTED + the number of the signal that ended it.
 
-    Further signals, while the work cleans up, change nothing: it has bounds of its own.
+    Further signals are ignored while the work cleans up, which takes a bounded time.
     """
     status = 0
 

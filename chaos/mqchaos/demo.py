@@ -3,8 +3,8 @@
 A name server and a broker group of three, each a process of its own; two producers send the lines
 of a text, keyed, to a topic of eight queues; a consumer group of two reads along. The leader is
 killed with SIGKILL at a third of the sends and is back at half of them; a follower is killed at two
-thirds. Then Spark audits the history and the three replicas' own files. What is kept is the report;
-everything else is removed, and no process is left, whichever way this ends.
+thirds. Then Spark audits the history and the three replicas' own files. Only the report is kept.
+Everything else is removed and every process ended, even after an error.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ async def _demo(source: Path | None, messages: int, seed: int, report: Path) -> 
 
 
 def in_short(result: Report) -> str:
-    """The last line. A busy machine makes the pauses longer; nothing makes it lose a message."""
+    """The last line. A busy machine may make pauses longer; a lost message is never excused."""
     if result.holds:
         return "every property holds"
     if all(each.holds for each in result.properties) and not result.exceptions:
@@ -116,7 +116,7 @@ def in_short(result: Report) -> str:
 
 
 def keep_evidence(directory: Path, report: Path) -> None:
-    """A run that fails is worth looking into: its replicas, logs and history are kept."""
+    """Keep the replicas, logs and history of a run that failed."""
     kept = report / "evidence"
     shutil.rmtree(kept, ignore_errors=True)
     report.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def keep_evidence(directory: Path, report: Path) -> None:
 
 
 def rate_for(messages: int) -> float:
-    """Messages per second so that the load lasts long enough for its kills to be told apart."""
+    """The rate at which the load lasts long enough to tell the kills apart."""
     return min(max(messages / DEMO_LOAD_S, DEMO_RATE_PER_S_MIN), DEMO_RATE_PER_S_MAX)
 
 

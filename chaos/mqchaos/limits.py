@@ -15,8 +15,8 @@ POLL_S = 0.01
 """Between two looks at a process that is about to start, stop or end."""
 LOG_TAIL_LINES = 8
 
-# Ports are taken below Linux's ephemeral range (32768-60999): a port of the range might be some
-# connection's own end at the moment when a killed server wants it back.
+# Ports are taken below Linux's ephemeral range (32768-60999): a port in that range may be in use by
+# a connection when a killed server wants it back.
 PORT_FIRST = 12_000
 PORT_LAST = 32_000
 
@@ -25,7 +25,7 @@ NODES_MAX = 7
 GROUPS_MAX = 16
 NAMESRVS_MAX = 5
 SEGMENT_BYTES = 16 << 20
-"""Small segments, so that even a short run goes over several of them."""
+"""Small segments, so that even a short run fills several of them."""
 
 # Histories and workers.
 HISTORY_BUFFER_BYTES = 256 << 10
@@ -37,7 +37,7 @@ SENDS_IN_FLIGHT_MAX = 2_000
 PACE_S = 0.005
 """Between two looks of a producer at how many sends are due."""
 SEND_TIMEOUT_S = 10.0
-"""Far above the longest accepted gap of 1.5 s: a send that runs out of it is a finding."""
+"""Far above the longest accepted gap of 1.5 s: a send that takes longer is a finding."""
 DRAIN_TIMEOUT_S = 60.0
 KILLS_MAX = 1_000
 MESSAGES_MAX = 10_000_000

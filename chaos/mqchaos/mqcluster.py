@@ -1,8 +1,8 @@
 """The `mqcluster` command: a whole cluster on this machine, started and ended in one word.
 
-The cluster is a directory: its servers run on after the command has ended, and any later command
-that names the directory finds them again. `up` on a cluster that runs, or of which a part runs,
-starts what is missing; the messages of a cluster that went down are there again when it is up.
+A cluster is a directory. Its servers go on after the command has ended, and later commands find
+them by the directory. `up` on a cluster that runs, or of which a part runs, starts what is missing;
+the messages of a cluster that went down are there again when it is up.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Output: TypeAlias = Annotated[Literal["table", "json"], cyclopts.Parameter(name=
 DEFAULT_SIZES = (3, 1, 1)
 """Nodes in each broker group, broker groups, name servers."""
 NAMESRV_PORT = 9876
-"""Where every RocketMQ client looks first: the first name server's port where it is free."""
+"""RocketMQ's default: the first name server's port, if it is free."""
 
 app = cyclopts.App(name="mqcluster", help="Run a cluster of real processes on this machine.")
 
@@ -55,7 +55,7 @@ class ServerStatus(msgspec.Struct, frozen=True):
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """What `-o json` prints, version 1."""
+    """The output of `-o json`, version 1."""
 
     version: int
     directory: str

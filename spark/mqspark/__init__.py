@@ -4,10 +4,10 @@
 ``auditing``  an audit from end to end
 ``session``   finds a Java and starts Spark
 ``source``    replicas' files as a DataFrame: the data source `dledger`
-``history``   what clients did and were told, as a DataFrame
+``history``   what clients did and were answered, as a DataFrame
 ``judge``     one module per property
 ``verdict``   puts the evidence before every judge
-``report``    says what was found
+``report``    prints the results
 ``limits``    the bounds
 ``testing``   replicas and histories without a broker, and faults in them
 """

@@ -1,8 +1,8 @@
-"""A history as DataFrames: what clients did and were told, by one clock.
+"""A history as DataFrames: what clients did and were answered, by one clock.
 
 JSON Lines, one event a line, in a file or in all `*.jsonl` files of a directory. `t` is the
 harness's monotonic clock in nanoseconds; `id` is a message's unique key. A line that can't be read,
-such as one torn by a kill, becomes a row without a kind, and is no evidence of anything. The run's
+such as one torn by a kill, becomes a row without a kind, which proves nothing. The run's
 description (`meta`) is the first line of its file.
 """
 
@@ -28,7 +28,7 @@ RETRIES_DEFAULT = 2
 
 @dataclass(frozen=True)
 class Meta:
-    """What the harness says of the run. `brokers`: broker name -> node ids that it started."""
+    """The harness's description of the run. `brokers`: broker name -> node ids that it started."""
 
     topics: tuple[str, ...]
     idempotent: bool

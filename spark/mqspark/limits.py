@@ -25,11 +25,11 @@ META_BYTES_MAX = 1024 * 1024
 """The first line of a history file is read up to here, to see if it describes the run."""
 
 BRIEF_HISTORY_BYTES_MAX = 32 * MIB
-"""Of a history up to this size, some 200,000 events, an audit ends before a JVM's optimising
-compiler has earned what it takes: a third of all processor time."""
+"""For a history up to this size, some 200,000 events, the JVM's optimising compiler does not pay:
+it takes a third of all processor time, and the audit ends too soon to gain by it."""
 
 FEW_ROWS_MAX = 20_000
-"""Tables of up to so many rows, some megabytes, are held by the driver: what is built on them is
+"""Tables of up to this many rows, some megabytes, are held by the driver: queries on them are
 planned in a tenth of the time."""
 
 SHUFFLE_PARTITIONS = 4

@@ -64,7 +64,7 @@ def audit(
     except ConfigError as error:
         sys.stderr.write(f"mqaudit: {error}\n")
         return EXIT_UNUSABLE
-    # Imported here: --help and a typing error need no Spark.
+    # Imported here, since --help and usage errors need no Spark.
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     from mqspark.auditing import run_audit, write_report  # noqa: PLC0415

@@ -53,10 +53,11 @@ _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 _REMOVED_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 _REMOVED_IN_VERSION = 24
 
-#: With this the JVM makes room for a fifth of the code only; what has none is compiled again.
+#: With TieredStopAtLevel alone the JVM reserves a fifth of the code cache; code without room is
+#: compiled again.
 _COMPILE_QUICKLY = " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
-#: Spark's own lines are for its developers: users of the audit see errors only.
+#: Spark's log lines are for its developers; users of the audit see errors only.
 _LOG_CONFIG = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -75,8 +76,8 @@ def open_session(name: str, *, cores: int | None = None, brief: bool = False) ->
     """A local Spark session with our data source, or the one that spark-submit has started.
 
     `cores` is the number of tasks at a time, by default that of the machine's processors. `brief`:
-    the work is so little that the JVM shall compile quickly rather than well, and that dividing it
-    costs more than it saves.
+    there is so little work that the JVM should compile quickly rather than well, and that dividing
+    the work costs more than it saves.
     Raises ConfigError if there is no Java that Spark can use.
     """
     home = _home()
@@ -94,7 +95,8 @@ def open_session(name: str, *, cores: int | None = None, brief: bool = False) ->
         f'"-Djava.io.tmpdir={tempfile.gettempdir()}" '
         "-XX:+UseParallelGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true"
         + (_COMPILE_QUICKLY if brief else ""),
-        # Driver and executor are one process: a late heartbeat only says that the machine slept.
+        # Driver and executor are one process: a late heartbeat only means that the machine was
+        # suspended.
         "spark.network.timeout": "24h",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -1,8 +1,8 @@
-"""Puts the evidence before every judge, and says what came of it.
+"""Runs every judge on the evidence, and collects the verdict.
 
-A verdict is made only of what was found: per property the violations, how many things were checked,
-and whether it holds; over all the counts that people ask for first. A property without anything to
-check holds vacuously; `checked` being 0 says so.
+A verdict has for each property the violations, how many things were checked, and whether it holds;
+and over all the counts that people ask for first. A property without anything to check holds
+vacuously; `checked` being 0 says so.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a run comes to, for a person and for a program.
+"""The results of a run, for people and for programs.
 
-``judge``    runs the audit, a process of its own
-``verdict``  what it found
-``measure``  what a history says about time (pure)
-``report``   both together
-``chart``    the timeline (pure)
+``judge``    runs the audit, as a separate process
+``verdict``  what the audit found
+``measure``  the times in a history (pure)
+``report``   the verdict and the times together
+``chart``    the timeline's chart (pure)
 ``page``     one HTML page
-``display``  the terminal, while it runs
+``display``  progress on the terminal
 """

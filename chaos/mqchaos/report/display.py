@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live panel on a terminal, a line now and then elsewhere."""
+"""Shows the progress of a run: a live panel on a terminal, lines of text elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run the audit as a process of its own: judge and harness share nothing but files."""
+"""Runs the audit as a separate process: judge and harness share only files."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What a history says about time: gaps, throughput, who led when. Pure; times in s from its start.
+"""The times in a history: gaps, throughput, leaders. Pure; times in s from its start.
 
 The gap of a fault is the longest time between two successive acknowledged sends, over all
-producers, that ended after the fault and began before the next one: what an application feels of
-it, whether the pause came with the fault itself or with the node's return. Without an
-acknowledgement after it the gap lasts until the end, unless nothing waited for one: then nobody
-felt anything.
+producers, that ended after the fault and began before the next one. This is what an application
+notices, whether the pause came with the fault itself or with the node's return. Without an
+acknowledgement after the fault the gap lasts until the end, unless no send was waiting: then there
+is no gap.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A history, reduced to what a person looks at. Lists of moments are ascending."""
+    """The parts of a history that the report shows. Lists of moments are ascending."""
 
     sent: list[float] = field(default_factory=list)
     acked: list[float] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a run comes to: the audit's verdict and the measured times, for a person and for a program.
+"""The results of a run: the audit's verdict and the measured times, for people and for programs.
 
 `audit/verdict.json` is the audit's own file; `report.json` and `report.html` add what only the
 harness knows: the timeline, the gaps at each kill, the exceptions that reached the application, and
@@ -69,7 +69,7 @@ def make_report(
 
 
 def _too_long(gaps: Sequence[GapFound]) -> list[str]:
-    """What is to be said of pauses, kind by kind."""
+    """The pauses that were too long, as text for each kind of fault."""
     told = []
     for kind in KINDS.values():
         lengths = [gap.gap_s for gap in gaps if gap.fault == kind.name]

@@ -1,4 +1,4 @@
-"""What a run comes to, as data: the audit's verdict.json, and report.json with what is added."""
+"""The results of a run as data: the audit's verdict.json, and report.json, which adds to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What mqaudit writes: "ok" or "violated", and on what grounds."""
+    """What mqaudit writes: "ok" or "violated", and why."""
 
     verdict: str
     properties: list[Property]

@@ -1,14 +1,14 @@
-"""Transactional messages: seen by consumers if, and only if, some work of the caller's own is done.
+"""Transactional messages: consumers see them if, and only if, the caller's own work was done.
 
-The broker takes the message first, as a *half message* that nobody sees. Then the caller does its
-work (a row in a database, say), and then the message is committed or rolled back. Whoever dies
-between the two leaves a half message behind; the broker asks a producer of the group what became
-of it, and the *checker* looks: is the row there? So the work must leave a trace under something
-that the message carries, such as its keys.
+The broker first stores the message as a *half message*, which consumers don't see. Then the caller
+does its work (a row in a database, say), and then the message is committed or rolled back. A
+producer that dies in between leaves a half message behind. The broker asks a producer of the group
+how the transaction ended, and the *checker* looks: is the row there? So the work must be found by
+something that the message carries, such as its keys.
 
 An exception in the middle says nothing about whether the work was done, so it commits nothing and
 rolls nothing back: the checker decides, as RocketMQ's TransactionListener does. While a transaction
-runs in this process the checker is not asked about it: it could not know better.
+runs in this process the checker is not asked about it: it could not know the end.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Decision(Enum):
     COMMIT = 8
     ROLLBACK = 12
     UNKNOWN = 0
-    """It can't be told yet: the broker asks again later."""
+    """Not known yet: the broker asks again later."""
 
 
 #: Looks up how the transaction of a half message ended. It may be asked twice, and by any process.
@@ -62,7 +62,7 @@ Checker: TypeAlias = Callable[[ReceivedMessage], "Decision | Awaitable[Decision]
 
 
 class Half(NamedTuple):
-    """What names a half message to its broker group."""
+    """Identifies a half message to its broker group."""
 
     topic: str
     broker_name: str
@@ -84,13 +84,13 @@ class Transaction:
     async def commit(self) -> None:
         """Let consumers see the message.
 
-        Raises TransactionUnknown if no answer came, TransactionEnded if it was rolled back or laid
+        Raises TransactionUnknown if no answer came, TransactionEnded if it was rolled back or moved
         aside before, Refused if the topic is gone.
         """
         await self._end(Decision.COMMIT)
 
     async def rollback(self) -> None:
-        """Let nobody ever see the message. Raises TransactionUnknown or TransactionEnded."""
+        """Never let consumers see the message. Raises TransactionUnknown or TransactionEnded."""
         await self._end(Decision.ROLLBACK)
 
     async def _end(self, decision: Decision) -> None:
@@ -111,7 +111,7 @@ class Transactions:
         self._checks = 0
 
     def check_allowed(self, topic: str) -> None:
-        """Raises BadMessage if nobody could answer for a transaction."""
+        """Raises BadMessage if there is no checker for transactions."""
         if self._checker is None:
             raise BadMessage(
                 f"a transaction with topic {topic!r} needs a checker: give the producer one "
@@ -120,7 +120,7 @@ class Transactions:
 
     @contextmanager
     def running(self, unique_key: str) -> Iterator[None]:
-        """For this while the checker is not asked about a transaction."""
+        """Within this block the checker is not asked about a transaction."""
         self._running.add(unique_key)
         try:
             yield
@@ -128,7 +128,7 @@ class Transactions:
             self._running.discard(unique_key)
 
     async def end(self, half: Half, decision: Decision, timeout_s: float) -> None:
-        """Commit or roll back; done when the broker group has it in its log."""
+        """Commit or roll back; returns when that is in the broker group's log."""
         self._session.check_open()
         deadline_s = time.monotonic() + timeout_s
         header = EndTransactionHeader(
@@ -143,7 +143,7 @@ class Transactions:
         command = Command(RequestCode.END_TRANSACTION, encode_header(header))
         answer = await self._ask(half, command, decision, timeout_s)
         if answer.code == ResponseCode.SYSTEM_ERROR:
-            # It has ended: by an earlier try of ours whose answer was lost, or by somebody else.
+            # It has ended: by an earlier try whose answer was lost, or by another process.
             committed = await self._committed(half, decision, deadline_s - time.monotonic())
             if committed != (decision is Decision.COMMIT):
                 raise TransactionEnded(half.topic, half.unique_key, committed=committed)
@@ -180,7 +180,8 @@ class Transactions:
             return
         try:
             found = self._checker(message)
-            # By its value too: what is no Decision must fail here, not end the producer.
+            # Also converts a value. If it is no Decision this fails here, and does not end the
+            # producer.
             decision = Decision(await found if inspect.isawaitable(found) else found)
         except Exception:
             log.exception("checker failed, will be asked again", message=repr(message))
@@ -197,7 +198,7 @@ class Transactions:
             await self.end(half, decision, limits.SEND_TIMEOUT_S)
 
     async def _committed(self, half: Half, decision: Decision, timeout_s: float) -> bool:
-        """Whether the message of a transaction that has ended is where consumers see it."""
+        """Whether the message of a transaction that has ended was committed."""
         query = unique_key_query(half.topic, half.unique_key)
         command = Command(RequestCode.QUERY_MESSAGE, encode_header(query))
         answer = await self._ask(half, command, decision, max(0.0, timeout_s))
@@ -214,7 +215,7 @@ class Transactions:
     async def _ask(
         self, half: Half, command: Command, decision: Decision, timeout_s: float
     ) -> Command:
-        """The leader's answer. TransactionUnknown if none came that settles anything."""
+        """The leader's answer. Raises TransactionUnknown if no definite one came."""
         try:
             finder = self._session.finder
             answer = await finder.ask(half.broker_name, command, timeout_s, half.topic)

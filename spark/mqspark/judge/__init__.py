@@ -5,14 +5,14 @@ Each has a function from the evidence (DataFrames) to a DataFrame of violations 
 what the evidence proves:
 
 - A send without an answer may have happened or not: its message may be in the log, or not.
-- The tail of a replica's log beyond what is *settled* proves nothing. Settled is what a client
-  was told of (acknowledged or delivered, and in a log everything before that too) and what all
-  replicas hold alike, since then no future leader can be without it.
-- Deliveries may repeat. What they may not do is skip, or come before their predecessors.
+- The tail of a replica's log beyond what is *settled* proves nothing. An entry is settled if a
+  client was told of it or of a later one (by an acknowledgement or a delivery), or if all replicas
+  hold it alike, since then every future leader holds it.
+- Deliveries may repeat. They must not skip a message, or come before their predecessors.
 
-``evidence``      all that judges may look at, gathered once
+``evidence``      the data for all judges, gathered once
 ``testimony``     what every source says of every message, and the digest of it
-``members``       who the replicas are, as numbers
+``members``       the replicas, as numbers
 ``violations``    the form of findings
 ``durability``    property 1
 ``authenticity``  property 2

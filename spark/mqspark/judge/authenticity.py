@@ -1,9 +1,9 @@
 """Property 2: nothing is read that was not sent, and what is read is what was sent.
 
 A message is read when a consumer gets it, and when a replica's log holds it, since a drain reads
-that. A record that nobody sent (a phantom) has no excuse anywhere in a log, because a harness notes
-a send before it makes it. A send that definitely failed may be in an unsettled tail, which may
-still vanish; it must not be where everybody reads. A send of unknown outcome may be read.
+that. A record that was not sent (a phantom) is a violation anywhere in a log, because a harness
+notes a send before it makes it. A send that definitely failed may be in an unsettled tail, which
+may still be cut; it must not be in the settled part. A send of unknown outcome may be read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Property 1: every acknowledged send is in a full drain from offset 0 of every replica.
 
-A drain of a replica gives its queues' messages, as its file has them. So for every acknowledgement
-and every replica of its broker there must be a readable record with that id, with the body that was
+A drain of a replica returns its queues' messages, as in its files. So for every acknowledgement and
+every replica of its broker there must be a readable record with that id, with the body that was
 sent, at the very queue, offset and position that the acknowledgement named. What is there instead
 is one of four faults, the worst first:
 
@@ -10,8 +10,8 @@ is one of four faults, the worst first:
 - altered: its body is whole, but not what was sent;
 - moved: it is at another place than was acknowledged.
 
-A message is judged by its own bytes. That the entry around it fails its CRC is for property 5 to
-say, or one flipped bit would condemn a whole batch.
+A message is judged by its own bytes. Property 5 judges the CRC of the entry around it, or one
+flipped bit would make a whole batch a violation.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _fault() -> Column:
 
 
 def _explained(evidence: Evidence, best: DataFrame) -> DataFrame:
-    """The violations, with what stands where the message should be."""
+    """The violations, with what is found where the message should be."""
     there = evidence.holdings.select(
         "broker", "replica", "position", F.col("id").alias("other")
     ).dropDuplicates(["broker", "replica", "position"])

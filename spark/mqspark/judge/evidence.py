@@ -1,4 +1,4 @@
-"""All that judges may look at, gathered once and kept.
+"""The data for all judges, gathered once and kept.
 
 The two large tables are the digest, one row a message (:mod:`mqspark.judge.testimony`), and the
 ledger, one row for each (broker, index) of the logs' entries. Everything else is made from the few
@@ -43,7 +43,7 @@ class Evidence:
 
     @cached_property
     def records(self) -> DataFrame:
-        """Message records on all replicas; those that replicas hold alike come once."""
+        """Message records on all replicas; a record that replicas hold alike is one row."""
         source = self._source(MESSAGES).option("columns", RECORD_COLUMNS)
         return source.option("merge", "true").load()
 
@@ -54,7 +54,7 @@ class Evidence:
 
     @cached_property
     def testimony(self) -> DataFrame:
-        """What every source says of every message (:mod:`mqspark.judge.testimony`)."""
+        """What each source says about each message (:mod:`mqspark.judge.testimony`)."""
         return testify(self.events, self.records, self.meta.topics)
 
     @cached_property
@@ -92,7 +92,8 @@ class Evidence:
         """Which message has which place in a queue: one row for each (slot, message) named.
 
         Columns: queue (a hash), queue_offset, id, send_t, ack_t (if this slot was acknowledged),
-        read_t (if it was delivered), position. What only an unsettled tail says is left out.
+        read_t (if it was delivered), position. Slots that only an unsettled tail names are left
+        out.
         """
         told = F.col("ack_t").isNotNull() | F.col("read_t").isNotNull()
         settled = told | self.is_settled(F.col("position_min"))
@@ -161,7 +162,7 @@ class Evidence:
         )
 
     def testimony_of(self, ids: DataFrame) -> DataFrame:
-        """All that is said of the messages whose ids these are."""
+        """The testimony about the messages with these ids."""
         return self.testimony.join(ids, "id", "left_semi")
 
     @cached_property
@@ -231,8 +232,9 @@ class Evidence:
     def kept(self, rows: DataFrame) -> DataFrame:
         """`rows`, computed now and kept.
 
-        A few rows become a table of their own: Spark plans what is built on it without how they
-        came about, and knows at once if there are none. In a good run most tables have none.
+        If there are few rows they become a new table. Spark then plans later steps without
+        repeating how the rows were made, and knows at once if there are none. In a good run most
+        tables are empty.
         """
         computed = rows.persist(StorageLevel.MEMORY_AND_DISK)
         few = computed.limit(FEW_ROWS_MAX + 1).toArrow()
@@ -243,7 +245,7 @@ class Evidence:
         return self.session.createDataFrame(few)
 
     def close(self) -> None:
-        """Give the kept rows' memory back."""
+        """Free the memory of the kept rows."""
         for rows in self._persisted:
             rows.unpersist()
 

@@ -1,7 +1,7 @@
 """Property 3: (queue, offset) names one message for ever, over acks, reads and replicas.
 
-Everything that names a slot is a witness: an acknowledgement, a delivery, each replica's record in
-the settled part of the log. Two ids at one slot are a violation, whoever names them.
+A slot is named by an acknowledgement, a delivery, or a replica's record in the settled part of the
+log. Two ids at one slot are a violation, no matter which sources name them.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def _statements(evidence: Evidence, contested: DataFrame) -> DataFrame:
 def _with_rightful(statements: DataFrame) -> DataFrame:
     """The slot's acknowledged message as `message_id`; `replicas` only where they contradict it.
 
-    Without an acknowledgement nobody is right, and all replicas that name the slot are named.
+    Without an acknowledgement it is not known which is right, and all replicas that name the slot
+    are listed.
     """
     slot = Window.partitionBy(*_SLOT)
     rightful = F.max_by("id", F.struct("acked", "id")).over(slot)

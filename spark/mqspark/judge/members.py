@@ -1,4 +1,4 @@
-"""Who the replicas are, as numbers: brokers are numbered, a broker's replicas are bits of a mask.
+"""The replicas as numbers: brokers are numbered, a broker's replicas are bits of a mask.
 
 Numbers and masks have a fixed width, so Spark aggregates them without sorting, and one number says
 which of the replicas hold something.
@@ -51,7 +51,7 @@ class Members:
         return session.createDataFrame(pa.table(rows))
 
     def by_number(self, value: Callable[[str], str | int]) -> Column:
-        """What `value` gives for the name of the broker that `broker_number` numbers."""
+        """The result of `value` for the name of the broker with the number `broker_number`."""
         column = F.lit(None)
         for number, name in enumerate(self.brokers):
             column = F.when(F.col("broker_number") == number, F.lit(value(name))).otherwise(column)

@@ -6,7 +6,7 @@ the order of their offsets. Every read is a prefix of the final queue: what a gr
 moment is the queue from where the group began, without a gap. So only the first delivery of each
 offset counts, repeats are free, and the first deliveries must come in the order of the offsets.
 
-Times are one harness's monotonic clock. A group that begins behind offset 0 began there on purpose.
+Times are of the harness's monotonic clock. A group may begin behind offset 0: that is no violation.
 """
 
 from __future__ import annotations

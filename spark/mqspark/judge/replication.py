@@ -1,15 +1,15 @@
-"""Properties 5 and 13: what the replicas' logs say entry by entry.
+"""Properties 5 and 13: the replicas' logs, compared entry by entry.
 
 **5**: equal (index, term) means equal chain CRC, anywhere in the logs, since two leaders of one
 term can't be; and a committed entry never changes. So in the settled part every index must have one
 chain CRC, and every byte must match its CRCs.
 
-**13**: after healing all replicas are identical, as far as the log is settled. Beyond it tails may
-differ: they hold nothing that a client was told of.
+**13**: after healing all replicas are identical, as far as the log is settled. Beyond that, tails
+may differ: no client was told of their entries.
 
-One changed entry changes every chain CRC behind it. Therefore a replica's difference is one
-violation, at its first entry, that says how many follow. Where replicas differ, the larger number
-of equal ones is taken for right; without a larger number all are named.
+One changed entry changes every chain CRC behind it. So a replica that differs gives one violation,
+at its first differing entry, with the number of those that follow. Where replicas differ, the
+majority is taken to be right; without a majority all are listed.
 """
 
 from __future__ import annotations

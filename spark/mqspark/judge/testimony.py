@@ -1,14 +1,14 @@
-"""What is said of every message, row by row and in one row a message.
+"""What all sources say about each message: as single rows, and as one row for each message.
 
 **Testimony** is one long table: everything that a source (a send, an acknowledgement, a failure, a
-delivery, a replica's file) says of a message. Replicas that hold an entry byte for byte alike
-speak with one voice: one row, with a mask of its holders.
+delivery, a replica's file) says of a message. Replicas that hold an entry byte for byte alike give
+one row, with a mask of its holders.
 
 **Digest** is that table with one row a message: counts, and the smallest and largest of every value
-on which sources must agree. Where smallest and largest are equal all sources agree, so nearly all
-messages of a good run are done with there, by one shuffle of fixed-width values. The few others
-are *suspects*: only for them is the testimony read again, and judged exactly. A digest never
-acquits wrongly: whatever could be a violation of property 1, 2 or 9 differs in one of its values.
+on which sources must agree. Where smallest and largest are equal all sources agree. So one shuffle
+of fixed-width values is enough for nearly all messages of a good run. The few others are
+*suspects*: only their testimony is read again, and judged exactly. A digest misses nothing: any
+violation of property 1, 2 or 9 differs in one of its values.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from mqspark.judge.members import Members
 SEND, ACK, FAIL, DELIVER, STORED = "send", "ack", "fail", "deliver", "stored"
 #: Clients' events about one message; the others (leads, faults, ...) are no testimony.
 _EVENTS: Final = (SEND, ACK, FAIL, DELIVER)
-#: What the testimony needs of a record.
+#: The columns of a record that the testimony needs.
 RECORD_COLUMNS: Final = (
     "broker,holders,position,topic,queue_id,queue_offset,unique_key,content_crc,error"
 )
 
 
 def testify(events: DataFrame, records: DataFrame, topics: Sequence[str]) -> DataFrame:
-    """What clients and replicas say of messages of these topics.
+    """What clients and replicas say about messages of these topics.
 
     Columns: source, t, id, group, broker, holders, topic, queue_id, queue_offset, position, crc (of
     the body as sent), definite, error.
@@ -52,7 +52,7 @@ def testify(events: DataFrame, records: DataFrame, topics: Sequence[str]) -> Dat
         "definite",
         F.lit(None).cast("string").alias("error"),
     )
-    # A record without a unique key was sent by no producer of ours: its place names it.
+    # A record without a unique key was not sent by our producers: it is named by its place.
     unnamed = F.concat(F.lit("no UNIQ_KEY, at "), F.col("position").cast("string"))
     stored = records.where(F.col("topic").isin(*topics)).select(
         F.lit(STORED).alias("source"),
@@ -114,7 +114,7 @@ def queue_hash() -> Column:
 
 
 def _is_suspect(members: Members) -> Column:
-    """Whether anything said of a message needs a closer look."""
+    """Whether a message needs a closer look."""
     full = members.by_number(members.full_mask)
     acked, delivered = F.col("ack_t").isNotNull(), F.col("read_t").isNotNull()
     read = (F.col("versions") > 0) | delivered

@@ -1,4 +1,4 @@
-"""Records of a segment as Arrow columns, each made only if it is wanted.
+"""Records of a segment as Arrow columns. Only the wanted columns are made.
 
 Python's walk (:mod:`mqspark.source.records`) has found where the records are. Fields at fixed
 places are cut out of the mapped file by numpy, a whole batch at a time; the others are made row by

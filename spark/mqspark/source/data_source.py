@@ -15,9 +15,9 @@
 | `includeBody` | `true`, `false`: the column `body` | `false` |
 | `includeProperties` | `true`, `false`: the column `properties`, a map | `false` |
 
-Spark can't tell a Python source which columns a query needs, hence `columns`: leave out what you
-don't use, it costs. Nothing here writes, and no broker needs to run. A log that is being written
-may be read; what lies behind its committed end may change.
+Spark can't tell a Python source which columns a query needs. So name them in `columns`: each column
+costs time. Nothing here writes, and no broker needs to run. A log may be read while it is written;
+entries behind its committed end may change.
 """
 
 from __future__ import annotations

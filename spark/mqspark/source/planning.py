@@ -2,8 +2,8 @@
 
 A replica is a directory with `replica.json` and `log/<first position>.seg` files. Directories
 whose `replica.json` has the same broker name are replicas of each other. Segment k of a log
-starts at position k * segment_bytes; a file that is missing between others gets a partition too,
-so that its absence becomes a row, and not silence.
+starts at position k * segment_bytes; a file that is missing between others gets a partition too, so
+that its absence is a row in the result.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads one segment on a Spark worker and yields it as Arrow batches.
 
-The file is mapped, not read: it is walked once, and only what the wanted columns hold is copied.
+The file is mapped, not read: it is walked once, and only the wanted columns are copied.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def message_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Message records, a row each, and a row for each fault of an entry or a record.
 
-    Entries that another partition's rows stand for are left out.
+    Entries that another partition's rows represent are left out.
     """
     segment = holders.segment
     walk = RecordWalk(raw, segment.position, verify=verify)
@@ -134,7 +134,8 @@ class Holders:
                         self._others[number] = raw
 
     def of(self, raw: memoryview, offset: int, size: int) -> int | None:
-        """The mask of an entry's holders; None if a replica before this one stands for them."""
+        """The mask of an entry's holders; None if an earlier replica holds it too, and its rows
+        represent it."""
         mask = self.own
         entry = bytes(raw[offset : offset + size]) if self._others else b""
         for number, other in self._others.items():

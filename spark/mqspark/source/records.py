@@ -51,7 +51,7 @@ _UNIQUE_KEY: Final = re.compile(rb"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
 
 
 class Place(NamedTuple):
-    """What each row of one entry repeats: where the entry is, and the mask of its holders."""
+    """The values that all rows of one entry share: its place, and the mask of its holders."""
 
     entry_index: int | None
     term: int | None
