@@ -81,7 +81,9 @@ async def open_whole_log(
             if connect is None:
                 raise
             if damage.place == repaired:
-                raise CorruptLog(f"{damage} The disk does not keep what is written.") from damage
+                raise CorruptLog(
+                    f"{damage} It was repaired and is damaged again: the disk is failing."
+                ) from damage
             log.warning("log damaged", node=node_id, reason=str(damage))
             repaired = damage.place
             repair = LogRepair(folder, segment_bytes, Disk(), damage)

@@ -122,7 +122,7 @@ def _check_identity(path: Path, identity: dict[str, object]) -> None:
     except (ValueError, RecursionError) as error:
         raise StorageError(f"{path}: not readable as JSON ({error})") from error
     if not isinstance(held, dict):
-        raise StorageError(f"{path}: {held!r} says nothing of a replica")
+        raise StorageError(f"{path}: {held!r} does not describe a replica")
     if held != identity:
         keys = [key for key, wanted in identity.items() if held.get(key) != wanted]
         has = ", ".join(f"{key} {held.get(key)!r}" for key in keys)

@@ -201,7 +201,7 @@ class Peer:
             self._handle_request(command)
         elif waiting := self._in_flight.pop(command.opaque, None):
             self._answer(waiting[1], command)
-        # A response that nobody waits for any more came after its request timed out.
+        # A response without a waiting request came after that request had timed out.
 
     def _handle_request(self, request: Command) -> None:
         response: Command | None

@@ -4,15 +4,15 @@ Layout
 ------
 ``engine``       one node, without I/O: messages, appends and `now` in; messages and effects out
 ``links``        the sockets between the nodes, under trio
-``greeting``     who is at the other end of a connection, and the proofs
-``sealing``      the tags of the frames between two that have proven
-``roles``        what a node is, and after which times that may change (pure)
+``greeting``     the handshake on a connection: ids and proofs
+``sealing``      the tags of frames after the handshake
+``roles``        a node's role, and election timeouts (pure)
 ``limits``       bounds, waits and paces of all these (pure)
-``claims``       which terms, and which leader of one, a peer is believed (pure)
-``election``     who leads, and how leadership is handed over
-``replication``  what a leader sends, and who may read what
-``membership``   who belongs to the group
-``library``      PySyncObj itself: the only folder that knows a name of it
+``claims``       which terms and leaders a node believes of a peer (pure)
+``election``     elections, and handing leadership over
+``replication``  what a leader sends, and reads
+``membership``   the members of the group
+``library``      PySyncObj itself: no other folder uses a name of it
 
 PySyncObj 0.3.17 has the vote rule, the election restriction and the commit rule right. Its other
 faults are mended from outside; `docs/raft-holes.md` lists each of these holes, with its test.

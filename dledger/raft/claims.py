@@ -70,7 +70,7 @@ def check_term(own: int, term: int, node_id: str) -> None:
     """Raise FrameError if no elections explain a peer's term."""
     if own and term > own + TERM_JUMP_MAX:
         raise FrameError(
-            f"{node_id} says that it is in term {term}, and this node is in {own}: so many "
-            "elections there can't have been. If the group is in that term, empty this replica's "
+            f"{node_id} says that it is in term {term}, and this node is in {own}: there can't "
+            "have been so many elections. If the group is in that term, empty this replica's "
             "folder, so that it copies from its peers"
         )

@@ -382,7 +382,7 @@ class RaftEngine:
         """Append an entry that adds a learner to the group; False if it is a member already.
 
         `on_done` is called as for :meth:`append`. Raises what that and :meth:`Changes.addition` do.
-        Whoever leads makes the learner a voter when it is ready.
+        The leader makes the learner a voter when it is ready.
         """
         self._check_serving()
         members = self.changes.addition(node_id, member)
@@ -486,7 +486,7 @@ class RaftEngine:
 
     @property
     def standing(self) -> Standing:
-        """Who leads, as far as this node knows."""
+        """The leader, as far as this node knows."""
         return self._standing or Standing(serving=False, leader=None, term=self.core.term)
 
     def fence(self, error: DledgerError | OSError) -> None:

@@ -345,10 +345,10 @@ class PeerNetwork:
         It has proven that it knows the group's secret, and its answers are never counted.
         """
         if peer_id in self._members and peer_id < self._node_id:
-            raise FrameError(f"node {peer_id!r} must be dialled, it does not dial")
+            raise FrameError(f"node {peer_id!r} must not dial this node: this node dials it")
         strangers = {*self._linked} - {*self._members} - {peer_id}
         if peer_id not in self._members and len(strangers) >= limits.STRANGERS_MAX:
-            raise FrameError(f"{len(strangers)} nodes that are no members are connected, the limit")
+            raise FrameError(f"{len(strangers)} nodes are connected that are no members: the limit")
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -1,11 +1,11 @@
-"""What tests of this package, and of what is built on it, share: verified stand-ins.
+"""Verified stand-ins, for the tests of this package and of those that build on it.
 
-``local``       a ledger of one node in memory, committing when it is told to
+``local``       a ledger of one node in memory, which commits when a test says so
 ``disk``        a disk that forgets what was not synced, tears what was being written, and fails
-``scripted``    nodes on virtual time, told by a test or a text what to do; what each then says
-``contracts``   what any log and any ledger must do, as tests to inherit
+``scripted``    nodes on virtual time that a test or a text drives, and the messages that they send
+``contracts``   the promises of any log and any ledger, as tests to inherit
 ``simulation``  whole groups under a seed, judged after every step; the command
-``planted``     bugs to put back in: the simulation must catch each
+``planted``     bugs to plant: the simulation must catch each
 """
 
 from dledger.testing.local import LocalLedger

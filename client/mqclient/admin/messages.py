@@ -168,7 +168,7 @@ class Messages(Part):
             raise absent[0]
         if not messages:
             raise UnknownTarget(
-                f"no message of topic {header.topic!r} has the key {header.key!r}, or none has in "
+                f"no message of topic {header.topic!r} has the key {header.key!r}, or none within "
                 "the time asked for"
             )
         return sorted(messages, key=lambda message: message.store_timestamp_ms)
@@ -190,5 +190,5 @@ def _only_message(answer: Command, broker_name: str) -> ReceivedMessage:
     """The message that was asked for. Raises RecordError if there is none in the answer."""
     messages = messages_in(answer.payload, broker_name)
     if len(messages) != 1:
-        raise RecordError(f"{len(messages)} messages came for one")
+        raise RecordError(f"{len(messages)} messages came in answer to a question for one")
     return messages[0]

@@ -1,4 +1,4 @@
-"""verifyLog: looks at a replica's files, asks nobody."""
+"""verifyLog: checks a replica's files, without a server."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Transactions:
         if self._checker is None:
             raise BadMessage(
                 f"a transaction with topic {topic!r} needs a checker: give the producer one "
-                "(checker=...), or nobody knows what became of it if this process dies"
+                "(checker=...), or it is not known how it ended if this process dies"
             )
 
     @contextmanager

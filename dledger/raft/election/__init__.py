@@ -1,4 +1,4 @@
-"""Who leads: when to start an election, what to answer to others, and how to hand over.
+"""Elections: when to start one, what to answer to others, and how to hand leadership over.
 
 ``rules``     pre-vote and leader stickiness (pure)
 ``part``      when the library may elect, and what this node tells the others

@@ -1,9 +1,9 @@
 """When a node may start an election: pre-vote and leader stickiness. Pure.
 
-A real election raises the term, and a raised term deposes whoever leads. So a node first asks:
-would you vote for me, and do you miss the leader too? The library may start an election only after
-a majority said yes. So a node that is cut off can't raise its term alone, and a node that merely
-lost its own link to a living leader does not depose it.
+A real election raises the term, and a raised term deposes the leader. So a node first asks: would
+you vote for me, and do you miss the leader too? The library may start an election only after a
+majority said yes. So a node that is cut off can't raise its term alone, and a node that merely lost
+its own link to a living leader does not depose it.
 
 A leader is alive to a node while the link to it is up and it was heard from within the shortest
 election timeout. The links of a leader that was killed are closed, so no follower waits for the

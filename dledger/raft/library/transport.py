@@ -155,7 +155,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         try:
             header, *_ = first_entry_of(head)
         except CorruptLog as error:
-            raise FrameError(f"a leader's HEAD can't be one: {error}") from error
+            raise FrameError(f"a leader's HEAD is malformed: {error}") from error
         room_end = max(head.base_position + log.segment_bytes, head.first_index + 1)
         if head.first_index > commit_index or room_end > limits.NUMBER_MAX:
             raise FrameError(

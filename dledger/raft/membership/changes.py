@@ -113,7 +113,7 @@ class Changes:
 
     @property
     def status(self) -> tuple[MemberStatus, ...]:
-        """Who belongs to the group, by node id."""
+        """The members of the group, by node id."""
         return tuple(
             self._status_of(node_id, member)
             for node_id, member in sorted(self._members.current.members.items())

@@ -1,4 +1,4 @@
-"""Who belongs to a group: its configuration, how it may change, and its bytes. Pure.
+"""The members of a group: its configuration, how it may change, and its bytes. Pure.
 
 A configuration names the voters and the learners. Voters elect, and their copies are counted.
 Learners get entries, and become voters once they hold the log. A configuration is an entry of the

@@ -126,7 +126,8 @@ class Sending:
         behind_bytes = log.end_position - log.header(next_index - 1).end
         if core.commit_index != self._committed[0]:
             self._committed = core.commit_index, core.now
-        # If nothing is being committed, either nobody appends, or appends wait for this very peer.
+        # If nothing is being committed, either there are no appends, or they wait for this very
+        # peer.
         busy = core.now - self._committed[1] < COMMITS_GO_ON_S
         return peer.sent.pace.may_send(core.now, behind_bytes=behind_bytes, busy=busy)
 

@@ -1,4 +1,4 @@
-"""Who consumes what: heartbeats, subscriptions, queue locks, and the groups' settings."""
+"""Consumers and their groups: heartbeats, subscriptions, queue locks, settings."""
 
 # ruff: noqa: RUF012 -- msgspec gives every struct its own copy of a mutable default
 

@@ -67,10 +67,10 @@ def walk(buffer: Buffer) -> list[int]:
 class Record:
     """A lazy view of one stored record: a field is decoded when it is asked for.
 
-    Size and magic are checked by whoever cut the bytes out (`walk`, `RecordBatch.parse`); `check`
-    compares the body with its CRC. A field whose place depends on a length raises RecordError if it
-    does not lie within the bytes, so strangers' records can be read safely. Views are valid as long
-    as the buffer underneath.
+    The code that cut the bytes out has checked size and magic (`walk`, `RecordBatch.parse`);
+    `check` compares the body with its CRC. A field whose place depends on a length raises
+    RecordError if it does not lie within the bytes, so strangers' records can be read safely. Views
+    are valid as long as the buffer underneath.
     """
 
     __slots__ = ("_body_start", "_view")

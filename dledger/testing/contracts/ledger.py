@@ -1,8 +1,8 @@
-"""What a ledger promises to those who append and read, as tests to inherit.
+"""What a ledger promises to programs, as tests to inherit.
 
 The first class holds for any ledger, of one node in memory too; the second one for a group of three
-whose nodes come and go. Both see what a program sees, no more, so they run on virtual time as well
-as over real sockets. Each is given a group in which nobody has done anything yet:
+whose nodes come and go. Both use only what a program can use, so they run on virtual time as well
+as over real sockets. Each is given a group that has not done anything yet:
 
     class TestMine(GroupContract):
         @pytest.fixture
@@ -77,7 +77,7 @@ class LedgerGroup(Protocol):
 
 
 async def leader_of(group: LedgerGroup) -> str:
-    """Wait until somebody serves."""
+    """Wait until a node serves."""
     await group.until(lambda: any(map(group.serves, group.up)))
     return next(filter(group.serves, group.up))
 
@@ -88,7 +88,7 @@ async def ended(group: LedgerGroup, *outcomes: Sequence[object]) -> None:
 
 
 async def append(group: LedgerGroup, *bodies: bytes) -> list[Appended]:
-    """Append through whoever leads; all must be acknowledged."""
+    """Append through the leader; all must be acknowledged."""
     leader = await leader_of(group)
     outcomes = [group.append(leader, body) for body in bodies]
     await ended(group, *outcomes)
@@ -125,7 +125,7 @@ def assert_equal_logs(group: LedgerGroup) -> None:
 
 
 class LedgerContract:
-    """A ledger, whoever stands behind it."""
+    """Any ledger, of one node or of a group."""
 
     async def test_what_was_acknowledged_is_there_in_order(self, group: LedgerGroup) -> None:
         """At the index and the position that the append was told, with its bytes, everywhere."""
@@ -159,7 +159,7 @@ class LedgerContract:
         assert bodies_of(group, leader) == [b"next"]
 
     async def test_a_read_sees_what_was_acknowledged(self, group: LedgerGroup) -> None:
-        """Whoever asks after an acknowledgement is given that index, or a later one."""
+        """A read that begins after an acknowledgement gets that index, or a later one."""
         leader = await leader_of(group)
         for number in range(3):
             (appended,) = await append(group, b"%d" % number)

@@ -221,7 +221,7 @@ class LogStoreContract:
                 storage.open()
 
     def test_damage_to_what_nobody_vouched_for_is_cut_off(self, storage: Storage) -> None:
-        """It was being written when the process died: all before it is there, and it goes on."""
+        """A torn entry is cut off: everything before it is there, and the log goes on."""
         log = storage.open()
         fill(log, 20)
         log.sync()
@@ -311,7 +311,7 @@ class LogStoreContract:
         assert entries_of(storage.open()) == entries_of(leader)[first - 1 :]
 
     def test_a_new_beginning_takes_back_nothing_that_is_committed(self, storage: Storage) -> None:
-        """Who offers a head below this node's commit index is no leader; nor is one that lies."""
+        """A head below this node's commit index, or one that is wrong, is refused."""
         log, leader = storage.open(), storage.another().open()
         fill(log, 90)
         fill(leader, 100)
@@ -326,7 +326,7 @@ class LogStoreContract:
 
 
 class PowerLossContract:
-    """The same log, in a place whose power goes."""
+    """The same log, in a place that can lose its power."""
 
     @pytest.mark.parametrize("seed", SEEDS)
     def test_what_was_durable_survives_and_the_rest_has_no_holes(

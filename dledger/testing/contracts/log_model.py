@@ -282,7 +282,8 @@ class InMemory:
         self._damaged: int | None = None
 
     def open(self) -> MemoryLog:
-        """Open it; what nobody had to vouch for goes with damage, the rest stops the start."""
+        """Open it; damage to entries that were not durable is cut off, other damage stops the
+        start."""
         log, last_index = self._log, self._log.last_index
         if self._damaged is not None:
             if self._damaged <= log.durable_index:

@@ -1,4 +1,4 @@
-"""What Raft and the broker need of a log, and where such a log can lie.
+"""The interface of a log that Raft and the broker use, and the places where one can lie.
 
 :class:`LogStore` is the part of :class:`~dledger.log.store.SegmentedLog` that others rely on;
 :class:`~dledger.testing.contracts.log.LogStoreContract` says what it must do. A :class:`Storage` is
@@ -142,14 +142,14 @@ class Storage(Protocol):
     def open(self) -> LogStore:
         """Open the log, or start one, as a new process does. Raises CorruptLog, StorageError.
 
-        Whoever had it open before died without a word, if it was not closed.
+        If it was not closed, the process that had it open was killed.
         """
 
     def another(self) -> Storage:
         """An empty place of the same kind."""
 
     def damage(self, header: Header) -> None:
-        """Flip a bit in the body of an entry, while nobody has the log open."""
+        """Flip a bit in the body of an entry, while the log is not open."""
 
     def fail_next_sync(self) -> None:
         """Let the next sync end with an error, and later ones not."""
@@ -159,7 +159,7 @@ class Storage(Protocol):
 
 
 class PoweredStorage(Storage, Protocol):
-    """One whose power can go."""
+    """A place that can lose its power."""
 
     def lose_power(self, seed: int, keep: float) -> None:
         """Forget what was not durable; each part of it survives with the probability `keep`."""

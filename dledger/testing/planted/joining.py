@@ -1,4 +1,4 @@
-"""Planted bugs of seats, lost disks and logs without a head.."""
+"""Planted bugs of seats, lost disks and logs without a head."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def begin_anew_without_the_first_entry() -> Planted:
 
 
 def count_without_the_state() -> Planted:
-    """What lies before a log's first entry is not asked for, neither for a seat nor to count."""
+    """A node takes a seat and is counted without the state before its log's first entry."""
     return patch.object(Footing, "is_saved", True)
 
 
 def take_memory_for_a_saved_state() -> Planted:
-    """A state that has come is good enough, saved or not."""
+    """A state that was received counts, even if it is not saved."""
     return patch.object(Footing, "is_saved", property(lambda self: not self.is_missing))
 
 

@@ -1,4 +1,4 @@
-"""Planted bugs of membership changes.."""
+"""Planted bugs of membership changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def change_before_the_own_term_is_committed() -> Planted:
 
 
 def remove_two_at_once() -> Planted:
-    """With a member another one goes, in the same entry."""
+    """One entry removes two members."""
     original = Configuration.without
 
     def without(self: Configuration, node_id: str) -> dict[str, Member]:

@@ -1,4 +1,4 @@
-"""Planted bugs of the proofs between members: each lets somebody in, or something through."""
+"""Planted bugs of the proofs between members: each lets a stranger in, or a wrong frame through."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def sign_no_group() -> Planted:
 
 
 def prove_before_the_dialler() -> Planted:
-    """The acceptor signs for whoever asks, whatever the proof."""
+    """The acceptor signs for any dialler, without a right proof."""
 
     def check(self: Acceptor, dialler: Hello, said: object) -> tuple[bytes, proof.Session]:
         keys = proof._Keys(self._secret, self._door, dialler, self.hello)
@@ -64,7 +64,7 @@ def prove_before_the_dialler() -> Planted:
 
 
 def take_any_acceptor() -> Planted:
-    """A dialler does not look who has answered: it proves to any member's address."""
+    """A dialler does not check which member has answered."""
     original = Dialler.prove
 
     def prove(self: Dialler, acceptor: Hello, wanted_id: str) -> bytes:
@@ -96,7 +96,7 @@ def count_no_frames() -> Planted:
 
 
 def one_key_for_both_directions() -> Planted:
-    """A frame can be sent back to who made it."""
+    """A frame can be sent back to its sender."""
     return patch.object(proof, "KEY_OF_ACCEPTOR", proof.KEY_OF_DIALLER)
 
 

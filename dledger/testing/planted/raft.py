@@ -1,4 +1,4 @@
-"""Planted bugs of elections, replication and commits.."""
+"""Planted bugs of elections, replication and commits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def send_again() -> Planted:
 
 
 def truncate_matching() -> Planted:
-    """Whatever follows the entry that a message builds on is cut."""
+    """Everything after the entry that a message builds on is cut."""
 
     def delete(self: LogJournal, entryFrom: int) -> None:  # noqa: N803
         first = self.log.first_index + entryFrom
@@ -273,7 +273,7 @@ def count_a_vote_twice() -> Planted:
 
 
 def vote_for_a_shorter_log() -> Planted:
-    """Whoever asks gets the vote, also one that lacks what this node holds."""
+    """A node votes for any candidate, even if it lacks entries that this node holds."""
     deliver, answer = PeerTransport.deliver_vote, Elections.answer_prevote
     newest = 1 << 60
 
@@ -298,7 +298,7 @@ def elect_without_asking() -> Planted:
 
 
 def never_check_quorum() -> Planted:
-    """A leader that hears from nobody goes on leading."""
+    """A leader that hears from no majority goes on leading."""
     original = vars(library)["SyncObjConf"]
 
     def conf(**options: object) -> object:
@@ -308,7 +308,7 @@ def never_check_quorum() -> Planted:
 
 
 def take_over_without_an_election() -> Planted:
-    """Whoever is told to take over leads at once, without asking for votes."""
+    """A node that is told to take over leads at once, without asking for votes."""
     original = Elections._told_to_elect
 
     def told(self: Elections) -> bool:
@@ -335,12 +335,12 @@ def hand_over_for_ever() -> Planted:
 
 
 def never_tell_of_lost_leadership() -> Planted:
-    """Whoever waits for an append of a deposed leader is forgotten."""
+    """The appends of a deposed leader are never answered."""
     return patch.object(RaftEngine, "_role_changed", lambda self, old, new: None)
 
 
 def append_what_was_refused() -> Planted:
-    """What a node refused because it did not lead is appended when it does."""
+    """A node appends what it refused as a follower, once it leads."""
     append_now, announce = RaftEngine.append, RaftEngine._announce
     refused: list[tuple[RaftEngine, Buffer | Draft, int]] = []
 

@@ -1,4 +1,4 @@
-"""Planted bugs of linearizable reads.."""
+"""Planted bugs of linearizable reads."""
 
 from __future__ import annotations
 

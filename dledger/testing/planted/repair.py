@@ -1,4 +1,4 @@
-"""Planted bugs of the repair of damaged logs.."""
+"""Planted bugs of the repair of damaged logs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Planted = AbstractContextManager[object]
 
 
 def _answering(commit_index: Callable[[RaftEngine], int | None]) -> Planted:
-    """A node answers at once whoever lacks entries, with what it takes for committed."""
+    """A node answers a damaged peer at once, with what it takes for committed."""
     original = RaftEngine._deliver
 
     def deliver(self: RaftEngine, node_id: str, message: PeerMessage, now: float) -> None:
@@ -33,12 +33,12 @@ def _answering(commit_index: Callable[[RaftEngine], int | None]) -> Planted:
 
 
 def give_what_is_not_committed() -> Planted:
-    """Whoever is asked gives all that it holds."""
+    """A node that is asked gives all that it holds."""
     return _answering(lambda engine: engine.log.last_index)
 
 
 def give_without_a_round() -> Planted:
-    """Whoever is asked says that nothing is committed behind what it knows to be."""
+    """A node that is asked says that nothing is committed beyond its own commit index."""
     return _answering(lambda engine: engine.core.commit_index)
 
 
@@ -53,7 +53,7 @@ def replay_what_no_start_has_checked() -> Planted:
 
 
 def never_scrub() -> Planted:
-    """Nobody reads sealed segments again."""
+    """Sealed segments are never read again."""
     return patch.object(Scrub, "next_slice", lambda self, committed_index: None)
 
 

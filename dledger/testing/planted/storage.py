@@ -1,4 +1,4 @@
-"""Planted bugs of the log on disk.."""
+"""Planted bugs of the log on disk."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Nodes on virtual time that do what they are told, and nothing by themselves.
+"""Nodes on virtual time that a test drives; they do nothing by themselves.
 
-``node``        one, with peers that a test plays by hand
-``group``       several, that hear each other
-``transcript``  scenarios as text: commands, and what each node then says to whom
+``node``        one node; the test plays its peers
+``group``       several nodes that are connected
+``transcript``  scenarios as text: commands, and the messages that each node then sends
 ``telling``     messages and nodes in words
 """

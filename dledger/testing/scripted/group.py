@@ -1,9 +1,9 @@
-"""Scripted nodes that hear each other: a whole group on virtual time, in which nothing is drawn.
+"""Scripted nodes that are connected: a whole group on virtual time, without any randomness.
 
-Messages arrive as soon as they are sent, in order, and nodes take turns by their names, so what
-happens follows from what a script does and from the time alone. A script may hold messages back,
-let single ones through, stop a disk, kill nodes, damage logs. Whoever wants to see it all listens
-with `on_message`, `on_step` and their like.
+Messages arrive as soon as they are sent, in order, and nodes take turns by their names, so
+everything follows from the script and the time alone. A script may hold messages back, let single
+ones through, stop a disk, kill nodes, damage logs. `on_message`, `on_step` and the like are called
+for all that happens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What clients and operators of a simulated group ask of whoever takes himself for the leader."""
+"""The requests of clients and operators to each node of a simulated group that takes itself for the
+leader."""
 
 from __future__ import annotations
 

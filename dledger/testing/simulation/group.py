@@ -139,7 +139,8 @@ class Simulation:
             self.damages.let_rot(node_id, self.nodes[node_id].log, rng)
 
     def _stop_the_rotten(self) -> None:
-        """Who has found rot on its disk opens its log again, in the same process or in another."""
+        """A node that has found rot on its disk opens its log again, in the same process or in
+        another."""
         for node in [node for node in self.nodes.values() if node.is_rotten]:
             self.cut_off(node.node_id)
             self.judge.died(node.node_id)
@@ -187,7 +188,7 @@ class Simulation:
         self.down_until[node_id] = self.network.now + wait_s
 
     def lose_power(self, node_id: str) -> None:
-        """What is in a machine's memory is gone."""
+        """A power loss: everything in the machine's memory is gone."""
         self.kept.pop(node_id, None)
         self.disks[node_id].lose_power(self.streams["lose_power"])
 

@@ -1,11 +1,11 @@
-"""What the clients of a simulated group are told, and whether it is true.
+"""Checks what the clients of a simulated group are answered.
 
 - every append has one outcome, unless its node dies;
-- what is acknowledged is committed, and keeps its place in every log for ever;
+- an acknowledged entry is committed, and keeps its place in every log for ever;
 - acknowledged entries come in the order in which they were asked for;
-- what was definitely refused never turns up;
+- an append that was definitely refused is never applied;
 - a leader serves only with everything applied that was acknowledged before its term;
-- a read that is answered sees everything that was acknowledged, by anybody, before it was asked.
+- a read that is answered sees everything that any node acknowledged before it was asked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Offer:
 
 
 class ClientHistory:
-    """All that one run's clients asked for and were told."""
+    """The requests of one run's clients, and the answers."""
 
     def __init__(self, violation: Callable[[str], Violation]) -> None:
         self.violation = violation
@@ -50,7 +50,7 @@ class ClientHistory:
         return len(self._acknowledged)
 
     def died(self, node_id: str) -> None:
-        """Nobody will answer the appends that were under way at a node."""
+        """A node died: the appends that were under way at it will not be answered."""
         self._offers = {
             body: offer for body, offer in self._offers.items() if offer.node_id != node_id
         }
@@ -84,7 +84,7 @@ class ClientHistory:
         self._refused.add(body)
 
     def answered(self, body: bytes, outcome: Appended | AppendError, committed_index: int) -> None:
-        """A node tells what became of an append; `committed_index`: what is committed by now."""
+        """A node answers an append; `committed_index`: what is committed by now."""
         offer = self._offers.pop(body, None)
         if offer is None:
             raise self.violation(f"append {body[:12]!r} was answered twice")
@@ -135,7 +135,8 @@ class ClientHistory:
         return len(self._reads)
 
     def finish(self, logs: Mapping[str, SegmentedLog]) -> None:
-        """All is healed: every log must hold what was acknowledged, every append be answered.
+        """All faults are healed: every log must hold all acknowledged entries, every append be
+        answered.
 
         What is gone with a log's head was applied by the node, or came with another's state."""
         for node_id, log in sorted(logs.items()):

@@ -1,4 +1,4 @@
-"""What the judge knows of a group's configurations, apart from what any node believes.
+"""The judge's own record of a group's configurations, independent of the nodes'.
 
 A configuration is known by the index and term of its entry. Which one a log holds last follows
 from the log alone: those known, from the newest on, until one is in it.
@@ -16,7 +16,7 @@ Key = tuple[int, int]
 Committed = Mapping[int, tuple[int, int]]
 """Term and chain CRC of each committed entry, by index."""
 VOTERS_MIN = 2
-"""A group of more than one never becomes a group of one: nobody would have a copy."""
+"""A group of more than one never becomes a group of one: there would be no second copy."""
 
 
 def is_majority(node_ids: Collection[str], voters: Collection[str]) -> bool:
@@ -25,14 +25,14 @@ def is_majority(node_ids: Collection[str], voters: Collection[str]) -> bool:
 
 
 class Configurations:
-    """All configurations of one run, by key: who votes, and who belongs to the group."""
+    """All configurations of one run, by key: the voters and the members."""
 
     def __init__(self, initial: frozenset[str]) -> None:
         self.voters: dict[Key, frozenset[str]] = {(0, 0): initial}
         self._members: dict[Key, frozenset[str]] = {(0, 0): initial}
 
     def learn(self, configuration: Configuration) -> bool:
-        """A node knows this one; whether it is new."""
+        """Note a configuration that a node knows; returns whether it is new."""
         key = configuration.index, configuration.term
         new = key not in self.voters
         if new:
@@ -43,7 +43,7 @@ class Configurations:
     def of(
         self, log: SegmentedLog, committed: Committed, before: int = 1 << 62
     ) -> tuple[Key, frozenset[str]]:
-        """The last configuration in a log, before an index: its key, and who votes."""
+        """The last configuration in a log, before an index: its key, and its voters."""
         for key in sorted(self.voters, reverse=True):
             index, term = key
             if index >= before or index > log.last_index:
@@ -87,7 +87,7 @@ class Configurations:
     def possible(self, committed: Committed) -> list[tuple[frozenset[str], frozenset[str]]]:
         """The last one that is committed, and all later ones: any of them may be in force.
 
-        Of each the members, and those of them who vote."""
+        For each the members, and the voters."""
         last = self._last_committed(committed)
         return [
             (self._members[key], voters)

@@ -4,28 +4,29 @@
 - election safety: at most one leader a term, and it has the votes of a majority;
 - configurations: a node acts by the last one in its log that may be committed, or by a newer one
   that is; a leader adds or removes one voter at a time, after the change before and an entry of
-  its own term are committed. Majorities are those of the configuration in the log of who counts;
-- leader append-only: a leader removes nothing of its own log;
-- log matching: equal index and term, equal log up to there (the chain CRC tells);
-- leader completeness: a new leader holds whatever earlier terms committed;
-- no promise is taken back: a node never removes a committed entry, and a restart finds whatever
-  it had called durable of them;
+  its own term are committed. A node counts majorities by the configuration in its own log;
+- leader append-only: a leader removes nothing from its own log;
+- log matching: entries with equal index and term have equal logs before them, as their chain CRCs
+  show;
+- leader completeness: a new leader holds all that earlier terms committed;
+- no promise is taken back: a node never removes a committed entry, and a restart finds all of them
+  that it had called durable;
 - a follower acknowledges only what messages of that term have verified;
-- a leader's idea of a follower is true: what it counts for it was acknowledged to it in this term,
-  and is on that follower's disk;
+- what a leader counts for a follower was acknowledged to it in this term, and is on that follower's
+  disk;
 - the commit rule: a leader commits by counting only up to an entry of its own term;
 - state machine safety: one entry per index, for ever, on all nodes;
 - durability: at the moment when an entry is first known to be committed, it is on the disks of a
   majority, where a power loss can't take it;
-- an entry that has rotted on a disk is sent to nobody;
+- an entry that has rotted on a disk is never sent;
 - a leader that hears from no majority stops serving;
 - a log that lost its head begins with a committed entry, and a state that was taken over is one
   that the group had;
-- nobody holds an entry durably without a saved state from before the log's first one, nor takes a
-  seat;
+- no node holds an entry durably, or takes a seat, without a saved state from before its log's first
+  entry;
 - a leader that hands leadership over takes appends again if that is not done in time.
 
-What its clients are told is judged by :mod:`dledger.testing.simulation.judge.client_history`.
+:mod:`dledger.testing.simulation.judge.client_history` judges the answers to clients.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ from dledger.testing.simulation.judge.client_history import ClientHistory, Viola
 from dledger.testing.simulation.judge.configurations import Configurations, is_majority
 
 SERVES_ALONE_S = 2.0
-"""A leader that hears from no majority must have said so after this time, by its own clock."""
+"""A leader that hears from no majority must stop serving within this time, by its own clock."""
 
 FIRST_INDEX = 1
 """Of the entry that every log begins with, committed or not: before it there is nothing to lose."""
@@ -100,7 +101,7 @@ class Judge:
         self.leaders: dict[int, str] = {}
         self.committed: dict[int, tuple[int, int]] = {}
         self.committed_end = FIRST_INDEX
-        #: Nodes whose disks may have lost what they had rightly acknowledged.
+        #: Nodes whose disks may have lost entries that were rightly acknowledged.
         self.damaged: set[str] = set()
         #: The entry that rotted last on a node: a header that is read there may be wrong.
         self.rotten: dict[str, int] = {}
@@ -147,7 +148,7 @@ class Judge:
             )
 
     def _check_entries(self, sender: str, receiver: str, message: Append) -> None:
-        """What has rotted is sent to nobody."""
+        """Check that a rotted entry is not sent."""
         first_index = message.previous_index + 1
         try:
             entries = split_run(message.run, first_index, message.count, message.term)

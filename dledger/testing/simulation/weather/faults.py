@@ -41,7 +41,7 @@ class Victims(Protocol):
         """Kill a node's process, or cut its machine's power."""
 
     def crash_somehow(self, node_id: str) -> None:
-        """One or the other."""
+        """Kill a node's process, or cut its machine's power, by chance."""
 
     def let_rot(self, node_id: str, rng: random.Random) -> None:
         """Damage an entry of a sealed segment, if the group can bear it."""

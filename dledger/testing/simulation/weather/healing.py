@@ -18,7 +18,7 @@ from dledger.testing.simulation.weather.odds import Weather
 
 HEAL_LIMIT_S = 15.0
 HEAL_FRAMES_MAX = 50_000
-"""More messages than this, when nobody appends any more, are messages that beget messages."""
+"""If there are more messages than this without any append, messages cause messages without end."""
 
 
 class Healed(Protocol):
