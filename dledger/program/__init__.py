@@ -1,4 +1,4 @@
-"""What every program of ours has: a config file, settings that tools see, a console, an end.
+"""What all our programs share: config files, settings that tools see, output, exit status.
 
 ``config``    TOML into typed structs, with errors that name the key
 ``settings``  a config as administration tools see it, and its changes at run time (pure)

@@ -1,5 +1,4 @@
-"""Tells whether a repeated unique key is a client's retry, or another send of the application.
-Pure.
+"""Tells a client's retry from another send of the application, if a unique key comes again. Pure.
 
 A stock client makes one unique key for each message object, and an application may send one object
 many times: each time a message must be stored. The client repeats a send by itself only if it got

@@ -1,6 +1,7 @@
-"""The real broker on a ledger in memory: no Raft and no log on disk, all else as in production.
+"""The real broker on a ledger in memory: no Raft and no log on disk, everything else as in
+production.
 
-For tests of clients as well as of the broker: what answers is the broker's own code.
+For tests of clients as well as of the broker: the broker's own code answers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mqbroker.requests.core import Core
 from mqbroker.state.machine import Machine
 
 COMES_ABOUT_S = 30.0
-"""Far more than anything here takes: a machine may stop for seconds."""
+"""Far longer than anything here takes: a machine may stand still for seconds."""
 
 
 @dataclass(frozen=True)

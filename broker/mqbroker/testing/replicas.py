@@ -1,6 +1,6 @@
 """Replicas with real disks, logs and sockets, all in this process: quick to start, and to damage.
 
-What a process would be told by a signal, leaving the block tells. What a disk does, the test does.
+Leaving the block stops them, as a signal would stop a process. Tests damage the disks themselves.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def replicas(directory: Path, count: int, **settings: object) -> list[BrokerConf
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on."""
+    """Free ports of this machine."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -95,8 +95,8 @@ async def leader_of(group: Sequence[BrokerConfig]) -> BrokerConfig:
 
 
 async def everything(group: Sequence[BrokerConfig], count: int) -> list[Record]:
-    """The first `count` messages of queue 0 of the tests' topic, as a consumer gets them who asks
-    until it has them: whoever leads, and again after a refusal."""
+    """The first `count` messages of queue 0 of the tests' topic, as a consumer gets them: it asks
+    the leader, and again after a refusal, until it has them all."""
     found: list[Record] = []
     with trio.fail_after(PATIENCE_S):
         while len(found) < count:

@@ -13,7 +13,7 @@
 ``messages``    sendMessage, consumeMessage, printMsg
 ``queries``     queryMsgById, queryMsgByKey, queryMsgByUniqueKey, queryMsgByOffset
 ``replica``     verifyLog
-``common``      the options and the way of running that all share
+``common``      the options of all commands, and how they run
 ``output``      the two forms of printing
 ``times``       points in time
 """

@@ -11,10 +11,10 @@ never lost.
 - *What it may lack afterwards.* Up to the leader's commit index C the repaired log holds all that
   is committed. Behind C it holds what it can still read. It may have acknowledged entries that it
   can no longer read, but none of them is committed, or will be by that acknowledgement. Suppose an
-  entry was committed in a term before the leader's, by a majority that counted this node. The
-  leader was elected by a majority too. A node in both had the entry when it voted, so the leader
-  has it as well, before its own no-op, which it had committed when it began to serve. So the entry
-  lies at or below C. In a later term than the leader's nothing was committed yet, as the
+  entry behind C was committed in a term before the leader's, by a majority that counted this node.
+  The leader was elected by a majority too. A node in both had the entry when it voted, so the
+  leader has it as well, before its own no-op, which it had committed when it began to serve. So the
+  entry lies at or below C. In a later term than the leader's nothing was committed yet, as the
   confirmations show. In the leader's own term only the leader commits. So far it did up to C, and
   this node has acknowledged nothing since before its question; later it counts only what this node
   acknowledges after the repair.
