@@ -1,4 +1,4 @@
-"""A disk in memory that does what disks do at the worst moment.
+"""A disk in memory that fails in all the ways in which real disks fail.
 
 It forgets what was not synced, tears what was being written, loses names whose folder was not
 synced, fails a sync once, dies in the middle of an operation, and flips bits, when it is told to.
@@ -161,7 +161,7 @@ class SimulatedDisk(Disk):
         return None if file is None else len(file.content)
 
     def modified_s(self, path: Path) -> float:
-        """No file has an age here: what goes is drawn."""
+        """Files have no age here: simulations draw which segments are removed."""
         return 0.0
 
     def open(self, path: Path) -> int:
@@ -229,7 +229,7 @@ class SimulatedDisk(Disk):
         return memoryview(self._open[descriptor].content)[:size_bytes].toreadonly()
 
     def forget_pages(self, view: memoryview) -> None:
-        """There are none."""
+        """Do nothing: there are no mapped pages."""
 
     def replace(self, path: Path, content: bytes) -> None:
         """Give a file new content: after a crash it has the old or the new one."""

@@ -117,13 +117,13 @@ class LocalLedger:
         return outcome[0]
 
     async def read_index(self, timeout_s: float = limits.READ_TIMEOUT_S) -> int:
-        """The end of what is committed: there is nobody to ask."""
+        """The end of what is committed: there are no peers to ask."""
         if self._leader != "local":
             raise NotLeader(self._leader)
         return self._machine.applied_index
 
     async def transfer_leadership(self, target: str | None = None) -> str:
-        """Refuse: there is nobody else."""
+        """Refuse: there is no other node."""
         if self._leader != "local":
             raise NotLeader(self._leader)
         raise TransferFailed(f"{target} can't take over; this group has no other members")
@@ -133,8 +133,8 @@ class LocalLedger:
         raise WouldLoseMajority(f"{node_id} can't be added to a log in memory")
 
     async def remove_member(self, node_id: str) -> None:
-        """Refuse, likewise."""
-        raise WouldLoseMajority(f"without {node_id} nobody would be left")
+        """Refuse: it is one node for ever."""
+        raise WouldLoseMajority(f"without {node_id} no member would be left")
 
     def view(self, position: int, size: int) -> memoryview:
         """Bytes of a header, without a chain, or of a body, by position. Raises StorageError."""

@@ -28,7 +28,7 @@ from dledger.testing.scripted.node import FOLDER, Recorder, ScriptedNode, Wire
 SEGMENT_BYTES = 4096
 TICK_S = 0.01
 ROUNDS_MAX = 1000
-"""More than this without a pause of all nodes are messages that beget messages."""
+"""If nodes send for more rounds than this without a pause, messages cause messages without end."""
 
 
 class Portable(Recorder):
@@ -39,16 +39,16 @@ class Portable(Recorder):
         self.saved_index = saved_index
 
     def capture(self) -> tuple[int, bytes]:
-        """How far it got."""
+        """The number of entries that were applied."""
         return self.applied_index, b"%d applied" % self.applied_index
 
     def install(self, index: int, payload: bytes, first_index: int) -> None:
-        """Begin where the log does."""
+        """Take another's number of entries."""
         self.applied_index = first_index - 1
 
 
 class ScriptedGroup:
-    """Nodes by name, their disks, and what is between them."""
+    """Nodes by name, their disks, and the links between them."""
 
     def __init__(self, node_ids: Collection[str]) -> None:
         random.seed(3)  # the library draws its timeouts from the module's generator
@@ -107,7 +107,7 @@ class ScriptedGroup:
             node.wires[other] = Wire()
 
     def kill(self, node_id: str, *, power: bool = False) -> None:
-        """The process dies, or its machine: links close, what was under way is gone."""
+        """Kill a process or its machine: its links close, and what was under way is lost."""
         del self.nodes[node_id]
         self.hanging.discard(node_id)
         if power:
@@ -129,7 +129,7 @@ class ScriptedGroup:
         machine.saved_index = self._saved[node_id] = machine.applied_index
 
     def damage(self, node_id: str, index: int) -> None:
-        """Flip a bit in an entry on the disk of a node, which dies of it or not."""
+        """Flip a bit in an entry on the disk of a node, running or not."""
         header = self.nodes[node_id].log.header(index)
         offset = header.position % SEGMENT_BYTES
         path = segment_path(FOLDER, header.position - offset)
@@ -182,7 +182,7 @@ class ScriptedGroup:
     # -- time ------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Let everybody act and hear until nobody has anything more to say."""
+        """Step all nodes and deliver all messages until there are none left."""
         for _ in range(ROUNDS_MAX):
             sent = 0
             for node_id in sorted(self.nodes):
@@ -195,7 +195,7 @@ class ScriptedGroup:
                         sent += 1
             if not sent:
                 return
-        raise AssertionError("the group does not come to rest: messages beget messages")
+        raise AssertionError("the group does not come to rest: messages cause messages without end")
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""

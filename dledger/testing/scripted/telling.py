@@ -92,7 +92,7 @@ def tell(message: PeerMessage) -> str:
 
 
 def facts_of(node: ScriptedNode) -> dict[str, str]:
-    """What a node thinks, a phrase for each thing that may change."""
+    """A node's state in words, one phrase for each thing that may change."""
     core, log, members = node.engine.core, node.log, node.engine.members.current
     role = {
         Role.LEADER: f"leads term {core.term}",

@@ -1,6 +1,6 @@
-"""Scenarios of Raft as text: what a script does, and what each node then says, to whom.
+"""Scenarios of Raft as text: commands, and the messages that each node then sends.
 
-A file holds prose, commands, and what came of them. A line that begins with ``>`` is a command; an
+A file holds prose, commands, and their results. A line that begins with ``>`` is a command; an
 indented line is a node's, written by this module; anything else is for people. Playing a file gives
 its text again, with the nodes' lines as they are now:
 
@@ -8,8 +8,8 @@ its text again, with the nodes' lines as they are now:
         0.00  n0: log ends with 3 of term 1
         0.00  n0 -> n1  APPEND term 1: entry 3 of term 1, after 2 of term 1; committed 2
 
-Times are virtual seconds. A message that says the same as the last one of its kind between the same
-nodes is left out, or heartbeats would be all that one sees. The command
+Times are virtual seconds. A message that is equal to the last one of its kind between the same
+nodes is left out, since heartbeats would hide all others. The command
 
     python -m dledger.testing.scripted.transcript tests/data/transcripts/*.txt
 
@@ -172,7 +172,8 @@ class Script:
         self._try(node_id, what, lambda: engine.remove_member(member, on_done))
 
     def hush(self, names: str, others: str, how: str) -> None:
-        """What nodes say to others is held back, and perhaps what the others say."""
+        """Messages from some nodes to others are held back, and perhaps those of the others,
+        too."""
         for name in names.split():
             for other in others.split():
                 self.group.hush(name, other)

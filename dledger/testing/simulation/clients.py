@@ -29,7 +29,7 @@ class Served(Protocol):
 
 
 class Clients:
-    """Appends, reads and wishes for another leader, by the weather's odds."""
+    """Appends, reads and transfers of leadership, by the weather's odds."""
 
     def __init__(self, group: Served) -> None:
         self.transfers = 0

@@ -1,7 +1,7 @@
 """The simulated network: links that keep order, and everything else that can go wrong.
 
-A link delays, stalls one way, or breaks; of what was under way on a broken one, some may still
-arrive later, beside what its successor delivers. Bits may flip on the way.
+A link delays, stalls one way, or breaks; some frames of a broken link may still arrive later,
+beside those of the next one. Bits may flip on the way.
 """
 
 from __future__ import annotations
