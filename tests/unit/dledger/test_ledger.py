@@ -121,6 +121,10 @@ async def group(folder: Path) -> AsyncIterator[list[Ledger]]:
         yield [ledger for ledger, _ in sorted(both, key=lambda pair: not pair[1].led.is_set())]
 
 
+async def until_durable(ledgers: list[Ledger], index: int) -> None:
+    await until(lambda: {ledger._log.durable_index for ledger in ledgers} == {index})
+
+
 async def test_what_is_synced_now_and_then_is_synced_soon_after_on_every_node(
     tmp_path: Path,
 ) -> None:
@@ -130,9 +134,7 @@ async def test_what_is_synced_now_and_then_is_synced_soon_after_on_every_node(
             for _ in range(3):
                 done = await ledgers[0].append(b"entry")
                 assert isinstance(done, Appended)
-                await until(lambda: all(not each._log.is_dirty for each in ledgers))
-                await until(lambda: len({each._log.durable_index for each in ledgers}) == 1)
-                assert all(each._log.durable_index == each._log.last_index for each in ledgers)
+                await until_durable(ledgers, done.index)
                 await trio.sleep(0.15)  # all of them sleep again
 
 
