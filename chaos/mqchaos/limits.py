@@ -56,6 +56,8 @@ EFFECT_S = 5.0
 STEADY_S = (1.0, 2.0)
 AWAY_S = (0.5, 2.0)
 STILL_S = (2.0, 4.0)
+BREATH_S = (0.05, 0.5)
+"""From one change of leader to the next."""
 
 # Power losses.
 IMAGE_BYTES = 16 << 30
@@ -80,6 +82,10 @@ VIOLATIONS_SHOWN_MAX = 5
 """Of one property, in the report of a run."""
 JVM_END_S = 5.0
 """Spark's JVM ends a moment after the Python that started it; it removes its files then."""
+
+STORM_KILLED_AFTER_S = (0.15, 0.3, 0.6)
+"""Moments of a broker's start, which takes half a second to a whole one: in its imports, in its
+recovery, as it joins."""
 
 assert PORT_FIRST < PORT_LAST < 32_768
 assert PROBE_INTERVAL_S < PROBE_TIMEOUT_S < START_TIMEOUT_S

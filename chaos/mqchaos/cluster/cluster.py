@@ -172,6 +172,10 @@ class Cluster:
         """SIGKILL one server and wait until it is gone. No error if it does not run."""
         processes.kill(self._processes([name]))
 
+    def kill_together(self, names: Iterable[str]) -> None:
+        """SIGKILL several servers at one moment, and wait until all are gone."""
+        processes.kill(self._processes(names))
+
     def stop(self, names: Iterable[str] | None = None) -> list[str]:
         """End servers (all by default), brokers first; returns those that had to be killed."""
         chosen = list(names or self.names)

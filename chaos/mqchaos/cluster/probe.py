@@ -56,6 +56,8 @@ class Probe:
     def __init__(self, cluster: Cluster, pool: PeerPool) -> None:
         self._cluster = cluster
         self._pool = pool
+        self.away: set[str] = set()
+        """Servers that are down on purpose: a wait goes on without them."""
 
     async def node(self, node: NodeLayout) -> NodeState:
         """Ask one node; a dead or silent one has no info."""
@@ -169,9 +171,8 @@ class Probe:
     def _refuse_if_dead(self, broker: str, may_be_down: int | None) -> None:
         """Too few processes, and the wait is in vain: say so at once."""
         nodes = self._cluster.layout.group(broker)
-        dead = [node for node in nodes if self._cluster.pid(node.name) is None]
-        servers = [s for s in self._cluster.layout.namesrvs if self._cluster.pid(s.name) is None]
-        names = [server.name for server in servers]
+        dead = [node for node in nodes if self._ended(node.name)]
+        names = [s.name for s in self._cluster.layout.namesrvs if self._ended(s.name)]
         if len(dead) > ((len(nodes) - 1) // 2 if may_be_down is None else may_be_down):
             names += [node.name for node in dead]
         if set(names) == set(self._cluster.names):
@@ -183,6 +184,10 @@ class Probe:
             raise ClusterError(
                 f"{', '.join(names)} ended by itself.\n{log_tail(self._cluster.log(names[0]))}"
             )
+
+    def _ended(self, name: str) -> bool:
+        """Whether a server has no process, and nobody took it away on purpose."""
+        return name not in self.away and self._cluster.pid(name) is None
 
 
 def leader_of(states: Sequence[NodeState]) -> NodeState | None:

@@ -1,6 +1,7 @@
 """What can be done to a cluster.
 
 ``kinds``       the kinds of faults, as data (pure)
+``targets``     which servers a role means (pure)
 ``fault``       how each is injected, healed, and looked for
 ``generator``   plans of faults from a seed (pure)
 ``power_loss``  power losses of whole machines

@@ -1,21 +1,39 @@
-"""Faults: what can be done to a node, whether it can be done now, and how it is undone.
+"""Faults: what can be done to servers, whether it can be done now, and how it is undone.
 
-Each fault offers `available`, `inject` and `heal`, etcd's robustness tests' shape, and
-`took_effect`, which looks whether it really happened. A fault is injected only where it is
-available, so that a plan never takes more from a group than the group is built to survive, since a
-loss then would prove nothing.
+Each fault offers `why_not`, `inject` and `heal`, etcd's robustness tests' shape, and
+`took_effect`, which looks whether it really happened. A fault is injected only where nothing speaks
+against it. What takes one node away needs a majority without that node, so that a plan never takes
+more from a group than the group is built to survive. What takes a majority away says so by its
+name, and a plan that wants it asks for it.
 """
 
 from __future__ import annotations
 
 import signal
-import time
-from typing import Final, Protocol
+from typing import Protocol
+
+import trio
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
-from mqchaos.faults.kinds import KILL, PAUSE, STOP, Kind
-from mqchaos.limits import EFFECT_S, POLL_S
+from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.processes import ClusterError
+from mqchaos.faults.kinds import (
+    KILL,
+    KILL_ALL,
+    KILL_MAJORITY,
+    KILL_NAMESRV,
+    PAUSE,
+    STOP,
+    STORM,
+    TRANSFER,
+    Kind,
+)
+from mqchaos.faults.targets import Server, Victims
+from mqchaos.limits import EFFECT_S, POLL_S, STORM_KILLED_AFTER_S
+from mqclient import Admin
+from mqclient.connection.peers import PeerPool
+from mqclient.errors import ClientError
 
 
 class Fault(Protocol):
@@ -23,45 +41,90 @@ class Fault(Protocol):
 
     kind: Kind
 
-    def available(self, cluster: Cluster, node: NodeLayout) -> bool:
-        """Whether it may be injected now."""
+    def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
+        """Why it may not be injected now, in a few words; None if it may."""
 
-    def inject(self, cluster: Cluster, node: NodeLayout) -> None:
+    async def inject(self, cluster: Cluster, victims: Victims) -> None:
         """Do it. It has happened when this returns."""
 
-    def took_effect(self, cluster: Cluster, node: NodeLayout) -> bool:
+    async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
         """Whether it has: looked up, not remembered."""
 
-    def heal(self, cluster: Cluster, node: NodeLayout) -> None:
+    async def heal(self, cluster: Cluster, victims: Victims) -> None:
         """Undo it. The node may need time to catch up afterwards."""
 
 
-class OfOneNode:
-    """A fault that takes one node away: its group must be able to miss that one."""
-
-    def available(self, cluster: Cluster, node: NodeLayout) -> bool:
-        """While the node serves, and a majority of its group without it."""
-        group = cluster.layout.group(node.broker)
-        others = [each for each in group if each != node and cluster.serves(each.name)]
-        return cluster.serves(node.name) and 2 * len(others) > len(group)
+def not_serving(cluster: Cluster, victims: Victims) -> str | None:
+    """Which of these servers does not run, or stands still; None if all serve."""
+    gone = [victim.name for victim in victims if not cluster.serves(victim.name)]
+    return f"{', '.join(gone)} does not serve" if gone or not victims else None
 
 
-class Kill(OfOneNode):
-    """SIGKILL: the process is gone in the middle of whatever it did; its files stay."""
+def majority_missing(cluster: Cluster, victims: Victims) -> str | None:
+    """Which group would have no majority that serves without these nodes; None if all would."""
+    for broker in dict.fromkeys(node.broker for node in victims if isinstance(node, NodeLayout)):
+        group = cluster.layout.group(broker)
+        others = [node for node in group if node not in victims and cluster.serves(node.name)]
+        if 2 * len(others) <= len(group):
+            return f"{broker} would lose its majority"
+    return None
+
+
+class OfFew:
+    """A fault that takes nodes away: their group must be able to miss them."""
+
+    def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
+        """While they serve, and a majority of their group without them."""
+        return not_serving(cluster, victims) or majority_missing(cluster, victims)
+
+
+class OfMany:
+    """A fault that may take away more than a group can miss."""
+
+    def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
+        """While they serve."""
+        return not_serving(cluster, victims)
+
+
+class _Killing:
+    """SIGKILL: the processes are gone in the middle of whatever they did; their files stay."""
+
+    async def inject(self, cluster: Cluster, victims: Victims) -> None:
+        """Kill all at one moment, and wait until the kernel has their files and ports back."""
+        names = [victim.name for victim in victims]
+        await trio.to_thread.run_sync(cluster.kill_together, names)
+
+    async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
+        """There are no such processes any more."""
+        return all(cluster.pid(victim.name) is None for victim in victims)
+
+    async def heal(self, cluster: Cluster, victims: Victims) -> None:
+        """Start them again on the same files."""
+        cluster.start([victim.name for victim in victims])
+
+
+class Kill(OfFew, _Killing):
+    """SIGKILL of nodes that their group can miss."""
 
     kind = KILL
 
-    def inject(self, cluster: Cluster, node: NodeLayout) -> None:
-        """Kill the process, and wait until the kernel has taken its files and ports back."""
-        cluster.kill(node.name)
 
-    def took_effect(self, cluster: Cluster, node: NodeLayout) -> bool:
-        """There is no such process any more."""
-        return cluster.pid(node.name) is None
+class KillMajority(OfMany, _Killing):
+    """SIGKILL of the leader and half of the others, at once."""
 
-    def heal(self, cluster: Cluster, node: NodeLayout) -> None:
-        """Start it again on the same files."""
-        cluster.start([node.name])
+    kind = KILL_MAJORITY
+
+
+class KillAll(OfMany, _Killing):
+    """SIGKILL of a whole group, at once."""
+
+    kind = KILL_ALL
+
+
+class KillNameServers(OfMany, _Killing):
+    """SIGKILL of name servers. One that is started again knows no route until brokers tell it."""
+
+    kind = KILL_NAMESRV
 
 
 class Stop(Kill):
@@ -69,30 +132,99 @@ class Stop(Kill):
 
     kind = STOP
 
-    def inject(self, cluster: Cluster, node: NodeLayout) -> None:
-        """Tell it to end, and wait until it has."""
-        cluster.stop([node.name])
+    async def inject(self, cluster: Cluster, victims: Victims) -> None:
+        """Tell them to end, and wait until they have."""
+        await trio.to_thread.run_sync(cluster.stop, [victim.name for victim in victims])
 
 
-class Pause(OfOneNode):
+class Storm(OfMany, _Killing):
+    """SIGKILL, and SIGKILL again while it starts: in its imports, in its recovery, as it joins."""
+
+    kind = STORM
+
+    async def inject(self, cluster: Cluster, victims: Victims) -> None:
+        """Kill them, and kill them at every one of a few moments of a start."""
+        await super().inject(cluster, victims)
+        for seconds in STORM_KILLED_AFTER_S:
+            cluster.start([victim.name for victim in victims])
+            await trio.sleep(seconds)
+            await super().inject(cluster, victims)
+
+
+class Pause(OfFew):
     """SIGSTOP: the process stands still, its connections open, and does not know that it did."""
 
     kind = PAUSE
 
-    def inject(self, cluster: Cluster, node: NodeLayout) -> None:
-        """Tell it to stop, and wait until the last of its threads has."""
-        cluster.signal(node.name, signal.SIGSTOP)
-        deadline_s = time.monotonic() + EFFECT_S
-        while not cluster.stopped(node.name) and time.monotonic() < deadline_s:
-            time.sleep(POLL_S)
+    async def inject(self, cluster: Cluster, victims: Victims) -> None:
+        """Tell them to stop, and wait until the last of their threads has."""
+        for victim in victims:
+            cluster.signal(victim.name, signal.SIGSTOP)
+        with trio.move_on_after(EFFECT_S):
+            while not await self.took_effect(cluster, victims):  # noqa: ASYNC110 - a process's
+                await trio.sleep(POLL_S)
 
-    def took_effect(self, cluster: Cluster, node: NodeLayout) -> bool:
-        """The kernel says that it is stopped."""
-        return cluster.stopped(node.name)
+    async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
+        """The kernel says that they are stopped."""
+        return all(cluster.stopped(victim.name) for victim in victims)
 
-    def heal(self, cluster: Cluster, node: NodeLayout) -> None:
-        """Let it go on."""
-        cluster.signal(node.name, signal.SIGCONT)
+    async def heal(self, cluster: Cluster, victims: Victims) -> None:
+        """Let them go on."""
+        for victim in victims:
+            cluster.signal(victim.name, signal.SIGCONT)
 
 
-FAULTS: Final[dict[str, Fault]] = {fault.kind.name: fault for fault in (Kill(), Stop(), Pause())}
+class Transfer:
+    """The leader is told to hand over: no process ends, and nobody misses anybody."""
+
+    kind = TRANSFER
+
+    def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
+        """While it serves, and another of its group."""
+        others = [
+            node
+            for victim in victims
+            if isinstance(victim, NodeLayout)
+            for node in cluster.layout.group(victim.broker)
+            if node != victim and cluster.serves(node.name)
+        ]
+        return not_serving(cluster, victims) or (None if others else "there is nobody to lead")
+
+    async def inject(self, cluster: Cluster, victims: Victims) -> None:
+        """As `mqadmin transferLeader` does. Raises ClusterError if the leader refuses."""
+        for victim in victims:
+            if not isinstance(victim, NodeLayout):
+                continue
+            try:
+                async with Admin(cluster.layout.namesrv_addr) as admin:
+                    await admin.raft.transfer_leader(victim.broker)
+            except ClientError as error:
+                raise ClusterError(f"{victim.name} did not hand over: {error}") from error
+
+    async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
+        """They say that they don't lead."""
+        return not any([await _leads(cluster, victim) for victim in victims])
+
+    async def heal(self, cluster: Cluster, victims: Victims) -> None:
+        """Nothing is to be undone."""
+
+
+async def _leads(cluster: Cluster, server: Server) -> bool:
+    async with PeerPool() as pool:
+        probe = Probe(cluster, pool)
+        return isinstance(server, NodeLayout) and (await probe.node(server)).leads
+
+
+FAULTS: dict[str, Fault] = {
+    fault.kind.name: fault
+    for fault in (
+        Kill(),
+        Stop(),
+        Pause(),
+        KillMajority(),
+        KillAll(),
+        Storm(),
+        Transfer(),
+        KillNameServers(),
+    )
+}

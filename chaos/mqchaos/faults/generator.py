@@ -2,7 +2,7 @@
 
 A plan is a list of steps, done one after the other. Each step waits for its moment, which is either
 a share of the run's sends or a time since the step before it was done, and then injects a fault
-into a node, or heals it. The node is named by its role, since who leads is known only then.
+into servers, or heals it. They are named by their role, since who leads is known only then.
 """
 
 from __future__ import annotations
@@ -12,8 +12,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from mqchaos.faults.kinds import KILL, PAUSE, STOP, Kind
-from mqchaos.limits import AWAY_S, STEADY_S, STILL_S
+from mqchaos.faults.kinds import (
+    KILL,
+    KILL_NAMESRV,
+    PAUSE,
+    STOP,
+    TRANSFER,
+    Kind,
+)
+from mqchaos.faults.targets import Target
+from mqchaos.limits import AWAY_S, BREATH_S, STEADY_S, STILL_S
 
 #: Draws a number from the half-open interval that it is given: `random.Random(seed).uniform`.
 Uniform: TypeAlias = Callable[[float, float], float]
@@ -26,18 +34,6 @@ class Phase(Enum):
     HEAL = "heal"
     LEVEL = "level"
     """Wait until every replica has all that the leader has."""
-
-
-class Target(Enum):
-    """Which node a step is about, at the moment of the step."""
-
-    LEADER = "leader"
-    FOLLOWER = "follower"
-    NODE = "node"
-    """The one of all nodes, in their order, that `pick` says."""
-    HURT = "hurt"
-    """The node whose fault was injected longest ago and is not healed."""
-    GROUP = "group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +75,33 @@ def strikes(fault: Kind, target: Target, count: int, uniform: Uniform) -> Plan:
         plan += [
             Step(After(uniform(*STEADY_S)), Phase.INJECT, target, uniform(0.0, 1.0), fault),
             Step(After(uniform(*away_s)), Phase.HEAL, Target.HURT),
+            Step(After(0.0), Phase.LEVEL, Target.GROUP),
+        ]
+    return (*plan, Step(After(uniform(*STEADY_S)), Phase.LEVEL, Target.GROUP))
+
+
+def transfers(count: int, uniform: Uniform) -> Plan:
+    """`count` times: leadership goes over, hardly before it has come."""
+    moves = [
+        Step(After(uniform(*BREATH_S)), Phase.INJECT, Target.LEADER, 0.0, TRANSFER)
+        for _ in range(count)
+    ]
+    return (
+        Step(After(uniform(*STEADY_S)), Phase.LEVEL, Target.GROUP),
+        *moves,
+        Step(After(uniform(*STEADY_S)), Phase.LEVEL, Target.GROUP),
+    )
+
+
+def blind(count: int, uniform: Uniform) -> Plan:
+    """`count` times: all name servers are killed, and then the leader: who leads, says nobody."""
+    plan: list[Step] = []
+    for _ in range(count):
+        plan += [
+            Step(After(uniform(*STEADY_S)), Phase.INJECT, Target.NAMESRVS, 0.0, KILL_NAMESRV),
+            Step(After(uniform(*STEADY_S)), Phase.INJECT, Target.LEADER, 0.0, KILL),
+            Step(After(uniform(*AWAY_S)), Phase.HEAL, Target.HURT),
+            Step(After(uniform(*AWAY_S)), Phase.HEAL, Target.HURT),
             Step(After(0.0), Phase.LEVEL, Target.GROUP),
         ]
     return (*plan, Step(After(uniform(*STEADY_S)), Phase.LEVEL, Target.GROUP))

@@ -2,7 +2,9 @@
 
 `gap_median_s_max` and `gap_worst_s_max` are how long sends may pause for it. A leader whose process
 is gone is missed at once, by its closed connections; one that stands still only when its
-heartbeats have failed to come for an election timeout (0.9 to 1.2 s).
+heartbeats have failed to come for an election timeout (0.9 to 1.2 s). While a majority is gone
+nobody is answered: such a pause is as long as the plan leaves them away, and then a start and an
+election.
 """
 
 from __future__ import annotations
@@ -13,7 +15,11 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of fault. `name` and `undone` are the history's words, `told` those for people."""
+    """A kind of fault. `name` and `undone` are the history's words, `told` those for people.
+
+    `state`: what a node is from the fault to its end; "" if it stays what it was. `undone` is ""
+    for what is over as soon as it has happened.
+    """
 
     name: str
     undone: str
@@ -24,11 +30,27 @@ class Kind:
     gap_worst_s_max: float = 1.5
 
 
-KILL: Final = Kind("kill", "restart", "down", "is killed with SIGKILL", "is started again")
-STOP: Final = Kind("stop", "start", "down", "is told to stop with SIGTERM", "is started again")
+_KILLED, _BACK = "is killed with SIGKILL", "is started again"
+
+KILL: Final = Kind("kill", "restart", "down", _KILLED, _BACK)
+STOP: Final = Kind("stop", "start", "down", "is told to stop with SIGTERM", _BACK)
 PAUSE: Final = Kind(
     "pause", "resume", "paused", "stands still (SIGSTOP)", "goes on (SIGCONT)", 2.0, 3.5
 )
+KILL_MAJORITY: Final = Kind(
+    "kill-majority", "restart-majority", "down", f"{_KILLED}, and a majority with it", _BACK, 4, 7
+)
+KILL_ALL: Final = Kind(
+    "kill-all", "restart-all", "down", f"{_KILLED}, and all of its group with it", _BACK, 5, 10
+)
+STORM: Final = Kind(
+    "restart-storm", "storm-over", "down", f"{_KILLED}, and again while it starts", _BACK, 7, 12
+)
+TRANSFER: Final = Kind("transfer", "", "", "hands its leadership over", "", 0.15, 1.0)
+KILL_NAMESRV: Final = Kind("kill-namesrv", "restart-namesrv", "down", _KILLED, _BACK, 0.3, 1.0)
 
-KINDS: Final = {kind.name: kind for kind in (KILL, STOP, PAUSE)}
-UNDONE: Final = {kind.undone: kind for kind in KINDS.values()}
+KINDS: Final = {
+    kind.name: kind
+    for kind in (KILL, STOP, PAUSE, KILL_MAJORITY, KILL_ALL, STORM, TRANSFER, KILL_NAMESRV)
+}
+UNDONE: Final = {kind.undone: kind for kind in KINDS.values() if kind.undone}

@@ -1,10 +1,11 @@
 """The times in a history: gaps, throughput, leaders. Pure; times in s from its start.
 
 The gap of a fault is the longest time between two successive acknowledged sends, over all
-producers, that ended after the fault and began before the next one. This is what an application
-notices, whether the pause came with the fault itself or with the node's return. Without an
-acknowledgement after the fault the gap lasts until the end, unless no send was waiting: then there
-is no gap.
+producers, that ended after the fault and began before the next one: what an application feels of
+it, whether the pause came with the fault itself or with the node's return. The next fault's own
+pause begins with the last acknowledgement before it, so only what lies before it counts here.
+Without an acknowledgement after it the gap lasts until the end, unless nothing waited for one: then
+nobody felt anything.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
 
-from mqchaos.faults.kinds import KINDS
+from mqchaos.faults.kinds import KINDS, UNDONE
 from mqchaos.limits import BUCKETS_MAX
 from mqchaos.run.history import Ack, Deliver, Event, Fail, Fault, Lead, Send
 
@@ -63,7 +64,7 @@ class Timeline:
 
     def gaps(self) -> list[Gap]:
         """One gap for each fault that was injected, in order."""
-        injected = [fault for fault in self.faults if fault.what in KINDS]
+        injected = _together([fault for fault in self.faults if fault.what in KINDS])
         untils = [*(fault.at_s for fault in injected), float("inf")][1:]
         return [self._gap(fault, until_s) for fault, until_s in zip(injected, untils, strict=False)]
 
@@ -71,12 +72,21 @@ class Timeline:
         first = max(0, bisect_right(self.acked, fault.at_s) - 1)
         last = bisect_right(self.acked, until_s)
         moments = self.acked[first : last + 1]
-        pairs = pairwise(moments)
-        longest = max(pairs, key=lambda pair: pair[1] - pair[0], default=None)
-        if longest is None:
+        pauses = [
+            (began_s, min(ended_s, until_s) - began_s) for began_s, ended_s in pairwise(moments)
+        ]
+        if not pauses:
             waited = len(self.sent) > len(self.acked)
             return Gap(fault, fault.at_s, max(0.0, self.end_s - fault.at_s) if waited else 0.0)
-        return Gap(fault, longest[0], longest[1] - longest[0])
+        return Gap(fault, *max(pauses, key=lambda pause: pause[1]))
+
+
+def _together(marks: Sequence[Mark]) -> list[Mark]:
+    """A fault that hurt several nodes at one moment is one: its mark names them all."""
+    found: dict[tuple[float, str], list[str]] = {}
+    for mark in marks:
+        found.setdefault((mark.at_s, mark.what), []).append(mark.node)
+    return [Mark(at_s, what, ", ".join(nodes)) for (at_s, what), nodes in found.items()]
 
 
 def timeline(events: Iterable[Event]) -> Timeline:
@@ -155,7 +165,8 @@ def _spans_of(node: str, found: Timeline) -> list[Span]:
 
 
 def _state_after(state: str, term: int, mark: Mark, node: str) -> tuple[str, int]:
-    if mark.node == node:
+    kind = KINDS.get(mark.what) or UNDONE.get(mark.what)
+    if mark.node == node and (kind is None or kind.state):
         if mark.what in KINDS:
             return KINDS[mark.what].state, mark.term
         return ("leader" if mark.what == "lead" else "follower"), mark.term

@@ -41,7 +41,8 @@ async def perform(order: Order, console: Console) -> Report:
     """Do it all, and print the table. The report says whether everything holds."""
     plan = order.scenario.plan(order.kills, random.Random(order.seed).uniform)
     load = Load(_lines(order), order.messages, order.rate_per_s)
-    run = Run(order.directory, order.scenario.name, order.seed, plan, load)
+    scenario = order.scenario
+    run = Run(order.directory, scenario.name, order.seed, plan, load, scenario.namesrvs)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(show, run, console, lambda: run.phase)
         await run.execute()

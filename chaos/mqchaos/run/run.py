@@ -21,7 +21,8 @@ from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import NodeState, Probe, leader_of
 from mqchaos.cluster.processes import ClusterError, free_ports
 from mqchaos.faults import fault as faults
-from mqchaos.faults.generator import After, AtShare, Phase, Plan, Step, Target
+from mqchaos.faults.generator import After, AtShare, Phase, Plan, Step
+from mqchaos.faults.targets import NEED_LEADER, Target, Victims, victims
 from mqchaos.limits import DRAIN_TIMEOUT_S, PROBE_INTERVAL_S, STOP_TIMEOUT_S
 from mqchaos.run.history import End, Fault, HistoryWriter, Lead, Meta
 from mqchaos.run.workers import Worker
@@ -48,7 +49,15 @@ class Load:
 class Run:
     """One run in one directory. Its attributes may be looked at while it runs."""
 
-    def __init__(self, directory: Path, scenario: str, seed: int, plan: Plan, load: Load) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        scenario: str,
+        seed: int,
+        plan: Plan,
+        load: Load,
+        namesrvs: int = 1,
+    ) -> None:
         self.directory = directory
         self.history = directory / "history"
         self.scenario = scenario
@@ -60,11 +69,11 @@ class Run:
         self.done: list[str] = []
         self.findings: list[str] = []
         self._plan = plan
-        self._hurt: list[tuple[NodeLayout, faults.Fault]] = []
+        self._hurt: list[tuple[Victims, faults.Fault]] = []
         self.producers: list[Worker] = []
         self.consumers: list[Worker] = []
-        needed = layout.ports_needed(nodes=3, groups=1, namesrvs=1)
-        self.cluster = Cluster.create(directory / "cluster", layout.plan(free_ports(needed)))
+        ports = free_ports(layout.ports_needed(nodes=3, groups=1, namesrvs=namesrvs))
+        self.cluster = Cluster.create(directory / "cluster", layout.plan(ports, namesrvs=namesrvs))
 
     async def execute(self) -> None:
         """Run it all. Whatever happens, no process is left afterwards."""
@@ -160,36 +169,45 @@ class Run:
         if step.phase is Phase.LEVEL:
             await probe.wait_until_level(BROKER)
         elif step.phase is Phase.HEAL:
-            node, fault = self._hurt.pop(0)
-            self._note(history, fault.kind.undone, node)
-            fault.heal(self.cluster, node)
+            hurt, fault = self._hurt.pop(0)
+            self._note(history, fault.kind.undone, hurt)
+            await fault.heal(self.cluster, hurt)
+            probe.away = self._away()
         else:
-            node, fault = await self._choose(step, probe), faults.FAULTS[step.fault.name]
-            if not fault.available(self.cluster, node):
-                raise ClusterError(
-                    f"no {fault.kind.name} of {node.name} now: its group would lose its majority"
-                )
-            role = " (leader)" * (step.target is Target.LEADER)
-            self._note(history, fault.kind.name, node, role)
-            await trio.to_thread.run_sync(fault.inject, self.cluster, node)
-            self._hurt.append((node, fault))
-            if not fault.took_effect(self.cluster, node):
-                raise ClusterError(f"{fault.kind.name} of {node.name} had no effect")
+            await self._inject(step, probe, history)
 
-    async def _choose(self, step: Step, probe: Probe) -> NodeLayout:
-        if step.target is Target.NODE:
-            nodes = self.cluster.layout.group(BROKER)
-            return nodes[int(step.pick * len(nodes))]
-        leader = await probe.wait_for_leader(BROKER)
-        if step.target is Target.LEADER:
-            return leader.node
-        states = await probe.group(BROKER)
-        followers = [state.node for state in states if state.info and state.node != leader.node]
-        return followers[int(step.pick * len(followers)) % len(followers)]
+    async def _inject(self, step: Step, probe: Probe, history: HistoryWriter) -> None:
+        fault, hurt = faults.FAULTS[step.fault.name], await self._choose(step, probe)
+        name, names = fault.kind.name, ", ".join(server.name for server in hurt)
+        obstacle = fault.why_not(self.cluster, hurt)
+        if obstacle is not None:
+            raise ClusterError(f"no {name} of {names} now: {obstacle}")
+        self._note(history, name, hurt, " (leader)" * (step.target is Target.LEADER))
+        probe.away |= {server.name for server in hurt}
+        await fault.inject(self.cluster, hurt)
+        if not await fault.took_effect(self.cluster, hurt):
+            raise ClusterError(f"{name} of {names} had no effect")
+        if fault.kind.undone:
+            self._hurt.append((hurt, fault))
+        probe.away = self._away()
 
-    def _note(self, history: HistoryWriter, fault: str, node: NodeLayout, role: str = "") -> None:
-        history.write(Fault(time.monotonic_ns(), fault, node.broker, node.node))
-        self.done.append(f"{fault} {node.node}{role}")
+    def _away(self) -> set[str]:
+        """The servers that have a fault."""
+        return {server.name for hurt, _ in self._hurt for server in hurt}
+
+    async def _choose(self, step: Step, probe: Probe) -> Victims:
+        needs = step.target in NEED_LEADER
+        leader = (await probe.wait_for_leader(BROKER)).node if needs else None
+        return victims(step.target, step.pick, self.cluster.layout, BROKER, leader)
+
+    def _note(self, history: HistoryWriter, fault: str, hurt: Victims, role: str = "") -> None:
+        """One event for each server, all of one moment."""
+        now = time.monotonic_ns()
+        short = [server.node if isinstance(server, NodeLayout) else server.name for server in hurt]
+        for server, node in zip(hurt, short, strict=True):
+            broker = server.broker if isinstance(server, NodeLayout) else ""
+            history.write(Fault(now, fault, broker, node))
+        self.done.append(f"{fault} {', '.join(short)}{role}")
 
     async def _watch_leaders(self, probe: Probe, history: HistoryWriter) -> None:
         """Write down who leads, whenever that changes."""

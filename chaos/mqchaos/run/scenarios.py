@@ -7,8 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mqchaos.faults.generator import Plan, Target, Uniform, main_job, rolling, strikes
-from mqchaos.faults.kinds import KILL, PAUSE
+from mqchaos.faults.generator import (
+    Plan,
+    Uniform,
+    blind,
+    main_job,
+    rolling,
+    strikes,
+    transfers,
+)
+from mqchaos.faults.kinds import KILL, KILL_ALL, KILL_MAJORITY, KILL_NAMESRV, PAUSE, STORM
+from mqchaos.faults.targets import Target
 
 NODES = 3
 
@@ -21,6 +30,7 @@ class Scenario:
     story: str
     plan: Callable[[int, Uniform], Plan]
     rate_per_s: float = 2_000.0
+    namesrvs: int = 1
 
 
 SCENARIOS = {
@@ -45,6 +55,38 @@ SCENARIOS = {
             "rolling-restart",
             "every node in turn is told to stop (SIGTERM) and started again, as for a new version",
             lambda rounds, uniform: rolling(NODES, rounds, uniform),
+        ),
+        Scenario(
+            "majority-kill",
+            "SIGKILL whoever leads and another at once: nobody serves until they are back",
+            lambda count, uniform: strikes(KILL_MAJORITY, Target.MAJORITY, count, uniform),
+        ),
+        Scenario(
+            "all-kill",
+            "SIGKILL all three nodes at once, start them again",
+            lambda count, uniform: strikes(KILL_ALL, Target.ALL, count, uniform),
+        ),
+        Scenario(
+            "restart-storm",
+            "SIGKILL all three nodes, and again three times while they start",
+            lambda count, uniform: strikes(STORM, Target.ALL, count, uniform),
+        ),
+        Scenario(
+            "transfer-storm",
+            "leadership is handed over, and on, and on, up to twenty times a second",
+            transfers,
+        ),
+        Scenario(
+            "namesrv-kill",
+            "SIGKILL one of two name servers; started again it knows no route",
+            lambda count, uniform: strikes(KILL_NAMESRV, Target.NAMESRV, count, uniform),
+            namesrvs=2,
+        ),
+        Scenario(
+            "namesrvs-kill",
+            "SIGKILL all name servers, and then the leader: clients find the next one without",
+            blind,
+            namesrvs=2,
         ),
     )
 }

@@ -12,9 +12,19 @@ from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import free_ports
 from mqchaos.faults.fault import FAULTS, Fault
+from mqchaos.faults.kinds import KILL, KILL_ALL, KILL_MAJORITY, KILL_NAMESRV, PAUSE, STORM
+from mqchaos.faults.targets import Target, Victims, victims
 from mqclient.connection.peers import PeerPool
 
 pytestmark = pytest.mark.slow
+
+BROKER = "broker-a"
+TARGETS = {
+    KILL_MAJORITY.name: Target.MAJORITY,
+    KILL_ALL.name: Target.ALL,
+    STORM.name: Target.ALL,
+    KILL_NAMESRV.name: Target.NAMESRVS,
+}
 
 
 @pytest.fixture(scope="module")
@@ -25,28 +35,50 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-async def level(cluster: Cluster) -> None:
-    """Until a leader serves, and all have what it has."""
+async def level(cluster: Cluster, kind: str) -> Victims:
+    """Wait until a leader serves and all have what it has; whom a fault of the kind would hurt."""
     async with PeerPool() as pool:
         probe = Probe(cluster, pool)
         await probe.wait_until_serving()
-        await probe.wait_until_level("broker-a")
+        await probe.wait_until_level(BROKER)
+        leader = (await probe.wait_for_leader(BROKER)).node
+    return victims(TARGETS.get(kind, Target.LEADER), 0.0, cluster.layout, BROKER, leader)
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 def test_a_fault_takes_effect_and_is_healed(cluster: Cluster, fault: Fault) -> None:
-    """Also on the leader; a second node is not available meanwhile; afterwards all are level."""
-    trio.run(level, cluster)
-    first, second, _ = cluster.layout.group("broker-a")
-    assert fault.available(cluster, first)
-    assert not fault.took_effect(cluster, first)
+    """On whom it is for, the leader among them; afterwards all are level."""
 
-    fault.inject(cluster, first)
+    async def strike() -> None:
+        hurt = await level(cluster, fault.kind.name)
+        assert fault.why_not(cluster, hurt) is None
+        assert not await fault.took_effect(cluster, hurt)
 
-    assert fault.took_effect(cluster, first)
-    for other in FAULTS.values():
-        assert not other.available(cluster, first)
-        assert not other.available(cluster, second)
-    fault.heal(cluster, first)
-    assert not fault.took_effect(cluster, first)
-    trio.run(level, cluster)
+        await fault.inject(cluster, hurt)
+
+        assert await fault.took_effect(cluster, hurt)
+        if fault.kind.undone:
+            assert "does not serve" in (fault.why_not(cluster, hurt) or "")
+        await fault.heal(cluster, hurt)
+        assert not fault.kind.undone or not await fault.took_effect(cluster, hurt)
+        await level(cluster, fault.kind.name)
+
+    trio.run(strike)
+
+
+@pytest.mark.parametrize("kind", [KILL, PAUSE], ids=lambda kind: kind.name)
+def test_what_a_group_could_not_miss_needs_a_fault_that_says_so(
+    cluster: Cluster, kind: object
+) -> None:
+    """With one node gone a second is refused to all faults but those of a majority."""
+    fault = FAULTS[kind.name]  # type: ignore[attr-defined]
+    trio.run(level, cluster, "")
+    first, second, _ = cluster.layout.group(BROKER)
+
+    trio.run(fault.inject, cluster, (first,))
+
+    may = {name for name, other in FAULTS.items() if other.why_not(cluster, (second,)) is None}
+    assert may == {KILL_MAJORITY.name, KILL_ALL.name, STORM.name, KILL_NAMESRV.name, "transfer"}
+    assert FAULTS[KILL.name].why_not(cluster, (second,)) == "broker-a would lose its majority"
+    trio.run(fault.heal, cluster, (first,))
+    trio.run(level, cluster, "")

@@ -61,13 +61,16 @@ def test_a_pause_at_the_return_of_a_node_counts_for_its_kill() -> None:
 
 
 def test_each_kill_has_its_own_gap() -> None:
-    """The pause after a second kill is not the first one's."""
-    found = run_of([1.0, 1.5, 2.0, 5.0, 5.2], [Mark(1.2, "kill", "n0"), Mark(2.5, "kill", "n1")])
+    """The pause after a second kill is not the first one's, but for what came before that kill."""
+    kills = [Mark(1.2, "kill", "n0"), Mark(2.5, "kill", "n1")]
 
-    assert [round(gap.length_s, 3) for gap in found.gaps()] == [3.0, 3.0]
-    assert [round(gap.length_s, 3) for gap in run_of([1, 1.5, 2, 3, 5], found.faults).gaps()] == [
-        1.0,
-        2.0,
+    found = run_of([1.0, 1.5, 1.8, 2.4, 5.0, 5.2], kills).gaps()
+    overlapping = run_of([1.0, 1.1, 5.0, 5.2], kills).gaps()
+
+    assert [(gap.began_s, round(gap.length_s, 3)) for gap in found] == [(1.8, 0.6), (2.4, 2.6)]
+    assert [(gap.began_s, round(gap.length_s, 3)) for gap in overlapping] == [
+        (1.1, 1.4),
+        (1.1, 3.9),
     ]
 
 
@@ -119,7 +122,28 @@ def test_a_node_leads_until_it_is_killed_or_another_leads() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_a_fault_of_several_nodes_has_one_gap() -> None:
+    """What is felt of a majority's death is felt once."""
+    killed = [Mark(2.0, "kill-majority", node) for node in ("n0", "n2")]
+
+    (gap,) = run_of([1.0, 1.9, 4.5], killed).gaps()
+
+    assert gap.fault.node == "n0, n2"
+    assert gap.length_s == pytest.approx(2.6)
+
+
+def test_a_node_stays_what_it_is_at_a_fault_that_takes_nothing_from_it() -> None:
+    """A leader that hands over is the leader until another is seen to lead."""
+    found = Timeline(
+        leads=[Mark(1.0, "lead", "n0", 1)], faults=[Mark(2.0, "transfer", "n0")], end_s=3.0
+    )
+
+    assert spans(["n0"], found)[-1] == Span("n0", "leader", 1.0, 3.0, 1)
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS.values() if kind.state], ids=lambda kind: kind.name
+)
 def test_a_node_is_what_its_fault_makes_of_it(kind: Kind) -> None:
     """From the fault to its end, whatever the kind; a word that nobody knows ends nothing."""
     found = Timeline(

@@ -1,0 +1,65 @@
+"""Targets: a role and a draw name the same servers whenever they are asked for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqchaos.cluster.layout import NodeLayout, plan
+from mqchaos.faults.targets import NEED_LEADER, Target, victims
+
+LAYOUT = plan(range(5000, 5100), nodes=5, groups=2, namesrvs=2)
+NODES = LAYOUT.group("broker-a")
+picks = st.floats(0.0, 1.0)
+
+
+def chosen(target: Target, pick: float, leader: NodeLayout | None = None) -> list[str]:
+    return [server.name for server in victims(target, pick, LAYOUT, "broker-a", leader)]
+
+
+@given(picks, st.sampled_from(NODES))
+def test_a_majority_is_the_leader_and_just_enough_others(pick: float, leader: NodeLayout) -> None:
+    """Three of five, no node twice, nobody of another group."""
+    names = chosen(Target.MAJORITY, pick, leader)
+
+    assert names[0] == leader.name
+    assert len({*names}) == 3
+    assert {*names} <= {node.name for node in NODES}
+
+
+@given(picks, st.sampled_from(NODES))
+def test_a_follower_never_leads(pick: float, leader: NodeLayout) -> None:
+    """Whatever is drawn, 1.0 too."""
+    (name,) = chosen(Target.FOLLOWER, pick, leader)
+
+    assert name != leader.name
+
+
+def test_a_draw_goes_over_all_that_have_the_role() -> None:
+    """Each node, each follower and each name server can be hit."""
+    picks = [step / 100 for step in range(100)]
+
+    assert {*(name for pick in picks for name in chosen(Target.NODE, pick))} == {
+        node.name for node in NODES
+    }
+    assert {*(name for pick in picks for name in chosen(Target.FOLLOWER, pick, NODES[2]))} == {
+        node.name for node in NODES if node != NODES[2]
+    }
+    assert {*(name for pick in picks for name in chosen(Target.NAMESRV, pick))} == {
+        "namesrv-0",
+        "namesrv-1",
+    }
+
+
+def test_all_is_all() -> None:
+    """Of the group, or of the name servers."""
+    assert chosen(Target.ALL, 0.3) == [node.name for node in NODES]
+    assert chosen(Target.NAMESRVS, 0.3) == ["namesrv-0", "namesrv-1"]
+
+
+@pytest.mark.parametrize("target", NEED_LEADER)
+def test_a_role_that_needs_a_leader_says_so(target: Target) -> None:
+    """Nobody is guessed."""
+    with pytest.raises(ValueError, match="names no servers here"):
+        chosen(target, 0.0)
