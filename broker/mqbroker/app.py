@@ -94,7 +94,7 @@ async def _serve(
     broker = Broker(core)
     snapshots = Snapshots(machine, ledger)
     async with trio.open_nursery() as nursery:
-        host = config.broker_ip1
+        host = config.client_host
         serve = partial(serve_remoting, broker.handler, host, faults=core.faults, room=room)
         port = await nursery.start(serve, config.listen_port)
         if config.vip_channel_enable:

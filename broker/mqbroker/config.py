@@ -51,6 +51,7 @@ class BrokerConfig(
     broker_name: str = "broker-a"
     broker_ip1: str = msgspec.field(name="brokerIP1", default="127.0.0.1")
     listen_port: int = 10911
+    bind_address: str = ""
     vip_channel_enable: bool = False
     namesrv_addr: str = ""
     store_path_root_dir: str = "store"
@@ -90,6 +91,11 @@ class BrokerConfig(
     def node_id(self) -> str:
         """This replica's name within the group."""
         return self.d_leger_self_id
+
+    @property
+    def client_host(self) -> str:
+        """Where this replica listens for clients."""
+        return self.bind_address or self.broker_ip1
 
     @property
     def vip_port(self) -> int:
@@ -146,6 +152,7 @@ class BrokerConfig(
             preferred_leader=self.preferred_leader_id or None,
             services=self.client_addresses(),
             repair=self.repair_damaged_log,
+            bind_host=self.bind_address or None,
         )
 
     def with_settings(self, settings: Mapping[str, str]) -> BrokerConfig:
@@ -162,6 +169,8 @@ class BrokerConfig(
         """Raise ConfigError for values that don't go together, naming the key and the remedy."""
         if "\0" in self.store_path_root_dir:
             raise ConfigError("storePathRootDir has a NUL in it")
+        if "\0" in self.bind_address:
+            raise ConfigError("bindAddress has a NUL in it")
         peers, addresses = self.peers(), self.client_addresses()
         for key, members in (("dLegerPeers", peers), ("groupClientAddrs", addresses)):
             _check_member(key, self.node_id, members)

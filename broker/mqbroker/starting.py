@@ -89,9 +89,16 @@ def _os_problem(error: OSError, settings: BrokerConfig) -> str:
             f"{settings.store_path_root_dir!r} a directory that this user can write to"
         )
     return (
-        f"can't listen on {settings.broker_ip1}:{settings.listen_port}: {reason}; "
-        "stop what uses it, or change brokerIP1 and listenPort (and groupClientAddrs)"
+        f"can't listen on {settings.client_host}:{settings.listen_port}: {reason}; stop what uses "
+        f"it, or change {_address_keys(settings)}"
     )
+
+
+def _address_keys(settings: BrokerConfig) -> str:
+    """Which keys say where this replica listens for clients."""
+    if settings.bind_address:
+        return "bindAddress, or listenPort (and groupClientAddrs)"
+    return "brokerIP1 and listenPort (and groupClientAddrs)"
 
 
 def _fail(message: str, status: int) -> int:

@@ -5,6 +5,7 @@
 ``mqcluster``     the command of that name: a whole cluster on this machine
 ``command_line``  what the commands share
 ``cluster``       clusters of real processes
+``network``       links between its servers and clients that can be broken
 ``faults``        the faults that are injected
 ``run``           a load, a plan, and a history
 ``report``        the results of a run

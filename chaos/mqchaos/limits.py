@@ -51,8 +51,8 @@ DEMO_DISK_BYTES_MIN = 1 << 30
 EFFECT_S = 5.0
 """A fault that takes longer to show than this had no effect."""
 
-# Plans: steady sends before a fault, and how long a node is away. A node that stands still is away
-# long enough for another to be elected. Each pause is drawn from its range.
+# Plans: steady sends before a fault, and how long a node is away. A node that stands still or
+# is cut off is away long enough for another to be elected. Each pause is drawn from its range.
 STEADY_S = (1.0, 2.0)
 AWAY_S = (0.5, 2.0)
 STILL_S = (2.0, 4.0)
@@ -86,6 +86,16 @@ JVM_END_S = 5.0
 STORM_KILLED_AFTER_S = (0.15, 0.3, 0.6)
 """Moments of a broker's start, which takes half a second to a whole one: in its imports, in its
 recovery, as it joins."""
+
+# The proxy. A lane is one direction of one connection.
+LANE_BYTES_MAX = 1 << 20
+PROXY_CHUNK_BYTES = 256 << 10
+LINK_CONNECTIONS_MAX = 256
+CONTROL_LINE_BYTES_MAX = 1 << 20
+CONTROL_TIMEOUT_S = 5.0
+RETRANSMISSION_S = 0.2
+"""Linux's shortest time until a packet is sent again; it doubles each time."""
+RETRANSMISSIONS_MAX = 5
 
 assert PORT_FIRST < PORT_LAST < 32_768
 assert PROBE_INTERVAL_S < PROBE_TIMEOUT_S < START_TIMEOUT_S

@@ -28,7 +28,8 @@ class LedgerConfig:
     `preferred_leader`: the node that gets leadership back when it has been caught up for a while.
     `secret`: the nodes prove to each other that they know it; needed unless the peer port is on
     loopback. `repair`: whether a node whose log is damaged gets what it lacks from the leader
-    before it takes part. If not, it refuses to start.
+    before it takes part. If not, it refuses to start. `bind_host`: where this node listens, if that
+    is not the host that `peers` tells the others.
     """
 
     group: str
@@ -43,6 +44,13 @@ class LedgerConfig:
     preferred_leader: str | None = None
     services: Mapping[str, str] = field(default_factory=dict)
     repair: bool = True
+    bind_host: str | None = None
+
+    @property
+    def peer_port(self) -> tuple[str, int]:
+        """(host, port) that this node listens at for the others."""
+        host, port = self.peers[self.node_id]
+        return self.bind_host or host, port
 
 
 @dataclass(frozen=True, slots=True)

@@ -413,12 +413,12 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
         )
     if config.node_id not in config.peers:
         raise ConfigError(f"node_id {config.node_id!r} is not among the peers {[*config.peers]}")
-    require_secret("the peer port", config.peers[config.node_id][0], config.secret)
+    require_secret("the peer port", config.peer_port[0], config.secret)
     folder, segment_bytes = config.directory, config.segment_bytes
     with ExitStack() as stack:
         stack.enter_context(hold_replica(folder, config.group, config.node_id, segment_bytes))
         try:
-            listener = stack.enter_context(listen(*config.peers[config.node_id]))
+            listener = stack.enter_context(listen(*config.peer_port))
         except OSError as error:
             raise PeerPortClosed(error.strerror) from error
         (folder / "log").mkdir(exist_ok=True)

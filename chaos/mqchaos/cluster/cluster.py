@@ -19,8 +19,9 @@ from msgspec.structs import replace
 
 from dledger.errors import ConfigError
 from mqchaos.cluster import processes
-from mqchaos.cluster.layout import Layout, NodeLayout, broker_toml, namesrv_toml
+from mqchaos.cluster.layout import NETWORK, Layout, NodeLayout, broker_toml, namesrv_toml
 from mqchaos.cluster.processes import ClusterError, Process
+from mqchaos.network.links import write_links
 
 STATE_FILE = "cluster.json"
 SECRET_FILE = "cluster.secret"  # noqa: S105 - a name
@@ -40,6 +41,8 @@ class Cluster:
     def __init__(self, directory: Path, state: _State) -> None:
         self.directory = directory
         self._state = state
+        self.cut_off: set[str] = set()
+        """Servers that run and can't take part, for a fault of the network."""
 
     @property
     def layout(self) -> Layout:
@@ -86,6 +89,9 @@ class Cluster:
             (folder / "namesrv.toml").write_text(namesrv_toml(server, folder, self.secret_file))
         for node in self.layout.nodes:
             self._write_broker_config(node)
+        if self.layout.network:
+            self.folder(NETWORK).mkdir()
+            write_links(self.folder(NETWORK), self.layout)
         self._save()
 
     def _write_broker_config(self, node: NodeLayout) -> None:
@@ -124,9 +130,13 @@ class Cluster:
 
     @property
     def names(self) -> list[str]:
-        """All servers, name servers first: the order to start them in."""
+        """All servers, name servers first: the order to start them in. Before them, the proxy."""
         layout = self.layout
-        return [server.name for server in layout.namesrvs] + [node.name for node in layout.nodes]
+        return (
+            [NETWORK] * layout.network
+            + [server.name for server in layout.namesrvs]
+            + [node.name for node in layout.nodes]
+        )
 
     def folder(self, name: str) -> Path:
         """A server's own directory."""
@@ -194,8 +204,9 @@ class Cluster:
         return any(process.stopped for process in self._processes([name]))
 
     def serves(self, name: str) -> bool:
-        """Whether a server runs, and does not stand still."""
-        return self.pid(name) is not None and not self.stopped(name)
+        """Whether a server runs, does not stand still, and is not cut off."""
+        running = self.pid(name) is not None and not self.stopped(name)
+        return running and name not in self.cut_off
 
     def kill_all(self) -> None:
         """SIGKILL everything: for exits that can't wait."""
@@ -207,7 +218,10 @@ class Cluster:
 
     def _start(self, name: str) -> None:
         self._refuse_taken_ports(name)
-        if name.startswith("namesrv-"):
+        if name == NETWORK:
+            arguments = [str(self.folder(name))]
+            process = processes.start("mqchaos.network.proxy", arguments, self.log(name))
+        elif name.startswith("namesrv-"):
             arguments = ["-c", str(self.folder(name) / "namesrv.toml")]
             process = processes.start("mqnamesrv", arguments, self.log(name))
         else:

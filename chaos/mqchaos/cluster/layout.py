@@ -9,6 +9,10 @@
 
 A broker group is named broker-a, broker-b, ...; its nodes n0, n1, ...; a server of the cluster is
 named by both, "broker-a-n0", or "namesrv-0".
+
+With `network` every link passes a proxy (`mqchaos.network`): each server listens on 127.0.0.1, and
+whoever connects to it was told an address of loopback that is for this dialler and this server
+alone, 127.77.x.y, with the server's own port. There the proxy listens.
 """
 
 from __future__ import annotations
@@ -25,6 +29,12 @@ from mqchaos.limits import GROUPS_MAX, NAMESRVS_MAX, NODES_MAX, SEGMENT_BYTES
 
 Flush: TypeAlias = Literal["SYNC_FLUSH", "ASYNC_FLUSH"]
 CLUSTER_NAME = "DefaultCluster"
+CLIENTS = "clients"
+"""All clients together, where a link has a name for each end."""
+NETWORK = "network"
+"""The proxy, where a cluster has one."""
+HOST = "127.0.0.1"
+_CLIENTS_NUMBER = 254
 
 
 class NameServerLayout(msgspec.Struct, frozen=True):
@@ -36,7 +46,7 @@ class NameServerLayout(msgspec.Struct, frozen=True):
     @property
     def address(self) -> str:
         """host:port."""
-        return f"127.0.0.1:{self.port}"
+        return f"{HOST}:{self.port}"
 
 
 class NodeLayout(msgspec.Struct, frozen=True):
@@ -54,8 +64,8 @@ class NodeLayout(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """host:port for clients."""
-        return f"127.0.0.1:{self.port}"
+        """host:port for clients, past any proxy."""
+        return f"{HOST}:{self.port}"
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -65,11 +75,34 @@ class Layout(msgspec.Struct, frozen=True):
     nodes: tuple[NodeLayout, ...]
     flush: Flush = "SYNC_FLUSH"
     segment_bytes: int = SEGMENT_BYTES
+    network: bool = False
 
     @property
     def namesrv_addr(self) -> str:
-        """What clients are given: all name servers, separated by semicolons."""
+        """All name servers, separated by semicolons, past any proxy."""
         return ";".join(server.address for server in self.namesrvs)
+
+    def namesrv_addr_for(self, source: str) -> str:
+        """The same, as clients or a server are told."""
+        return ";".join(
+            f"{self.host(source, server.name)}:{server.port}" for server in self.namesrvs
+        )
+
+    def client_address(self, node: NodeLayout) -> str:
+        """Where clients are told that a node is."""
+        return f"{self.host(CLIENTS, node.name)}:{node.port}"
+
+    def host(self, source: str, target: str) -> str:
+        """Where `source` connects to reach the server `target`."""
+        if not self.network or source == target:
+            return HOST
+        return f"127.77.{self._number(source)}.{self._number(target)}"
+
+    def _number(self, name: str) -> int:
+        if name == CLIENTS:
+            return _CLIENTS_NUMBER
+        names = [server.name for server in self.namesrvs] + [node.name for node in self.nodes]
+        return names.index(name) + 1
 
     def group(self, broker: str) -> tuple[NodeLayout, ...]:
         """The nodes of one broker group."""
@@ -99,6 +132,7 @@ def plan(
     groups: int = 1,
     namesrvs: int = 1,
     flush: Flush = "SYNC_FLUSH",
+    network: bool = False,
 ) -> Layout:
     """Give every server its name and ports, taken from `ports` in order."""
     if len(ports) < ports_needed(nodes, groups, namesrvs):
@@ -112,6 +146,7 @@ def plan(
             for k in range(nodes)
         ),
         flush=flush,
+        network=network,
     )
 
 
@@ -119,7 +154,7 @@ def namesrv_toml(server: NameServerLayout, directory: Path, secret_file: Path | 
     """The config file of a name server whose directory this is."""
     return _toml(
         listenPort=server.port,
-        bindAddress="127.0.0.1",
+        bindAddress=HOST,
         kvConfigPath=str(directory / "kv.json"),
         logFormat="json",
         **_secret(secret_file),
@@ -131,19 +166,23 @@ def broker_toml(
 ) -> str:
     """The config file of a broker node whose directory this is."""
     group = layout.group(node.broker)
+    peers = [(each, layout.host(node.name, each.name)) for each in group]
+    # The proxy has the address that others are told; the broker must not take it.
+    bind = {"bindAddress": HOST} if layout.network else {}
     return _toml(
         brokerClusterName=CLUSTER_NAME,
         brokerName=node.broker,
-        brokerIP1="127.0.0.1",
+        brokerIP1=layout.host(CLIENTS, node.name),
         listenPort=node.port,
-        namesrvAddr=layout.namesrv_addr,
+        **bind,
+        namesrvAddr=layout.namesrv_addr_for(node.name),
         storePathRootDir=str(directory / "store"),
         flushDiskType=layout.flush,
         mappedFileSizeCommitLog=layout.segment_bytes,
         dLegerGroup=node.broker,
         dLegerSelfId=node.node,
-        dLegerPeers=";".join(f"{each.node}-127.0.0.1:{each.raft_port}" for each in group),
-        groupClientAddrs=";".join(f"{each.node}-127.0.0.1:{each.port}" for each in group),
+        dLegerPeers=";".join(f"{each.node}-{host}:{each.raft_port}" for each, host in peers),
+        groupClientAddrs=";".join(f"{each.node}-{layout.client_address(each)}" for each in group),
         logFormat="json",
         **_secret(secret_file),
     )

@@ -142,7 +142,8 @@ class Probe:
         if leader is None:
             return False
         for server in self._cluster.layout.namesrvs:
-            if await self.routed(server.address, broker) != leader.node.address:
+            told = self._cluster.layout.client_address(leader.node)
+            if await self.routed(server.address, broker) != told:
                 return False
         return True
 
@@ -172,7 +173,8 @@ class Probe:
         """Too few processes, and the wait is in vain: say so at once."""
         nodes = self._cluster.layout.group(broker)
         dead = [node for node in nodes if self._ended(node.name)]
-        names = [s.name for s in self._cluster.layout.namesrvs if self._ended(s.name)]
+        others = [name for name in self._cluster.names if not name.startswith("broker-")]
+        names = [name for name in others if self._ended(name)]
         if len(dead) > ((len(nodes) - 1) // 2 if may_be_down is None else may_be_down):
             names += [node.name for node in dead]
         if set(names) == set(self._cluster.names):

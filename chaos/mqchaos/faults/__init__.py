@@ -3,6 +3,8 @@
 ``kinds``       the kinds of faults, as data (pure)
 ``targets``     which servers a role means (pure)
 ``fault``       how each is injected, healed, and looked for
+``network``     those of the network
+``obstacles``   what speaks against one
 ``generator``   plans of faults from a seed (pure)
 ``power_loss``  power losses of whole machines
 ``ext4``        file systems that can lose their power

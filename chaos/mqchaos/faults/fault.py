@@ -29,6 +29,8 @@ from mqchaos.faults.kinds import (
     TRANSFER,
     Kind,
 )
+from mqchaos.faults.network import NETWORK_FAULTS
+from mqchaos.faults.obstacles import majority_missing, not_serving
 from mqchaos.faults.targets import Server, Victims
 from mqchaos.limits import EFFECT_S, POLL_S, STORM_KILLED_AFTER_S
 from mqclient import Admin
@@ -39,7 +41,9 @@ from mqclient.errors import ClientError
 class Fault(Protocol):
     """One kind of fault."""
 
-    kind: Kind
+    @property
+    def kind(self) -> Kind:
+        """Its names, and what a node is meanwhile."""
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
         """Why it may not be injected now, in a few words; None if it may."""
@@ -52,22 +56,6 @@ class Fault(Protocol):
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
         """Undo it. The node may need time to catch up afterwards."""
-
-
-def not_serving(cluster: Cluster, victims: Victims) -> str | None:
-    """Which of these servers does not run, or stands still; None if all serve."""
-    gone = [victim.name for victim in victims if not cluster.serves(victim.name)]
-    return f"{', '.join(gone)} does not serve" if gone or not victims else None
-
-
-def majority_missing(cluster: Cluster, victims: Victims) -> str | None:
-    """Which group would have no majority that serves without these nodes; None if all would."""
-    for broker in dict.fromkeys(node.broker for node in victims if isinstance(node, NodeLayout)):
-        group = cluster.layout.group(broker)
-        others = [node for node in group if node not in victims and cluster.serves(node.name)]
-        if 2 * len(others) <= len(group):
-            return f"{broker} would lose its majority"
-    return None
 
 
 class OfFew:
@@ -226,5 +214,6 @@ FAULTS: dict[str, Fault] = {
         Storm(),
         Transfer(),
         KillNameServers(),
+        *NETWORK_FAULTS,
     )
 }

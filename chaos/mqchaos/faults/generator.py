@@ -7,7 +7,7 @@ into servers, or heals it. They are named by their role, since who leads is know
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -15,7 +15,6 @@ from typing import TypeAlias
 from mqchaos.faults.kinds import (
     KILL,
     KILL_NAMESRV,
-    PAUSE,
     STOP,
     TRANSFER,
     Kind,
@@ -70,14 +69,23 @@ Plan: TypeAlias = tuple[Step, ...]
 def strikes(fault: Kind, target: Target, count: int, uniform: Uniform) -> Plan:
     """`count` times: hurt a node of this role, heal it after a while, wait until all is level."""
     plan: list[Step] = []
-    away_s = STILL_S if fault is PAUSE else AWAY_S
+    away_s = AWAY_S if fault.state == "down" else STILL_S
     for _ in range(count):
         plan += [
             Step(After(uniform(*STEADY_S)), Phase.INJECT, target, uniform(0.0, 1.0), fault),
-            Step(After(uniform(*away_s)), Phase.HEAL, Target.HURT),
+            *[Step(After(uniform(*away_s)), Phase.HEAL, Target.HURT)] * bool(fault.undone),
             Step(After(0.0), Phase.LEVEL, Target.GROUP),
         ]
     return (*plan, Step(After(uniform(*STEADY_S)), Phase.LEVEL, Target.GROUP))
+
+
+def in_turn(faults: Sequence[tuple[Kind, Target]], count: int, uniform: Uniform) -> Plan:
+    """`count` times one of these, one kind after the other."""
+    plan: Plan = ()
+    for turn in range(count):
+        fault, target = faults[turn % len(faults)]
+        plan += strikes(fault, target, 1, uniform)
+    return plan
 
 
 def transfers(count: int, uniform: Uniform) -> Plan:

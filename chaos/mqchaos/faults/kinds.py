@@ -49,8 +49,39 @@ STORM: Final = Kind(
 TRANSFER: Final = Kind("transfer", "", "", "hands its leadership over", "", 0.15, 1.0)
 KILL_NAMESRV: Final = Kind("kill-namesrv", "restart-namesrv", "down", _KILLED, _BACK, 0.3, 1.0)
 
+_HEARD = "is heard again"
+
+PARTITION: Final = Kind(
+    "partition", "joined", "isolated", "is cut off from the rest of its group", _HEARD, 2.0, 3.5
+)
+ISLAND: Final = Kind(
+    "island", "mainland", "isolated", "is cut off from everybody", _HEARD, 2.0, 3.5
+)
+BRIDGE: Final = Kind(
+    "bridge", "bridge-over", "", "has one way only to the rest of its group", _HEARD, 0.6, 2.5
+)
+RING: Final = Kind("ring", "ring-over", "", "hears its neighbours only", _HEARD, 0.6, 2.5)
+MUTE: Final = Kind("mute", "speaking", "isolated", "is not heard by its group", _HEARD, 2.0, 3.5)
+DEAF: Final = Kind(
+    "deaf", "hearing", "isolated", "hears nothing of its group", "hears again", 2.0, 3.5
+)
+CUT_CLIENTS: Final = Kind(
+    "cut-clients", "clients-back", "", "can't be reached by clients", "can be reached again", 4.5, 6
+)
+CUT_NAMESRV: Final = Kind(
+    "cut-namesrv", "namesrv-back", "", "can't reach a name server", "reaches them again", 0.3, 1
+)
+SLOW: Final = Kind("slow", "fast", "", "has slow links", "has fast links again", 0.6, 1.5)
+LOSSY: Final = Kind("lossy", "sound", "", "has links that lose", "has sound links again", 1, 2)
+NARROW: Final = Kind("narrow", "wide", "", "has narrow links", "has wide links again", 0.6, 1.5)
+RESET: Final = Kind("reset", "", "", "has its connections reset", "", 0.6, 1.5)
+
 KINDS: Final = {
     kind.name: kind
-    for kind in (KILL, STOP, PAUSE, KILL_MAJORITY, KILL_ALL, STORM, TRANSFER, KILL_NAMESRV)
+    for kind in (
+        *(KILL, STOP, PAUSE, KILL_MAJORITY, KILL_ALL, STORM, TRANSFER, KILL_NAMESRV),
+        *(PARTITION, ISLAND, BRIDGE, RING, MUTE, DEAF, CUT_CLIENTS, CUT_NAMESRV),
+        *(SLOW, LOSSY, NARROW, RESET),
+    )
 }
 UNDONE: Final = {kind.undone: kind for kind in KINDS.values() if kind.undone}

@@ -25,6 +25,8 @@ class Target(Enum):
     """The one of all nodes, in their order, that `pick` says."""
     MAJORITY = "majority"
     """The leader, and as many others as make a majority with it; `pick` says which."""
+    MINORITY = "minority"
+    """The leader, and as many others as leave a majority without it; `pick` says which."""
     ALL = "all"
     """Every node of the group."""
     NAMESRV = "namesrv"
@@ -36,7 +38,7 @@ class Target(Enum):
     GROUP = "group"
 
 
-NEED_LEADER = frozenset({Target.LEADER, Target.FOLLOWER, Target.MAJORITY})
+NEED_LEADER = frozenset({Target.LEADER, Target.FOLLOWER, Target.MAJORITY, Target.MINORITY})
 """Targets that are known only once somebody leads."""
 
 
@@ -61,7 +63,8 @@ def victims(
     if target is Target.FOLLOWER:
         return (_picked(followers, pick),) if followers else ()
     first = _index(followers, pick) if followers else 0
-    return (leader, *[*followers[first:], *followers[:first]][: len(nodes) // 2])
+    many = len(nodes) // 2 if target is Target.MAJORITY else (len(nodes) - 1) // 2 - 1
+    return (leader, *[*followers[first:], *followers[:first]][: max(0, many)])
 
 
 def _index(among: Sequence[object], pick: float) -> int:

@@ -42,7 +42,16 @@ async def perform(order: Order, console: Console) -> Report:
     plan = order.scenario.plan(order.kills, random.Random(order.seed).uniform)
     load = Load(_lines(order), order.messages, order.rate_per_s)
     scenario = order.scenario
-    run = Run(order.directory, scenario.name, order.seed, plan, load, scenario.namesrvs)
+    run = Run(
+        order.directory,
+        scenario.name,
+        order.seed,
+        plan,
+        load,
+        nodes=scenario.nodes,
+        namesrvs=scenario.namesrvs,
+        network=scenario.network,
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(show, run, console, lambda: run.phase)
         await run.execute()

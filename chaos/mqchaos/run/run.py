@@ -23,7 +23,7 @@ from mqchaos.cluster.processes import ClusterError, free_ports
 from mqchaos.faults import fault as faults
 from mqchaos.faults.generator import After, AtShare, Phase, Plan, Step
 from mqchaos.faults.targets import NEED_LEADER, Target, Victims, victims
-from mqchaos.limits import DRAIN_TIMEOUT_S, PROBE_INTERVAL_S, STOP_TIMEOUT_S
+from mqchaos.limits import DRAIN_TIMEOUT_S, PROBE_INTERVAL_S, START_TIMEOUT_S, STOP_TIMEOUT_S
 from mqchaos.run.history import End, Fault, HistoryWriter, Lead, Meta
 from mqchaos.run.workers import Worker
 from mqchaos.run.workload import Consume, Produce, Progress, caught_up, run_name, split
@@ -56,7 +56,9 @@ class Run:
         seed: int,
         plan: Plan,
         load: Load,
+        nodes: int = 3,
         namesrvs: int = 1,
+        network: bool = False,
     ) -> None:
         self.directory = directory
         self.history = directory / "history"
@@ -72,14 +74,15 @@ class Run:
         self._hurt: list[tuple[Victims, faults.Fault]] = []
         self.producers: list[Worker] = []
         self.consumers: list[Worker] = []
-        ports = free_ports(layout.ports_needed(nodes=3, groups=1, namesrvs=namesrvs))
-        self.cluster = Cluster.create(directory / "cluster", layout.plan(ports, namesrvs=namesrvs))
+        ports = free_ports(layout.ports_needed(nodes, groups=1, namesrvs=namesrvs))
+        servers = layout.plan(ports, nodes, namesrvs=namesrvs, network=network)
+        self.cluster = Cluster.create(directory / "cluster", servers)
 
     async def execute(self) -> None:
         """Run it all. Whatever happens, no process is left afterwards."""
         self.history.mkdir()
         try:
-            self.phase = "starting a name server and three broker nodes"
+            self.phase = f"starting {len(self.cluster.names)} servers"
             self.cluster.start()
             with HistoryWriter(self.history / "harness.jsonl") as history:
                 self._write_meta(history)
@@ -111,6 +114,7 @@ class Run:
             nursery.start_soon(self._watch_leaders, probe, history)
             await self._start_workers(nursery)
             self.phase = "sending"
+            await self._first_acknowledgements()
             for step in self._plan:
                 await self._moment(step.when)
                 await self._act(step, probe, history)
@@ -122,7 +126,7 @@ class Run:
 
     async def _start_workers(self, nursery: trio.Nursery) -> None:
         load, run = self.load, run_name(self.seed, self.scenario)
-        address = self.cluster.layout.namesrv_addr
+        address = self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
         shares = (
             [None] * load.producers
             if load.messages is None
@@ -153,6 +157,13 @@ class Run:
             )
         for worker in [*self.consumers, *self.producers]:
             await nursery.start(worker.run)
+
+    async def _first_acknowledgements(self) -> None:
+        """A fault before them would find nobody who waits for one. Raises ClusterError."""
+        with trio.move_on_after(START_TIMEOUT_S):
+            await _until(lambda: all(progress.acked for progress in self.produced))
+            return
+        raise ClusterError(f"not every producer sent a message within {START_TIMEOUT_S:.0f} s")
 
     def _file(self, client: str) -> str:
         return str(self.history / f"{client}.jsonl")

@@ -11,12 +11,32 @@ from mqchaos.faults.generator import (
     Plan,
     Uniform,
     blind,
+    in_turn,
     main_job,
     rolling,
     strikes,
     transfers,
 )
-from mqchaos.faults.kinds import KILL, KILL_ALL, KILL_MAJORITY, KILL_NAMESRV, PAUSE, STORM
+from mqchaos.faults.kinds import (
+    BRIDGE,
+    CUT_CLIENTS,
+    CUT_NAMESRV,
+    DEAF,
+    ISLAND,
+    KILL,
+    KILL_ALL,
+    KILL_MAJORITY,
+    KILL_NAMESRV,
+    LOSSY,
+    MUTE,
+    NARROW,
+    PARTITION,
+    PAUSE,
+    RESET,
+    RING,
+    SLOW,
+    STORM,
+)
 from mqchaos.faults.targets import Target
 
 NODES = 3
@@ -30,7 +50,10 @@ class Scenario:
     story: str
     plan: Callable[[int, Uniform], Plan]
     rate_per_s: float = 2_000.0
+    nodes: int = 3
     namesrvs: int = 1
+    network: bool = False
+    """Whether links pass the proxy."""
 
 
 SCENARIOS = {
@@ -87,6 +110,62 @@ SCENARIOS = {
             "SIGKILL all name servers, and then the leader: clients find the next one without",
             blind,
             namesrvs=2,
+        ),
+        Scenario(
+            "leader-isolated",
+            "whoever leads is cut off from its group, and the next time from clients as well",
+            lambda count, uniform: in_turn(
+                [(PARTITION, Target.LEADER), (ISLAND, Target.LEADER)], count, uniform
+            ),
+            network=True,
+        ),
+        Scenario(
+            "partition-halves",
+            "five nodes: the leader and another don't hear the other three, clients reach all",
+            lambda count, uniform: strikes(PARTITION, Target.MINORITY, count, uniform),
+            nodes=5,
+            network=True,
+        ),
+        Scenario(
+            "partition-ring",
+            "five nodes, each of which hears two others only",
+            lambda count, uniform: strikes(RING, Target.ALL, count, uniform),
+            nodes=5,
+            network=True,
+        ),
+        Scenario(
+            "bridge",
+            "the leader and a follower don't hear each other, and the third hears both",
+            lambda count, uniform: strikes(BRIDGE, Target.LEADER, count, uniform),
+            network=True,
+        ),
+        Scenario(
+            "one-way",
+            "nothing that the leader says reaches its group, and the next time the reverse",
+            lambda count, uniform: in_turn(
+                [(MUTE, Target.LEADER), (DEAF, Target.LEADER)], count, uniform
+            ),
+            network=True,
+        ),
+        Scenario(
+            "clients-cut",
+            "clients can't reach the leader, which goes on leading; its group hears it well",
+            lambda count, uniform: strikes(CUT_CLIENTS, Target.LEADER, count, uniform),
+            network=True,
+        ),
+        Scenario(
+            "namesrv-cut",
+            "no broker reaches a name server",
+            lambda count, uniform: strikes(CUT_NAMESRV, Target.ALL, count, uniform),
+            network=True,
+        ),
+        Scenario(
+            "slow-links",
+            "all links are slow, then lossy, then narrow; then all connections are reset",
+            lambda count, uniform: in_turn(
+                [(kind, Target.ALL) for kind in (SLOW, LOSSY, NARROW, RESET)], count, uniform
+            ),
+            network=True,
         ),
     )
 }

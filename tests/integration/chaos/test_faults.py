@@ -12,7 +12,22 @@ from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import free_ports
 from mqchaos.faults.fault import FAULTS, Fault
-from mqchaos.faults.kinds import KILL, KILL_ALL, KILL_MAJORITY, KILL_NAMESRV, PAUSE, STORM
+from mqchaos.faults.kinds import (
+    CUT_CLIENTS,
+    CUT_NAMESRV,
+    KILL,
+    KILL_ALL,
+    KILL_MAJORITY,
+    KILL_NAMESRV,
+    LOSSY,
+    NARROW,
+    PARTITION,
+    PAUSE,
+    RING,
+    SLOW,
+    STORM,
+)
+from mqchaos.faults.network import NETWORK_FAULTS
 from mqchaos.faults.targets import Target, Victims, victims
 from mqclient.connection.peers import PeerPool
 
@@ -24,13 +39,25 @@ TARGETS = {
     KILL_ALL.name: Target.ALL,
     STORM.name: Target.ALL,
     KILL_NAMESRV.name: Target.NAMESRVS,
+    **{kind.name: Target.ALL for kind in (CUT_NAMESRV, SLOW, LOSSY, NARROW, RING)},
 }
+OF_NETWORK = {fault.kind.name: fault for fault in NETWORK_FAULTS if fault.kind is not RING}
+"""Three nodes in a ring hear each other all."""
+OF_PROCESSES = {name: FAULTS[name] for name in FAULTS.keys() - {RING.name} - OF_NETWORK.keys()}
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A name server and three replicas."""
     layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1, "ASYNC_FLUSH")
+    with Cluster.create(tmp_path_factory.mktemp("chaos") / "c", layout).running() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The same, behind a proxy."""
+    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1, "ASYNC_FLUSH", network=True)
     with Cluster.create(tmp_path_factory.mktemp("chaos") / "c", layout).running() as cluster:
         yield cluster
 
@@ -45,11 +72,10 @@ async def level(cluster: Cluster, kind: str) -> Victims:
     return victims(TARGETS.get(kind, Target.LEADER), 0.0, cluster.layout, BROKER, leader)
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_a_fault_takes_effect_and_is_healed(cluster: Cluster, fault: Fault) -> None:
-    """On whom it is for, the leader among them; afterwards all are level."""
+def strike(cluster: Cluster, fault: Fault) -> None:
+    """Inject a fault on whom it is for, the leader among them, and heal it."""
 
-    async def strike() -> None:
+    async def run() -> None:
         hurt = await level(cluster, fault.kind.name)
         assert fault.why_not(cluster, hurt) is None
         assert not await fault.took_effect(cluster, hurt)
@@ -57,13 +83,49 @@ def test_a_fault_takes_effect_and_is_healed(cluster: Cluster, fault: Fault) -> N
         await fault.inject(cluster, hurt)
 
         assert await fault.took_effect(cluster, hurt)
-        if fault.kind.undone:
+        if fault.kind.state:
             assert "does not serve" in (fault.why_not(cluster, hurt) or "")
         await fault.heal(cluster, hurt)
         assert not fault.kind.undone or not await fault.took_effect(cluster, hurt)
         await level(cluster, fault.kind.name)
 
-    trio.run(strike)
+    trio.run(run)
+
+
+@pytest.mark.parametrize("name", sorted(OF_PROCESSES))
+def test_a_fault_takes_effect_and_is_healed(cluster: Cluster, name: str) -> None:
+    """Afterwards all are level."""
+    strike(cluster, FAULTS[name])
+
+
+def test_a_leader_that_is_cut_off_is_replaced(proxied: Cluster) -> None:
+    """No process ends; its group elects another, and it follows that one when it is heard again."""
+
+    async def run() -> None:
+        (leader,) = hurt = await level(proxied, PARTITION.name)
+        fault = OF_NETWORK[PARTITION.name]
+        other = next(node for node in proxied.layout.nodes if node != leader)
+        await fault.inject(proxied, hurt)
+        assert await fault.took_effect(proxied, hurt)
+        assert FAULTS[KILL.name].why_not(proxied, (other,)) == "broker-a would lose its majority"
+        assert fault.why_not(proxied, (other,)) == "broker-a would lose its majority"
+        with trio.fail_after(10):
+            async with PeerPool() as pool:
+                probe = Probe(proxied, pool)
+                while (await probe.wait_for_leader(BROKER)).node == leader:  # noqa: ASYNC110
+                    await trio.sleep(0.05)
+        await fault.heal(proxied, hurt)
+        await level(proxied, PARTITION.name)
+        assert fault.why_not(proxied, hurt) is None
+
+    trio.run(run)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted({*OF_NETWORK} - {CUT_CLIENTS.name}))
+def test_a_fault_of_the_network_takes_effect_and_is_healed(proxied: Cluster, name: str) -> None:
+    """Each by what the proxy held back. That of clients needs a run, with clients."""
+    strike(proxied, OF_NETWORK[name])
 
 
 @pytest.mark.parametrize("kind", [KILL, PAUSE], ids=lambda kind: kind.name)
@@ -77,8 +139,16 @@ def test_what_a_group_could_not_miss_needs_a_fault_that_says_so(
 
     trio.run(fault.inject, cluster, (first,))
 
-    may = {name for name, other in FAULTS.items() if other.why_not(cluster, (second,)) is None}
+    may = {name for name in OF_PROCESSES if FAULTS[name].why_not(cluster, (second,)) is None}
     assert may == {KILL_MAJORITY.name, KILL_ALL.name, STORM.name, KILL_NAMESRV.name, "transfer"}
     assert FAULTS[KILL.name].why_not(cluster, (second,)) == "broker-a would lose its majority"
     trio.run(fault.heal, cluster, (first,))
     trio.run(level, cluster, "")
+
+
+def test_without_a_proxy_no_link_can_be_cut(cluster: Cluster) -> None:
+    """It is said, and not taken for a fault that did nothing."""
+    (node, *_) = cluster.layout.nodes
+
+    for fault in OF_NETWORK.values():
+        assert fault.why_not(cluster, (node,)) == "the links of this cluster pass no proxy"

@@ -122,3 +122,17 @@ def test_rates_are_means_over_the_time_there_is() -> None:
     for _ in range(10):
         counter.sample()
     assert counter.per_second() == [0.3, 2.1, 2.1]
+
+
+def test_a_replica_may_listen_elsewhere_than_others_are_told() -> None:
+    """As in a container: clients and members hear of one address, the sockets have another."""
+    told = {"broker_ip1": "192.0.2.7", "d_leger_peers": "n0-192.0.2.7:40911"}
+
+    plain, bound = BrokerConfig(**told), BrokerConfig(**told, bind_address="0.0.0.0")
+
+    assert plain.client_host == "192.0.2.7"
+    assert plain.ledger().peer_port == ("192.0.2.7", 40911)
+    assert bound.client_host == "0.0.0.0"
+    assert bound.ledger().peer_port == ("0.0.0.0", 40911)
+    assert bound.client_addresses() == plain.client_addresses() == {"n0": "192.0.2.7:10911"}
+    assert bound.peers() == plain.peers()

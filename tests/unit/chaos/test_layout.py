@@ -58,3 +58,20 @@ def test_a_size_out_of_bounds_is_refused_by_name() -> None:
     """The message says which option, which value, which bounds."""
     with pytest.raises(ConfigError, match="--nodes is 0; it must be from 1 to 7"):
         ports_needed(nodes=0, groups=1, namesrvs=1)
+
+
+def test_behind_a_proxy_each_is_told_addresses_of_its_own() -> None:
+    """A broker listens where it always did; peers, clients and it know different addresses."""
+    layout = plan(range(5000, 5007), network=True)
+    first, second, _ = layout.nodes
+
+    configs = [tomllib.loads(broker_toml(layout, node, Path("/c"))) for node in (first, second)]
+
+    assert [config["bindAddress"] for config in configs] == ["127.0.0.1"] * 2
+    assert [config["brokerIP1"] for config in configs] == ["127.77.254.2", "127.77.254.3"]
+    assert [config["namesrvAddr"] for config in configs] == ["127.77.2.1:5000", "127.77.3.1:5000"]
+    assert configs[0]["dLegerPeers"].startswith("n0-127.0.0.1:5002;n1-127.77.2.3:5004;")
+    assert configs[1]["dLegerPeers"].startswith("n0-127.77.3.2:5002;n1-127.0.0.1:5004;")
+    assert configs[0]["groupClientAddrs"] == configs[1]["groupClientAddrs"]
+    assert layout.client_address(first) == "127.77.254.2:5001"
+    assert first.address == "127.0.0.1:5001"

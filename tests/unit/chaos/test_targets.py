@@ -29,6 +29,15 @@ def test_a_majority_is_the_leader_and_just_enough_others(pick: float, leader: No
 
 
 @given(picks, st.sampled_from(NODES))
+def test_a_minority_leaves_a_majority_without_it(pick: float, leader: NodeLayout) -> None:
+    """The leader and one more of five."""
+    names = chosen(Target.MINORITY, pick, leader)
+
+    assert names[0] == leader.name
+    assert len({*names}) == 2
+
+
+@given(picks, st.sampled_from(NODES))
 def test_a_follower_never_leads(pick: float, leader: NodeLayout) -> None:
     """Whatever is drawn, 1.0 too."""
     (name,) = chosen(Target.FOLLOWER, pick, leader)

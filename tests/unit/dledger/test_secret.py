@@ -112,12 +112,18 @@ def test_a_name_server_that_others_can_reach_does_not_start_without_one() -> Non
 
 
 @pytest.mark.slow
-def test_a_broker_that_others_can_reach_does_not_start_without_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "listens",
+    ['dLegerPeers = "n0-0.0.0.0:40911"', 'bindAddress = "0.0.0.0"'],
+    ids=["peers", "bind"],
+)
+def test_a_broker_that_others_can_reach_does_not_start_without_one(
+    tmp_path: Path, listens: str
+) -> None:
     """Exit status 2, and one line that says how to make one."""
     config = tmp_path / "broker.toml"
     config.write_text(
-        f'storePathRootDir = "{tmp_path}/store"\n'
-        'dLegerPeers = "n0-0.0.0.0:40911"\nbrokerIP1 = "127.0.0.1"\n'
+        f'storePathRootDir = "{tmp_path}/store"\n{listens}\nbrokerIP1 = "127.0.0.1"\n'
     )
     command = [sys.executable, "-m", "mqbroker", "-c", str(config)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

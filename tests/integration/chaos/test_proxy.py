@@ -1,0 +1,215 @@
+"""The proxy on real sockets: what goes through, what waits, and that nothing grows meanwhile."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from mqchaos.cluster.processes import ClusterError, free_ports
+from mqchaos.limits import LANE_BYTES_MAX
+from mqchaos.network.control import Request, Status, tell
+from mqchaos.network.links import Link
+from mqchaos.network.proxy import run_proxy
+from mqchaos.network.rules import CUT, Rule
+
+pytestmark = pytest.mark.slow
+
+FORTH, BACK = ("a", "b"), ("b", "a")
+SILENCE_S = 0.15
+"""Long enough for what is not cut to have come through."""
+
+
+class Scene:
+    """A dialler, a server that answers in capitals, and the proxy between them."""
+
+    def __init__(self, folder: Path, link: Link) -> None:
+        self.folder = folder
+        self.link = link
+        self.streams: list[trio.SocketStream] = []
+
+    async def dial(self) -> trio.SocketStream:
+        self.streams.append(await trio.open_tcp_stream(*self.link.listen))
+        return self.streams[-1]
+
+    async def tell(
+        self, *directions: tuple[str, str], rule: Rule | None = None, **more: bool
+    ) -> Status:
+        return await tell(self.folder, Request("it", list(directions), rule, **more))
+
+
+async def shout(stream: trio.SocketStream) -> None:
+    async with stream:
+        try:
+            async for chunk in stream:
+                await stream.send_all(chunk.upper())
+        except trio.BrokenResourceError:
+            pass
+
+
+@asynccontextmanager
+async def scene(folder: Path) -> AsyncIterator[Scene]:
+    port = free_ports(1)[0]
+    link = Link("a", "b", ("127.77.1.2", port), ("127.0.0.1", port))
+    async with trio.open_nursery() as nursery:
+        (server,) = await trio.open_tcp_listeners(port, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, shout, [server])
+        nursery.start_soon(run_proxy, folder, [link])
+        with trio.fail_after(10):
+            while True:
+                try:
+                    await (await trio.open_tcp_stream(*link.listen)).aclose()
+                    await tell(folder, Request())
+                    break
+                except (OSError, ClusterError):
+                    await trio.sleep(0.01)
+            it = Scene(folder, link)
+            yield it
+        for stream in it.streams:
+            await stream.aclose()
+        nursery.cancel_scope.cancel()
+
+
+def in_scene(tmp_path: Path, play: Callable[[Scene], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with scene(tmp_path) as it:
+            await play(it)
+
+    trio.run(run)
+
+
+async def silent(stream: trio.SocketStream) -> bool:
+    """Whether nothing comes for a while."""
+    with trio.move_on_after(SILENCE_S) as scope:
+        await stream.receive_some(100)
+    return scope.cancelled_caught
+
+
+def test_bytes_and_ends_go_through(tmp_path: Path) -> None:
+    """Both ways, and an end of one way leaves the other open."""
+
+    async def play(it: Scene) -> None:
+        stream = await it.dial()
+        await stream.send_all(b"hello")
+        assert await stream.receive_some(100) == b"HELLO"
+        await stream.send_eof()
+        assert await stream.receive_some(100) == b""
+
+    in_scene(tmp_path, play)
+
+
+@pytest.mark.parametrize("way", [FORTH, BACK], ids=["forth", "back"])
+def test_a_cut_direction_holds_bytes_until_it_is_mended(
+    tmp_path: Path, way: tuple[str, str]
+) -> None:
+    """One direction suffices for no answer to come; the proxy says what it held."""
+
+    async def play(it: Scene) -> None:
+        stream = await it.dial()
+        await stream.send_all(b"x")
+        await stream.receive_some(1)
+        assert (await it.tell(way, rule=CUT)).touched == {"it": 0}
+        await stream.send_all(b"hello")
+        assert await silent(stream)
+        assert (await tell(it.folder, Request())).touched == {"it": 5}
+        assert (await it.tell(healed=True)).touched == {}
+        assert await stream.receive_some(100) == b"HELLO"
+
+    in_scene(tmp_path, play)
+
+
+def test_a_death_behind_a_cut_is_not_noticed_before_its_end(tmp_path: Path) -> None:
+    """The server's end of the connection waits like its bytes."""
+
+    async def play(it: Scene) -> None:
+        stream = await it.dial()
+        await stream.send_all(b"x")
+        await stream.receive_some(1)
+        await it.tell(BACK, rule=CUT)
+        await stream.send_eof()  # the server closes, too
+        assert await silent(stream)
+        await it.tell(healed=True)
+        assert await stream.receive_some(1) == b""
+
+    in_scene(tmp_path, play)
+
+
+def test_who_dials_over_a_cut_and_gives_up_never_arrives(tmp_path: Path) -> None:
+    """Who waits until it is mended does."""
+
+    async def play(it: Scene) -> None:
+        await it.tell(FORTH, BACK, rule=CUT)
+        early, patient = await it.dial(), await it.dial()
+        await early.aclose()
+        await patient.send_all(b"x")
+        assert await silent(patient)
+        await it.tell(healed=True)
+        assert await patient.receive_some(1) == b"X"
+        await trio.sleep(SILENCE_S)
+        assert (await tell(it.folder, Request())).connections == 1
+
+    in_scene(tmp_path, play)
+
+
+def test_a_reset_is_felt_at_once(tmp_path: Path) -> None:
+    """By those who are connected; the next connection is well."""
+
+    async def play(it: Scene) -> None:
+        stream = await it.dial()
+        await stream.send_all(b"x")
+        await stream.receive_some(1)
+        assert (await it.tell(FORTH, reset=True)).touched == {"it": 1}
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.receive_some(1)
+        again = await it.dial()
+        await again.send_all(b"x")
+        assert await again.receive_some(1) == b"X"
+
+    in_scene(tmp_path, play)
+
+
+def test_a_slow_link_is_slow(tmp_path: Path) -> None:
+    """Both ways together it takes twice the delay."""
+
+    async def play(it: Scene) -> None:
+        stream = await it.dial()
+        await it.tell(FORTH, BACK, rule=Rule(delay_s=0.05))
+        before = trio.current_time()
+        await stream.send_all(b"x")
+        await stream.receive_some(1)
+        assert 0.1 <= trio.current_time() - before < 1.0
+
+    in_scene(tmp_path, play)
+
+
+def test_a_cut_link_takes_only_so_much(tmp_path: Path) -> None:
+    """The dialler's own buffers fill, and all of it arrives afterwards."""
+    total = 32 << 20
+
+    async def play(it: Scene) -> None:
+        stream = await it.dial()
+        await stream.send_all(b"x")
+        await stream.receive_some(1)
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
+        await it.tell(FORTH, rule=CUT)
+
+        async def send() -> None:
+            for _ in range(total >> 20):
+                await stream.send_all(b"x" * (1 << 20))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            await trio.sleep(SILENCE_S)
+            held = (await tell(it.folder, Request())).touched["it"]
+            assert held <= LANE_BYTES_MAX
+            await it.tell(healed=True)
+            came = 0
+            while came < total:
+                came += len(await stream.receive_some(1 << 20))
+        assert came == total
+
+    in_scene(tmp_path, play)
