@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated
 
 import cyclopts
+from msgspec.structs import replace
 from rich.console import Console
 
 from dledger.errors import StorageError
@@ -31,7 +32,7 @@ from mqchaos.limits import (
 )
 from mqchaos.report.verdict import Report
 from mqchaos.run.perform import Order, perform
-from mqchaos.run.scenarios import MAIN_JOB
+from mqchaos.run.scenarios import MAIN_JOB, planned_of
 from mqchaos.run.workload import read_lines, split
 
 MESSAGES = 100_000
@@ -76,15 +77,13 @@ async def _demo(source: Path | None, messages: int, seed: int, report: Path) -> 
     with tempfile.TemporaryDirectory(prefix="dledger-demo-") as directory:
         _refuse_full_disk(Path(directory), round(messages * line_bytes))
         order = Order(
-            scenario=MAIN_JOB,
-            seed=seed,
-            kills=2,
-            rate_per_s=rate_for(messages),
+            planned=replace(
+                planned_of(MAIN_JOB, seed, 2), rate_per_s=rate_for(messages), messages=messages
+            ),
             directory=Path(directory),
             report=report,
             replay=" ".join(words),
             input=source,
-            messages=messages,
         )
         console.print(
             f"{messages:,} lines of {source or 'the Python library'} go through a group of "

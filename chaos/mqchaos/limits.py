@@ -97,5 +97,17 @@ RETRANSMISSION_S = 0.2
 """Linux's shortest time until a packet is sent again; it doubles each time."""
 RETRANSMISSIONS_MAX = 5
 
+# Random plans, and what runs them one after the other.
+DURATION_S_MAX = 3_600.0
+OVERLAP_SHARE = 0.35
+"""Of faults that a second one joins while they last."""
+RANDOM_SEND_TIMEOUT_S = 60.0
+"""Faults that overlap keep a group away for seconds; who waits a minute has found a bug."""
+RANDOM_LEADER_S = 3.0
+"""A step that needs a leader is left out if there is none for so long."""
+SHRINK_RUNS_MAX = 200
+SOAK_DISK_BYTES_MIN = 2 << 30
+SOAK_HOURS_MAX = 1_000.0
+
 assert PORT_FIRST < PORT_LAST < 32_768
 assert PROBE_INTERVAL_S < PROBE_TIMEOUT_S < START_TIMEOUT_S

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -16,9 +16,17 @@ from dledger.errors import ConfigError
 from dledger.program.console import let_reader_leave
 from dledger.program.extras import require_spark
 from mqchaos.command_line import run_app, run_command
-from mqchaos.limits import KILLS_MAX
-from mqchaos.run.perform import Order, perform
-from mqchaos.run.scenarios import SCENARIOS
+from mqchaos.faults.fault import FAULTS
+from mqchaos.faults.machine import machine_lacks, no_power_loss
+from mqchaos.limits import DURATION_S_MAX, KILLS_MAX, SHRINK_RUNS_MAX, SOAK_HOURS_MAX
+from mqchaos.run import again
+from mqchaos.run.again import order_of
+from mqchaos.run.perform import perform
+from mqchaos.run.planned import Planned, read_plan
+from mqchaos.run.scenarios import RANDOM, SCENARIOS, planned_of, random_plan
+from mqchaos.run.soak import plans
+from mqchaos.run.soak import soak as soaking
+from mqchaos.run.workload import WORKLOADS
 
 Directory: TypeAlias = Annotated[Path, cyclopts.Parameter(name="--dir")]
 Times: TypeAlias = Annotated[int, cyclopts.Parameter(name=["--kills", "--times"])]
@@ -28,60 +36,169 @@ app = cyclopts.App(name="mqchaos", help="Break a broker group on purpose and aud
 
 @app.command(name="list")
 def list_scenarios() -> None:
-    """Name the scenarios."""
-    table = Table("scenario", "what happens")
+    """Name the scenarios, the workloads, and the faults with what this machine lacks for them."""
+    console = Console()
+    scenarios = Table("scenario", "what happens")
     for scenario in SCENARIOS.values():
-        table.add_row(scenario.name, scenario.story)
-    Console().print(table)
+        scenarios.add_row(scenario.name, scenario.story)
+    scenarios.add_row(RANDOM, "all faults that this machine can do, drawn from the seed")
+    workloads = Table("workload", "what clients do")
+    for workload in WORKLOADS.values():
+        workloads.add_row(workload.name, workload.story)
+    faults = Table("fault", "what it does", "here")
+    for fault in FAULTS.values():
+        lacks = machine_lacks(fault.kind.name)
+        faults.add_row(fault.kind.name, f"a server {fault.kind.told}", _can(lacks))
+    faults.add_row(
+        "power-loss",
+        "the disk of a machine stops: python -m mqchaos.faults.power_loss",
+        _can(no_power_loss()),
+    )
+    for table in (scenarios, workloads, faults):
+        console.print(table)
+
+
+def _can(lacks: str | None) -> str:
+    return "can be done" if lacks is None else f"not available: {lacks}"
 
 
 @app.command
-def run(*, scenario: str, directory: Directory, seed: int = 1, kills: Times = 5) -> int:
+def run(
+    *,
+    scenario: str,
+    directory: Directory,
+    seed: int = 1,
+    kills: Times = 5,
+    duration: float = 30.0,
+    workload: str = "keyed",
+) -> int:
     """Run a scenario; exit status 0 only if every property holds and no bound was exceeded.
 
     Parameters
     ----------
     scenario
-        One of those that `mqchaos list` names.
+        One of those that `mqchaos list` names, or random.
     directory
         A new or empty directory: history, replicas, logs and reports stay there.
     seed
         The same seed makes the same plan.
     kills
-        How many nodes are killed or paused, one after the other; how many rounds of a restart.
+        How many faults there are, one after the other; how many rounds of a restart.
+    duration
+        Of a random schedule, in seconds.
+    workload
+        One of those that `mqchaos list` names.
     """
-    return run_command(partial(_run, scenario, directory, seed, kills))
+    planned = _planned(scenario, seed, kills, duration, workload)
+    return run_command(partial(_perform, planned, directory))
 
 
-async def _run(scenario: str, directory: Path, seed: int, kills: int) -> int:
-    order = _order(scenario, directory, seed, kills)
-    console = Console()
+@app.command
+def replay(source: Path, /, *, directory: Directory) -> int:
+    """Run the very plan of another run again; exit status as of `run`.
+
+    Parameters
+    ----------
+    source
+        The other run's directory, or a plan.json.
+    directory
+        A new or empty directory for this one.
+    """
+    return run_command(partial(_perform, read_plan(source), directory))
+
+
+@app.command
+def shrink(
+    source: Path, /, *, directory: Directory, repeat: int = 2, runs: int = SHRINK_RUNS_MAX
+) -> int:
+    """Make the plan of a run with a violation smaller, while the violation stays.
+
+    Parameters
+    ----------
+    source
+        The run's directory, or a plan.json.
+    directory
+        A new or empty directory: the smallest plan that failed is left there, with its run.
+    repeat
+        How often a plan is run before it is taken for one that holds.
+    runs
+        How many runs there are at most.
+    """
+    require_spark("the audit at the end of a run")
+    for name, value, most in (("repeat", repeat, 100), ("runs", runs, SHRINK_RUNS_MAX)):
+        _refuse_outside(name, value, 1, most)
+    return run_command(partial(again.shrink, source, _empty(directory), repeat, runs))
+
+
+@app.command
+def soak(
+    *,
+    directory: Directory,
+    hours: float,
+    seed: int = 1,
+    duration: float = 60.0,
+    workload: str | None = None,
+) -> int:
+    """Run random schedules, a new seed each, until time is up; stop at the first violation.
+
+    Parameters
+    ----------
+    directory
+        A new or empty directory: reports, one page about all of them, and the run that failed.
+    hours
+        How long; a run that has begun is finished.
+    seed
+        The first one.
+    duration
+        Of each schedule, in seconds.
+    workload
+        One of those that `mqchaos list` names; by default all in turn.
+    """
+    require_spark("the audit at the end of a run")
+    _refuse_outside("hours", hours, 0.0, SOAK_HOURS_MAX)
+    _refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
+    chosen = [_known("workload", workload, WORKLOADS)] if workload else list(WORKLOADS)
+    some = plans(seed, duration, chosen)
+    return run_command(partial(soaking, _empty(directory), hours, some))
+
+
+def _planned(scenario: str, seed: int, kills: int, duration: float, workload: str) -> Planned:
+    """What to perform; refuses what can't be, by name."""
+    require_spark("the audit at the end of a run")
+    _known("scenario", scenario, [*SCENARIOS, RANDOM])
+    _known("workload", workload, WORKLOADS)
+    _refuse_outside("kills", kills, 1, KILLS_MAX)
+    _refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
+    if scenario == RANDOM:
+        return random_plan(seed, duration, workload)
+    return planned_of(SCENARIOS[scenario], seed, kills, workload)
+
+
+async def _perform(planned: Planned, directory: Path) -> int:
+    require_spark("the audit at the end of a run")
+    order, console = order_of(planned, directory), Console()
     report = await perform(order, console)
     console.print(f"report: {order.report / 'report.html'}", soft_wrap=True)
     console.print(f"replay: {order.replay}", soft_wrap=True)
     return 0 if report.holds else 1
 
 
-def _order(scenario: str, directory: Path, seed: int, kills: int) -> Order:
-    """What to perform; refuses what can't be, by name."""
-    if scenario not in SCENARIOS:
-        raise ConfigError(f"there is no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
-    if not 1 <= kills <= KILLS_MAX:
-        raise ConfigError(f"--kills is {kills}; it must be from 1 to {KILLS_MAX}")
-    require_spark("the audit at the end of a run")
+def _empty(directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
-        raise ConfigError(f"{directory} is not empty: a run needs a directory of its own")
-    chosen = SCENARIOS[scenario]
-    return Order(
-        scenario=chosen,
-        seed=seed,
-        kills=kills,
-        rate_per_s=chosen.rate_per_s,
-        directory=directory,
-        report=directory / "report",
-        replay=f"mqchaos run --scenario {scenario} --seed {seed} --kills {kills} --dir NEW-DIR",
-    )
+        raise ConfigError(f"{directory} is not empty: this needs a directory of its own")
+    return directory
+
+
+def _known(what: str, name: str, names: Collection[str]) -> str:
+    if name not in names:
+        raise ConfigError(f"there is no {what} {name!r}; there are {', '.join(names)}")
+    return name
+
+
+def _refuse_outside(name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise ConfigError(f"--{name} is {value}; it must be from {least} to {most}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -5,7 +5,9 @@
 ``fault``       how each is injected, healed, and looked for
 ``network``     those of the network
 ``obstacles``   what speaks against one
+``machine``     what a machine lacks for one
 ``generator``   plans of faults from a seed (pure)
+``schedule``    random ones, of all kinds (pure)
 ``power_loss``  power losses of whole machines
 ``ext4``        file systems that can lose their power
 """

@@ -8,9 +8,10 @@ into servers, or heals it. They are named by their role, since who leads is know
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
+
+import msgspec
 
 from mqchaos.faults.kinds import (
     KILL,
@@ -35,35 +36,35 @@ class Phase(Enum):
     """Wait until every replica has all that the leader has."""
 
 
-@dataclass(frozen=True, slots=True)
-class AtShare:
+class AtShare(msgspec.Struct, frozen=True, tag="share"):
     """When this share (0 to 1) of the run's messages has been handed to the producers."""
 
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class After:
+class After(msgspec.Struct, frozen=True, tag="after"):
     """This many seconds after the step before was done (for the first: after the run's start)."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One thing to do. `pick` (0 to 1) chooses among several nodes of the target's role.
 
-    `fault` is what is injected; a step that heals undoes whatever its target has.
+    `fault` names the kind that is injected. With a `name` the fault is healed by the step of the
+    same name; without, a step that heals undoes what was injected longest ago.
     """
 
     when: AtShare | After
     phase: Phase
     target: Target
     pick: float = 0.0
-    fault: Kind = KILL
+    fault: str = ""
+    name: str = ""
 
 
 Plan: TypeAlias = tuple[Step, ...]
+"""A plan as JSON is what a run writes into its directory, and what a replay reads."""
 
 
 def strikes(fault: Kind, target: Target, count: int, uniform: Uniform) -> Plan:
@@ -72,7 +73,7 @@ def strikes(fault: Kind, target: Target, count: int, uniform: Uniform) -> Plan:
     away_s = AWAY_S if fault.state == "down" else STILL_S
     for _ in range(count):
         plan += [
-            Step(After(uniform(*STEADY_S)), Phase.INJECT, target, uniform(0.0, 1.0), fault),
+            Step(After(uniform(*STEADY_S)), Phase.INJECT, target, uniform(0.0, 1.0), fault.name),
             *[Step(After(uniform(*away_s)), Phase.HEAL, Target.HURT)] * bool(fault.undone),
             Step(After(0.0), Phase.LEVEL, Target.GROUP),
         ]
@@ -91,7 +92,7 @@ def in_turn(faults: Sequence[tuple[Kind, Target]], count: int, uniform: Uniform)
 def transfers(count: int, uniform: Uniform) -> Plan:
     """`count` times: leadership goes over, hardly before it has come."""
     moves = [
-        Step(After(uniform(*BREATH_S)), Phase.INJECT, Target.LEADER, 0.0, TRANSFER)
+        Step(After(uniform(*BREATH_S)), Phase.INJECT, Target.LEADER, 0.0, TRANSFER.name)
         for _ in range(count)
     ]
     return (
@@ -106,8 +107,8 @@ def blind(count: int, uniform: Uniform) -> Plan:
     plan: list[Step] = []
     for _ in range(count):
         plan += [
-            Step(After(uniform(*STEADY_S)), Phase.INJECT, Target.NAMESRVS, 0.0, KILL_NAMESRV),
-            Step(After(uniform(*STEADY_S)), Phase.INJECT, Target.LEADER, 0.0, KILL),
+            Step(After(uniform(*STEADY_S)), Phase.INJECT, Target.NAMESRVS, 0.0, KILL_NAMESRV.name),
+            Step(After(uniform(*STEADY_S)), Phase.INJECT, Target.LEADER, 0.0, KILL.name),
             Step(After(uniform(*AWAY_S)), Phase.HEAL, Target.HURT),
             Step(After(uniform(*AWAY_S)), Phase.HEAL, Target.HURT),
             Step(After(0.0), Phase.LEVEL, Target.GROUP),
@@ -121,7 +122,7 @@ def rolling(nodes: int, rounds: int, uniform: Uniform) -> Plan:
     for turn in range(rounds * nodes):
         pick = (turn % nodes + 0.5) / nodes
         plan += [
-            Step(After(uniform(*STEADY_S)), Phase.INJECT, Target.NODE, pick, STOP),
+            Step(After(uniform(*STEADY_S)), Phase.INJECT, Target.NODE, pick, STOP.name),
             Step(After(uniform(*AWAY_S)), Phase.HEAL, Target.HURT),
             Step(After(0.0), Phase.LEVEL, Target.GROUP),
         ]
@@ -135,10 +136,10 @@ def main_job(uniform: Uniform) -> Plan:
     survive one loss at a time, and a slow machine's restart must not make them two.
     """
     return (
-        Step(AtShare(1 / 3), Phase.INJECT, Target.LEADER),
+        Step(AtShare(1 / 3), Phase.INJECT, Target.LEADER, 0.0, KILL.name),
         Step(AtShare(1 / 2), Phase.HEAL, Target.HURT),
         Step(AtShare(2 / 3), Phase.LEVEL, Target.GROUP),
-        Step(After(0.0), Phase.INJECT, Target.FOLLOWER, uniform(0.0, 1.0)),
+        Step(After(0.0), Phase.INJECT, Target.FOLLOWER, uniform(0.0, 1.0), KILL.name),
         Step(AtShare(5 / 6), Phase.HEAL, Target.HURT),
         Step(AtShare(1.0), Phase.LEVEL, Target.GROUP),
     )

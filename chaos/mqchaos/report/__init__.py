@@ -6,5 +6,6 @@
 ``report``   the verdict and the times together
 ``chart``    the timeline's chart (pure)
 ``page``     one HTML page
+``soaked``   a soak on one page (pure)
 ``display``  progress on the terminal
 """

@@ -70,7 +70,7 @@ def _counts(run: Run) -> str:
 
 def _picture(run: Run) -> RenderableType:
     sent, acked, delivered, failed = _sums(run)
-    total = run.load.messages or max(sent, 1)
+    total = run.planned.messages or max(sent, 1)
     table = Table.grid(padding=(0, 2))
     for name, count in (("sent", sent), ("acknowledged", acked), ("consumed", delivered)):
         bar = ProgressBar(total=total, completed=min(count, total), width=BAR_WIDTH)

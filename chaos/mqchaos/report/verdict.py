@@ -61,3 +61,4 @@ class Report(msgspec.Struct, frozen=True):
     gap_worst_s: float | None
     exceptions: int
     findings: list[str]
+    pauses_judged: bool = True

@@ -1,10 +1,15 @@
 """A run: a load, a plan of faults, and a history of all that clients were told.
 
 ``scenarios``  the runs that have a name
+``planned``    a run before it is run, as a file
 ``perform``    from start to verdict
 ``run``        one run: a fresh cluster, a load, a plan, a history
 ``workload``   what clients are told, and tell (pure)
 ``workers``    the harness's side of them
 ``work``       the process of one
+``outcome``    what became of one run among many
+``again``      replays, and plans made smaller
+``shrinking``  which smaller plan to try next (pure)
+``soak``       one seed after the other
 ``history``    every event that a judge needs
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,43 +14,30 @@ from mqchaos.report.measure import timeline
 from mqchaos.report.report import AUDIT_FOLDER, make_report, write_report
 from mqchaos.report.verdict import Report
 from mqchaos.run.history import read_history
-from mqchaos.run.run import BROKER, Load, Run
-from mqchaos.run.scenarios import Scenario, library_lines
+from mqchaos.run.planned import Planned, write_plan
+from mqchaos.run.run import BROKER, Run
+from mqchaos.run.scenarios import library_lines
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """What to perform. `directory`: everything of the run; `report`: what is kept of it.
 
-    `input` None means the standard library's sources; `messages` None, until the plan is through.
+    `replay` is the command that does it again; `input` None means the standard library's sources.
     """
 
-    scenario: Scenario
-    seed: int
-    kills: int
-    rate_per_s: float
+    planned: Planned
     directory: Path
     report: Path
     replay: str
     input: Path | None = None
-    messages: int | None = None
 
 
 async def perform(order: Order, console: Console) -> Report:
     """Do it all, and print the table. The report says whether everything holds."""
-    plan = order.scenario.plan(order.kills, random.Random(order.seed).uniform)
-    load = Load(_lines(order), order.messages, order.rate_per_s)
-    scenario = order.scenario
-    run = Run(
-        order.directory,
-        scenario.name,
-        order.seed,
-        plan,
-        load,
-        nodes=scenario.nodes,
-        namesrvs=scenario.namesrvs,
-        network=scenario.network,
-    )
+    planned = order.planned
+    write_plan(order.directory, planned)
+    run = Run(order.directory, planned, _lines(order))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(show, run, console, lambda: run.phase)
         await run.execute()
@@ -63,8 +49,15 @@ async def perform(order: Order, console: Console) -> Report:
         verdict = await audit(run.history, stores, audited, order.directory / "audit.log")
         nursery.cancel_scope.cancel()
     found = timeline(read_history(run.history))
-    name = order.scenario.name
-    report = make_report(found, verdict, name, order.seed, order.replay, run.findings)
+    report = make_report(
+        found,
+        verdict,
+        planned.scenario,
+        planned.seed,
+        order.replay,
+        run.findings,
+        pauses_judged=planned.strict,
+    )
     write_report(order.report, report, found, [node.node for node in nodes])
     print_report(report, console)
     return report

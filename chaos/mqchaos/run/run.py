@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import trio
 
@@ -21,61 +21,68 @@ from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import NodeState, Probe, leader_of
 from mqchaos.cluster.processes import ClusterError, free_ports
 from mqchaos.faults import fault as faults
-from mqchaos.faults.generator import After, AtShare, Phase, Plan, Step
-from mqchaos.faults.targets import NEED_LEADER, Target, Victims, victims
-from mqchaos.limits import DRAIN_TIMEOUT_S, PROBE_INTERVAL_S, START_TIMEOUT_S, STOP_TIMEOUT_S
+from mqchaos.faults.generator import After, AtShare, Phase, Step
+from mqchaos.faults.targets import NEED_LEADER, Server, Target, Victims, victims
+from mqchaos.limits import (
+    DRAIN_TIMEOUT_S,
+    LEADER_TIMEOUT_S,
+    PROBE_INTERVAL_S,
+    RANDOM_LEADER_S,
+    START_TIMEOUT_S,
+    STOP_TIMEOUT_S,
+)
 from mqchaos.run.history import End, Fault, HistoryWriter, Lead, Meta
+from mqchaos.run.planned import Planned
 from mqchaos.run.workers import Worker
-from mqchaos.run.workload import Consume, Produce, Progress, caught_up, run_name, split
+from mqchaos.run.workload import (
+    WORKLOADS,
+    Consume,
+    Produce,
+    Progress,
+    caught_up,
+    run_name,
+    split,
+)
 from mqclient import Admin
 from mqclient.connection.peers import PeerPool
 
-BROKER = "broker-a"
-GROUP = "chaos-readers"
+BROKER: Final = "broker-a"
+GROUP: Final = "chaos-readers"
+PRODUCERS: Final = 2
+CONSUMERS: Final = 2
+QUEUES: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What the clients do. `messages` None: until the plan is through. The rate is of them all."""
+class _Hurt(NamedTuple):
+    """A fault that was injected and is not healed; `name` is its step's."""
 
-    lines: Path
-    messages: int | None
-    rate_per_s: float
-    producers: int = 2
-    consumers: int = 2
-    queues: int = 8
+    name: str
+    servers: Victims
+    fault: faults.Fault
 
 
 class Run:
-    """One run in one directory. Its attributes may be looked at while it runs."""
+    """One run in one directory. Its attributes may be looked at while it runs.
 
-    def __init__(
-        self,
-        directory: Path,
-        scenario: str,
-        seed: int,
-        plan: Plan,
-        load: Load,
-        nodes: int = 3,
-        namesrvs: int = 1,
-        network: bool = False,
-    ) -> None:
+    `lines` is the file whose lines are sent.
+    """
+
+    def __init__(self, directory: Path, planned: Planned, lines: Path) -> None:
         self.directory = directory
         self.history = directory / "history"
-        self.scenario = scenario
-        self.seed = seed
-        self.load = load
+        self.planned = planned
         self.topic = "Lines"
         self.phase = "starting"
         self.nodes: list[NodeState] = []
         self.done: list[str] = []
         self.findings: list[str] = []
-        self._plan = plan
-        self._hurt: list[tuple[Victims, faults.Fault]] = []
+        self._lines = lines
+        self._hurt: list[_Hurt] = []
         self.producers: list[Worker] = []
         self.consumers: list[Worker] = []
-        ports = free_ports(layout.ports_needed(nodes, groups=1, namesrvs=namesrvs))
-        servers = layout.plan(ports, nodes, namesrvs=namesrvs, network=network)
+        nodes, namesrvs = planned.nodes, planned.namesrvs
+        ports = free_ports(layout.ports_needed(nodes, 1, namesrvs))
+        servers = layout.plan(ports, nodes, 1, namesrvs, network=planned.network)
         self.cluster = Cluster.create(directory / "cluster", servers)
 
     async def execute(self) -> None:
@@ -108,14 +115,13 @@ class Run:
     async def _under_load(self, probe: Probe, history: HistoryWriter) -> None:
         await probe.wait_until_serving()
         async with Admin(self.cluster.layout.namesrv_addr) as admin:
-            queues = self.load.queues
-            await admin.topics.update(self.topic, read_queues=queues, write_queues=queues)
+            await admin.topics.update(self.topic, read_queues=QUEUES, write_queues=QUEUES)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_leaders, probe, history)
             await self._start_workers(nursery)
             self.phase = "sending"
             await self._first_acknowledgements()
-            for step in self._plan:
+            for step in self.planned.steps:
                 await self._moment(step.when)
                 await self._act(step, probe, history)
             await self._end_producers()
@@ -125,36 +131,33 @@ class Run:
             nursery.cancel_scope.cancel()
 
     async def _start_workers(self, nursery: trio.Nursery) -> None:
-        load, run = self.load, run_name(self.seed, self.scenario)
+        planned, workload = self.planned, WORKLOADS[self.planned.workload]
+        run = run_name(planned.seed, planned.scenario)
         address = self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
-        shares = (
-            [None] * load.producers
-            if load.messages is None
-            else split(load.messages, load.producers)
-        )
-        for number in range(load.consumers):
+        total = planned.messages
+        shares = [None] * PRODUCERS if total is None else split(total, PRODUCERS)
+        for number in range(CONSUMERS):
             name = f"consumer-{number}"
-            task = Consume(name, address, self.topic, self._file(name), GROUP)
-            self.consumers.append(Worker(task, self.directory / f"{name}.log"))
+            reads = Consume(name, address, self.topic, self._file(name), GROUP, workload.stay_s)
+            self.consumers.append(Worker(reads, self.directory / f"{name}.log"))
         for number, share in enumerate(shares):
             name = f"producer-{number}"
-            self.producers.append(
-                Worker(
-                    Produce(
-                        client=name,
-                        namesrv_addr=address,
-                        topic=self.topic,
-                        history=self._file(name),
-                        lines=str(load.lines),
-                        index=number,
-                        producers=load.producers,
-                        messages=share,
-                        rate_per_s=load.rate_per_s / load.producers,
-                        run=run,
-                    ),
-                    self.directory / f"{name}.log",
-                )
+            sends = Produce(
+                client=name,
+                namesrv_addr=address,
+                topic=self.topic,
+                history=self._file(name),
+                lines=str(self._lines),
+                index=number,
+                producers=PRODUCERS,
+                messages=share,
+                rate_per_s=planned.rate_per_s * workload.pace / PRODUCERS,
+                run=run,
+                lines_each=workload.lines,
+                keyed=workload.keyed,
+                send_timeout_s=planned.send_timeout_s,
             )
+            self.producers.append(Worker(sends, self.directory / f"{name}.log"))
         for worker in [*self.consumers, *self.producers]:
             await nursery.start(worker.run)
 
@@ -173,52 +176,73 @@ class Run:
         if isinstance(when, After):
             await trio.sleep(when.seconds)
             return
-        wanted = when.share * (self.load.messages or 0)
+        wanted = when.share * (self.planned.messages or 0)
         await _until(lambda: sum(progress.sent for progress in self.produced) >= wanted)
 
     async def _act(self, step: Step, probe: Probe, history: HistoryWriter) -> None:
         if step.phase is Phase.LEVEL:
             await probe.wait_until_level(BROKER)
         elif step.phase is Phase.HEAL:
-            hurt, fault = self._hurt.pop(0)
-            self._note(history, fault.kind.undone, hurt)
-            await fault.heal(self.cluster, hurt)
-            probe.away = self._away()
+            await self._heal(step, probe, history)
         else:
             await self._inject(step, probe, history)
 
+    async def _heal(self, step: Step, probe: Probe, history: HistoryWriter) -> None:
+        """Undo the fault of the step's name, or the oldest; none, if it was left out."""
+        hurt = next((each for each in self._hurt if step.name in (each.name, "")), None)
+        if hurt is not None:
+            self._hurt.remove(hurt)
+            self._note(history, hurt.fault.kind.undone, hurt.servers)
+            await hurt.fault.heal(self.cluster, hurt.servers)
+            probe.away = self._away()
+
     async def _inject(self, step: Step, probe: Probe, history: HistoryWriter) -> None:
-        fault, hurt = faults.FAULTS[step.fault.name], await self._choose(step, probe)
-        name, names = fault.kind.name, ", ".join(server.name for server in hurt)
-        obstacle = fault.why_not(self.cluster, hurt)
-        if obstacle is not None:
-            raise ClusterError(f"no {name} of {names} now: {obstacle}")
-        self._note(history, name, hurt, " (leader)" * (step.target is Target.LEADER))
-        probe.away |= {server.name for server in hurt}
-        await fault.inject(self.cluster, hurt)
-        if not await fault.took_effect(self.cluster, hurt):
-            raise ClusterError(f"{name} of {names} had no effect")
-        if fault.kind.undone:
-            self._hurt.append((hurt, fault))
+        """Inject a fault, or say why not: that ends a strict run. Raises ClusterError."""
+        fault = faults.FAULTS[step.fault]
+        try:
+            servers = await self._choose(step, probe)
+            obstacle = fault.why_not(self.cluster, servers)
+            if obstacle is not None:
+                raise ClusterError(f"no {step.fault} of {names_of(servers)} now: {obstacle}")
+        except ClusterError as error:
+            if self.planned.strict:
+                raise
+            self.done.append(f"left out: {step.fault} ({str(error).splitlines()[0]})")
+            return
+        self._note(history, step.fault, servers, " (leader)" * (step.target is Target.LEADER))
+        hurt = _Hurt(step.name, servers, fault)
+        self._hurt.append(hurt)
+        probe.away = self._away()
+        try:
+            await fault.inject(self.cluster, servers)
+            if not await fault.took_effect(self.cluster, servers):
+                raise ClusterError(f"{step.fault} of {names_of(servers)} had no effect")
+        except ClusterError as error:
+            if self.planned.strict:
+                raise
+            self.done.append(f"in vain: {step.fault} ({str(error).splitlines()[0]})")
+        if not fault.kind.undone:
+            self._hurt.remove(hurt)
         probe.away = self._away()
 
     def _away(self) -> set[str]:
         """The servers that have a fault."""
-        return {server.name for hurt, _ in self._hurt for server in hurt}
+        return {server.name for hurt in self._hurt for server in hurt.servers}
 
     async def _choose(self, step: Step, probe: Probe) -> Victims:
-        needs = step.target in NEED_LEADER
-        leader = (await probe.wait_for_leader(BROKER)).node if needs else None
+        needs, leader = step.target in NEED_LEADER, None
+        if needs:
+            timeout_s = LEADER_TIMEOUT_S if self.planned.strict else RANDOM_LEADER_S
+            leader = (await probe.wait_for_leader(BROKER, timeout_s)).node
         return victims(step.target, step.pick, self.cluster.layout, BROKER, leader)
 
     def _note(self, history: HistoryWriter, fault: str, hurt: Victims, role: str = "") -> None:
         """One event for each server, all of one moment."""
         now = time.monotonic_ns()
-        short = [server.node if isinstance(server, NodeLayout) else server.name for server in hurt]
-        for server, node in zip(hurt, short, strict=True):
+        for server in hurt:
             broker = server.broker if isinstance(server, NodeLayout) else ""
-            history.write(Fault(now, fault, broker, node))
-        self.done.append(f"{fault} {', '.join(short)}{role}")
+            history.write(Fault(now, fault, broker, short_name(server)))
+        self.done.append(f"{fault} {names_of(hurt)}{role}")
 
     async def _watch_leaders(self, probe: Probe, history: HistoryWriter) -> None:
         """Write down who leads, whenever that changes."""
@@ -236,7 +260,7 @@ class Run:
     async def _end_producers(self) -> None:
         self.phase = "waiting for the last sends' outcomes"
         for worker in self.producers:
-            if self.load.messages is None:
+            if self.planned.messages is None:
                 await worker.finish()
             await worker.finished.wait()
 
@@ -258,7 +282,18 @@ class Run:
     def _write_meta(self, history: HistoryWriter) -> None:
         stores = self.cluster.stores()
         now = time.monotonic_ns()
-        history.write(Meta(now, self.seed, self.scenario, self.topic, True, stores))
+        planned = self.planned
+        history.write(Meta(now, planned.seed, planned.scenario, self.topic, True, stores))
+
+
+def short_name(server: Server) -> str:
+    """A node's name within the group, or a name server's."""
+    return server.node if isinstance(server, NodeLayout) else server.name
+
+
+def names_of(servers: Victims) -> str:
+    """Their short names, for people."""
+    return ", ".join(map(short_name, servers))
 
 
 async def _until(holds: Callable[[], bool]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,9 +38,13 @@ from mqchaos.faults.kinds import (
     SLOW,
     STORM,
 )
+from mqchaos.faults.schedule import draw
 from mqchaos.faults.targets import Target
+from mqchaos.limits import RANDOM_SEND_TIMEOUT_S
+from mqchaos.run.planned import Planned
 
 NODES = 3
+RANDOM_RATE_PER_S = 1_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +174,39 @@ SCENARIOS = {
         ),
     )
 }
+
+RANDOM = "random"
+
+
+def planned_of(scenario: Scenario, seed: int, count: int, workload: str = "keyed") -> Planned:
+    """A scenario with a seed's draws."""
+    return Planned(
+        scenario.name,
+        seed,
+        scenario.plan(count, random.Random(seed).uniform),
+        scenario.rate_per_s,
+        workload=workload,
+        nodes=scenario.nodes,
+        namesrvs=scenario.namesrvs,
+        network=scenario.network,
+    )
+
+
+def random_plan(seed: int, duration_s: float, workload: str = "keyed") -> Planned:
+    """All faults that there are, drawn by a seed, for about so many seconds."""
+    return Planned(
+        RANDOM,
+        seed,
+        draw(duration_s, random.Random(seed).uniform, NODES),
+        RANDOM_RATE_PER_S,
+        workload=workload,
+        nodes=NODES,
+        namesrvs=2,
+        network=True,
+        strict=False,
+        send_timeout_s=RANDOM_SEND_TIMEOUT_S,
+    )
+
 
 MAIN_JOB = Scenario(
     "main-job",

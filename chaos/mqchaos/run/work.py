@@ -6,6 +6,7 @@ would see is what the history says: an exception that reaches this code is a `fa
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -23,7 +24,6 @@ from mqchaos.limits import (
     HISTORY_FLUSH_S,
     PACE_S,
     PROGRESS_INTERVAL_S,
-    SEND_TIMEOUT_S,
     SENDS_IN_FLIGHT_MAX,
 )
 from mqchaos.run.history import Ack, Commit, Deliver, End, Fail, HistoryWriter, Rebalance, Send
@@ -46,7 +46,7 @@ class ProducerWork:
         """Until all messages have an outcome, or until told to stop and those begun have one."""
         task = self._task
         async with Producer(
-            namesrv_addr=task.namesrv_addr, group=f"{task.run}-PG", timeout_s=SEND_TIMEOUT_S
+            namesrv_addr=task.namesrv_addr, group=f"{task.run}-PG", timeout_s=task.send_timeout_s
         ) as producer:
             started = trio.current_time()
             while not told_to_stop.is_set():
@@ -65,7 +65,7 @@ class ProducerWork:
     async def _send(self, producer: Producer, number: int) -> None:
         task = self._task
         index = (task.index + number * task.producers) % len(self._lines)
-        body, key = self._lines[index], f"line-{index}"
+        body, key = self._body(index), f"line-{index}"
         message = Message(task.topic, body, keys=key)
         message.unique_key = unique_key(task.run, task.client, number)
         self.progress.sent += 1
@@ -81,11 +81,16 @@ class ProducerWork:
             )
         )
         try:
-            pending = await producer.send_soon(message, key=key)
+            pending = await producer.send_soon(message, key=key if task.keyed else None)
         except DledgerError as error:
             self._failed(message.unique_key, error)
             return
         pending.add_callback(self._done)
+
+    def _body(self, index: int) -> bytes:
+        if self._task.lines_each == 1:
+            return self._lines[index]
+        return b"\n".join(self._lines[index : index + self._task.lines_each])
 
     def _done(self, pending: PendingSend) -> None:
         unique = pending.unique_key
@@ -130,7 +135,12 @@ class ConsumerWork:
         self.progress = Progress()
 
     async def run(self, told_to_stop: trio.Event) -> None:
-        """Until told to stop; then commit what was delivered, and leave the group."""
+        """Until told to stop, in as many stays as that takes."""
+        while not told_to_stop.is_set():
+            await self._stay(told_to_stop)
+
+    async def _stay(self, told_to_stop: trio.Event) -> None:
+        """Join the group and read; then commit what was delivered, and leave."""
         task = self._task
         async with Consumer(
             namesrv_addr=task.namesrv_addr,
@@ -139,15 +149,18 @@ class ConsumerWork:
             auto_commit=False,
             on_rebalance=self._rebalanced,
         ) as consumer:
-            next_commit = trio.current_time() + COMMIT_INTERVAL_S
-            while not told_to_stop.is_set():
+            now = trio.current_time()
+            next_commit = now + COMMIT_INTERVAL_S
+            until = math.inf if task.stay_s is None else now + task.stay_s
+            while not told_to_stop.is_set() and now < until:
                 for message in await consumer.poll(
                     max_messages=1024, timeout_s=PROGRESS_INTERVAL_S
                 ):
                     self._delivered(message)
-                if trio.current_time() >= next_commit:
+                now = trio.current_time()
+                if now >= next_commit:
                     await self._commit(consumer)
-                    next_commit = trio.current_time() + COMMIT_INTERVAL_S
+                    next_commit = now + COMMIT_INTERVAL_S
             await self._commit(consumer)
 
     def _delivered(self, message: ReceivedMessage) -> None:

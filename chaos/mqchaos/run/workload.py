@@ -10,13 +10,42 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from dledger.errors import ConfigError
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
-from mqchaos.limits import MESSAGES_MAX
+from mqchaos.limits import MESSAGES_MAX, SEND_TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What clients do in a run. `lines`: how many lines of text make a message.
+
+    `keyed`: each message has a key that decides its queue. `stay_s`: consumers leave their group
+    after so long, and join it again.
+    """
+
+    name: str
+    story: str
+    lines: int = 1
+    keyed: bool = True
+    pace: float = 1.0
+    stay_s: float | None = None
+
+
+WORKLOADS: Final = {
+    workload.name: workload
+    for workload in (
+        Workload("keyed", "lines, each with a key that decides its queue; sends are idempotent"),
+        Workload("spread", "lines without a key, over all queues in turn", keyed=False),
+        Workload("large", "messages of some 40 KiB, a fiftieth as many", lines=1000, pace=0.02),
+        Workload("churn", "as keyed; consumers leave their group and join again", stay_s=2.0),
+    )
+}
 
 
 class Task(msgspec.Struct, frozen=True, tag_field="role", tag=str.lower):
@@ -31,7 +60,8 @@ class Task(msgspec.Struct, frozen=True, tag_field="role", tag=str.lower):
 class Produce(Task, frozen=True):
     """Send `messages` lines (None: until told to stop) of the file `lines`, so many a second.
 
-    The n-th message of producer `index` is line `index + n * producers`, modulo the file's length.
+    The n-th message of producer `index` is line `index + n * producers`, modulo the file's length,
+    and with `lines_each` those that follow it.
     """
 
     lines: str
@@ -40,12 +70,16 @@ class Produce(Task, frozen=True):
     messages: int | None
     rate_per_s: float
     run: str
+    lines_each: int = 1
+    keyed: bool = True
+    send_timeout_s: float = SEND_TIMEOUT_S
 
 
 class Consume(Task, frozen=True):
-    """Read the topic as a member of `group`."""
+    """Read the topic as a member of `group`, leaving it for a moment every `stay_s`."""
 
     group: str
+    stay_s: float | None = None
 
 
 class Progress(msgspec.Struct):

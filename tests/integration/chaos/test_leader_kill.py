@@ -7,9 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
-from mqchaos.run.scenarios import SCENARIOS
+from mqchaos.faults.generator import After, Phase, Step
+from mqchaos.faults.targets import Target
+from mqchaos.run.planned import read_plan
+from mqchaos.run.scenarios import SCENARIOS, random_plan
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -93,5 +98,78 @@ def test_an_unknown_scenario_is_refused_with_the_known_ones(tmp_path: Path) -> N
 
     assert done.returncode == 2
     assert done.stderr == (
-        f"there is no scenario 'laeder-kill'; there are {', '.join(SCENARIOS)}\n"
+        f"mqchaos: there is no scenario 'laeder-kill'; there are {', '.join(SCENARIOS)}, random\n"
     )
+
+
+def test_what_can_not_be_run_is_refused(tmp_path: Path) -> None:
+    """A workload, a duration, a plan: by name and value, and nothing is started."""
+    here = ("--dir", str(tmp_path / "run"))
+    wrong_workload = mqchaos("run", "--scenario", "random", "--workload", "mud", *here)
+    wrong_duration = mqchaos("run", "--scenario", "random", "--duration", "0", *here)
+    no_plan = mqchaos("replay", str(tmp_path), *here)
+    no_hours = mqchaos("soak", "--hours", "-1", *here)
+    no_runs = mqchaos("shrink", str(tmp_path), "--repeat", "0", *here)
+
+    assert {each.returncode for each in (wrong_workload, wrong_duration, no_plan)} == {2}
+    assert "there is no workload 'mud'; there are keyed, spread, large, churn" in (
+        wrong_workload.stderr
+    )
+    assert "--duration is 0.0; it must be from 1.0 to" in wrong_duration.stderr
+    assert f"{tmp_path}/plan.json: No such file" in no_plan.stderr
+    assert "--hours is -1.0" in no_hours.stderr
+    assert "--repeat is 0" in no_runs.stderr
+
+
+@pytest.mark.long
+def test_a_random_run_is_replayed(tmp_path: Path) -> None:
+    """The same plan, step by step, from the file that the run left."""
+    first, second = tmp_path / "first", tmp_path / "second"
+
+    ran = mqchaos(
+        *("run", "--scenario", "random", "--seed", "11", "--duration", "15"),
+        *("--workload", "churn", "--dir", str(first)),
+        timeout_s=300,
+    )
+    replayed = mqchaos("replay", str(first), "--dir", str(second), timeout_s=300)
+
+    assert ran.returncode == replayed.returncode == 0, ran.stdout + replayed.stdout
+    assert (first / "plan.json").read_bytes() == (second / "plan.json").read_bytes()
+
+
+@pytest.mark.long
+def test_a_plan_is_made_smaller_while_its_violation_stays(tmp_path: Path) -> None:
+    """Sends that wait a second at most fail when all nodes die; the rest of the plan goes."""
+    plan, small = tmp_path / "plan.json", tmp_path / "small"
+    steps = (
+        Step(After(1.0), Phase.INJECT, Target.LEADER, 0.0, "transfer", "a"),
+        Step(After(0.5), Phase.INJECT, Target.ALL, 0.0, "kill-all", "b"),
+        Step(After(2.0), Phase.HEAL, Target.HURT, name="b"),
+        Step(After(0.0), Phase.LEVEL, Target.GROUP),
+    )
+    random = random_plan(1, 10.0)
+    planned = replace(random, steps=steps, send_timeout_s=1.0, rate_per_s=500.0)
+    plan.write_bytes(msgspec.json.encode(planned))
+
+    done = mqchaos("shrink", str(plan), "--repeat", "1", "--dir", str(small), timeout_s=900)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = read_plan(small / "smallest")
+    assert [step.name for step in found.steps] == ["b", "b"]
+    assert "an exception reached the application" in done.stdout
+    assert (small / "smallest" / "history").is_dir()
+
+
+@pytest.mark.long
+def test_a_soak_leaves_its_reports_and_one_page(tmp_path: Path) -> None:
+    """One run is finished, whatever the hours; its files are gone."""
+    done = mqchaos(
+        *("soak", "--hours", "0.001", "--duration", "5", "--seed", "5"),
+        *("--dir", str(tmp_path / "soak")),
+        timeout_s=300,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    left = sorted(path.name for path in (tmp_path / "soak").iterdir())
+    assert left == ["reports", "soak.html", "soak.jsonl"]
+    assert "Every property held in every run" in (tmp_path / "soak" / "soak.html").read_text()

@@ -1,0 +1,84 @@
+"""Runs of a plan that is there: replayed, and made smaller while its violation stays."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from rich.console import Console
+
+from dledger.errors import ConfigError
+from mqchaos.run.outcome import Outcome, outcome_of
+from mqchaos.run.perform import Order
+from mqchaos.run.planned import Planned, read_plan, write_plan
+from mqchaos.run.shrinking import smaller, units
+
+SMALLEST = "smallest"
+
+
+def order_of(planned: Planned, directory: Path) -> Order:
+    """To run a plan in a new or empty directory. Raises ConfigError for one that is not."""
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise ConfigError(f"{directory} is not empty: a run needs a directory of its own")
+    replay = f"mqchaos replay {directory} --dir NEW-DIR"
+    return Order(planned, directory, directory / "report", replay)
+
+
+async def shrink(source: Path, directory: Path, repeat: int, runs_max: int) -> int:
+    """Find a smaller plan than that of `source` with the same violation; its exit status.
+
+    What is left lies in `directory`: the smallest plan that failed, and all of its run.
+    """
+    console, trial = Console(), Trial(directory, repeat, runs_max)
+    planned = read_plan(source)
+    console.print(f"first the plan as it is, {len(units(planned.steps))} faults and waits")
+    if not await trial.fails(planned):
+        console.print(f"the violation did not come again in {repeat} runs; --repeat tries more")
+        return 1
+    console.print(f"it fails: {', '.join(sorted(trial.signs))}. {trial.told}", soft_wrap=True)
+    candidates = smaller(planned)
+    try:
+        candidate = next(candidates)
+        while trial.runs < runs_max:
+            failed = await trial.fails(candidate)
+            told = f"{len(units(candidate.steps)):3d} faults and waits, "
+            console.print(told + ("still fails" if failed else "holds"))
+            candidate = candidates.send(failed)
+    except StopIteration:
+        pass
+    console.print(f"replay: mqchaos replay {directory / SMALLEST} --dir NEW-DIR", soft_wrap=True)
+    return 0
+
+
+class Trial:
+    """Runs candidates, and keeps the directory of the last one that failed."""
+
+    def __init__(self, directory: Path, repeat: int, runs_max: int) -> None:
+        self._directory = directory
+        self._repeat = repeat
+        self._runs_max = runs_max
+        self.runs = 0
+        self.signs: frozenset[str] = frozenset()
+        self.told = ""
+
+    async def fails(self, planned: Planned) -> bool:
+        """Whether one of so many runs shows the violation; the first to fail says which it is."""
+        for _ in range(self._repeat):
+            if self.runs >= self._runs_max:
+                return False
+            self.runs += 1
+            directory = self._directory / f"run-{self.runs}"
+            outcome = await outcome_of(order_of(planned, directory))
+            if self._is_it(outcome):
+                shutil.rmtree(self._directory / SMALLEST, ignore_errors=True)
+                directory.rename(self._directory / SMALLEST)
+                write_plan(self._directory / SMALLEST, planned)
+                return True
+            shutil.rmtree(directory)
+        return False
+
+    def _is_it(self, outcome: Outcome) -> bool:
+        if not self.signs and not outcome.holds:
+            self.signs, self.told = outcome.signs, outcome.told
+        return bool(self.signs & outcome.signs)

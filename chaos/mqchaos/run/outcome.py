@@ -1,0 +1,54 @@
+"""What became of one run among many: whether it held, and if not, by which signs.
+
+A run that ends by itself, since a group did not come back, say, is as much a find as a lost
+message. Two runs show the same violation if they share a sign.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from dledger.errors import DledgerError, leaves
+from mqchaos.report.verdict import Report
+from mqchaos.run.perform import Order, perform
+
+ENDED = "the run ended early"
+EXCEPTION = "an exception reached the application"
+FINDING = "something was not in time"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`signs` are empty if everything holds. Without a `report` the run did not come to its end."""
+
+    signs: frozenset[str]
+    told: str
+    report: Report | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is nothing to be said against it."""
+        return not self.signs
+
+
+def judged(report: Report) -> Outcome:
+    """By its report."""
+    violated = [each for each in report.properties if not each.holds]
+    signs = {f"property {each.number}" for each in violated}
+    told = [each.title for each in violated] + report.findings
+    if report.exceptions:
+        signs.add(EXCEPTION)
+    if not report.holds and not signs:
+        signs.add(FINDING)
+    return Outcome(frozenset(signs), "; ".join(told) or "every property holds", report)
+
+
+async def outcome_of(order: Order) -> Outcome:
+    """Perform it, quietly."""
+    try:
+        return judged(await perform(order, Console(quiet=True)))
+    except* DledgerError as group:
+        told = "; ".join(dict.fromkeys(str(error) for error in leaves(group)))
+    return Outcome(frozenset({ENDED}), told)

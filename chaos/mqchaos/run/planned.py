@@ -1,0 +1,81 @@
+"""A run before it is run: all that is decided beforehand, as a file that a replay reads.
+
+`plan.json` lies in the run's directory. It holds the steps themselves, not only the seed that they
+were drawn with: a later version may draw others, and a plan that was made smaller has no seed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from dledger.errors import ConfigError
+from mqchaos.faults.generator import AtShare, Plan
+from mqchaos.faults.kinds import KINDS
+from mqchaos.limits import NAMESRVS_MAX, NODES_MAX, SEND_TIMEOUT_S
+from mqchaos.run.workload import WORKLOADS
+
+PLAN_FILE: Final = "plan.json"
+VERSION: Final = 1
+
+
+class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is run. `messages` None: until the plan is through. The rate is of all producers.
+
+    `strict`: a fault that can't be injected ends the run, and pauses are judged by the bounds of
+    their kinds. A random plan is not: there a fault is left out, and pauses run into each other.
+    """
+
+    scenario: str
+    seed: int
+    steps: Plan
+    rate_per_s: float
+    messages: int | None = None
+    workload: str = "keyed"
+    nodes: int = 3
+    namesrvs: int = 1
+    network: bool = False
+    strict: bool = True
+    send_timeout_s: float = SEND_TIMEOUT_S
+    version: int = VERSION
+
+
+def write_plan(directory: Path, planned: Planned) -> None:
+    """Write plan.json."""
+    data = msgspec.json.format(msgspec.json.encode(planned), indent=1)
+    (directory / PLAN_FILE).write_bytes(data + b"\n")
+
+
+def read_plan(directory: Path) -> Planned:
+    """The plan of a run's directory, or of a file. Raises ConfigError."""
+    path = directory / PLAN_FILE if directory.is_dir() else directory
+    try:
+        planned = msgspec.json.decode(path.read_bytes(), type=Planned)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}; name a run's directory") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} is no plan: {error}") from error
+    return checked(planned, path)
+
+
+def checked(planned: Planned, path: Path) -> Planned:
+    """The same. Raises ConfigError for what can't be run, with the value."""
+    unknown = {step.fault for step in planned.steps if step.fault} - {*KINDS}
+    if unknown:
+        raise ConfigError(f"{path} has faults that do not exist: {', '.join(sorted(unknown))}")
+    if planned.messages is None and any(isinstance(step.when, AtShare) for step in planned.steps):
+        raise ConfigError(f"{path} has steps at a share of the messages, but no number of messages")
+    if planned.workload not in WORKLOADS:
+        raise ConfigError(f"{path} has the workload {planned.workload!r}, which does not exist")
+    for name, value, least, most in (
+        ("version", planned.version, VERSION, VERSION),
+        ("nodes", planned.nodes, 1, NODES_MAX),
+        ("namesrvs", planned.namesrvs, 1, NAMESRVS_MAX),
+        ("rate_per_s", planned.rate_per_s, 1, 1e6),
+        ("send_timeout_s", planned.send_timeout_s, 0.1, 3600),
+    ):
+        if not least <= value <= most:
+            raise ConfigError(f"{path} has {name} {value}; it must be from {least} to {most}")
+    return planned

@@ -1,0 +1,86 @@
+"""A plan as a file: what was run can be run again, and what can't is refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger.errors import ConfigError
+from mqchaos.run.planned import PLAN_FILE, read_plan, write_plan
+from mqchaos.run.scenarios import MAIN_JOB, SCENARIOS, planned_of, random_plan
+from mqchaos.run.workload import WORKLOADS
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_plan_that_is_read_is_the_one_that_was_written(tmp_path: Path, name: str) -> None:
+    """Every scenario's."""
+    planned = planned_of(SCENARIOS[name], 7, 3)
+    write_plan(tmp_path, planned)
+
+    assert read_plan(tmp_path) == read_plan(tmp_path / PLAN_FILE) == planned
+
+
+@given(st.integers(0, 1 << 60), st.sampled_from(sorted(WORKLOADS)))
+def test_random_plans_are_files_too(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, workload: str
+) -> None:
+    """Whatever the seed."""
+    planned = random_plan(seed, 30.0, workload)
+    folder = tmp_path_factory.getbasetemp()
+    write_plan(folder, planned)
+
+    assert read_plan(folder) == planned
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"workload": "mud"}, "workload 'mud'"),
+        ({"nodes": 0}, "nodes 0; it must be from 1 to 7"),
+        ({"namesrvs": 99}, "namesrvs 99"),
+        ({"rate_per_s": 0}, "rate_per_s 0"),
+        ({"version": 2}, "version 2"),
+        ({"send_timeout_s": -1}, "send_timeout_s -1"),
+        ({"steps": "no"}, "is no plan"),
+        ({"steps": [{"phase": "inject"}]}, "is no plan"),
+        ({"color": "red"}, "is no plan"),
+    ],
+)
+def test_what_is_no_plan_is_refused(tmp_path: Path, change: dict[str, object], words: str) -> None:
+    """With the value that is wrong."""
+    good = msgspec.to_builtins(random_plan(1, 10.0))
+    (tmp_path / PLAN_FILE).write_bytes(msgspec.json.encode(good | change))
+
+    with pytest.raises(ConfigError, match=words):
+        read_plan(tmp_path)
+
+
+def test_a_fault_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    """As from a later version's plan."""
+    planned = msgspec.to_builtins(random_plan(1, 10.0))
+    planned["steps"][0]["fault"] = "meteor"
+    (tmp_path / PLAN_FILE).write_bytes(msgspec.json.encode(planned))
+
+    with pytest.raises(ConfigError, match="faults that do not exist: meteor"):
+        read_plan(tmp_path)
+
+
+def test_a_directory_without_a_plan_is_refused(tmp_path: Path) -> None:
+    """It says what was looked for."""
+    with pytest.raises(ConfigError, match="name a run's directory"):
+        read_plan(tmp_path)
+
+
+def test_moments_that_never_come_are_refused(tmp_path: Path) -> None:
+    """A share of a number of messages that nobody gave."""
+    planned = planned_of(MAIN_JOB, 1, 2)
+    write_plan(tmp_path, planned)
+
+    with pytest.raises(ConfigError, match="but no number of messages"):
+        read_plan(tmp_path)
+    write_plan(tmp_path, msgspec.structs.replace(planned, messages=100))
+    assert read_plan(tmp_path).messages == 100

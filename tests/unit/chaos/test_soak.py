@@ -1,0 +1,81 @@
+"""A soak: seeds in order, workloads in turn, one page, and what a violation is."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import msgspec
+
+from mqchaos.report.soaked import RunLine, render
+from mqchaos.report.verdict import Counts, GapFound, Property, Report
+from mqchaos.run.outcome import ENDED, EXCEPTION, FINDING, Outcome, judged
+from mqchaos.run.scenarios import random_plan
+from mqchaos.run.soak import line_of, plans
+
+COUNTS = Counts(5, 5, {"n0": 5}, 5, 0, 0, 0, 0, True)
+GAPS = [GapFound("kill", "n0", 1.0, 0.4), GapFound("slow", "n1", 3.0, 0.1)]
+GOOD = Report(
+    holds=True,
+    scenario="random",
+    seed=3,
+    replay="",
+    seconds=9.0,
+    counts=COUNTS,
+    properties=[Property(1, "nothing is lost", True, 5)],
+    gaps=GAPS,
+    gap_median_s=0.25,
+    gap_worst_s=0.4,
+    exceptions=0,
+    findings=[],
+)
+
+
+def test_seeds_go_on_and_workloads_take_turns() -> None:
+    """No plan is made before it is asked for."""
+    found = list(islice(plans(7, 30.0, ["keyed", "large"]), 3))
+
+    assert [(plan.seed, plan.workload) for plan in found] == [
+        (7, "keyed"),
+        (8, "large"),
+        (9, "keyed"),
+    ]
+    assert found[0] == random_plan(7, 30.0, "keyed")
+
+
+def test_what_is_wrong_has_a_sign() -> None:
+    """Properties by number, exceptions, and whatever else a report finds."""
+    lost = Property(1, "nothing is lost", False, 5)
+    change = msgspec.structs.replace
+
+    assert judged(GOOD).holds
+    assert judged(change(GOOD, holds=False, properties=[lost])).signs == {"property 1"}
+    assert judged(change(GOOD, holds=False, exceptions=2)).signs == {EXCEPTION}
+    assert judged(change(GOOD, holds=False, findings=["late"])).signs == {FINDING}
+    assert "late" in judged(change(GOOD, holds=False, findings=["late"])).told
+
+
+def test_a_line_says_what_was_done() -> None:
+    """Also of a run that ended early, of which little is known."""
+    planned = random_plan(3, 30.0)
+
+    line = line_of(planned, judged(GOOD), 12.34)
+    ended = line_of(planned, Outcome(frozenset({ENDED}), "no leader"), 5.0)
+
+    assert (line.faults, line.checked, line.seconds) == ({"kill": 1, "slow": 1}, {"1": 5}, 12.3)
+    assert line.signs == []
+    assert (ended.acknowledged, ended.signs, ended.told) == (0, [ENDED], "no leader")
+
+
+def test_the_page_has_the_verdict_first_and_all_sums() -> None:
+    """Text from a run is text on the page."""
+    good = line_of(random_plan(3, 30.0), judged(GOOD), 1800.0)
+    bad = RunLine(4, "large", 1800.0, 5, 5, {"kill": 2}, None, {"1": 5}, ["property 1"], "<lost>")
+
+    page = render([good, good, bad])
+
+    assert '<h1 class="bad">Seed 4: &lt;lost&gt;</h1>' in page
+    assert "3 runs in 1.50 hours, 6 faults, 15 messages" in page
+    assert "<tr><td>kill</td><td>2</td><td>2</td><td>4</td></tr>" in page
+    assert "<tr><td>1</td><td>3</td><td>15</td><td>1</td></tr>" in page
+    assert '<h1 class="good">Every property held in every run</h1>' in render([good])
+    assert "0 runs" in render([])
