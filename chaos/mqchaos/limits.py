@@ -105,9 +105,20 @@ RANDOM_SEND_TIMEOUT_S = 60.0
 """Faults that overlap keep a group away for seconds; who waits a minute has found a bug."""
 RANDOM_LEADER_S = 3.0
 """A step that needs a leader is left out if there is none for so long."""
+RANDOM_RATE_PER_S = 1_000.0
+QUIET_S = (0.5, 2.0)
+"""Between faults that don't overlap."""
+SHORT_S = (0.1, 6.0)
+"""How long a fault lasts that says no other time."""
 SHRINK_RUNS_MAX = 200
+HALVINGS_MAX = 4
+"""Of a load, and of how long faults last, on the way to a smaller plan."""
+RATE_PER_S_MIN = 50.0
+"""A smaller plan sends no slower than this."""
 SOAK_DISK_BYTES_MIN = 2 << 30
 SOAK_HOURS_MAX = 1_000.0
+RUNS_SHOWN_MAX = 500
+"""On the page of a soak."""
 
 assert PORT_FIRST < PORT_LAST < 32_768
 assert PROBE_INTERVAL_S < PROBE_TIMEOUT_S < START_TIMEOUT_S

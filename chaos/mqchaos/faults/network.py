@@ -14,7 +14,6 @@ import trio
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NETWORK
-from mqchaos.cluster.processes import POLL_S
 from mqchaos.faults.kinds import (
     BRIDGE,
     CUT_CLIENTS,
@@ -32,7 +31,7 @@ from mqchaos.faults.kinds import (
 )
 from mqchaos.faults.obstacles import majority_missing, not_serving
 from mqchaos.faults.targets import Victims
-from mqchaos.limits import EFFECT_S
+from mqchaos.limits import EFFECT_S, POLL_S
 from mqchaos.network import rules
 from mqchaos.network.control import Request, tell
 from mqchaos.network.rules import CUT, Direction, Rule, Shape

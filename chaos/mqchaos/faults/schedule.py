@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from mqchaos.faults import kinds
-from mqchaos.faults.generator import AWAY_S, STILL_S, After, Phase, Plan, Step, Uniform
+from mqchaos.faults.generator import After, Phase, Plan, Step, Uniform
 from mqchaos.faults.kinds import Kind
 from mqchaos.faults.targets import Target
-from mqchaos.limits import OVERLAP_SHARE
+from mqchaos.limits import AWAY_S, OVERLAP_SHARE, QUIET_S, SHORT_S, STILL_S
 
 _T = TypeVar("_T")
-
-QUIET_S: Final = (0.5, 2.0)
-SHORT_S: Final = (0.1, 6.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from typing import Final
 
 import msgspec
 
+from mqchaos.limits import RUNS_SHOWN_MAX
+
 PAGE: Final = "soak.html"
-RUNS_SHOWN_MAX: Final = 500
 
 
 class RunLine(msgspec.Struct, frozen=True):

@@ -40,11 +40,10 @@ from mqchaos.faults.kinds import (
 )
 from mqchaos.faults.schedule import draw
 from mqchaos.faults.targets import Target
-from mqchaos.limits import RANDOM_SEND_TIMEOUT_S
+from mqchaos.limits import RANDOM_RATE_PER_S, RANDOM_SEND_TIMEOUT_S
 from mqchaos.run.planned import Planned
 
 NODES = 3
-RANDOM_RATE_PER_S = 1_000.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,18 +12,16 @@ only sometimes shows it; the result is a plan that was seen to fail, whatever wa
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from mqchaos.faults.generator import After, Phase, Plan
+from mqchaos.limits import HALVINGS_MAX, RATE_PER_S_MIN
 from mqchaos.run.planned import Planned
 
 Candidates: TypeAlias = Generator[Planned, bool, Planned]
 Unit: TypeAlias = tuple[int, ...]
-
-HALVINGS_MAX: Final = 4
-RATE_PER_S_MIN: Final = 50.0
 
 
 def smaller(planned: Planned) -> Candidates:

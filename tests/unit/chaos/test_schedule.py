@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from mqchaos.faults.fault import FAULTS
 from mqchaos.faults.generator import After, Phase, Plan
 from mqchaos.faults.kinds import KINDS, RING
-from mqchaos.faults.schedule import CHOICES, QUIET_S, draw
+from mqchaos.faults.schedule import CHOICES, draw
+from mqchaos.limits import QUIET_S
 
 seeds = st.integers(0, 1 << 32)
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqchaos.faults.generator import After, Phase, Plan
+from mqchaos.limits import RATE_PER_S_MIN
 from mqchaos.run.planned import Planned
 from mqchaos.run.scenarios import SCENARIOS, planned_of, random_plan
-from mqchaos.run.shrinking import RATE_PER_S_MIN, smaller, units, with_units
+from mqchaos.run.shrinking import smaller, units, with_units
 
 seeds = st.integers(0, 1 << 32)
 
