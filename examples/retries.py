@@ -4,7 +4,7 @@
     python examples/retries.py [NAMESRV]
 
 NAMESRV is the name server's address, by default 127.0.0.1:9876. The bank is down at first, and one
-payment has no amount at all.
+payment has no amount at all. It is sent again when somebody has repaired the till.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ import sys
 import threading
 
 from mqclient import ClientClosed, Message, Nack, ReceivedMessage
-from mqclient.blocking import Consumer, Producer
-
-DEAD_LETTERS = "%DLQ%cashier"
+from mqclient.blocking import Admin, Consumer, Producer
 
 
 def main() -> None:
@@ -31,7 +29,7 @@ def main() -> None:
             raise Nack(delay_level=-1) from None
         if amount > 100 and message.reconsume_times == 0:
             print(f"not yet: the bank does not answer for {amount}", flush=True)
-            raise Nack(delay_level=1)
+            raise Nack(delay_s=0.5)
         print(f"paid {amount}, at try {message.reconsume_times + 1}", flush=True)
         if amount > 100:
             done.set()
@@ -50,9 +48,9 @@ def main() -> None:
         worker.start()
         done.wait(30)
     worker.join()
-    with Consumer(namesrv, group="auditor", subscriptions={DEAD_LETTERS: "*"}) as consumer:
-        for dead in consumer.poll(timeout_s=10):
-            print(f"in the dead letters: {dead.body.decode()!r}", flush=True)
+    with Admin(namesrv) as admin:
+        for dead in admin.dead_letters.redrive("cashier"):
+            print(f"back to {dead.origin_topic}: {dead.text!r}", flush=True)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         BufferFull,
         ClientClosed,
         ClientError,
+        HandlerTimeout,
         NoLeader,
         NoReply,
         NoRoute,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         SendError,
         SendFailed,
         SendUnknown,
+        TooMuchUncommitted,
         TransactionEnded,
         TransactionUnknown,
     )
@@ -55,6 +57,7 @@ __all__ = [
     "ClientError",
     "Consumer",
     "Decision",
+    "HandlerTimeout",
     "Message",
     "MessageQueue",
     "Nack",
@@ -74,6 +77,7 @@ __all__ = [
     "SendResult",
     "SendUnknown",
     "Sql",
+    "TooMuchUncommitted",
     "Transaction",
     "TransactionEnded",
     "TransactionUnknown",
@@ -82,9 +86,9 @@ __all__ = [
 _HOMES = {
     "mqclient.admin": "Admin",
     "mqclient.consuming.consumer": "Consumer",
-    "mqclient.errors": "BadMessage BufferFull ClientClosed ClientError NoLeader NoReply NoRoute "
-    "NotAssigned RecallTooLate Refused SendError SendFailed SendUnknown TransactionEnded "
-    "TransactionUnknown",
+    "mqclient.errors": "BadMessage BufferFull ClientClosed ClientError HandlerTimeout NoLeader "
+    "NoReply NoRoute NotAssigned RecallTooLate Refused SendError SendFailed SendUnknown "
+    "TooMuchUncommitted TransactionEnded TransactionUnknown",
     "mqclient.models": "Message Rebalance ReceivedMessage Reply SendResult",
     "mqclient.producing.pending": "PendingSend",
     "mqclient.producing.producer": "Producer",

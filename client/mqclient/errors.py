@@ -17,6 +17,8 @@
         +-- TransactionEnded     a transaction had ended in the other way already
         +-- BadMessage           the message can't be stored as it is (also a BadInput)
         +-- NotAssigned          the queue does not belong to this consumer at the moment
+        +-- HandlerTimeout       a handler took longer for a message than it may
+        +-- TooMuchUncommitted   a consumer finishes nothing of what it is given
         +-- ClientClosed         used outside its `async with` block
 
 `definite` says whether the operation certainly had no effect. A message that failed definitely may
@@ -28,6 +30,7 @@ again, brokers recognise it for a while, but only if it was sent alone both time
 from __future__ import annotations
 
 from dledger.errors import BadInput, DledgerError
+from dledger.remoting.json_dialect import MessageQueue
 
 
 class ClientError(DledgerError):
@@ -156,6 +159,31 @@ class TransactionEnded(ClientError):
 
 class NotAssigned(ClientError):
     """The queue does not belong to this consumer now; a rebalance may have moved it."""
+
+
+class HandlerTimeout(ClientError):
+    """A handler took longer for a message than it may, and was cancelled."""
+
+    definite = False
+
+    def __init__(self, queue: MessageQueue, offset: int, timeout_s: float) -> None:
+        super().__init__(
+            f"the handler was not through with message {offset} of {queue} after {timeout_s} s: "
+            "make it faster, or give it a longer timeout_s"
+        )
+        self.queue = queue
+        self.offset = offset
+
+
+class TooMuchUncommitted(ClientError):
+    """More stretches of a queue are in hand than are kept account of."""
+
+    def __init__(self, queue: MessageQueue, runs: int) -> None:
+        super().__init__(
+            f"{runs} stretches of {queue} were handed out and neither committed nor sent back: "
+            "with auto_commit=False, commit() what was processed, or commit(message) one by one"
+        )
+        self.queue = queue
 
 
 class ClientClosed(ClientError):

@@ -66,6 +66,9 @@ PRODUCER_TICK_S = 0.05
 HANDLE_AGAIN_S = 5.0
 """If no broker takes a message back, the handler gets it again after this time, as in RocketMQ."""
 
+RETRY_DELAY_S_MAX = 3 * 86_400
+"""Brokers keep messages with a timer for so long at most."""
+RETRY_DELAYS_MAX = 1024
 DELAY_LEVEL_MAX = 64
 """No broker has more levels; a level above its last means the last, as with stock clients."""
 REPLIES_AWAITED_MAX = 65_536
@@ -80,6 +83,18 @@ PULL_BYTES_MAX = 1 * foundation.MIB
 PULL_SUSPEND_S = 5.0
 PREFETCH_RECORDS_PER_QUEUE_MAX = 16_384
 PREFETCH_BYTES_PER_QUEUE_MAX = 4 * foundation.MIB
+TURN_RECORDS_MAX = 1024
+"""Who iterates is given so many messages of a queue before it is the next one's turn."""
+UNDER_WAY_BYTES_MAX = 64 * foundation.MIB
+"""Of the messages that handlers have at a time, whatever their number; one always may be."""
+UNFINISHED_SPAN_PER_QUEUE_MAX = 8192
+"""From the oldest message that a handler is not through with to the newest that one was given: a
+crash delivers so many again at most (RocketMQ: consumeConcurrentlyMaxSpan, 2000)."""
+UNFINISHED_RUNS_PER_QUEUE_MAX = 65_536
+WAITING_FOR_LANES_PER_QUEUE_MAX = 1024
+"""Messages of a queue taken ahead of their turn, to find some whose key is not under way."""
+ABANDONED_HANDLERS_MAX = 64
+"""Threads that go on with a message after its time; beyond that, others wait for one to end."""
 INFLATED_BODY_BYTES_MAX = foundation.MESSAGE_BODY_BYTES_MAX
 AUTO_COMMIT_S = 1.0
 REBALANCE_POLL_S = 2.0
@@ -91,6 +106,8 @@ EMPTY_PULL_PAUSE_S = 0.01
 # The administration.
 CATCH_UP_S = 300.0
 """For a new node to copy the log, or for a removed one to be no longer counted."""
+DEAD_LETTERS_AT_ONCE = 1024
+"""Told of or sent again by a call that names no count: they are held in memory."""
 READ_RECORDS_MAX = 32
 """Messages asked for at a time when a queue is read without a consumer."""
 PRINTED_AT_ONCE_MAX = 1024

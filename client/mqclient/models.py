@@ -194,6 +194,11 @@ class ReceivedMessage:
         return self.record.physical_offset
 
     @property
+    def size_bytes(self) -> int:
+        """What it takes in the log: body, properties and all."""
+        return len(self._data)
+
+    @property
     def flag(self) -> int:
         """The sender's own flag."""
         return self.record.flag

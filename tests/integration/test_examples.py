@@ -69,7 +69,7 @@ def test_a_payment_is_tried_again_or_given_up(namesrv: str) -> None:
         "given up: 'much' is no amount",
         "paid 20, at try 1",
         "paid 250, at try 2",
-        "in the dead letters: 'much'",
+        "back to Payments: 'much'",
     ]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Self
+from typing import NoReturn, Self
 
 from anyio import CapacityLimiter, to_thread
 
@@ -13,8 +14,10 @@ from mqclient import limits
 from mqclient.blocking.face import Face, blocking
 from mqclient.consuming import consumer as consumers
 from mqclient.consuming.assignment import ConsumeFrom
+from mqclient.consuming.lanes import Order
 from mqclient.consuming.sending_back import OnError, SendingBack
 from mqclient.consuming.subscriptions import Sql
+from mqclient.errors import ClientClosed
 from mqclient.models import Rebalance, ReceivedMessage
 
 
@@ -30,6 +33,7 @@ class Consumer(Face[consumers.Consumer]):
         consume_from: ConsumeFrom = "first",
         auto_commit: bool = True,
         auto_commit_interval_s: float = limits.AUTO_COMMIT_S,
+        retry_delays_s: Sequence[float] = (),
         on_rebalance: Callable[[Rebalance], None] | None = None,
     ) -> None:
         super().__init__(
@@ -40,6 +44,7 @@ class Consumer(Face[consumers.Consumer]):
                 consume_from=consume_from,
                 auto_commit=auto_commit,
                 auto_commit_interval_s=auto_commit_interval_s,
+                retry_delays_s=retry_delays_s,
                 on_rebalance=on_rebalance,
             )
         )
@@ -62,33 +67,51 @@ class Consumer(Face[consumers.Consumer]):
         handler: Callable[[ReceivedMessage], None],
         concurrency: int = 1,
         *,
+        order: Order = "queue",
+        timeout_s: float | None = None,
+        max_bytes: int = limits.UNDER_WAY_BYTES_MAX,
         on_error: OnError = "retry",
         max_reconsume_times: int | None = None,
     ) -> None:
-        """Call `handler` with each message, for ever; exceptions are dealt with as there.
+        """Call `handler` with each message, for ever: by this thread, or by `concurrency` threads.
 
-        Up to `concurrency` queues are handled at a time, each in order: by this thread if that is
-        1, else by as many threads.
+        All is as with the asynchronous one, but a thread can't be cancelled: the message of one
+        that takes longer than `timeout_s` comes again, and what the thread still does is its own.
+        With a `timeout_s` this thread handles nothing itself.
         """
-        if concurrency <= 1:
-            back = self._client.sending_back(on_error, max_reconsume_times)
-            for message in self:
-                while not self._handled(handler, message, back):
-                    pass
-        threads = CapacityLimiter(concurrency)
+        if concurrency == 1 and timeout_s is None:
+            self._run_here(handler, self._client.sending_back(on_error, max_reconsume_times))
+        threads = CapacityLimiter(concurrency + limits.ABANDONED_HANDLERS_MAX)
 
         async def handle(message: ReceivedMessage) -> None:
-            await to_thread.run_sync(handler, message, limiter=threads)
+            await to_thread.run_sync(
+                handler, message, limiter=threads, abandon_on_cancel=timeout_s is not None
+            )
 
         self.call(
             partial(
                 self._client.run,
                 handle,
                 concurrency,
+                order=order,
+                timeout_s=timeout_s,
+                max_bytes=max_bytes,
                 on_error=on_error,
                 max_reconsume_times=max_reconsume_times,
             )
         )
+
+    def _run_here(self, handler: Callable[[ReceivedMessage], None], back: SendingBack) -> NoReturn:
+        message: ReceivedMessage | None = None
+        while True:
+            message = self.call(partial(self._client.next_after, message))
+            try:
+                while not self._handled(handler, message, back):
+                    pass
+            except BaseException:
+                with suppress(ClientClosed):
+                    self.call(partial(self._client.give_back, message))
+                raise
 
     def _handled(
         self,

@@ -5,8 +5,12 @@
 ``filters``        asks a broker whether it can be
 ``assignment``     which queues are this consumer's
 ``fetching``       reads them ahead
-``handout``        hands messages over, and notes what is done
+``turns``          whose turn it is among the queues (pure)
+``lanes``          what is handled side by side, what one after the other (pure)
+``handling``       hands messages to a handler
+``handout``        hands them to who asks
 ``sending_back``   messages that could not be handled: they come again, or are given up
 ``progress``       how far a queue has come (pure)
+``unfinished``     what of it is in the application's hands (pure)
 ``running_info``   what operators are told (pure)
 """

@@ -144,7 +144,7 @@ class Assignment:
     async def commit(
         self, timeout_s: float, queues: tuple[MessageQueue, ...] | None = None
     ) -> dict[MessageQueue, int]:
-        """Commit what was processed; the offsets that the brokers newly hold.
+        """Commit what is finished; the offsets that the brokers newly hold.
 
         Queues whose commit failed are left out and logged: the next commit covers them.
         """
@@ -152,7 +152,7 @@ class Assignment:
 
         async def commit_one(progress: QueueProgress, offset: int) -> None:
             if await self._commit(progress.queue, offset, timeout_s):
-                progress.committed = max(progress.committed, offset)
+                progress.committed = offset
                 committed[progress.queue] = offset
 
         async with together() as tasks:

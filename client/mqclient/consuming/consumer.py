@@ -7,15 +7,16 @@
             ...
 
 Three ways to take messages, one at a time: iterate, `poll` a list, or `run` a handler. A message
-counts as processed when the application comes back for the next one (the next poll; the handler's
-return); what was processed is committed every second and on leaving, or by `commit`. So nothing
-is lost, and a crash or a rebalance delivers again what was not committed, never what was.
+is finished when its handler returns or the application comes back for more, those of a poll also
+when the block is left in order; or by `commit(message)` and `nack`. What is finished and has no gap
+below is committed every second and on leaving, or by `commit`. So nothing is lost, and a crash or a
+rebalance delivers again what was not committed, never what was.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 import anyio
@@ -33,10 +34,20 @@ from mqclient import limits
 from mqclient.connection.lifetime import Living, together
 from mqclient.connection.session import Session
 from mqclient.consuming.assignment import Assignment, ConsumeFrom
+from mqclient.consuming.fetching import QueueFetcher
 from mqclient.consuming.filters import check_filters
-from mqclient.consuming.handout import Handler, HandOut
+from mqclient.consuming.handling import Handler, Handling, check_pace
+from mqclient.consuming.handout import HandOut
+from mqclient.consuming.lanes import Order
 from mqclient.consuming.running_info import running_info
-from mqclient.consuming.sending_back import OnError, SendingBack, check_on_error, check_times
+from mqclient.consuming.sending_back import (
+    Delay,
+    OnError,
+    SendingBack,
+    check_on_error,
+    check_schedule,
+    check_times,
+)
 from mqclient.consuming.subscriptions import ALL, Sql, parse_subscription
 from mqclient.errors import ClientClosed, NotAssigned
 from mqclient.models import Rebalance, ReceivedMessage
@@ -51,6 +62,10 @@ class Consumer(Living):
     "last" at the next one to come. Entering the block asks a broker whether it can read a `Sql`,
     and raises BadInput with its words if not. `on_rebalance` is told of every change of queues and
     its cause.
+
+    Without `auto_commit` only `commit` and `nack` say what was processed. `retry_delays_s` is when
+    a message that was not handled comes again: so long after the first failure, the second, and so
+    on, the last for all that follow; without it the broker's levels say.
     """
 
     def __init__(
@@ -62,6 +77,7 @@ class Consumer(Living):
         consume_from: ConsumeFrom = "first",
         auto_commit: bool = True,
         auto_commit_interval_s: float = limits.AUTO_COMMIT_S,
+        retry_delays_s: Sequence[float] = (),
         on_rebalance: Callable[[Rebalance], None] | None = None,
     ) -> None:
         if not subscriptions:
@@ -80,7 +96,8 @@ class Consumer(Living):
         self._on_rebalance = on_rebalance
         self._session = Session(namesrv_addr, self._asked)
         self._assignment: Assignment | None = None
-        self._handout = HandOut(lambda: self._assigned().fetchers)
+        self._schedule = check_schedule(retry_delays_s)
+        self._handout = HandOut(self._readings, asking_finishes=auto_commit)
 
     @property
     def client_id(self) -> str:
@@ -118,8 +135,10 @@ class Consumer(Living):
             tasks.start_soon(self._keep_committing, assignment)
 
     async def _end(self, *, failed: bool) -> None:
-        """Commit what was processed (if `auto_commit`) and leave the group."""
+        """Commit what is finished (if `auto_commit`) and leave the group."""
         assignment, self._assignment = self._assignment, None
+        if self._auto_commit and not failed:
+            self._handout.finish_polled()
         try:
             with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
                 if assignment is not None and self._auto_commit:
@@ -139,6 +158,21 @@ class Consumer(Living):
         self.check_open()
         return await self._handout.next_message()
 
+    async def next_after(self, message: ReceivedMessage | None) -> ReceivedMessage:
+        """For handlers in the caller's thread: `message` is handled; wait for the next one."""
+        self.check_open()
+        reading = None if message is None else self._readings().get(message.queue)
+        if message is not None and reading is not None:
+            reading.progress.finish(message.queue_offset, message.queue_offset)
+        return (await self._handout.take_one())[0]
+
+    async def give_back(self, message: ReceivedMessage) -> None:
+        """For handlers in the caller's thread: `message` was not handled, and is the next again."""
+        self.check_open()
+        reading = self._readings().get(message.queue)
+        if reading is not None:
+            reading.progress.give_back(message, reading.progress.epoch)
+
     async def poll(self, max_messages: int = 1024, timeout_s: float = 1.0) -> list[ReceivedMessage]:
         """Up to `max_messages` messages, as soon as there are any; an empty list after `timeout_s`.
 
@@ -152,30 +186,41 @@ class Consumer(Living):
         handler: Handler,
         concurrency: int = 1,
         *,
+        order: Order = "queue",
+        timeout_s: float | None = None,
+        max_bytes: int = limits.UNDER_WAY_BYTES_MAX,
         on_error: OnError = "retry",
         max_reconsume_times: int | None = None,
     ) -> None:
         """Call `handler` with each message until cancelled; await it if it is asynchronous.
 
-        Up to `concurrency` queues are handled at a time, each in order. A message whose handler
-        raises comes again later (`Nack` says when), and after `max_reconsume_times` (by default
-        the group's setting, 16) goes to the dead letters; those behind it do not wait. With
+        Up to `concurrency` messages are handled at a time, of `max_bytes` in all: each queue's one
+        after the other (`order="queue"`), each key's within a queue ("key"), or as they come
+        ("none"). A message whose handler raises, or takes longer than `timeout_s` and is cancelled,
+        comes again later (`Nack` says when), and after `max_reconsume_times` (by default the
+        group's setting, 16) goes to the dead letters; those behind it do not wait. With
         `on_error="raise"` the exception ends `run` and reaches the caller, and the message is
         delivered again to whoever reads its queue then.
         """
         back = self.sending_back(on_error, max_reconsume_times)
-        async with together() as tasks:
-            for _ in range(max(1, concurrency)):
-                tasks.start_soon(self._handout.work, handler, back.settle)
+        pace = check_pace(concurrency, max_bytes, order, timeout_s)
+        arrived = self._handout.arrived
+        await Handling(self._readings, arrived, handler, back.settle, pace).run()
 
-    async def nack(self, message: ReceivedMessage, delay_level: int = 0) -> None:
+    async def nack(
+        self, message: ReceivedMessage, delay_level: int = 0, *, delay_s: float | None = None
+    ) -> None:
         """For who iterates or polls: `message` could not be handled, and is to come again.
 
-        Its copy arrives after the delay of the level (0: the broker's choice, longer each time;
-        -1: in the dead letters). Go on to the next message then, as with any other. Raises
-        Refused, or another ClientError or RemotingError, if it may not be stored.
+        Its copy arrives after `delay_s`, or the delay of the level (-1: in the dead letters at
+        once), or when the group's schedule or the broker says. The message itself is finished.
+        Raises NotAssigned if its queue is another member's by now, who gets it anyway; Refused, or
+        another ClientError or RemotingError, if the copy may not be stored.
         """
-        await self.sending_back().send_back(message, delay_level)
+        back, delay = self.sending_back(), Delay.of(delay_level, delay_s)
+        progress = self._reading(message.queue, "nack").progress
+        await back.send_back(message, delay)
+        progress.finish(message.queue_offset, message.queue_offset)
 
     def sending_back(
         self, on_error: OnError = "retry", times_max: int | None = None
@@ -183,25 +228,31 @@ class Consumer(Living):
         """How this group's messages are sent back. Raises ClientClosed, BadInput."""
         self.check_open()
         finder, on_error = self._session.finder, check_on_error(on_error)
-        return SendingBack(self.group, finder, on_error, check_times(times_max))
+        return SendingBack(self.group, finder, self._schedule, on_error, check_times(times_max))
 
-    async def commit(self, timeout_s: float = limits.REQUEST_TIMEOUT_S) -> dict[MessageQueue, int]:
-        """Commit all messages handed out so far, the one in hand included; the new offsets.
+    async def commit(
+        self,
+        message: ReceivedMessage | None = None,
+        *,
+        timeout_s: float = limits.REQUEST_TIMEOUT_S,
+    ) -> dict[MessageQueue, int]:
+        """`message` is processed; or, without one, all that were handed out so far. Commit.
 
-        Queues whose leader could not be reached in time are left out (and logged).
+        Committed is what has no gap below: the offset of the first message that is not processed.
+        The result is what brokers newly hold. Queues whose leader could not be reached in time are
+        left out (and logged). Raises NotAssigned if the message's queue is another member's by now.
         """
         self.check_open()
-        self._handout.process_handed()
-        return await self._assigned().commit(timeout_s)
+        if message is None:
+            self._handout.finish_handed()
+            return await self._assigned().commit(timeout_s)
+        progress = self._reading(message.queue, "commit").progress
+        progress.finish(message.queue_offset, message.queue_offset)
+        return await self._assigned().commit(timeout_s, (message.queue,))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on reading `queue` at `offset`. Raises NotAssigned unless the queue is ours."""
-        fetcher = self._assigned().fetchers.get(queue)
-        if fetcher is None:
-            raise NotAssigned(
-                f"{queue} is not read by this consumer of group {self.group!r}: it has "
-                f"{len(self._assigned().fetchers)} queues; seek again when it is assigned"
-            )
+        fetcher = self._reading(queue, "seek")
         fetcher.progress.seek(offset)
         fetcher.restart()
 
@@ -211,6 +262,19 @@ class Consumer(Living):
             queue: max(0, fetcher.progress.max_offset - fetcher.progress.position)
             for queue, fetcher in self._assigned().fetchers.items()
         }
+
+    def _readings(self) -> Mapping[MessageQueue, QueueFetcher]:
+        return self._assigned().fetchers
+
+    def _reading(self, queue: MessageQueue, purpose: str) -> QueueFetcher:
+        fetcher = self._readings().get(queue)
+        if fetcher is None:
+            raise NotAssigned(
+                f"can't {purpose}: {queue} is not read by this consumer of group {self.group!r}, "
+                f"which has {len(self._readings())} queues. A rebalance may have moved it: what "
+                "was not committed is delivered to its reader"
+            )
+        return fetcher
 
     def _assigned(self) -> Assignment:
         if self._assignment is None:

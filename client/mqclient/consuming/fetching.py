@@ -83,6 +83,10 @@ class QueueFetcher:
                 self._warn(error)
                 await anyio.sleep(limits.REFUSED_RETRY_S)
 
+    def took(self) -> None:
+        """There is room in the buffer again."""
+        self.room.announce()
+
     def restart(self) -> None:
         """The position was moved: pull from there, even if there was no room before."""
         self.room.announce()

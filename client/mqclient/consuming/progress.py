@@ -1,19 +1,23 @@
-"""How far a consumer is in one queue: fetched, handed out, processed, committed. Pure.
+"""How far a consumer is in one queue: fetched, handed out, finished, committed. Pure.
 
-The four only ever follow each other. Messages are fetched ahead of need into a bounded buffer,
-handed out in order, and count as processed when the application comes back for more (or its
-handler returns). Only what was processed is committed, so a crash delivers the rest again; what a
-broker has committed is never fetched again, for fetching starts there.
+Messages are fetched ahead of need into a bounded buffer and handed out in order. They are finished
+one by one, in any order, by whoever has them. Committed is only what has no gap below, so a crash
+delivers again what was not finished; what a broker has committed is never fetched again, for
+fetching starts there.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
 from mqclient.connection.answers import checked_offset
+from mqclient.consuming.unfinished import Unfinished
 from mqclient.models import ReceivedMessage
 
 
@@ -21,7 +25,7 @@ from mqclient.models import ReceivedMessage
 class Chunk:
     """The messages of one pull, in order, and the bytes that they keep alive."""
 
-    messages: list[ReceivedMessage]
+    messages: Sequence[ReceivedMessage]
     size_bytes: int
 
 
@@ -30,8 +34,7 @@ class QueueProgress:
     """One queue that belongs to this consumer. Offsets are queue offsets.
 
     `epoch` changes when the position is moved by hand or the queue is given up: what was fetched
-    or handed out under an earlier epoch no longer counts. `busy` means that someone is handing a
-    chunk of it to the application at the moment.
+    or handed out under an earlier epoch no longer counts.
     """
 
     queue: MessageQueue
@@ -39,20 +42,18 @@ class QueueProgress:
     fetch_offset: int = 0
     committed: int = -1
     epoch: int = 0
-    busy: bool = False
     buffered: int = 0
     buffered_bytes: int = 0
     max_offset: int = 0
-    _chunks: deque[Chunk] = field(default_factory=deque)
-    _handed: ReceivedMessage | None = None
-    _processed: ReceivedMessage | None = None
-    _start: int = 0
+    unfinished: Unfinished = field(default_factory=Unfinished)
+    _chunks: deque[tuple[deque[ReceivedMessage], int]] = field(default_factory=deque)
+    _returned: list[ReceivedMessage] = field(default_factory=list)
 
     def start(self, offset: int) -> None:
         """Begin reading at `offset`. BadInput if a broker told what is none."""
         checked_offset(offset, f"where to begin with {self.queue}")
         self.started = True
-        self.fetch_offset = self._start = self.committed = offset
+        self.fetch_offset = self.committed = offset
 
     @property
     def wants_more(self) -> bool:
@@ -65,71 +66,102 @@ class QueueProgress:
     @property
     def has_messages(self) -> bool:
         """Whether something can be handed out."""
-        return bool(self._chunks)
+        return bool(self._returned or self._chunks)
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether something was handed out before, and is to be again."""
+        return bool(self._returned)
 
     @property
     def buffered_from(self) -> int | None:
         """The offset of the first message that was fetched and not yet handed out."""
-        return self._chunks[0].messages[0].queue_offset if self._chunks else None
+        return self._chunks[0][0][0].queue_offset if self._chunks else None
 
     def accept(self, epoch: int, chunk: Chunk, next_offset: int) -> bool:
         """Take in the answer to a pull made under `epoch`; whether it still counted. BadInput if
-        the next offset is none."""
+        the next offset is none, or not behind the messages."""
         if epoch != self.epoch:
             return False
-        self.fetch_offset = checked_offset(next_offset, f"the next offset of {self.queue}")
+        checked_offset(next_offset, f"the next offset of {self.queue}")
         if chunk.messages:
-            self._chunks.append(chunk)
+            first, last = chunk.messages[0].queue_offset, chunk.messages[-1].queue_offset
+            if not self.fetch_offset <= first <= last < next_offset:
+                raise BadInput(
+                    f"a pull of {self.queue} at {self.fetch_offset} was answered with messages "
+                    f"{first} to {last}, the next one at {next_offset}"
+                )
+        self.fetch_offset = next_offset
+        if chunk.messages:
+            self._chunks.append((deque(chunk.messages), chunk.size_bytes))
             self.buffered += len(chunk.messages)
             self.buffered_bytes += chunk.size_bytes
         return True
 
-    def hand_out(self, messages_max: int | None = None) -> list[ReceivedMessage]:
+    def take(self, messages_max: int = 1) -> list[ReceivedMessage]:
         """The next messages, at most one pull's worth; they are in the application's hands now."""
+        if self._returned:
+            messages = self._returned[:messages_max]
+            del self._returned[:messages_max]
+            return messages
         if not self._chunks:
             return []
-        chunk = self._chunks[0]
-        if messages_max is None or messages_max >= len(chunk.messages):
+        chunk, size_bytes = self._chunks[0]
+        if messages_max >= len(chunk):
             self._chunks.popleft()
-            messages = chunk.messages
-            self.buffered_bytes -= chunk.size_bytes
+            messages = list(chunk)
+            self.buffered_bytes -= size_bytes
         else:
-            messages = chunk.messages[:messages_max]
-            del chunk.messages[:messages_max]
+            messages = [chunk.popleft() for _ in range(messages_max)]
         self.buffered -= len(messages)
+        self._note_in_hand(messages)
         return messages
 
-    def handed(self, message: ReceivedMessage) -> None:
-        """`message` is the last one that the application has seen."""
-        self._handed = message
+    def _note_in_hand(self, messages: list[ReceivedMessage]) -> None:
+        first, end = messages[0].queue_offset, messages[-1].queue_offset + 1
+        if end - first == len(messages):
+            self.unfinished.add(first, end)
+            return
+        for message in messages:
+            self.unfinished.add(message.queue_offset, message.queue_offset + 1)
 
-    def processed(self, message: ReceivedMessage, epoch: int) -> None:
-        """The application is through with `message` and all before it."""
-        if epoch == self.epoch:
-            self._handed = self._processed = message
+    @property
+    def next_size_bytes(self) -> int:
+        """How large the message is that would be handed out next."""
+        message = self._returned[0] if self._returned else self._chunks[0][0][0]
+        return message.size_bytes
 
-    def process_handed(self) -> None:
-        """The application is through with all that it has seen."""
-        self._processed = self._handed
+    def finish(self, first: int, last: int) -> None:
+        """The application is through with what it had in hand from `first` to `last`."""
+        self.unfinished.remove(first, last + 1)
+
+    def give_back(self, message: ReceivedMessage, epoch: int) -> None:
+        """A message that was handed out under `epoch` was not handled: it is the next again."""
+        if epoch == self.epoch and message.queue_offset in self.unfinished:
+            insort(self._returned, message, key=lambda each: each.queue_offset)
 
     @property
     def position(self) -> int:
-        """The offset to commit: everything below it is processed, or was filtered out."""
-        if self._processed is self._handed and not self._chunks and not self.busy:
-            return self.fetch_offset
-        return self._start if self._processed is None else self._processed.queue_offset + 1
+        """The offset to commit: everything below it is finished, or was filtered out."""
+        lowest = self.unfinished.lowest
+        if lowest is not None:
+            return lowest
+        first = self.buffered_from
+        return self.fetch_offset if first is None else first
 
     def seek(self, offset: int) -> None:
         """Go on from `offset`; nothing fetched before counts."""
-        self.epoch += 1
+        self._forget()
         self.started = True
-        self.fetch_offset = self._start = offset
-        self._chunks.clear()
-        self.buffered = self.buffered_bytes = 0
-        self._handed = self._processed = None
+        self.fetch_offset = offset
 
     def revoke(self) -> None:
         """The queue goes to another consumer: what was fetched is not handed out any more."""
+        self._forget()
+
+    def _forget(self) -> None:
         self.epoch += 1
         self._chunks.clear()
+        self._returned.clear()
+        self.unfinished.clear()
         self.buffered = self.buffered_bytes = 0

@@ -1,17 +1,19 @@
 """What becomes of a message that its handler could not handle: it comes again, or is given up.
 
 Its broker stores it once more, for the retry topic that all members of the group read, where it
-arrives when its delay level is over: after 10 s, then 30 s, 1 min and so on by the broker's levels,
-unless the handler names one. After too many tries it goes to the group's dead letters instead, the
-topic `%DLQ%` and the group's name. Either way it is off the handler's queue, and those behind it
-are not held up.
+arrives when its delay is over: after 10 s, then 30 s, 1 min and so on by the broker's levels, or by
+the group's own schedule, unless the handler names another delay. After too many tries it goes to
+the group's dead letters instead, the topic `%DLQ%` and the group's name. Either way it is off the
+handler's queue, and those behind it are not held up.
 
 If no broker takes it back, for seconds, its handler gets it once more: a message is never dropped.
 """
 
 from __future__ import annotations
 
+import math
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -37,15 +39,58 @@ DEAD: Final = -1
 
 
 class Nack(Exception):
-    """Raised by a handler: this message is to come again, after the delay of a level.
+    """Raised by a handler: this message is to come again, after `delay_s` or the delay of a level.
 
-    0 leaves the level to the broker, which waits longer each time; -1 gives the message up, to the
-    group's dead letters. Any other exception does the same as `Nack(0)`, and is logged as a fault.
+    Without either the group's schedule says when, or the broker, which waits longer each time. The
+    level -1 gives the message up, to the group's dead letters. Any other exception does the same as
+    `Nack()`, and is logged as a fault.
     """
 
-    def __init__(self, delay_level: int = 0) -> None:
-        super().__init__(f"not handled, to come again after delay level {delay_level}")
-        self.delay_level = check_level(delay_level)
+    def __init__(self, delay_level: int = 0, *, delay_s: float | None = None) -> None:
+        self.delay = Delay.of(delay_level, delay_s)
+        super().__init__(f"not handled, to come again after {self.delay}")
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """When a message is to come again: the time of a level, or `millis` if that is above 0."""
+
+    level: int = 0
+    millis: int = 0
+
+    @classmethod
+    def of(cls, level: int, delay_s: float | None) -> Delay:
+        """What a handler asks for. Raises BadInput."""
+        if delay_s is None:
+            return cls(check_level(level))
+        if level:
+            raise BadInput(f"delay_level={level} and delay_s={delay_s}: set one of them at most")
+        return cls(millis=delay_millis(delay_s, "delay_s"))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is said."""
+        return self == Delay()
+
+    def __str__(self) -> str:
+        return f"{self.millis / 1000} s" if self.millis else f"delay level {self.level}"
+
+
+def delay_millis(delay_s: float, what: str) -> int:
+    """A delay as a broker is asked for it: 1 ms at least. Raises BadInput."""
+    if not _is_number(delay_s) or not 0 <= delay_s <= limits.RETRY_DELAY_S_MAX:
+        raise BadInput(
+            f"{what}={delay_s!r} is not within 0 and {limits.RETRY_DELAY_S_MAX} seconds, which "
+            "brokers keep a message at most"
+        )
+    return max(1, math.ceil(delay_s * 1000))
+
+
+def check_schedule(delays_s: Sequence[float]) -> tuple[int, ...]:
+    """A group's schedule, in ms: the delay after each failure, the last for all that follow."""
+    if len(delays_s) > limits.RETRY_DELAYS_MAX:
+        raise BadInput(f"{len(delays_s)} retry_delays_s are above {limits.RETRY_DELAYS_MAX}")
+    return tuple(delay_millis(each, f"retry_delays_s[{n}]") for n, each in enumerate(delays_s))
 
 
 def check_level(level: int) -> int:
@@ -78,23 +123,37 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_number(value: object) -> bool:
+    return _is_whole(value) or isinstance(value, float)
+
+
 @dataclass(frozen=True, slots=True)
 class SendingBack:
-    """Sends back messages of one group. `times_max`: None leaves it to the group's settings."""
+    """Sends back messages of one group.
+
+    `times_max`: None leaves it to the group's settings. `schedule`: delays in ms, for messages that
+    nothing is said of; without one the broker's levels.
+    """
 
     group: str
     finder: LeaderFinder
+    schedule: Sequence[int] = ()
     on_error: OnError = "retry"
     times_max: int | None = None
 
-    async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
+    async def send_back(self, message: ReceivedMessage, delay: Delay) -> None:
         """Raises Refused, or another ClientError or RemotingError, if it may not be stored."""
+        if delay.is_open and self.schedule:
+            delay = Delay(
+                millis=self.schedule[min(message.reconsume_times, len(self.schedule) - 1)]
+            )
         header = ConsumerSendMsgBackHeader(
             offset=message.position,
             group=self.group,
-            delay_level=check_level(delay_level),
+            delay_level=delay.level,
             origin_topic=message.record.topic,
             max_reconsume_times=self.times_max,
+            delay_millis=delay.millis or None,
         )
         command = Command(RequestCode.CONSUMER_SEND_MSG_BACK, encode_header(header))
         what = f"sending back {message!r} for group {self.group!r}"
@@ -108,12 +167,12 @@ class SendingBack:
         """
         if self.on_error == "raise":
             raise error
-        level = error.delay_level if isinstance(error, Nack) else 0
+        delay = error.delay if isinstance(error, Nack) else Delay()
         named = {"group": self.group, **_names(message)}
         if not isinstance(error, Nack):
             log.warning("message not handled", **named, error=repr(error), where=_where(error))
         try:
-            await self.send_back(message, level)
+            await self.send_back(message, delay)
         except DledgerError as problem:
             after_s, reason = limits.HANDLE_AGAIN_S, str(problem)
             told = "message not taken back, will be handled again"

@@ -69,7 +69,10 @@ class ViewMessageByIdHeader(Header, frozen=True):
 
 
 class ConsumerSendMsgBackHeader(Header, frozen=True):
-    """CONSUMER_SEND_MSG_BACK (36): retry the message at commit-log `offset` later."""
+    """CONSUMER_SEND_MSG_BACK (36): retry the message at commit-log `offset` later.
+
+    `delay_millis` is ours: how long it is to wait, instead of a level. Other brokers ignore it.
+    """
 
     offset: Int64
     group: str
@@ -78,6 +81,7 @@ class ConsumerSendMsgBackHeader(Header, frozen=True):
     origin_topic: str | None = None
     unit_mode: bool | None = None
     max_reconsume_times: Int32 | None = None
+    delay_millis: Int64 | None = None
 
 
 class QueryConsumerOffsetHeader(Header, frozen=True):

@@ -5,9 +5,11 @@ Every test runs under trio and under asyncio. Levels of delay are shorter than t
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,7 @@ from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
 from mqclient import ClientClosed, Consumer, Message, Nack, Producer, ReceivedMessage, blocking
+from mqclient.admin import UnknownTarget
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -198,3 +201,140 @@ def test_the_blocking_face_survives_its_handler_too(
     thread.join(20)
     assert len(ended) == 1
     assert handled.seen == [(b"0", 0), (b"1", 0), (b"2", 0), (b"1", 1)]
+
+
+def test_a_schedule_of_the_groups_own_says_when_a_message_comes_again(
+    run: Run, namesrv_addr: str, topic: str
+) -> None:
+    """In seconds of any size; `Nack(delay_s=...)` goes before it."""
+
+    async def main() -> None:
+        came: list[float] = []
+
+        async def handler(message: ReceivedMessage) -> None:
+            came.append(anyio.current_time())
+            if message.reconsume_times == 0:
+                raise Nack(delay_s=0.2)
+            if message.reconsume_times < 3:
+                raise ValueError("not yet")
+
+        await send(namesrv_addr, topic, 1)
+        schedule = (60.0, 0.7, 0.3)
+        async with Consumer(namesrv_addr, topic, {topic: "*"}, retry_delays_s=schedule) as consumer:
+            await handle_until(consumer, handler, lambda: len(came) == 4)
+        waits = [after - before for before, after in itertools.pairwise(came)]
+        assert all(wait >= least for wait, least in zip(waits, (0.2, 0.7, 0.3), strict=True)), waits
+        assert sum(waits) < 10
+
+    run(main)
+
+
+def test_a_handler_that_hangs_is_cancelled_and_its_message_comes_again(
+    run: Run, namesrv_addr: str, topic: str
+) -> None:
+    """The others, in the same queue and side by side, are through long before."""
+
+    async def main() -> None:
+        handled = Handled()
+
+        async def handler(message: ReceivedMessage) -> None:
+            if message.body == b"3" and message.reconsume_times == 0:
+                await anyio.sleep(3600)
+            handled.note(message)
+            if len(handled.seen) == 20:
+                scope.deadline = anyio.current_time() + 0.1
+
+        await send(namesrv_addr, topic, 20)
+        async with Consumer(namesrv_addr, topic, {topic: "*"}, retry_delays_s=[0.1]) as consumer:
+            with anyio.CancelScope() as scope:
+                await consumer.run(handler, 4, order="none", timeout_s=0.5)
+        assert handled.seen[-1] == (b"3", 1)
+        assert sorted(handled.seen[:-1]) == sorted(
+            (b"%d" % number, 0) for number in range(20) if number != 3
+        )
+        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+            assert await consumer.poll(timeout_s=0.7) == [], "all of it was committed"
+
+    run(main)
+
+
+def test_messages_are_committed_one_by_one_and_the_last_poll_on_leaving(
+    run: Run, namesrv_addr: str, topic: str
+) -> None:
+    """Nothing above a gap counts; a block that is left in order finishes what it polled."""
+
+    async def main() -> None:
+        await send(namesrv_addr, topic, 6)
+        async with Consumer(namesrv_addr, topic, {topic: "*"}, auto_commit=False) as consumer:
+            polled = await poll_count(consumer, 5)
+            assert await consumer.commit(polled[1]) == {}
+            assert list((await consumer.commit(polled[0])).values()) == [2]
+            await consumer.nack(polled[2], delay_s=0.1)
+            assert list((await consumer.commit(polled[3])).values()) == [4]
+        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+            assert sorted(each.body for each in await poll_count(consumer, 3)) == [b"2", b"4", b"5"]
+        with suppress(KeyError):
+            async with Consumer(namesrv_addr, f"{topic}-2", {topic: "*"}) as consumer:
+                await poll_count(consumer, 6)
+                raise KeyError
+        async with Consumer(namesrv_addr, f"{topic}-2", {topic: "*"}) as consumer:
+            assert len(await poll_count(consumer, 6)) == 6
+        async with Consumer(namesrv_addr, f"{topic}-2", {topic: "*"}) as consumer:
+            assert await consumer.poll(timeout_s=0.7) == []
+
+    run(main)
+
+
+async def poll_count(consumer: Consumer, count: int) -> list[ReceivedMessage]:
+    """So many messages, by one poll after the other."""
+    found: list[ReceivedMessage] = []
+    while len(found) < count:
+        found += await consumer.poll(count - len(found), timeout_s=10)
+    return found
+
+
+def test_dead_letters_are_listed_and_sent_again_once(namesrv_addr: str, topic: str) -> None:
+    """As new messages, with all that their senders gave them; a dry run sends nothing."""
+
+    async def dead() -> None:
+        async with Producer(namesrv_addr, "PG") as producer:
+            for number in range(3):
+                message = Message(topic, b"%d" % number, keys=f"k{number}", properties={"a": "b"})
+                await producer.send(message)
+        seen: list[bytes] = []
+        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+            with anyio.fail_after(10):
+                while len(seen) < 3:
+                    for message in await consumer.poll(timeout_s=10):
+                        seen.append(message.body)
+                        await consumer.nack(message, -1)
+
+    trio.run(dead)
+    with blocking.Admin(namesrv_addr) as admin:
+        letters = admin.dead_letters
+        listed = letters.list(topic)
+        assert {(each.text, each.keys, each.origin_topic) for each in listed} == {
+            ("0", "k0", topic),
+            ("1", "k1", topic),
+            ("2", "k2", topic),
+        }
+        planned = letters.redrive(topic, dry_run=True)
+        assert planned == listed
+        assert letters.redrive(topic, message_id=listed[2].offset_message_id)[0].redriven_as
+        assert len(letters.redrive(topic, count=2)) == 2
+        (last,) = letters.redrive(topic)
+        assert last.offset_message_id == listed[2].offset_message_id
+        assert letters.redrive(topic) == letters.list(topic) == ()
+        assert len(letters.list(topic, redriven=True)) == 3
+        with pytest.raises(UnknownTarget, match="not in the dead letters"):
+            letters.redrive("other", message_id=listed[0].offset_message_id)
+        with pytest.raises(UnknownTarget, match="no consumer group"):
+            letters.list("nobody")
+    with blocking.Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+        again = [*consumer.poll(timeout_s=5), *consumer.poll(timeout_s=1)]
+        again += consumer.poll(timeout_s=1)
+    assert sorted((m.body, m.keys, m.reconsume_times, m.properties["a"]) for m in again) == [
+        (b"0", "k0", 0, "b"),
+        (b"1", "k1", 0, "b"),
+        (b"2", "k2", 0, "b"),
+    ]

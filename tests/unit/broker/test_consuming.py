@@ -221,6 +221,37 @@ async def test_a_message_sent_back_comes_again_later_and_in_the_end_is_a_dead_le
         assert (await send_back(3)).code == Code.SYSTEM_ERROR
 
 
+async def test_our_consumers_say_in_milliseconds_when_a_message_is_to_come_again(
+    tmp_path: Path,
+) -> None:
+    """Instead of a level; too long a time is refused, and the dead letters wait for nothing."""
+
+    async def send_back(position: int, delay_ms: int, times_max: int = 9) -> Command:
+        fields: dict[str, ExtValue] = {"group": "C", "delayLevel": 0, "delayMillis": delay_ms}
+        fields["maxReconsumeTimes"] = times_max
+        return await ask(peer, RequestCode.CONSUMER_SEND_MSG_BACK, offset=position, **fields)
+
+    async def retried(tries: int) -> None:
+        await until(lambda: broker.machine.queues.end("%RETRY%C", 0) == tries)
+
+    async with served(tmp_path) as (broker, peer):
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+        await peer.request(produce_request("a"), 5)
+        (first, _) = records(await peer.request(pull_request(0), 5))
+        position = first.physical_offset
+        for tries in (1, 2):
+            assert (await send_back(position, 20)).code == Code.SUCCESS
+            await retried(tries)
+            retry = await peer.request(pull_request(0, tries - 1, topic="%RETRY%C"), 5)
+            (record,) = records(retry)
+            assert record.reconsume_times == tries
+            position = record.physical_offset
+        too_long = await send_back(position, 4 * 86_400_000)
+        assert too_long.code == Code.MESSAGE_ILLEGAL
+        assert (await send_back(position, 20, times_max=2)).code == Code.SUCCESS
+        assert broker.machine.queues.end("%DLQ%C", 0) == 1
+
+
 async def test_a_stock_consumer_that_sends_back_by_itself_is_delayed_too(tmp_path: Path) -> None:
     """Its fallback is a send to the retry topic with DELAY; what was tried too often is dead."""
     async with served(tmp_path) as (broker, peer):

@@ -1,7 +1,14 @@
-"""A queue's progress: only what was handed out and processed is committed."""
+"""A queue's progress: only what was handed out and finished, without a gap, is committed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.record import encode_record
 from mqclient import limits
@@ -31,47 +38,55 @@ def started(*offsets: int, next_offset: int) -> QueueProgress:
     return progress
 
 
-def test_fetched_is_not_processed() -> None:
+def offsets(messages: Sequence[ReceivedMessage]) -> list[int]:
+    return [each.queue_offset for each in messages]
+
+
+def test_fetched_is_not_finished() -> None:
     """What was only fetched is not committed."""
     assert started(5, 6, 7, next_offset=8).position == 5
 
 
-def test_handed_out_is_not_processed() -> None:
-    """The message in the application's hands is not committed; the one before it is."""
-    progress = started(5, 6, next_offset=7)
-    first, second = progress.hand_out()
-    progress.handed(first)
-    progress.processed(first, 0)
-    progress.handed(second)
-    assert progress.position == 6
-    progress.process_handed()
-    assert progress.position == 7
+def test_what_is_finished_above_a_gap_is_not_committed() -> None:
+    """The message in the application's hands holds back all that are behind it."""
+    progress = started(5, 6, 7, next_offset=8)
+    assert offsets(progress.take(3)) == [5, 6, 7]
+    progress.finish(7, 7)
+    progress.finish(6, 6)
+    assert progress.position == 5
+    progress.finish(5, 5)
+    assert progress.position == 8
 
 
-def test_filtered_messages_are_skipped_once_all_is_processed() -> None:
+def test_filtered_messages_are_skipped_once_all_is_finished() -> None:
     """With nothing in hand the position follows the broker's next offset over filtered ones."""
     progress = started(5, next_offset=40)
-    (only,) = progress.hand_out()
-    progress.handed(only)
+    progress.take()
     assert progress.position == 5
-    progress.processed(only, 0)
+    progress.finish(5, 5)
     assert progress.position == 40
 
 
-def test_a_chunk_that_is_being_handed_out_holds_the_position() -> None:
-    """Messages taken out of the buffer but not seen yet keep the position back."""
-    progress = started(5, 6, next_offset=7)
-    progress.busy = True
-    progress.hand_out()
+def test_what_is_given_back_comes_next_and_is_still_unfinished() -> None:
+    """In its old order, before what was not handed out yet; not if the queue was moved."""
+    progress = started(5, 6, 7, 8, next_offset=9)
+    five, six, seven = progress.take(3)
+    progress.finish(6, 6)
+    progress.give_back(seven, 0)
+    progress.give_back(five, 0)
     assert progress.position == 5
+    assert [offsets(progress.take(3)), offsets(progress.take(3))] == [[5, 7], [8]]
+    progress.seek(2)
+    progress.give_back(six, 0)
+    assert not progress.has_messages
 
 
 def test_a_seek_outdates_what_was_fetched_and_handed_out() -> None:
     """After a seek, older answers and older messages move nothing."""
     progress = started(5, 6, next_offset=7)
-    (first, _) = progress.hand_out()
+    progress.take()
     progress.seek(2)
-    progress.processed(first, 0)
+    progress.finish(5, 5)
     assert not progress.accept(0, Chunk([message(7)], 100), 8)
     assert (progress.position, progress.fetch_offset) == (2, 2)
 
@@ -82,13 +97,92 @@ def test_the_buffer_is_bounded() -> None:
     progress.start(0)
     progress.accept(0, Chunk([message(0)], limits.PREFETCH_BYTES_PER_QUEUE_MAX), 1)
     assert not progress.wants_more
-    progress.hand_out()
+    progress.take()
     assert progress.wants_more
 
 
 def test_part_of_a_chunk_can_be_handed_out() -> None:
-    """`hand_out(n)` gives the first n in order and keeps the rest for the next call."""
+    """`take(n)` gives the first n in order and keeps the rest for the next call."""
     progress = started(5, 6, 7, next_offset=8)
-    assert [m.queue_offset for m in progress.hand_out(2)] == [5, 6]
-    assert [m.queue_offset for m in progress.hand_out(2)] == [7]
-    assert progress.hand_out(2) == []
+    assert [offsets(progress.take(2)), offsets(progress.take(2))] == [[5, 6], [7]]
+    assert progress.take(2) == []
+
+
+@pytest.mark.parametrize(("first", "next_offset"), [(4, 9), (5, 5), (9, 8)])
+def test_messages_that_are_not_where_they_were_asked_for_are_refused(
+    first: int, next_offset: int
+) -> None:
+    """Before the offset of the pull, or not below the next one that the broker names."""
+    progress = QueueProgress(QUEUE)
+    progress.start(5)
+    with pytest.raises(BadInput, match="a pull of T/b/0 at 5" if str(QUEUE) == "T/b/0" else "at 5"):
+        progress.accept(0, Chunk([message(first)], 100), next_offset)
+    assert (progress.position, progress.has_messages) == (5, False)
+
+
+class Model:
+    """The same with sets: what was fetched, what of it is in hand, what is finished."""
+
+    def __init__(self) -> None:
+        self.buffer: list[int] = []
+        self.in_hand: set[int] = set()
+        self.returned: set[int] = set()
+        self.next = 0
+
+    @property
+    def position(self) -> int:
+        open_ = self.in_hand | self.returned | set(self.buffer)
+        return min(open_, default=self.next)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("fetch"), st.lists(st.integers(0, 3), max_size=5)),
+        st.tuples(st.just("take"), st.integers(1, 4)),
+        st.tuples(st.just("finish"), st.tuples(st.integers(0, 40), st.integers(0, 4))),
+        st.tuples(st.just("give back"), st.integers(0, 40)),
+        st.tuples(st.just("seek"), st.integers(0, 20)),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_progress_is_what_sets_of_offsets_say(steps: list[tuple[str, object]]) -> None:
+    """Whatever is fetched (with gaps), taken, finished in any order, given back, or sought."""
+    progress, model = QueueProgress(QUEUE), Model()
+    progress.start(0)
+    for step in steps:
+        match step:
+            case "fetch", [*gaps]:
+                fetched = []
+                for gap in gaps:
+                    model.next += gap + 1
+                    fetched.append(model.next - 1)
+                model.buffer += fetched
+                chunk = Chunk([message(offset) for offset in fetched], 1)
+                assert progress.accept(progress.epoch, chunk, model.next)
+            case "take", int(count):
+                taken = progress.take(count)
+                expected = sorted(model.returned) or model.buffer
+                assert offsets(taken) == expected[: len(taken)]
+                assert bool(taken) == bool(expected)
+                model.returned -= set(offsets(taken))
+                model.buffer = [each for each in model.buffer if each not in offsets(taken)]
+                model.in_hand |= set(offsets(taken))
+            case "finish", (int(first), int(more)):
+                if model.returned.isdisjoint(range(first, first + more + 1)):
+                    progress.finish(first, first + more)
+                    model.in_hand -= set(range(first, first + more + 1))
+            case "give back", int(offset):
+                if offset in model.in_hand:
+                    progress.give_back(message(offset), progress.epoch)
+                    model.in_hand.remove(offset)
+                    model.returned.add(offset)
+            case "seek", int(offset):
+                progress.seek(offset)
+                model.__init__()  # type: ignore[misc]
+                model.next = offset
+        assert progress.position == model.position
+        assert progress.has_messages == bool(model.returned or model.buffer)
+        assert progress.unfinished.runs <= len(model.in_hand | model.returned)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from dledger.errors import BadInput
 from mqclient import limits
-from mqclient.consuming.sending_back import Nack, check_on_error, check_times
+from mqclient.consuming.sending_back import (
+    Nack,
+    check_on_error,
+    check_schedule,
+    check_times,
+)
 
 NOT_WHOLE = (1.5, "3", None, True)
 
@@ -22,7 +29,26 @@ def test_each_level_that_a_broker_may_have_is_taken() -> None:
     """-1 for the dead letters, 0 for the broker's choice, and the levels."""
     levels = range(-1, limits.DELAY_LEVEL_MAX + 1)
 
-    assert [Nack(level).delay_level for level in levels] == [*levels]
+    assert [Nack(level).delay.level for level in levels] == [*levels]
+
+
+@pytest.mark.parametrize("delay_s", [-0.1, limits.RETRY_DELAY_S_MAX + 1, math.nan, math.inf, "3"])
+def test_a_delay_that_no_broker_takes_is_refused(delay_s: float) -> None:
+    """Also in a schedule, whose place is named; and together with a level."""
+    with pytest.raises(BadInput, match="delay_s="):
+        Nack(delay_s=delay_s)
+    with pytest.raises(BadInput, match=r"retry_delays_s\[1\]="):
+        check_schedule([1, delay_s])
+    with pytest.raises(BadInput, match="one of them"):
+        Nack(3, delay_s=1)
+
+
+def test_seconds_of_any_size_are_taken() -> None:
+    """0 is as soon as can be: without a delay the message would not come again at all."""
+    assert [Nack(delay_s=each).delay.millis for each in (0, 0.0001, 1, 2.5)] == [1, 1, 1000, 2500]
+    assert check_schedule([0.5, limits.RETRY_DELAY_S_MAX]) == (500, 259_200_000)
+    with pytest.raises(BadInput, match="are above"):
+        check_schedule([1] * (limits.RETRY_DELAYS_MAX + 1))
 
 
 @pytest.mark.parametrize("times", [-1, 2**31, 1.5, "3", True])

@@ -1,8 +1,10 @@
 """CONSUMER_SEND_MSG_BACK (36): a consumer could not handle a message, and wants it again later.
 
 The request names the message by its position in the log. The message is stored once more: for the
-group's retry topic, with a delay level; or after too many tries in the group's dead-letter topic,
-at once. Every replica resolves a position to the same bytes, so this works after a failover too.
+group's retry topic, where it arrives when its delay is over; or after too many tries in the group's
+dead-letter topic, at once. The delay is a level's, or one in milliseconds, which only our own
+clients ask for. Every replica resolves a position to the same bytes, so this works after a failover
+too.
 """
 
 from __future__ import annotations
@@ -88,7 +90,9 @@ def _properties(record: Record, header: ConsumerSendMsgBackHeader, *, dead: bool
     properties.setdefault(names.ORIGIN_MESSAGE_ID, header.origin_msg_id or own_id)
     for name in names.DELAYS:
         properties.pop(name, None)
-    if not dead:
+    if not dead and (header.delay_millis or 0) > 0:
+        properties[names.TIMER_DELAY_MS] = str(header.delay_millis)
+    elif not dead:
         level = header.delay_level or _FIRST_RETRY_LEVEL + record.reconsume_times
         properties[names.DELAY] = str(level)
     return properties

@@ -1,0 +1,74 @@
+"""Which messages may be handled side by side, and which one after the other. Pure.
+
+Messages of one lane are handled in the order in which they came, one at a time; lanes know nothing
+of each other. A queue that is to keep its order is one lane; with order by key each key of a queue
+is a lane of its own; without order each message is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+from dledger.errors import BadInput
+from dledger.remoting.message import SHARDING_KEY
+from mqclient.models import ReceivedMessage
+
+#: What is handled one after the other: a queue's messages, a key's within a queue, or nothing.
+Order: TypeAlias = Literal["queue", "key", "none"]
+T = TypeVar("T")
+
+
+def check_order(order: Order) -> Order:
+    """Raises BadInput for another word."""
+    if order not in ("queue", "key", "none"):
+        raise BadInput(f"order={order!r}: it is 'queue', 'key' or 'none'")
+    return order
+
+
+def lane_of(message: ReceivedMessage, order: Order) -> Hashable:
+    """A message's lane within its queue. With order by key, those without a key share one.
+
+    The key is what its producer gave as `__SHARDINGKEY`, else its keys as they are written.
+    """
+    if order == "none":
+        return message.queue_offset
+    if order == "key":
+        return message.properties.get(SHARDING_KEY) or message.keys
+    return None
+
+
+class Lanes(Generic[T]):
+    """What is under way, a thing a lane, and what waits behind it."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Hashable, deque[T]] = {}
+
+    def __len__(self) -> int:
+        """How many lanes have something under way."""
+        return len(self._waiting)
+
+    def is_busy(self, lane: Hashable) -> bool:
+        """Whether something of this lane is under way."""
+        return lane in self._waiting
+
+    def enter(self, lane: Hashable, item: T) -> bool:
+        """Whether `item` is under way now; else it waits for those before it."""
+        if lane in self._waiting:
+            self._waiting[lane].append(item)
+            return False
+        self._waiting[lane] = deque()
+        return True
+
+    def leave(self, lane: Hashable) -> T | None:
+        """What was under way is through; the next of its lane, which is under way now."""
+        waiting = self._waiting[lane]
+        if waiting:
+            return waiting.popleft()
+        del self._waiting[lane]
+        return None
+
+    def waiting(self) -> list[T]:
+        """Everything that waits."""
+        return [item for items in self._waiting.values() for item in items]

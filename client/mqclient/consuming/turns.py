@@ -1,0 +1,41 @@
+"""Whose turn it is among the queues that have messages. Pure.
+
+Each queue is asked in turn, so one that is never empty does not keep the others waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from dledger.remoting.json_dialect import MessageQueue
+from mqclient.consuming.progress import QueueProgress
+
+
+class Reading(Protocol):
+    """What reads a queue."""
+
+    @property
+    def progress(self) -> QueueProgress:
+        """How far it is."""
+
+    def took(self) -> None:
+        """There is room in its buffer again."""
+
+
+class Turns:
+    """Goes round the queues of `readings`, which may be others at each call."""
+
+    def __init__(self, readings: Callable[[], Mapping[MessageQueue, Reading]]) -> None:
+        self.readings = readings
+        self._turn = 0
+
+    def next(self, fits: Callable[[QueueProgress], bool]) -> Reading | None:
+        """The next one that has messages and that `fits`."""
+        readings = [*self.readings().values()]
+        for step in range(len(readings)):
+            reading = readings[(self._turn + step) % len(readings)]
+            if reading.progress.has_messages and fits(reading.progress):
+                self._turn = (self._turn + step + 1) % len(readings)
+                return reading
+        return None

@@ -1,0 +1,316 @@
+"""Handling messages side by side: what may run together, how much of it, and what a failure leaves.
+
+Queues are filled by hand and time is virtual; handlers are real coroutines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger.errors import BadInput
+from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.message import KEYS, properties_encode
+from dledger.remoting.record import encode_record
+from mqclient import HandlerTimeout, TooMuchUncommitted, limits
+from mqclient.connection.signals import Broadcast
+from mqclient.consuming.handling import Handling, check_pace
+from mqclient.consuming.handout import HandOut
+from mqclient.consuming.lanes import Lanes, Order
+from mqclient.consuming.progress import Chunk, QueueProgress
+from mqclient.models import ReceivedMessage
+
+QUEUES = [MessageQueue("T", "b", number) for number in range(3)]
+
+
+def message(queue: MessageQueue, offset: int, key: str = "", body: bytes = b"x") -> ReceivedMessage:
+    data = encode_record(
+        topic=b"T",
+        queue_id=queue.queue_id,
+        body=body,
+        properties=properties_encode({KEYS: key}) if key else b"",
+        born_timestamp_ms=0,
+        born_host=bytes(8),
+        queue_offset=offset,
+    )
+    return ReceivedMessage(memoryview(data), "b")
+
+
+class Filled:
+    """A queue that holds messages with these keys, from offset 0."""
+
+    def __init__(self, queue: MessageQueue, keys: str) -> None:
+        self.progress = QueueProgress(queue)
+        self.progress.start(0)
+        messages = [message(queue, offset, key) for offset, key in enumerate(keys)]
+        self.progress.accept(0, Chunk(messages, 1), len(keys))
+
+    def took(self) -> None:
+        """Nothing is fetched here."""
+
+
+async def raised(_: ReceivedMessage, error: Exception) -> bool:
+    raise error
+
+
+class Bench:
+    """Handlers of a second each, and what was under way at a time."""
+
+    def __init__(self, *queues: str) -> None:
+        self.readings = {
+            queue: Filled(queue, keys) for queue, keys in zip(QUEUES, queues, strict=False)
+        }
+        self.arrived = Broadcast()
+        self.started: list[tuple[int, int]] = []
+        self.under_way: set[tuple[int, int]] = set()
+        self.together: Counter[frozenset[tuple[int, int]]] = Counter()
+        self.failed: list[tuple[int, str]] = []
+
+    async def handler(self, message: ReceivedMessage) -> None:
+        name = (message.queue_id, message.queue_offset)
+        self.started.append(name)
+        self.under_way.add(name)
+        self.together[frozenset(self.under_way)] += 1
+        try:
+            await trio.sleep(1)
+        finally:
+            self.under_way.remove(name)
+
+    async def run(
+        self,
+        seconds: float,
+        concurrency: int = 1,
+        order: Order = "queue",
+        *,
+        max_bytes: int = limits.UNDER_WAY_BYTES_MAX,
+        timeout_s: float | None = None,
+        handler: Callable[[ReceivedMessage], Awaitable[None] | None] | None = None,
+    ) -> None:
+        async def failed(message: ReceivedMessage, error: Exception) -> bool:
+            self.failed.append((message.queue_offset, type(error).__name__))
+            return True
+
+        pace = check_pace(concurrency, max_bytes, order, timeout_s)
+        how = handler or self.handler
+        handling = Handling(lambda: self.readings, self.arrived, how, failed, pace)
+        with trio.move_on_after(seconds):
+            await handling.run()
+
+    @property
+    def positions(self) -> list[int]:
+        return [each.progress.position for each in self.readings.values()]
+
+    @property
+    def widest(self) -> int:
+        return max(map(len, self.together))
+
+
+async def test_by_default_each_queue_is_handled_in_order(autojump_clock: object) -> None:
+    """With room for ten, there is one of each of the three queues under way."""
+    bench = Bench("aaaa", "aaaa", "aaaa")
+    await bench.run(4.5, 10)
+    assert bench.widest == 3
+    assert bench.positions == [4, 4, 4]
+    for number in range(3):
+        assert [offset for queue, offset in bench.started if queue == number] == [0, 1, 2, 3]
+
+
+async def test_without_order_a_queue_is_handled_by_many(autojump_clock: object) -> None:
+    """Ten at a time, and no more than ten."""
+    bench = Bench("a" * 25)
+    await bench.run(1.5, 10, "none")
+    assert bench.widest == 10
+    assert bench.positions == [10]
+    await bench.run(2.5, 10, "none")
+    assert sorted(bench.started)[:10] == [(0, offset) for offset in range(10)]
+    assert bench.positions == [25]
+
+
+async def test_what_one_slow_message_holds_back_is_bounded(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others overtake it, up to the span; then its queue waits, and the other queues do not."""
+    monkeypatch.setattr(limits, "UNFINISHED_SPAN_PER_QUEUE_MAX", 8)
+    bench = Bench("a" * 20, "a" * 20)
+
+    async def handler(message: ReceivedMessage) -> None:
+        await trio.sleep(1000 if (message.queue_id, message.queue_offset) == (0, 2) else 1)
+
+    await bench.run(100, 4, "none", handler=handler)
+    assert bench.positions == [2, 20]
+    assert bench.readings[QUEUES[0]].progress.buffered == 10
+
+
+async def test_a_key_is_handled_in_order_and_beside_the_others(autojump_clock: object) -> None:
+    """Three keys in a queue: three at a time, each key's messages one after the other."""
+    bench = Bench("aabbaacc")
+    await bench.run(4.5, 8, "key")
+    assert bench.widest == 3
+    assert bench.positions == [8]
+    for key in "abc":
+        mine = [offset for _, offset in bench.started if "aabbaacc"[offset] == key]
+        assert mine == sorted(mine)
+    assert max(bench.started.index((0, offset)) for offset in (0, 2, 6)) < 3
+
+
+async def test_messages_under_way_are_bounded_by_their_bytes_too(autojump_clock: object) -> None:
+    """Two fit; one that is larger than the bound goes by itself."""
+    size = message(QUEUES[0], 0, "a").size_bytes
+    bench = Bench("a" * 4)
+    await bench.run(2.5, 4, "none", max_bytes=2 * size)
+    assert (bench.widest, bench.positions) == (2, [4])
+    bench = Bench("a" * 4)
+    await bench.run(4.5, 4, "none", max_bytes=size - 1)
+    assert (bench.widest, bench.positions) == (1, [4])
+
+
+async def test_what_takes_too_long_is_cancelled_and_given_to_the_policy(
+    autojump_clock: object,
+) -> None:
+    """The others go on meanwhile; its queue goes on afterwards."""
+    bench = Bench("aaa")
+
+    async def handler(message: ReceivedMessage) -> None:
+        await trio.sleep(math.inf if message.queue_offset == 1 else 1)
+
+    await bench.run(20, handler=handler, timeout_s=5)
+    assert bench.failed == [(1, "HandlerTimeout")]
+    assert bench.positions == [3]
+
+
+async def test_an_error_that_is_raised_leaves_the_message_to_the_next_run() -> None:
+    """Nothing is skipped: the one that raised, and those under way, are the first of the next."""
+    bench = Bench("aaaa")
+    gate = trio.Event()
+
+    async def handler(message: ReceivedMessage) -> None:
+        if message.queue_offset == 2:
+            raise ValueError("the third")
+        if message.queue_offset == 0:
+            await gate.wait()
+
+    pace = check_pace(2, 1 << 20, "none", None)
+    with pytest.raises(ValueError, match="the third"):
+        await Handling(lambda: bench.readings, bench.arrived, handler, raised, pace).run()
+    assert bench.positions == [0]
+    rest = bench.readings[QUEUES[0]].progress.take(9)
+    assert [each.queue_offset for each in rest] == [0, 2]
+
+
+async def test_a_queue_that_is_moved_meanwhile_starts_where_it_was_moved_to(
+    autojump_clock: object,
+) -> None:
+    """What waits of the old place is dropped; what is under way there finishes nothing."""
+    bench = Bench("aaaa")
+    progress = bench.readings[QUEUES[0]].progress
+
+    async def moved() -> None:
+        await trio.sleep(0.5)
+        progress.seek(2)
+        progress.accept(1, Chunk([message(QUEUES[0], 2, "a")], 1), 3)
+        bench.arrived.announce()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(moved)
+        await bench.run(5, 4, "key")
+    assert bench.started == [(0, 0), (0, 2)]
+    assert progress.position == 3
+
+
+async def test_a_handler_need_not_be_asynchronous() -> None:
+    """It is called in the event loop then."""
+    bench = Bench("aa")
+    seen: list[int] = []
+    await bench.run(0.05, handler=lambda message: seen.append(message.queue_offset))
+    assert (seen, bench.positions) == ([0, 1], [2])
+
+
+@pytest.mark.parametrize(
+    ("pace", "reason"),
+    [
+        ((0, 1, "queue", None), "concurrency=0"),
+        ((1, 0, "queue", None), "max_bytes=0"),
+        ((1, 1, "topic", None), "'queue', 'key' or 'none'"),
+        ((1, 1, "queue", 0.0), "timeout_s=0.0"),
+        ((1, 1, "queue", math.nan), "timeout_s=nan"),
+    ],
+)
+def test_a_pace_that_can_not_be_is_refused(
+    pace: tuple[int, int, Order, float | None], reason: str
+) -> None:
+    """By name, before anything is handled."""
+    with pytest.raises(BadInput, match=reason):
+        check_pace(*pace)
+
+
+def test_a_timeout_says_which_message_and_what_to_do() -> None:
+    """Its queue, its offset, the time."""
+    assert "message 7 of" in str(HandlerTimeout(QUEUES[0], 7, 2.5))
+    assert "2.5 s" in str(HandlerTimeout(QUEUES[0], 7, 2.5))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=60))
+def test_a_lane_lets_one_in_at_a_time_in_the_order_of_arrival(
+    steps: list[tuple[bool, int]],
+) -> None:
+    """Against a list a lane, of which the first is under way."""
+    lanes: Lanes[int] = Lanes()
+    model: dict[int, list[int]] = defaultdict(list)
+    for number, (enters, lane) in enumerate(steps):
+        if enters:
+            model[lane].append(number)
+            assert lanes.enter(lane, number) == (len(model[lane]) == 1)
+        elif model[lane]:
+            model[lane].pop(0)
+            assert lanes.leave(lane) == (model[lane][0] if model[lane] else None)
+        assert [lane for lane in range(4) if lanes.is_busy(lane)] == sorted(
+            filter(model.get, model)
+        )
+        assert sorted(lanes.waiting()) == sorted(
+            each for lane in model.values() for each in lane[1:]
+        )
+
+
+async def test_asking_for_more_finishes_what_was_given_unless_it_is_switched_off() -> None:
+    """Polling and iterating alike."""
+    for asking, expected in ((True, [2]), (False, [0])):
+        bench = Bench("aaaa")
+        handout = HandOut(lambda its=bench: its.readings, asking_finishes=asking)
+        assert len(await handout.poll(2, 1)) == 2
+        await handout.poll(1, 1)
+        assert bench.positions == expected
+        await handout.next_message()
+        handout.finish_handed()
+        assert bench.positions == [4]
+
+
+async def test_iterating_goes_round_the_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many of one, then of the next."""
+    monkeypatch.setattr(limits, "TURN_RECORDS_MAX", 2)
+    bench = Bench("aaaa", "aaaa")
+    handout = HandOut(lambda: bench.readings, asking_finishes=True)
+    taken = [(await handout.next_message()).queue_id for _ in range(8)]
+    assert taken == [0, 0, 1, 1, 0, 0, 1, 1]
+
+
+async def test_who_finishes_nothing_is_told_when_it_is_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neighbours are one stretch; it takes many gaps to get there."""
+    monkeypatch.setattr(limits, "UNFINISHED_RUNS_PER_QUEUE_MAX", 2)
+    bench = Bench("aaaaaa")
+    progress = bench.readings[QUEUES[0]].progress
+    handout = HandOut(lambda: bench.readings, asking_finishes=False)
+    assert len(await handout.poll(5, 1)) == 5
+    for offset in (1, 3):
+        progress.finish(offset, offset)
+    with pytest.raises(TooMuchUncommitted, match=r"commit\(\) what was processed"):
+        await handout.poll(5, 1)
+    handout.finish_handed()
+    assert len(await handout.poll(5, 1)) == 1
