@@ -6,18 +6,19 @@
         await admin.topics.update("Orders", read_queues=8, write_queues=8)
         status = await admin.topics.status("Orders")
 
-``topics``      create, change, delete, list, routes
-``groups``      consumer groups, and their progress
-``clients``     the connected clients, and what they do
-``brokers``     broker groups
-``raft``        the members of a broker group, and its leader
-``members``     adding and removing members
-``settings``    configs, key-value entries, write permissions
-``statistics``  traffic by topic and group
-``messages``    reading and finding messages
-``session``     what every part shares
-``requests``    sends requests to servers
-``results``     the results of calls
+``topics``        create, change, delete, list, routes
+``groups``        consumer groups, and their progress
+``clients``       the connected clients, and what they do
+``brokers``       broker groups
+``raft``          the members of a broker group, and its leader
+``members``       adding and removing members
+``settings``      configs, key-value entries, write permissions
+``statistics``    traffic by topic and group
+``messages``      reading and finding messages
+``dead_letters``  listing and redriving what a group gave up
+``session``       what every part shares
+``requests``      sends requests to servers
+``results``       the results of calls
 
 Every call asks the servers anew; only the last leaders are remembered. A request about a broker
 group goes to its leader, and within the deadline follows a failover. Results are the values of
@@ -29,6 +30,7 @@ from __future__ import annotations
 from mqclient import limits
 from mqclient.admin.brokers import Brokers
 from mqclient.admin.clients import Clients
+from mqclient.admin.dead_letters import DeadLetters
 from mqclient.admin.groups import Groups
 from mqclient.admin.members import Members
 from mqclient.admin.messages import Messages
@@ -65,6 +67,7 @@ class Admin(Living):
         self.settings = Settings(session)
         self.statistics = Statistics(session)
         self.messages = Messages(session)
+        self.dead_letters = DeadLetters(session)
 
     async def _start(self) -> None:
         await self._requests.__aenter__()

@@ -12,7 +12,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dledger.remoting.message import host_decode
+from dledger.remoting.message import (
+    DLQ_ORIGIN_TOPIC,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    host_decode,
+)
 from mqclient.connection.addresses import join_address
 from mqclient.models import ReceivedMessage
 
@@ -300,3 +305,27 @@ class MessageView(msgspec.Struct, frozen=True):
             store_host=join_address(*host_decode(message.record.store_host)),
             reconsume_times=message.reconsume_times,
         )
+
+
+class DeadLetter(MessageView, frozen=True, kw_only=True):
+    """A message that a group gave up, and where it came from; "" if it does not say.
+
+    `redriven_as` is the offset message id of its copy, once it was sent again.
+    """
+
+    origin_topic: str
+    origin_message_id: str
+    redriven_as: str = ""
+
+    @classmethod
+    def of(cls, message: ReceivedMessage) -> DeadLetter:
+        """The view of one that was read."""
+        shown = msgspec.structs.asdict(MessageView.of(message))
+        properties = message.properties
+        origin = properties.get(DLQ_ORIGIN_TOPIC) or properties.get(RETRY_TOPIC, "")
+        first = properties.get(ORIGIN_MESSAGE_ID, "")
+        return cls(**shown, origin_topic=origin, origin_message_id=first)
+
+    def sent(self, message_id: str) -> DeadLetter:
+        """The same, sent again as `message_id`."""
+        return msgspec.structs.replace(self, redriven_as=message_id)

@@ -9,6 +9,7 @@ from mqclient import limits
 from mqclient.admin import (
     brokers,
     clients,
+    dead_letters,
     groups,
     members,
     messages,
@@ -114,6 +115,13 @@ class Messages(AdminPart[messages.Messages]):
     by_unique_key = blocking(messages.Messages.by_unique_key)
 
 
+class DeadLetters(AdminPart[dead_letters.DeadLetters]):
+    """`mqclient.Admin.dead_letters`, blocking."""
+
+    list = blocking(dead_letters.DeadLetters.list)
+    redrive = blocking(dead_letters.DeadLetters.redrive)
+
+
 class Admin(Face[admins.Admin]):
     """`mqclient.Admin`, blocking."""
 
@@ -134,3 +142,4 @@ class Admin(Face[admins.Admin]):
         self.settings = Settings(self, admin.settings)
         self.statistics = Statistics(self, admin.statistics)
         self.messages = Messages(self, admin.messages)
+        self.dead_letters = DeadLetters(self, admin.dead_letters)

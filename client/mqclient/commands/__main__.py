@@ -34,6 +34,8 @@ COMMANDS = {
     "updateSubGroup": ("groups:update_sub_group", "Create a consumer group or change it."),
     "deleteSubGroup": ("groups:delete_sub_group", "Delete a consumer group."),
     "consumerProgress": ("groups:consumer_progress", "Show how far consumer groups are."),
+    "deadLetters": ("groups:dead_letters", "List the messages that a group gave up."),
+    "redriveDeadLetters": ("groups:redrive_dead_letters", "Send them to their topics again."),
     "consumerConnection": ("clients:consumer_connection", "Show who consumes for a group."),
     "producerConnection": ("clients:producer_connection", "Show who produces for a group."),
     "consumerStatus": ("clients:consumer_status", "Show what consumers say of themselves."),

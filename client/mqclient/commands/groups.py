@@ -1,4 +1,4 @@
-"""consumerProgress, updateSubGroup, deleteSubGroup."""
+"""consumerProgress, updateSubGroup, deleteSubGroup, deadLetters, redriveDeadLetters."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from dledger.remoting.bodies import SubscriptionGroupConfig
+from mqclient import limits
 from mqclient.admin import Admin
-from mqclient.admin.results import GroupProgress
+from mqclient.admin.results import DeadLetter, GroupProgress
 from mqclient.commands.common import (
     DEFAULTS,
     ChangedBroker,
@@ -19,7 +21,9 @@ from mqclient.commands.common import (
     OneTopic,
     Switch,
 )
-from mqclient.commands.output import Table, joined, moment, plural
+from mqclient.commands.output import Table, joined, moment, one_line, plural
+
+LetterCount = Annotated[int, Parameter(name="--count", validator=Number(gte=1))]
 
 
 def consumer_progress(
@@ -133,6 +137,69 @@ def delete_sub_group(
     )
     result = {"group": group, "brokers": names}
     common.say("deleteSubGroup", result, f"group {group} is deleted on {joined(names)}")
+
+
+def dead_letters(
+    *,
+    group: Group,
+    redriven: Annotated[bool, Parameter(name=["--redriven", "-r"], negative=())] = False,
+    count: LetterCount = limits.DEAD_LETTERS_AT_ONCE,
+    common: Common = DEFAULTS,
+) -> None:
+    """List the messages that a consumer group gave up.
+
+    Parameters
+    ----------
+    redriven
+        Those that were sent again already, too.
+    """
+    found = common.ask(lambda admin: admin.dead_letters.list(group, redriven=redriven, count=count))
+    note = f"{plural(len(found), 'dead letter')} of group {group}"
+    common.show("deadLetters", found, _letters(found, note))
+
+
+def redrive_dead_letters(
+    *,
+    group: Group,
+    message_id: Annotated[str | None, Parameter(name=["--msgId", "-i"])] = None,
+    dry_run: Annotated[bool, Parameter(name="--dry-run", negative=())] = False,
+    count: LetterCount = limits.DEAD_LETTERS_AT_ONCE,
+    common: Common = DEFAULTS,
+) -> None:
+    """Send the messages that a consumer group gave up to their topics again, each once.
+
+    Parameters
+    ----------
+    message_id
+        Only the one with this offset message id, even if it was sent again before.
+    dry_run
+        Only show which they would be.
+    """
+    found = common.ask(
+        lambda admin: admin.dead_letters.redrive(
+            group, message_id=message_id, dry_run=dry_run, count=count
+        )
+    )
+    what = "would be sent again" if dry_run else "sent again"
+    note = f"{plural(len(found), 'dead letter')} of group {group} {what}"
+    common.show("redriveDeadLetters", found, _letters(found, note))
+
+
+def _letters(letters: tuple[DeadLetter, ...], note: str) -> Table:
+    headers = ("TO TOPIC", "GIVEN UP", "TRIES", "KEYS", "BODY", "OFFSET MESSAGE ID", "SENT AS")
+    rows = [
+        (
+            each.origin_topic,
+            moment(each.store_timestamp_ms),
+            each.reconsume_times,
+            each.keys,
+            one_line(each.text),
+            each.offset_message_id,
+            each.redriven_as,
+        )
+        for each in letters
+    ]
+    return Table(headers, rows, [note])
 
 
 def _summary(groups: tuple[GroupProgress, ...]) -> Table:

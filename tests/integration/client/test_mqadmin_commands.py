@@ -51,6 +51,7 @@ async def prepare(
     async with Admin(namesrv) as admin:
         await admin.topics.update("Orders", read_queues=2, write_queues=2)
         (leader, *_) = await admin.brokers.list()
+    await give_one_up(namesrv)
     async with (
         Producer(namesrv, "PG") as producer,
         Consumer(namesrv, "CG", {"Orders": "TagA || TagB"}) as consumer,
@@ -63,6 +64,15 @@ async def prepare(
         await known_to_the_brokers(namesrv)
         task_status.started(Scene(cluster, sent, leader.address))
         await trio.sleep_forever()
+
+
+async def give_one_up(namesrv: str) -> None:
+    """A message in the dead letters of a group "DG"."""
+    async with Producer(namesrv, "PG") as producer, Consumer(namesrv, "DG", {"Lost": "*"}) as dead:
+        await producer.send(Message("Lost", b"hopeless"))
+        while not (polled := await dead.poll(1, 1.0)):
+            pass
+        await dead.nack(polled[0], -1)
 
 
 async def known_to_the_brokers(namesrv: str) -> None:
@@ -148,6 +158,17 @@ STEPS = [
         "lag 0",
     ),
     Step("consumerProgress", lambda r, s: r[0]["group"] == "CG", "CLUSTERING"),
+    Step(
+        "deadLetters -g DG",
+        lambda r, s: [(m["text"], m["origin_topic"]) for m in r] == [("hopeless", "Lost")],
+        "1 dead letter of group DG",
+    ),
+    Step("redriveDeadLetters -g DG --dry-run", lambda r, s: len(r) == 1, "would be sent again"),
+    Step(
+        "redriveDeadLetters -g DG",
+        lambda r, s: [bool(m["redriven_as"]) for m in r] == [True],
+        "0 dead letters of group DG sent again",
+    ),
     Step(
         "consumerConnection -g CG",
         lambda r, s: (

@@ -1,0 +1,211 @@
+"""The dead letters of a group: messages that it could not handle, and their way back.
+
+They lie in the topic `%DLQ%` and the group's name, on every broker group, like any message. Sent
+again to its topic, one is a new message, with the keys, tags, properties and body of the old one,
+and no tries behind it. How far they were sent again is an offset of `TOOLS_REDRIVE` in that topic,
+so nobody who repeats the call sends one twice. If the call ends between a message and its offset,
+the next call sends that message under the same unique key: the broker knows it again, unless it has
+taken 131,072 others meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+from zlib import crc32
+
+from dledger.errors import BadInput, RecordError
+from dledger.remoting import message as names
+from dledger.remoting.allocation import PERM_READ, PERM_WRITE, queues_of
+from dledger.remoting.bodies import BrokerData
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.headers import (
+    QueryConsumerOffsetHeader,
+    QueryConsumerOffsetResponseHeader,
+    SendMessageResponseHeader,
+    SendMessageV2Header,
+    UpdateConsumerOffsetHeader,
+    decode_header,
+)
+from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.record import COMPRESSED, COMPRESSION_TYPE
+from mqclient import limits
+from mqclient.admin.groups import Groups
+from mqclient.admin.messages import Messages
+from mqclient.admin.requests import expect_success
+from mqclient.admin.results import DeadLetter
+from mqclient.admin.session import Part, UnknownTarget
+from mqclient.connection.answers import checked_offset
+from mqclient.errors import NoRoute
+from mqclient.models import ReceivedMessage
+
+GROUP: Final = "TOOLS_REDRIVE"
+_PRODUCER: Final = "TOOLS_PRODUCER"
+#: What was said of the old message's way, and is not true of the new one.
+_OF_THE_WAY: Final = (
+    *names.DELAYS,
+    names.TIMER_OUT_MS,
+    names.REAL_TOPIC,
+    names.REAL_QID,
+    names.RETRY_TOPIC,
+    names.RECONSUME_TIME,
+    names.MAX_RECONSUME_TIMES,
+    names.POP_CK,
+    names.TRAN_MSG,
+    names.PGROUP,
+    names.WAIT,
+)
+
+
+class DeadLetters(Part):
+    """`admin.dead_letters`."""
+
+    async def list(
+        self,
+        group: str,
+        *,
+        redriven: bool = False,
+        count: int = limits.DEAD_LETTERS_AT_ONCE,
+    ) -> tuple[DeadLetter, ...]:
+        """Up to `count` dead letters of a group, oldest first in each queue.
+
+        Those that were sent again already are among them with `redriven`. Raises UnknownTarget if
+        there is no such group.
+        """
+        found: list[DeadLetter] = []
+        for queue in await self._queues(group):
+            offset = 0 if redriven else await self._offset(queue)
+            wanted = count - len(found)
+            found += [DeadLetter.of(each) for each in await self._read(queue, offset, wanted)]
+        return tuple(found)
+
+    async def redrive(
+        self,
+        group: str,
+        *,
+        message_id: str | None = None,
+        dry_run: bool = False,
+        count: int = limits.DEAD_LETTERS_AT_ONCE,
+    ) -> tuple[DeadLetter, ...]:
+        """Send up to `count` dead letters to their topics again; with `dry_run`, only tell which.
+
+        They are those that were not sent again yet, or the one with an offset message id, whether
+        it was or not. Raises NoRoute if a topic is gone, BadInput for a message that does not say
+        its topic: those before it are sent then, and stay so.
+        """
+        if message_id is not None:
+            return (await self._redrive(group, await self._one(group, message_id), dry_run),)
+        done: list[DeadLetter] = []
+        for queue in await self._queues(group):
+            offset = first = await self._offset(queue)
+            try:
+                for message in await self._read(queue, offset, count - len(done)):
+                    done.append(await self._redrive(group, message, dry_run))
+                    offset = message.queue_offset + 1
+            finally:
+                if offset > first and not dry_run:
+                    await self._commit(queue, offset)
+        return tuple(done)
+
+    async def _one(self, group: str, message_id: str) -> ReceivedMessage:
+        message = await Messages(self._session).by_id(message_id)
+        if message.record.topic != names.DLQ_PREFIX + group:
+            raise UnknownTarget(
+                f"message {message_id} lies in topic {message.record.topic!r}, not in the dead "
+                f"letters of group {group!r}: mqadmin deadLetters -g {group} lists them"
+            )
+        return message
+
+    async def _redrive(self, group: str, message: ReceivedMessage, dry_run: bool) -> DeadLetter:
+        letter = DeadLetter.of(message)
+        if not letter.origin_topic:
+            raise BadInput(
+                f"dead letter {letter.offset_message_id} of group {group!r} does not say which "
+                f"topic it was sent to: it has no property {names.RETRY_TOPIC}"
+            )
+        broker, queue_id = await self._destination(letter)
+        if dry_run:
+            return letter
+        if not message.record.check():
+            raise RecordError(f"the body of {message!r} does not match its CRC")
+        answer = await self._requests.ask_leader(
+            broker,
+            RequestCode.SEND_MESSAGE_V2,
+            _copy(message, letter, queue_id),
+            bytes(message.record.body),
+        )
+        return letter.sent(decode_header(SendMessageResponseHeader, answer).msg_id)
+
+    async def _destination(self, letter: DeadLetter) -> tuple[BrokerData, int]:
+        """A queue of its topic, the same at each try: on its own broker group if that has one."""
+        topic = letter.origin_topic
+        route = await self._session.route(topic)
+        queues = queues_of(topic, route, PERM_WRITE)
+        own = [queue for queue in queues if queue.broker_name == letter.broker_name]
+        if not (own or queues):
+            raise NoRoute(topic, "redrive to", "no broker lets producers write to it")
+        queue = (own or queues)[crc32(letter.message_id.encode()) % len(own or queues)]
+        (broker,) = [each for each in route.broker_datas if each.broker_name == queue.broker_name]
+        return broker, queue.queue_id
+
+    async def _queues(self, group: str) -> tuple[MessageQueue, ...]:
+        topic = names.DLQ_PREFIX + group
+        try:
+            route = await self._session.route(topic)
+        except NoRoute:
+            await Groups(self._session).progress(group)
+            return ()
+        return queues_of(topic, route, PERM_READ)
+
+    async def _read(
+        self, queue: MessageQueue, offset: int, count: int
+    ) -> Iterable[ReceivedMessage]:
+        if count <= 0:
+            return ()
+        place = (queue.topic, queue.broker_name, queue.queue_id)
+        return await Messages(self._session).read(*place, offset, count)
+
+    async def _offset(self, queue: MessageQueue) -> int:
+        header = QueryConsumerOffsetHeader(
+            consumer_group=GROUP,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            set_zero_if_not_found=False,
+        )
+        code = RequestCode.QUERY_CONSUMER_OFFSET
+        (broker,) = await self._session.broker_groups(broker=queue.broker_name)
+        answer = await self._requests.ask_whoever_leads(broker, code, header)
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return 0
+        expect_success(answer, code.name, self._requests.leader(broker))
+        offset = decode_header(QueryConsumerOffsetResponseHeader, answer).offset
+        return checked_offset(offset, f"how far {queue} was sent again")
+
+    async def _commit(self, queue: MessageQueue, offset: int) -> None:
+        header = UpdateConsumerOffsetHeader(
+            consumer_group=GROUP,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+        )
+        (broker,) = await self._session.broker_groups(broker=queue.broker_name)
+        await self._requests.ask_leader(broker, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+
+def _copy(message: ReceivedMessage, letter: DeadLetter, queue_id: int) -> SendMessageV2Header:
+    """The send of a new message like the old one, under a key that is the same at each try."""
+    record = message.record
+    properties = {k: v for k, v in message.properties.items() if k not in _OF_THE_WAY}
+    properties[names.UNIQ_KEY] = f"REDRIVEN-{letter.offset_message_id}"
+    properties.setdefault(names.ORIGIN_MESSAGE_ID, letter.offset_message_id)
+    return SendMessageV2Header(
+        a=_PRODUCER,
+        b=letter.origin_topic,
+        c=names.DEFAULT_TOPIC,
+        d=limits.QUEUES_WANTED_MAX,
+        e=queue_id,
+        f=record.sys_flag & (COMPRESSED | COMPRESSION_TYPE),
+        g=record.born_timestamp_ms,
+        h=record.flag,
+        i=names.properties_encode(properties).decode(),
+    )
