@@ -166,5 +166,9 @@ STATE_PART_BYTES = MIB
 """Of a state machine's state that a peer asked for: one part is under way at a time."""
 STATE_BYTES_MAX = 512 * MIB
 
+# Groups of consumers.
+STICKY_PAIRS_MAX = 100_000
+"""Pairs of queue and member that sticky allocation compares: a quarter of a second of work."""
+
 assert MESSAGE_BODY_BYTES_MAX + PROPERTIES_BYTES_MAX < ENTRY_BYTES_MAX < SEGMENT_BYTES
 assert ENTRY_BYTES_MAX < FRAME_BYTES_MAX

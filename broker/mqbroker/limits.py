@@ -163,6 +163,8 @@ CLIENT_SCAN_S = 10.0
 GROUPS_PER_CLIENT_MAX = 1024
 """Of one connection, over all its heartbeats."""
 SUBSCRIPTIONS_PER_GROUP_MAX = 1024
+WANTS_SHOWN_MAX = 400
+"""Characters of each of two members' subscriptions, when one is refused since they differ."""
 GROUP_BYTES = 400
 SUBSCRIPTION_BYTES = 600
 TAG_BYTES = 96

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mqclient.admin import Admin
     from mqclient.consuming.consumer import Consumer
     from mqclient.consuming.sending_back import Nack
+    from mqclient.consuming.sharing.plan import ConsistentHash, MachineRooms
     from mqclient.consuming.subscriptions import Sql
     from mqclient.errors import (
         BadMessage,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         SendError,
         SendFailed,
         SendUnknown,
+        SubscriptionConflict,
         TooMuchUncommitted,
         TransactionEnded,
         TransactionUnknown,
@@ -55,9 +57,11 @@ __all__ = [
     "BufferFull",
     "ClientClosed",
     "ClientError",
+    "ConsistentHash",
     "Consumer",
     "Decision",
     "HandlerTimeout",
+    "MachineRooms",
     "Message",
     "MessageQueue",
     "Nack",
@@ -77,6 +81,7 @@ __all__ = [
     "SendResult",
     "SendUnknown",
     "Sql",
+    "SubscriptionConflict",
     "TooMuchUncommitted",
     "Transaction",
     "TransactionEnded",
@@ -88,11 +93,12 @@ _HOMES = {
     "mqclient.consuming.consumer": "Consumer",
     "mqclient.errors": "BadMessage BufferFull ClientClosed ClientError HandlerTimeout NoLeader "
     "NoReply NoRoute NotAssigned RecallTooLate Refused SendError SendFailed SendUnknown "
-    "TooMuchUncommitted TransactionEnded TransactionUnknown",
+    "SubscriptionConflict TooMuchUncommitted TransactionEnded TransactionUnknown",
     "mqclient.models": "Message Rebalance ReceivedMessage Reply SendResult",
     "mqclient.producing.pending": "PendingSend",
     "mqclient.producing.producer": "Producer",
     "mqclient.consuming.sending_back": "Nack",
+    "mqclient.consuming.sharing.plan": "ConsistentHash MachineRooms",
     "mqclient.consuming.subscriptions": "Sql",
     "mqclient.producing.transactions": "Decision Transaction",
     "dledger.remoting.json_dialect": "MessageQueue",

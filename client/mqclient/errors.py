@@ -17,6 +17,7 @@
         +-- TransactionEnded     a transaction had ended in the other way already
         +-- BadMessage           the message can't be stored as it is (also a BadInput)
         +-- NotAssigned          the queue does not belong to this consumer at the moment
+        +-- SubscriptionConflict the group's other members subscribe to something else
         +-- HandlerTimeout       a handler took longer for a message than it may
         +-- TooMuchUncommitted   a consumer finishes nothing of what it is given
         +-- ClientClosed         used outside its `async with` block
@@ -159,6 +160,19 @@ class TransactionEnded(ClientError):
 
 class NotAssigned(ClientError):
     """The queue does not belong to this consumer now; a rebalance may have moved it."""
+
+
+class SubscriptionConflict(ClientError):
+    """Members of the group that are there subscribe to something else, or share out otherwise."""
+
+    def __init__(self, group: str, differences: str) -> None:
+        super().__init__(
+            f"refused as a member of group {group!r}: {differences}. A queue goes to one member, "
+            "whatever it wants of the topic, so messages would be lost in silence. Give this "
+            "consumer a group of its own, stop the others first, or take the risk with "
+            "same_subscriptions=False"
+        )
+        self.group = group
 
 
 class HandlerTimeout(ClientError):

@@ -8,6 +8,8 @@ from dledger import limits as foundation
 NAMESRV_ADDR = "127.0.0.1:9876"
 PRODUCER_GROUP = "DEFAULT_PRODUCER"
 CONSUMER_GROUP = "DEFAULT_CONSUMER"
+READERS_GROUP = "TOOLS_CONSUMER"
+"""Whose name pulls bear that belong to no group: RocketMQ's tools read so, and leave nothing."""
 LINGER_S = 0.0
 """A batch leaves as soon as it can."""
 
@@ -69,6 +71,8 @@ HANDLE_AGAIN_S = 5.0
 RETRY_DELAY_S_MAX = 3 * 86_400
 """Brokers keep messages with a timer for so long at most."""
 RETRY_DELAYS_MAX = 1024
+SUSPEND_S = 1.0
+"""Until a handler gets a message again in its place (RocketMQ: suspendCurrentQueueTimeMillis)."""
 DELAY_LEVEL_MAX = 64
 """No broker has more levels; a level above its last means the last, as with stock clients."""
 REPLIES_AWAITED_MAX = 65_536
@@ -83,6 +87,7 @@ PULL_BYTES_MAX = 1 * foundation.MIB
 PULL_SUSPEND_S = 5.0
 PREFETCH_RECORDS_PER_QUEUE_MAX = 16_384
 PREFETCH_BYTES_PER_QUEUE_MAX = 4 * foundation.MIB
+HANDLED_BATCH_MESSAGES = 32
 TURN_RECORDS_MAX = 1024
 """Who iterates is given so many messages of a queue before it is the next one's turn."""
 UNDER_WAY_BYTES_MAX = 64 * foundation.MIB
@@ -98,6 +103,12 @@ ABANDONED_HANDLERS_MAX = 64
 INFLATED_BODY_BYTES_MAX = foundation.MESSAGE_BODY_BYTES_MAX
 AUTO_COMMIT_S = 1.0
 REBALANCE_POLL_S = 2.0
+REVOKE_S = 5.0
+"""For the application to finish with queues that another member is to read."""
+VIRTUAL_NODES_MAX = 1024
+OFFSETS_FILE_BYTES_MAX = 64 * foundation.MIB
+PATTERN_POLL_S = 2.0
+"""How often name servers are asked for new topics, if topics are wanted by a pattern."""
 REBALANCE_RETRY_S = 0.5
 REFUSED_RETRY_S = 1.0
 EMPTY_PULL_PAUSE_S = 0.01

@@ -102,13 +102,15 @@ class Rebalance:
 class ReceivedMessage:
     """One message as stored in the log; fields are decoded when they are read."""
 
-    __slots__ = ("_data", "_properties", "_record", "broker_name")
+    __slots__ = ("_data", "_properties", "_record", "broker_name", "handled_again")
 
     def __init__(self, data: memoryview, broker_name: str) -> None:
         self._data = data
         self._record: Record | None = None
         self._properties: dict[str, str] | None = None
         self.broker_name = broker_name
+        #: How often its handler had it again in its place (`on_error="suspend"`).
+        self.handled_again = 0
 
     def __repr__(self) -> str:
         return (

@@ -1,4 +1,4 @@
-"""Which queues of a topic are read, and by whom of a group: RocketMQ's rules, to the letter.
+"""Which queues of a topic are read, and by whom of a group: RocketMQ's rules to the letter. Pure.
 
 Each member of a group computes its share by itself from the same two sorted lists (or a broker does
 so for it), so any difference from the Java classes would give a queue to two members or to none.
@@ -6,9 +6,12 @@ so for it), so any difference from the Java classes would give a queue to two me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from hashlib import md5
 from typing import TypeVar
 
+from dledger import limits
 from dledger.remoting.bodies import TopicRouteData
 from dledger.remoting.json_dialect import MessageQueue
 
@@ -55,3 +58,91 @@ def allocate_by_circle(
     if member not in members:
         return ()
     return tuple(queues[members.index(member) :: len(members)])
+
+
+def allocate_by_machine_room(
+    member: str, members: Sequence[str], queues: Sequence[MessageQueue], rooms: Collection[str]
+) -> tuple[MessageQueue, ...]:
+    """AllocateMessageQueueByMachineRoom: of the brokers named `room@name` in one of the rooms.
+
+    Each member gets the same number of their queues, in runs; those left over go to the first
+    members, one each. Queues of other brokers are read by nobody.
+    """
+    if member not in members:
+        return ()
+    index = members.index(member)
+    near = [queue for queue in queues if _room(queue) in rooms]
+    share, rest = divmod(len(near), len(members))
+    run = near[share * index : share * (index + 1)]
+    return tuple(run + near[share * len(members) + index :][: 1 if index < rest else 0])
+
+
+def _room(queue: MessageQueue) -> str | None:
+    """Of a broker's name in exactly two parts; Java's split drops empty ones at the end."""
+    parts = queue.broker_name.split("@")
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts[0] if len(parts) == len(("room", "name")) else None
+
+
+def allocate_by_hash(
+    member: str, members: Sequence[str], queues: Sequence[MessageQueue], virtual_nodes: int
+) -> tuple[MessageQueue, ...]:
+    """AllocateMessageQueueConsistentHash: a queue belongs to the next node on a ring.
+
+    Each member is there `virtual_nodes` times. Few queues move when one comes or goes; the shares
+    are as uneven as chance has it.
+    """
+    if member not in members:
+        return ()
+    ring = {_hash(f"{each}-{n}"): each for each in members for n in range(virtual_nodes)}
+    places = sorted(ring)
+
+    def owner(queue: MessageQueue) -> str:
+        text = (
+            f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, "
+            f"queueId={queue.queue_id}]"
+        )
+        return ring[places[bisect_left(places, _hash(text)) % len(places)]]
+
+    return tuple(queue for queue in queues if owner(queue) == member)
+
+
+def _hash(text: str) -> int:
+    """The first four bytes of MD5: no secret, but what RocketMQ's ring is made of."""
+    return int.from_bytes(md5(text.encode(), usedforsecurity=False).digest()[:4], "big")
+
+
+def allocate_stickily(
+    member: str, members: Sequence[str], queues: Sequence[MessageQueue]
+) -> tuple[MessageQueue, ...]:
+    """Shares as even as can be, of which few queues move when a member comes or goes.
+
+    Every pair of queue and member has a weight by chance, the same for everybody. From the heaviest
+    on, a queue goes to the member if it is free and the member's share is not full. RocketMQ has no
+    such strategy: all members must be our clients. Of too many pairs none are made: the shares
+    are averaged then.
+    """
+    if not queues or member not in members:
+        return ()
+    if len(queues) * len(members) > limits.STICKY_PAIRS_MAX:
+        return allocate_averagely(member, members, queues)
+    share, rest = divmod(len(queues), len(members))
+    names = {queue: f"{queue.topic} {queue.broker_name} {queue.queue_id}" for queue in queues}
+    pairs = sorted(
+        (
+            (_hash(f"{name} {each}"), name, each, queue)
+            for queue, name in names.items()
+            for each in members
+        ),
+        key=lambda pair: pair[:3],
+    )
+    counts = dict.fromkeys(members, 0)
+    owners: dict[MessageQueue, str] = {}
+    for _, _, each, queue in pairs:
+        fits = counts[each] < share or (counts[each] == share and rest > 0)
+        if queue not in owners and fits:
+            rest -= counts[each] == share
+            counts[each] += 1
+            owners[queue] = each
+    return tuple(queue for queue in queues if owners[queue] == member)

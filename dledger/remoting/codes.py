@@ -206,3 +206,6 @@ class ResponseCode(IntEnum):
     GO_AWAY = 1500
     USER_NOT_EXIST = 3001
     POLICY_NOT_EXIST = 3002
+
+    # Ours: only our clients are answered so.
+    SUBSCRIPTION_DIFFERS = 9001

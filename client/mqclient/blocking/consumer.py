@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -13,9 +14,12 @@ from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
 from mqclient.blocking.face import Face, blocking
 from mqclient.consuming import consumer as consumers
-from mqclient.consuming.assignment import ConsumeFrom
+from mqclient.consuming.assignment import OnRevoke
 from mqclient.consuming.lanes import Order
 from mqclient.consuming.sending_back import OnError, SendingBack
+from mqclient.consuming.sharing.offsets import KeepOffsets
+from mqclient.consuming.sharing.plan import Assign
+from mqclient.consuming.sharing.starts import Start
 from mqclient.consuming.subscriptions import Sql
 from mqclient.errors import ClientClosed
 from mqclient.models import Rebalance, ReceivedMessage
@@ -27,13 +31,20 @@ class Consumer(Face[consumers.Consumer]):
     def __init__(
         self,
         namesrv_addr: str = limits.NAMESRV_ADDR,
-        group: str = limits.CONSUMER_GROUP,
-        subscriptions: Mapping[str, str | Sql] | None = None,
+        group: str | None = limits.CONSUMER_GROUP,
+        subscriptions: Mapping[str | re.Pattern[str], str | Sql]
+        | Mapping[str, str | Sql]
+        | None = None,
         *,
-        consume_from: ConsumeFrom = "first",
+        assign: Assign = "averaged",
+        consume_from: Start = "first",
+        offsets: KeepOffsets = "broker",
         auto_commit: bool = True,
         auto_commit_interval_s: float = limits.AUTO_COMMIT_S,
         retry_delays_s: Sequence[float] = (),
+        same_subscriptions: bool = True,
+        revoke_timeout_s: float = limits.REVOKE_S,
+        on_revoke: Callable[[tuple[MessageQueue, ...]], None] | None = None,
         on_rebalance: Callable[[Rebalance], None] | None = None,
     ) -> None:
         super().__init__(
@@ -41,10 +52,15 @@ class Consumer(Face[consumers.Consumer]):
                 namesrv_addr,
                 group,
                 subscriptions,
+                assign=assign,
                 consume_from=consume_from,
+                offsets=offsets,
                 auto_commit=auto_commit,
                 auto_commit_interval_s=auto_commit_interval_s,
                 retry_delays_s=retry_delays_s,
+                same_subscriptions=same_subscriptions,
+                revoke_timeout_s=revoke_timeout_s,
+                on_revoke=None if on_revoke is None else _in_a_thread(on_revoke),
                 on_rebalance=on_rebalance,
             )
         )
@@ -70,7 +86,7 @@ class Consumer(Face[consumers.Consumer]):
         order: Order = "queue",
         timeout_s: float | None = None,
         max_bytes: int = limits.UNDER_WAY_BYTES_MAX,
-        on_error: OnError = "retry",
+        on_error: OnError | None = None,
         max_reconsume_times: int | None = None,
     ) -> None:
         """Call `handler` with each message, for ever: by this thread, or by `concurrency` threads.
@@ -125,13 +141,57 @@ class Consumer(Face[consumers.Consumer]):
             return self.call(partial(back.settle, message, error))
         return True
 
+    def run_batches(
+        self,
+        handler: Callable[[Sequence[ReceivedMessage]], None],
+        max_messages: int = limits.HANDLED_BATCH_MESSAGES,
+        concurrency: int = 1,
+        *,
+        order: Order = "queue",
+        timeout_s: float | None = None,
+        max_bytes: int = limits.UNDER_WAY_BYTES_MAX,
+        on_error: OnError | None = None,
+        max_reconsume_times: int | None = None,
+    ) -> None:
+        """Call `handler` with what there is of a queue, up to `max_messages`, by other threads."""
+        threads = CapacityLimiter(concurrency + limits.ABANDONED_HANDLERS_MAX)
+
+        async def handle(messages: Sequence[ReceivedMessage]) -> None:
+            await to_thread.run_sync(
+                handler, messages, limiter=threads, abandon_on_cancel=timeout_s is not None
+            )
+
+        self.call(
+            partial(
+                self._client.run_batches,
+                handle,
+                max_messages,
+                concurrency,
+                order=order,
+                timeout_s=timeout_s,
+                max_bytes=max_bytes,
+                on_error=on_error,
+                max_reconsume_times=max_reconsume_times,
+            )
+        )
+
+    seek_to = blocking(consumers.Consumer.seek_to)
+
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on reading `queue` at `offset`."""
+        self.portal.call(self._client.seek, queue, offset)
 
-        async def seek() -> None:
-            self._client.seek(queue, offset)
+    def pause(self, *queues: MessageQueue) -> None:
+        """Hand out no more of these queues, or of all."""
+        self.portal.call(self._client.pause, *queues)
 
-        self.call(seek)
+    def resume(self, *queues: MessageQueue) -> None:
+        """Go on with these queues, or with all."""
+        self.portal.call(self._client.resume, *queues)
+
+    def paused(self) -> tuple[MessageQueue, ...]:
+        """The queues that are paused."""
+        return self.portal.call(self._client.paused)
 
     def lag(self) -> dict[MessageQueue, int]:
         """Messages not processed yet by queue, as of the last answer of each queue's broker."""
@@ -150,3 +210,12 @@ class Consumer(Face[consumers.Consumer]):
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues that are this consumer's at the moment."""
         return self._client.queues
+
+
+def _in_a_thread(told: Callable[[tuple[MessageQueue, ...]], None]) -> OnRevoke:
+    """So that it may call the consumer, whose calls wait for the event loop."""
+
+    async def tell(queues: tuple[MessageQueue, ...]) -> None:
+        await to_thread.run_sync(told, queues, abandon_on_cancel=True)
+
+    return tell

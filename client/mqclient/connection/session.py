@@ -111,18 +111,29 @@ class Session(Living):
             for topic in self.routes.topics():
                 await self._fetch(topic, topic, {})
 
-    async def beat(self, heartbeat: HeartbeatData) -> None:
-        """Send one heartbeat to every known broker; ends when all answered or were too slow."""
+    async def beat(self, heartbeat: HeartbeatData) -> list[Command]:
+        """Send one heartbeat to every known broker; ends when all answered or were too slow.
+
+        The answers of those that decline it.
+        """
         command_body = encode_body(heartbeat)
         addresses = {
             address
             for broker_name in self.routes.broker_names()
             for address in self.routes.members(broker_name)
         }
+        declined: list[Command] = []
+
+        async def tell(address: str) -> None:
+            command = Command(RequestCode.HEART_BEAT, {}, command_body)
+            answer = await self._tell(address, command)
+            if answer is not None and answer.code != ResponseCode.SUCCESS:
+                declined.append(answer)
+
         async with together() as tasks:
             for address in addresses:
-                command = Command(RequestCode.HEART_BEAT, {}, command_body)
-                tasks.start_soon(self._tell, address, command)
+                tasks.start_soon(tell, address)
+        return declined
 
     async def keep_beating(self, heartbeat: Callable[[], HeartbeatData]) -> None:
         """Beat once a second until cancelled."""
@@ -139,15 +150,16 @@ class Session(Living):
                         command = Command(RequestCode.UNREGISTER_CLIENT, encode_header(header))
                         tasks.start_soon(self._tell, address, command)
 
-    async def _tell(self, address: str, command: Command) -> None:
-        """Send a request; if the broker is down, that is ignored."""
+    async def _tell(self, address: str, command: Command) -> Command | None:
+        """Send a request; its answer, or None if the broker is down, which is ignored."""
         try:
             answer = await self.pool.request(address, command, limits.HEARTBEAT_TIMEOUT_S)
         except RemotingError as error:
             log.debug("broker not reached", address=address, reason=str(error))
-            return
+            return None
         if answer.code != ResponseCode.SUCCESS:
             log.warning("broker declined", address=address, code=answer.code, reason=answer.remark)
+        return answer
 
     def _asked(self, address: str, command: Command) -> Command | None:
         answer = None if self._on_request is None else self._on_request(address, command)

@@ -3,6 +3,8 @@
 ``consumer``       the face
 ``subscriptions``  what is wanted of a topic (pure)
 ``filters``        asks a broker whether it can be
+``sharing``        which queues are read, and where their offsets are kept
+``presence``       being a member of the group
 ``assignment``     which queues are this consumer's
 ``fetching``       reads them ahead
 ``turns``          whose turn it is among the queues (pure)

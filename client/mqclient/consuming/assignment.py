@@ -1,79 +1,77 @@
 """Which queues are this consumer's, where reading them starts, and how far it has come.
 
 Every member of a group shares the queues out by itself from the same two lists (see
-`dledger.remoting.allocation`),
-so all that matters is to look again whenever one of them may have changed: a broker announces a
-change of members, a route changed, or some time has passed. A queue that is gained starts at the
-group's committed offset; one that is lost has its progress committed first.
+`dledger.remoting.allocation`), so all that matters is to look again whenever one of them may have
+changed: a broker announces a change of members, a route changed, or some time has passed. A queue
+that is gained starts at the offset that is kept for it. Of one that is lost nothing more is handed
+out; the application is told, has some time to finish what it has in hand, and what it has finished
+is committed before the queue is given up.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
 
 from dledger.errors import BadInput, RemotingError
 from dledger.observe import get_logger
-from dledger.remoting.allocation import allocate_averagely
 from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    GetConsumerListByGroupHeader,
-    GetMaxOffsetHeader,
-    GetMaxOffsetResponseHeader,
-    GetMinOffsetHeader,
-    GetMinOffsetResponseHeader,
-    Header,
-    QueryConsumerOffsetHeader,
-    QueryConsumerOffsetResponseHeader,
-    UpdateConsumerOffsetHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import GetConsumerListByGroupHeader, encode_header
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import RETRY_PREFIX
 from mqclient import limits
 from mqclient.connection.answers import consumers_in
-from mqclient.connection.lifetime import together
 from mqclient.connection.retry import backoff_s
 from mqclient.connection.session import Session
-from mqclient.connection.signals import Wakeup
+from mqclient.connection.signals import Broadcast, Wakeup
 from mqclient.consuming.fetching import QueueFetcher
 from mqclient.consuming.progress import QueueProgress
+from mqclient.consuming.sharing.offsets import Offsets
+from mqclient.consuming.sharing.plan import Plan
+from mqclient.consuming.sharing.starts import Start, offset_of
 from mqclient.errors import ClientError, NoRoute
 from mqclient.models import Rebalance
 
 log = get_logger(__name__)
 
-#: Where a group without a committed offset begins: at the oldest message, or at the next to come.
-ConsumeFrom = Literal["first", "last"]
+_Share: TypeAlias = tuple[MessageQueue, ...]
+#: Told which queues another member is to read; may still commit what it has of them.
+OnRevoke: TypeAlias = Callable[[tuple[MessageQueue, ...]], Awaitable[None] | None]
 
 
 @dataclass(slots=True, eq=False)
 class Assignment:
-    """The queues of one consumer. `on_arrival` and `on_rebalance` are called in the event loop.
+    """The queues of one consumer. `arrived` is announced when they have more, and `on_rebalance`
+    is called, in the event loop.
 
-    `beat` makes the brokers know this member.
+    `group` is whose name pulls bear. `beat` makes the brokers know this member.
     """
 
     session: Session
     tasks: TaskGroup
     group: str
+    plan: Plan
+    offsets: Offsets
     subscriptions: Mapping[str, SubscriptionData]
-    consume_from: ConsumeFrom
+    consume_from: Start
     beat: Callable[[], Awaitable[None]]
-    on_arrival: Callable[[], None]
+    arrived: Broadcast
     on_rebalance: Callable[[Rebalance], None]
+    on_revoke: OnRevoke | None
+    revoke_timeout_s: float
     fetchers: dict[MessageQueue, QueueFetcher] = field(default_factory=dict)
     _wake: Wakeup = field(default_factory=Wakeup)
     _cause: str = "joined"
     _routeless: set[str] = field(default_factory=set)
+    _computed: dict[str, tuple[tuple[str, ...], _Share, _Share]] = field(default_factory=dict)
 
     def look_again(self, cause: str) -> None:
         """Something changed: share the queues out again soon."""
@@ -102,20 +100,18 @@ class Assignment:
         """Compute this member's queues and take over the difference; whether it could be done."""
         wanted: set[MessageQueue] = set()
         complete = True
-        for topic in self.subscriptions:
-            queues = await self.find_route(topic)
-            members = await self._members(queues, topic)
-            if self.session.client_id not in members:
+        for topic in [*self.subscriptions]:
+            share = await self._share(topic, await self.find_route(topic))
+            if share is None:
                 # No route, or the brokers do not know this member (yet, or again): what it has
                 # stays for now.
-                wanted.update(queue for queue in self.fetchers if queue.topic == topic)
+                share = tuple(queue for queue in self.fetchers if queue.topic == topic)
                 complete = complete and topic.startswith(RETRY_PREFIX)
-                continue
-            wanted.update(allocate_averagely(self.session.client_id, members, queues))
+            wanted.update(share)
         revoked = tuple(sorted(set(self.fetchers) - wanted))
-        assigned = tuple(sorted(wanted - set(self.fetchers)))
         if revoked:
             await self.revoke(revoked)
+        assigned = tuple(sorted(wanted - set(self.fetchers)))
         for queue in assigned:
             self.tasks.start_soon(self._start, queue)
             self.fetchers[queue] = self._fetcher(queue)
@@ -132,59 +128,69 @@ class Assignment:
             self.on_rebalance(event)
         return complete
 
+    async def _share(self, topic: str, queues: _Share) -> _Share | None:
+        """This member's queues of a topic; None while that can't be said."""
+        strategy = self.plan.strategy
+        if strategy is None:
+            return self.plan.chosen(queues) or None
+        members = await self._members(queues, topic)
+        if self.session.client_id not in members:
+            return None
+        known = self._computed.get(topic)
+        if known is None or known[:2] != (members, queues):
+            share = strategy(self.session.client_id, members, queues)
+            self._computed[topic] = known = (members, queues, share)
+        return known[2]
+
     async def revoke(self, queues: tuple[MessageQueue, ...]) -> None:
-        """Give queues up: stop fetching, commit what was processed, forget the rest."""
-        for queue in queues:
-            self.fetchers[queue].scope.cancel()
+        """Give queues up: hand out no more, let the application finish, commit, forget the rest."""
+        given_up = [self.fetchers[queue] for queue in queues]
+        for fetcher in given_up:
+            fetcher.scope.cancel()
+            fetcher.progress.closing = True
+        with anyio.move_on_after(self.revoke_timeout_s) as scope:
+            await self._tell_application(queues)
+            while any(fetcher.progress.handling for fetcher in given_up):
+                await self.arrived.wait()
+        if scope.cancelled_caught:
+            log.warning(
+                "queues given up before all was finished: it is delivered to their new reader",
+                group=self.group,
+                queues=[str(queue) for queue in queues],
+                waited_s=self.revoke_timeout_s,
+            )
         with anyio.move_on_after(limits.HEARTBEAT_TIMEOUT_S):
             await self.commit(limits.HEARTBEAT_TIMEOUT_S, queues)
         for queue in queues:
             self.fetchers.pop(queue).progress.revoke()
 
+    async def _tell_application(self, queues: tuple[MessageQueue, ...]) -> None:
+        if self.on_revoke is None:
+            return
+        try:
+            told = self.on_revoke(queues)
+            if inspect.isawaitable(told):
+                await told
+        except Exception as error:
+            log.warning("on_revoke raised", group=self.group, error=repr(error))
+
     async def commit(
         self, timeout_s: float, queues: tuple[MessageQueue, ...] | None = None
     ) -> dict[MessageQueue, int]:
-        """Commit what is finished; the offsets that the brokers newly hold.
+        """Commit what is finished; the offsets that are newly kept.
 
         Queues whose commit failed are left out and logged: the next commit covers them.
         """
-        committed: dict[MessageQueue, int] = {}
-
-        async def commit_one(progress: QueueProgress, offset: int) -> None:
-            if await self._commit(progress.queue, offset, timeout_s):
-                progress.committed = offset
-                committed[progress.queue] = offset
-
-        async with together() as tasks:
-            for queue, fetcher in self.fetchers.items():
-                progress = fetcher.progress
-                if queues is not None and queue not in queues:
-                    continue
-                if progress.started and progress.position != progress.committed:
-                    tasks.start_soon(commit_one, progress, progress.position)
-        return committed
-
-    async def _commit(self, queue: MessageQueue, offset: int, timeout_s: float) -> bool:
-        header = UpdateConsumerOffsetHeader(
-            consumer_group=self.group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            commit_offset=offset,
-        )
-        try:
-            await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_s)
-        except (RemotingError, ClientError) as error:
-            log.warning(
-                "commit failed",
-                group=self.group,
-                topic=queue.topic,
-                broker=queue.broker_name,
-                queue_id=queue.queue_id,
-                offset=offset,
-                reason=str(error),
-            )
-            return False
-        return True
+        ahead = {
+            queue: fetcher.progress.position
+            for queue, fetcher in self.fetchers.items()
+            if (queues is None or queue in queues) and fetcher.progress.is_ahead
+        }
+        stored = await self.offsets.store(ahead, timeout_s)
+        for queue, offset in stored.items():
+            if queue in self.fetchers:
+                self.fetchers[queue].progress.committed = offset
+        return dict(stored)
 
     async def find_route(self, topic: str) -> tuple[MessageQueue, ...]:
         """The topic's readable queues in order; none if there is no route yet."""
@@ -231,7 +237,7 @@ class Assignment:
             group=self.group,
             subscription=self.subscriptions[queue.topic],
             finder=self.session.finder,
-            on_arrival=self.on_arrival,
+            on_arrival=self.arrived.announce,
         )
 
     async def _start(self, queue: MessageQueue) -> None:
@@ -251,38 +257,13 @@ class Assignment:
             await fetcher.run()
 
     async def _first_offset(self, queue: MessageQueue) -> int:
-        """The group's committed offset, or where a group without one begins."""
-        timeout_s = limits.REQUEST_TIMEOUT_S
-        topic, queue_id = queue.topic, queue.queue_id
-        query = QueryConsumerOffsetHeader(
-            consumer_group=self.group, topic=topic, queue_id=queue_id, set_zero_if_not_found=False
-        )
-        answer = await self._ask(
-            queue, RequestCode.QUERY_CONSUMER_OFFSET, query, timeout_s, ResponseCode.QUERY_NOT_FOUND
-        )
-        if answer.code == ResponseCode.SUCCESS:
-            return decode_header(QueryConsumerOffsetResponseHeader, answer).offset
-        if self.consume_from == "first" or topic.startswith(RETRY_PREFIX):
-            header: Header = GetMinOffsetHeader(topic=topic, queue_id=queue_id)
-            answer = await self._ask(queue, RequestCode.GET_MIN_OFFSET, header, timeout_s)
-            return decode_header(GetMinOffsetResponseHeader, answer).offset
-        header = GetMaxOffsetHeader(topic=topic, queue_id=queue_id)
-        answer = await self._ask(queue, RequestCode.GET_MAX_OFFSET, header, timeout_s)
-        offset = decode_header(GetMaxOffsetResponseHeader, answer).offset
-        # Else the next owner of the queue would begin later still, and skip what came between.
-        await self._commit(queue, offset, timeout_s)
+        """The offset that is kept for it, or where a queue without one begins."""
+        offset = await self.offsets.load(queue)
+        if offset is not None:
+            return offset
+        start = "first" if queue.topic.startswith(RETRY_PREFIX) else self.consume_from
+        offset = await offset_of(self.session.finder, queue, start)
+        if start != "first":
+            # Else the next owner of the queue would begin later still, and skip what came between.
+            await self.offsets.store({queue: offset}, limits.REQUEST_TIMEOUT_S)
         return offset
-
-    async def _ask(
-        self,
-        queue: MessageQueue,
-        code: RequestCode,
-        header: Header,
-        timeout_s: float,
-        also: ResponseCode = ResponseCode.SUCCESS,
-    ) -> Command:
-        """The answer of the queue's leader. Raises Refused unless it is success or `also`."""
-        command = Command(code, encode_header(header))
-        what = f"{code.name} of {queue} for group {self.group!r}"
-        place = (queue.broker_name, queue.topic)
-        return await self.session.finder.granted(what, *place, command, timeout_s, also)

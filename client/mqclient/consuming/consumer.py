@@ -15,31 +15,27 @@ rebalance delivers again what was not committed, never what was.
 
 from __future__ import annotations
 
-import time
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 import anyio
 
-from dledger.errors import BadInput
-from dledger.observe import get_logger
-from dledger.remoting.bodies import ConsumerData, Dialect, HeartbeatData, encode_body
-from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
-from dledger.remoting.message import RETRY_PREFIX
-from dledger.remoting.names import check_group_name
 from mqclient import limits
-from mqclient.connection.lifetime import Living, together
+from mqclient.connection.answers import checked_offset
+from mqclient.connection.lifetime import Living
 from mqclient.connection.session import Session
-from mqclient.consuming.assignment import Assignment, ConsumeFrom
+from mqclient.consuming.assignment import Assignment, OnRevoke
 from mqclient.consuming.fetching import QueueFetcher
 from mqclient.consuming.filters import check_filters
-from mqclient.consuming.handling import Handler, Handling, check_pace
+from mqclient.consuming.handling import BatchHandler, Handler, Handling, Pace, check_pace
 from mqclient.consuming.handout import HandOut
 from mqclient.consuming.lanes import Order
-from mqclient.consuming.running_info import running_info
+from mqclient.consuming.presence import Presence
+from mqclient.consuming.progress import QueueProgress
 from mqclient.consuming.sending_back import (
     Delay,
     OnError,
@@ -48,56 +44,80 @@ from mqclient.consuming.sending_back import (
     check_schedule,
     check_times,
 )
-from mqclient.consuming.subscriptions import ALL, Sql, parse_subscription
+from mqclient.consuming.sharing.mode import Wanted, check_mode, offsets_kept
+from mqclient.consuming.sharing.offsets import KeepOffsets, NoOffsets, Offsets
+from mqclient.consuming.sharing.plan import Assign, Plan
+from mqclient.consuming.sharing.starts import Start, check_start, offset_of
+from mqclient.consuming.subscriptions import Sql
 from mqclient.errors import ClientClosed, NotAssigned
 from mqclient.models import Rebalance, ReceivedMessage
-
-log = get_logger(__name__)
 
 
 class Consumer(Living):
     """A member of `group`, subscribed to topics by tags ("*" or "TagA || TagB") or by `Sql`.
 
-    `consume_from` is where a group that never committed begins: "first" at the oldest message,
-    "last" at the next one to come. Entering the block asks a broker whether it can read a `Sql`,
-    and raises BadInput with its words if not. `on_rebalance` is told of every change of queues and
-    its cause.
+    A topic may be a pattern of names: `re.compile("orders-.*")`. Members share queues out by the
+    strategy `assign`: "averaged", "circular", "hashed" (RocketMQ's), "sticky", or an object. With
+    "all" each reads everything; a list of queues is read whoever else reads them.
 
-    Without `auto_commit` only `commit` and `nack` say what was processed. `retry_delays_s` is when
-    a message that was not handled comes again: so long after the first failure, the second, and so
-    on, the last for all that follow; without it the broker's levels say.
+    `consume_from` is where a queue without an offset begins: "first" at the oldest message, "last"
+    at the next one to come, or at a time. `offsets` are kept by the brokers for the group, in a
+    file of this consumer's own (a path), or nowhere (None). Without `auto_commit` only `commit` and
+    `nack` say what was processed. `retry_delays_s` is when a message that was not handled comes
+    again: so long after the first failure, the second, and so on, the last for all that follow;
+    without it the broker's levels say.
+
+    `on_revoke` is told which queues another member is to read, before it may: for
+    `revoke_timeout_s` this consumer finishes and commits what it has of them. `on_rebalance` is
+    told of every change that was made, and its cause.
+
+    Entering the block asks a broker whether it can read a `Sql`, and raises BadInput with its words
+    if not; and SubscriptionConflict if other members of the group subscribe to something else,
+    which `same_subscriptions=False` allows.
     """
 
     def __init__(
         self,
         namesrv_addr: str = limits.NAMESRV_ADDR,
-        group: str = limits.CONSUMER_GROUP,
-        subscriptions: Mapping[str, str | Sql] | None = None,
+        group: str | None = limits.CONSUMER_GROUP,
+        subscriptions: Mapping[str | re.Pattern[str], str | Sql]
+        | Mapping[str, str | Sql]
+        | None = None,
         *,
-        consume_from: ConsumeFrom = "first",
+        assign: Assign = "averaged",
+        consume_from: Start = "first",
+        offsets: KeepOffsets = "broker",
         auto_commit: bool = True,
         auto_commit_interval_s: float = limits.AUTO_COMMIT_S,
         retry_delays_s: Sequence[float] = (),
+        same_subscriptions: bool = True,
+        revoke_timeout_s: float = limits.REVOKE_S,
+        on_revoke: OnRevoke | None = None,
         on_rebalance: Callable[[Rebalance], None] | None = None,
     ) -> None:
-        if not subscriptions:
-            raise BadInput(f"consumer of group {group!r}: no subscription was given")
-        check_group_name(group)
+        plan = Plan.of(assign)
+        check_mode(plan, group, offsets)
         self.group = group
-        self._started_ms = version_ms = int(time.time() * 1000)
-        wanted: dict[str, str | Sql] = {RETRY_PREFIX + group: ALL, **subscriptions}
-        self._subscriptions = {
-            topic: parse_subscription(topic, expression, version_ms)
-            for topic, expression in wanted.items()
-        }
-        self._consume_from: ConsumeFrom = consume_from
+        self._wanted = Wanted.of(plan, group, subscriptions)
+        self._keep_offsets = offsets
         self._auto_commit = auto_commit
         self._auto_commit_interval_s = auto_commit_interval_s
+        self._revoke_timeout_s = revoke_timeout_s
+        self._on_revoke = on_revoke
         self._on_rebalance = on_rebalance
-        self._session = Session(namesrv_addr, self._asked)
-        self._assignment: Assignment | None = None
         self._schedule = check_schedule(retry_delays_s)
+        self._presence = Presence(
+            group=group,
+            plan=plan,
+            subscriptions=self._wanted.topics,
+            consume_from=check_start(consume_from, "consume_from"),
+            same_subscriptions=same_subscriptions and not self._wanted.patterns,
+        )
+        self._session = Session(namesrv_addr, self._asked)
+        self._offsets: Offsets = NoOffsets()
+        self._assignment: Assignment | None = None
         self._handout = HandOut(self._readings, asking_finishes=auto_commit)
+        self._here: QueueProgress | None = None
 
     @property
     def client_id(self) -> str:
@@ -110,29 +130,47 @@ class Consumer(Living):
         return tuple(sorted(self._assigned().fetchers))
 
     async def _start(self) -> None:
-        await self._session.__aenter__()
+        offsets = self._offsets = offsets_kept(self._keep_offsets, self.group, self._session.finder)
+        offsets.open()
         try:
-            with anyio.move_on_after(limits.REQUEST_TIMEOUT_S):
-                await check_filters(self._session, self.group, self._subscriptions.values())
+            await self._session.__aenter__()
+            try:
+                await self._join()
+            except BaseException:
+                self._assignment = None
+                await self._session.__aexit__(None, None, None)
+                raise
         except BaseException:
-            await self._session.__aexit__(None, None, None)
+            offsets.close()
             raise
-        tasks = self._session.tasks
+
+    async def _join(self) -> None:
+        session, presence = self._session, self._presence
         assignment = self._assignment = Assignment(
-            session=self._session,
-            tasks=tasks,
-            group=self.group,
-            subscriptions=self._subscriptions,
-            consume_from=self._consume_from,
+            session=session,
+            tasks=session.tasks,
+            group=self.group or limits.READERS_GROUP,
+            plan=presence.plan,
+            offsets=self._offsets,
+            subscriptions=presence.subscriptions,
+            consume_from=presence.consume_from,
             beat=self._beat,
-            on_arrival=self._handout.arrived.announce,
+            arrived=self._handout.arrived,
             on_rebalance=self._rebalanced,
+            on_revoke=self._on_revoke,
+            revoke_timeout_s=self._revoke_timeout_s,
         )
-        self._session.on_route_change.append(self._route_changed)
-        tasks.start_soon(self._join, assignment)
-        tasks.start_soon(self._watch_leaders, assignment)
+        with anyio.move_on_after(limits.REQUEST_TIMEOUT_S):
+            await self._wanted.match(session)
+            await check_filters(session, assignment.group, presence.subscriptions.values())
+            await presence.introduce(session, assignment)
+        session.on_route_change.append(self._route_changed)
+        session.tasks.start_soon(presence.stay, session, assignment)
+        session.tasks.start_soon(presence.watch_leaders, session, assignment)
+        if self._wanted.patterns:
+            session.tasks.start_soon(self._keep_matching, assignment)
         if self._auto_commit:
-            tasks.start_soon(self._keep_committing, assignment)
+            session.tasks.start_soon(self._keep_committing, assignment)
 
     async def _end(self, *, failed: bool) -> None:
         """Commit what is finished (if `auto_commit`) and leave the group."""
@@ -143,11 +181,13 @@ class Consumer(Living):
             with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
                 if assignment is not None and self._auto_commit:
                     await assignment.commit(limits.REQUEST_TIMEOUT_S)
-                await self._session.leave(
-                    UnregisterClientHeader(client_id=self.client_id, consumer_group=self.group)
-                )
+                if self.group is not None:
+                    await self._session.leave(
+                        UnregisterClientHeader(client_id=self.client_id, consumer_group=self.group)
+                    )
         finally:
             await self._session.__aexit__(None, None, None)
+            self._offsets.close()
             self._handout.arrived.announce()
 
     def __aiter__(self) -> Self:
@@ -161,17 +201,26 @@ class Consumer(Living):
     async def next_after(self, message: ReceivedMessage | None) -> ReceivedMessage:
         """For handlers in the caller's thread: `message` is handled; wait for the next one."""
         self.check_open()
-        reading = None if message is None else self._readings().get(message.queue)
-        if message is not None and reading is not None:
-            reading.progress.finish(message.queue_offset, message.queue_offset)
-        return (await self._handout.take_one())[0]
+        if message is not None:
+            self._let_go().finish(message.queue_offset, message.queue_offset)
+        message, reading = await self._handout.take_one()
+        self._here = reading.progress
+        self._here.handling += 1
+        return message
 
     async def give_back(self, message: ReceivedMessage) -> None:
         """For handlers in the caller's thread: `message` was not handled, and is the next again."""
         self.check_open()
-        reading = self._readings().get(message.queue)
-        if reading is not None:
-            reading.progress.give_back(message, reading.progress.epoch)
+        progress = self._let_go()
+        progress.give_back(message, progress.epoch)
+
+    def _let_go(self) -> QueueProgress:
+        """Of the queue whose message a handler in the caller's thread has had."""
+        progress, self._here = self._here, None
+        assert progress is not None
+        progress.handling -= 1
+        self._handout.arrived.announce()
+        return progress
 
     async def poll(self, max_messages: int = 1024, timeout_s: float = 1.0) -> list[ReceivedMessage]:
         """Up to `max_messages` messages, as soon as there are any; an empty list after `timeout_s`.
@@ -189,7 +238,7 @@ class Consumer(Living):
         order: Order = "queue",
         timeout_s: float | None = None,
         max_bytes: int = limits.UNDER_WAY_BYTES_MAX,
-        on_error: OnError = "retry",
+        on_error: OnError | None = None,
         max_reconsume_times: int | None = None,
     ) -> None:
         """Call `handler` with each message until cancelled; await it if it is asynchronous.
@@ -198,14 +247,41 @@ class Consumer(Living):
         after the other (`order="queue"`), each key's within a queue ("key"), or as they come
         ("none"). A message whose handler raises, or takes longer than `timeout_s` and is cancelled,
         comes again later (`Nack` says when), and after `max_reconsume_times` (by default the
-        group's setting, 16) goes to the dead letters; those behind it do not wait. With
-        `on_error="raise"` the exception ends `run` and reaches the caller, and the message is
-        delivered again to whoever reads its queue then.
+        group's setting, 16) goes to the dead letters; those behind it do not wait. That is
+        `on_error="retry"`, the default for members of a group. With "suspend" the handler gets it
+        again after a second, and those behind it in its order wait; after `max_reconsume_times`, if
+        given, it is a dead letter. With "raise" the exception ends `run` and reaches the caller.
         """
-        back = self.sending_back(on_error, max_reconsume_times)
         pace = check_pace(concurrency, max_bytes, order, timeout_s)
-        arrived = self._handout.arrived
-        await Handling(self._readings, arrived, handler, back.settle, pace).run()
+        await self._handle(
+            lambda messages: handler(messages[0]), pace, on_error, max_reconsume_times
+        )
+
+    async def run_batches(
+        self,
+        handler: BatchHandler,
+        max_messages: int = limits.HANDLED_BATCH_MESSAGES,
+        concurrency: int = 1,
+        *,
+        order: Order = "queue",
+        timeout_s: float | None = None,
+        max_bytes: int = limits.UNDER_WAY_BYTES_MAX,
+        on_error: OnError | None = None,
+        max_reconsume_times: int | None = None,
+    ) -> None:
+        """Call `handler` with what there is of a queue, up to `max_messages`, until cancelled.
+
+        Everything else is as with `run`. If the handler raises, all of its messages come again but
+        those that it has finished itself, by `commit(message)` or `nack(message)`.
+        """
+        pace = check_pace(concurrency, max_bytes, order, timeout_s, max_messages)
+        await self._handle(handler, pace, on_error, max_reconsume_times)
+
+    async def _handle(
+        self, handler: BatchHandler, pace: Pace, on_error: OnError | None, times_max: int | None
+    ) -> None:
+        back = self.sending_back(on_error, times_max)
+        await Handling(self._readings, self._handout.arrived, handler, back.settle, pace).run()
 
     async def nack(
         self, message: ReceivedMessage, delay_level: int = 0, *, delay_s: float | None = None
@@ -223,12 +299,15 @@ class Consumer(Living):
         progress.finish(message.queue_offset, message.queue_offset)
 
     def sending_back(
-        self, on_error: OnError = "retry", times_max: int | None = None
+        self, on_error: OnError | None = None, times_max: int | None = None
     ) -> SendingBack:
         """How this group's messages are sent back. Raises ClientClosed, BadInput."""
         self.check_open()
-        finder, on_error = self._session.finder, check_on_error(on_error)
-        return SendingBack(self.group, finder, self._schedule, on_error, check_times(times_max))
+        group = self.group if self._presence.plan.is_shared else None
+        policy = check_on_error(on_error, group)
+        return SendingBack(
+            group, self._session.finder, self._schedule, policy, check_times(times_max)
+        )
 
     async def commit(
         self,
@@ -253,8 +332,41 @@ class Consumer(Living):
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on reading `queue` at `offset`. Raises NotAssigned unless the queue is ours."""
         fetcher = self._reading(queue, "seek")
-        fetcher.progress.seek(offset)
+        fetcher.progress.seek(checked_offset(offset, f"where to seek in {queue}"))
         fetcher.restart()
+
+    async def seek_to(self, queue: MessageQueue, start: Start) -> int:
+        """Go on reading `queue` at its "first" message, behind its "last", or at a time.
+
+        The offset. Raises NotAssigned unless the queue is ours; Refused, or another ClientError or
+        RemotingError, if its broker can't be asked.
+        """
+        self._reading(queue, "seek")
+        offset = await offset_of(self._session.finder, queue, check_start(start, "seek_to"))
+        self.seek(queue, offset)
+        return offset
+
+    def pause(self, *queues: MessageQueue) -> None:
+        """Hand out no more of these queues, or of all. Raises NotAssigned for one that isn't ours.
+
+        They stay this consumer's, and what was handed out may be finished.
+        """
+        for fetcher in self._chosen(queues, "pause"):
+            fetcher.progress.paused = True
+
+    def resume(self, *queues: MessageQueue) -> None:
+        """Go on with these queues, or with all. Raises NotAssigned for one that isn't ours."""
+        for fetcher in self._chosen(queues, "resume"):
+            fetcher.progress.paused = False
+        self._handout.arrived.announce()
+
+    def paused(self) -> tuple[MessageQueue, ...]:
+        """The queues that are paused. One that is lost and gained again is not."""
+        readings = self._readings().items()
+        return tuple(sorted(queue for queue, fetcher in readings if fetcher.progress.paused))
+
+    def _chosen(self, queues: Sequence[MessageQueue], purpose: str) -> list[QueueFetcher]:
+        return [self._reading(queue, purpose) for queue in queues or self.queues]
 
     def lag(self) -> dict[MessageQueue, int]:
         """Messages not processed yet by queue, as of the last answer of each queue's broker."""
@@ -283,61 +395,26 @@ class Consumer(Living):
             )
         return self._assignment
 
-    async def _join(self, assignment: Assignment) -> None:
-        """Make ourselves known to the brokers, then share queues out and stay known."""
-        for topic in self._subscriptions:
-            await assignment.find_route(topic)
-        await self._beat()
-        self._session.tasks.start_soon(self._session.keep_beating, self._heartbeat)
-        await assignment.keep_balanced()
-
     async def _keep_committing(self, assignment: Assignment) -> None:
         while True:
             await anyio.sleep(self._auto_commit_interval_s)
             # A group that is gone does not hold up the others' commits for longer.
             await assignment.commit(limits.HEARTBEAT_TIMEOUT_S)
 
-    async def _watch_leaders(self, assignment: Assignment) -> None:
-        """Notice a leader that fell silent or was replaced while a pull of ours waits there."""
+    async def _keep_matching(self, assignment: Assignment) -> None:
         while True:
-            await anyio.sleep(limits.HEARTBEAT_S)
-            async with together() as tasks:
-                for broker_name in {queue.broker_name for queue in assignment.fetchers}:
-                    tasks.start_soon(self._watch_leader, assignment, broker_name)
-
-    async def _watch_leader(self, assignment: Assignment, broker_name: str) -> None:
-        """One look at one group; one that shows no leader for a while is looked at again later."""
-        finder = self._session.finder
-        leader = self._session.routes.leader(broker_name)
-        info = None if leader is None else await finder.group_info(leader)
-        if info is not None and info.role == "leader":
-            return
-        with anyio.move_on_after(limits.HEARTBEAT_S):
-            found = await finder.find(broker_name)
-            for queue, fetcher in assignment.fetchers.items():
-                if queue.broker_name == broker_name and found != leader:
-                    fetcher.interrupt()
+            await anyio.sleep(limits.PATTERN_POLL_S)
+            if await self._wanted.match(self._session):
+                await self._beat()
+                assignment.look_again("topics that match came or went")
 
     def _asked(self, address: str, command: Command) -> Command | None:
-        """A broker announces that the group's members changed, or asks on a tool's behalf."""
-        assignment = self._assignment
-        if assignment is None:
+        if self._assignment is None:
             return None
-        if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
-            assignment.look_again(f"{address} announced a change of members")
-        elif command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
-            fetchers = assignment.fetchers
-            info = running_info(
-                name_servers=self._session.name_servers,
-                started_ms=self._started_ms,
-                subscriptions=self._subscriptions.values(),
-                queues={queue: fetcher.progress for queue, fetcher in fetchers.items()},
-            )
-            return command.reply(body=encode_body(info, Dialect.LOOSE))
-        return None
+        return self._presence.asked(self._session, self._assignment, address, command)
 
     def _route_changed(self, topic: str) -> None:
-        if self._assignment is not None and topic in self._subscriptions:
+        if self._assignment is not None and topic in self._wanted.topics:
             self._assignment.look_again(f"the route of {topic} changed")
 
     def _rebalanced(self, event: Rebalance) -> None:
@@ -345,23 +422,4 @@ class Consumer(Living):
             self._on_rebalance(event)
 
     async def _beat(self) -> None:
-        await self._session.beat(self._heartbeat())
-
-    def _heartbeat(self) -> HeartbeatData:
-        return HeartbeatData(
-            client_id=self.client_id,
-            producer_data_set=[],
-            consumer_data_set=[
-                ConsumerData(
-                    group_name=self.group,
-                    consume_type="CONSUME_ACTIVELY",
-                    message_model="CLUSTERING",
-                    consume_from_where=(
-                        "CONSUME_FROM_FIRST_OFFSET"
-                        if self._consume_from == "first"
-                        else "CONSUME_FROM_LAST_OFFSET"
-                    ),
-                    subscription_data_set=list(self._subscriptions.values()),
-                )
-            ],
-        )
+        await self._presence.beat(self._session)

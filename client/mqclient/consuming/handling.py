@@ -3,7 +3,8 @@
 A worker handles a message, then takes the next one that may be handled now; when there is none it
 ends, and another is started when something arrives. What may not be handled yet, for one of its
 lane is under way, waits here, a bounded number of it. When the handling ends before a message is
-finished, its queue takes it back: whoever asks next is given it again.
+finished, its queue takes it back: whoever asks next is given it again. A handler of batches is
+given what there is of a queue, up to its size; everything else is the same.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import anyio
@@ -29,22 +30,48 @@ from mqclient.errors import HandlerTimeout
 from mqclient.models import ReceivedMessage
 
 Handler: TypeAlias = Callable[[ReceivedMessage], Awaitable[None] | None]
+BatchHandler: TypeAlias = Callable[[Sequence[ReceivedMessage]], Awaitable[None] | None]
 Failed: TypeAlias = Callable[[ReceivedMessage, Exception], Awaitable[bool]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Work:
-    """A message that a handler is to get, from which queue, and in which lane it is."""
+    """Messages that a handler is to get at a time, from which queue, and in which lane they are."""
 
     progress: QueueProgress
     epoch: int
-    message: ReceivedMessage
+    messages: list[ReceivedMessage]
     lane: Hashable
+    size_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size_bytes = sum(message.size_bytes for message in self.messages)
+
+    @property
+    def may_start(self) -> bool:
+        """Whether they are to be handled at all."""
+        return self.counts and not self.progress.closing
 
     @property
     def counts(self) -> bool:
-        """Whether its queue is still ours, and was not moved meanwhile."""
+        """Whether their queue is still ours, and was not moved meanwhile."""
         return self.progress.epoch == self.epoch
+
+    def settle(self, message: ReceivedMessage) -> None:
+        """It is handled, or will come again."""
+        if self.counts:
+            self.progress.finish(message.queue_offset, message.queue_offset)
+        self.messages.remove(message)
+
+    def drop_settled(self) -> None:
+        """Forget those that the handler itself has committed or sent back."""
+        unfinished = self.progress.unfinished
+        self.messages = [each for each in self.messages if each.queue_offset in unfinished]
+
+    def give_back(self) -> None:
+        """What is not settled is the next of its queue again."""
+        for message in self.messages:
+            self.progress.give_back(message, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +82,12 @@ class Pace:
     bytes_max: int
     order: Order
     timeout_s: float | None
+    batch_max: int = 1
 
 
-def check_pace(concurrency: int, bytes_max: int, order: Order, timeout_s: float | None) -> Pace:
+def check_pace(
+    concurrency: int, bytes_max: int, order: Order, timeout_s: float | None, batch_max: int = 1
+) -> Pace:
     """Raises BadInput for what can't be."""
     if concurrency < 1:
         raise BadInput(f"concurrency={concurrency}: at least one message is handled at a time")
@@ -65,18 +95,24 @@ def check_pace(concurrency: int, bytes_max: int, order: Order, timeout_s: float 
         raise BadInput(f"max_bytes={bytes_max}: expected how much may be under way at a time")
     if timeout_s is not None and not 0 < timeout_s < math.inf:
         raise BadInput(f"timeout_s={timeout_s}: expected seconds for a message, or None for no end")
-    return Pace(concurrency, bytes_max, check_order(order), timeout_s)
+    if not 1 <= batch_max <= limits.PULL_RECORDS_MAX:
+        raise BadInput(f"max_messages={batch_max} is not within 1 and {limits.PULL_RECORDS_MAX}")
+    if batch_max > 1 and order == "key":
+        raise BadInput(
+            "order='key': a batch has messages of several keys; choose 'queue' or 'none'"
+        )
+    return Pace(concurrency, bytes_max, check_order(order), timeout_s, batch_max)
 
 
 class Handling:
-    """One run of a handler. `failed` is told what it raises; if that returns False the message is
-    handled again."""
+    """One run of a handler, which is given a list. `failed` is told of each message what it raises;
+    if that returns False the message is handled again."""
 
     def __init__(
         self,
         readings: Callable[[], Mapping[MessageQueue, Reading]],
         arrived: Broadcast,
-        handler: Handler,
+        handler: BatchHandler,
         failed: Failed,
         pace: Pace,
     ) -> None:
@@ -102,31 +138,40 @@ class Handling:
                         tasks.start_soon(self._work, work)
                     await self._arrived.wait()
         finally:
+            for work in self._under_way:
+                work.progress.handling -= 1
             for work in (*self._under_way, *self._ready, *self._lanes.waiting()):
-                work.progress.give_back(work.message, work.epoch)
+                work.give_back()
             self._arrived.announce()
 
     async def _work(self, work: Work | None) -> None:
         while work is not None:
             await self._handle(work)
             self._finish(work)
-            if self._workers < self._pace.concurrency:
+            if self._workers < self._pace.concurrency or work.progress.closing:
                 self._arrived.announce()  # what was in the way may have been more than one
             work = self._next()
         self._workers -= 1
 
     async def _handle(self, work: Work) -> None:
-        while work.counts:
+        """Until all is settled; what is not, when the queue is lost, is its next reader's."""
+        while work.messages and work.counts:
             try:
-                await self._call(work.message)
+                await self._call(work.messages)
             except Exception as error:
-                if not await self._failed(work.message, error):
-                    continue
-            return
+                work.drop_settled()
+                for message in [*work.messages]:
+                    if await self._failed(message, error):
+                        work.settle(message)
+                if work.progress.closing:
+                    return
+            else:
+                for message in [*work.messages]:
+                    work.settle(message)
 
-    async def _call(self, message: ReceivedMessage) -> None:
+    async def _call(self, messages: Sequence[ReceivedMessage]) -> None:
         timeout_s = self._pace.timeout_s
-        result = self._handler(message)
+        result = self._handler(messages)
         if not inspect.isawaitable(result):
             return
         if timeout_s is None:
@@ -135,7 +180,7 @@ class Handling:
         with anyio.move_on_after(timeout_s) as scope:
             await result
         if scope.cancelled_caught:
-            raise HandlerTimeout(message.queue, message.queue_offset, timeout_s)
+            raise HandlerTimeout(messages[0].queue, messages[0].queue_offset, timeout_s)
 
     def _next(self) -> Work | None:
         """What is to be handled now; None if nothing may be."""
@@ -143,20 +188,21 @@ class Handling:
             work = self._ready.popleft() if self._ready else self._take()
             if work is None:
                 return None
-            if work.counts:
+            if work.may_start:
                 self._under_way[work] = None
-                self._bytes += work.message.size_bytes
+                work.progress.handling += 1
+                self._bytes += work.size_bytes
                 return work
             self._leave(work)
 
     def _take(self) -> Work | None:
-        """A message out of the queues' buffers that need not wait for another one."""
+        """What is in the queues' buffers and need not wait for anything."""
         while (reading := self._turns.next(self._may_take)) is not None:
             progress = reading.progress
-            (message,) = progress.take()
+            messages = progress.take(self._pace.batch_max)
             reading.took()
-            lane = (progress.queue, lane_of(message, self._pace.order))
-            work = Work(progress, progress.epoch, message, lane)
+            lane = (progress.queue, lane_of(messages[0], self._pace.order))
+            work = Work(progress, progress.epoch, messages, lane)
             if self._lanes.enter(lane, work):
                 return work
             self._waiting[progress.queue] += 1
@@ -173,10 +219,8 @@ class Handling:
 
     def _finish(self, work: Work) -> None:
         del self._under_way[work]
-        self._bytes -= work.message.size_bytes
-        if work.counts:
-            offset = work.message.queue_offset
-            work.progress.finish(offset, offset)
+        work.progress.handling -= 1
+        self._bytes -= work.size_bytes
         self._leave(work)
 
     def _leave(self, work: Work) -> None:

@@ -34,7 +34,9 @@ class QueueProgress:
     """One queue that belongs to this consumer. Offsets are queue offsets.
 
     `epoch` changes when the position is moved by hand or the queue is given up: what was fetched
-    or handed out under an earlier epoch no longer counts.
+    or handed out under an earlier epoch no longer counts. While it is `paused` by the application,
+    or `closing` since another member is to read it, nothing is handed out. `handling` counts the
+    messages that handlers have.
     """
 
     queue: MessageQueue
@@ -45,6 +47,9 @@ class QueueProgress:
     buffered: int = 0
     buffered_bytes: int = 0
     max_offset: int = 0
+    paused: bool = False
+    closing: bool = False
+    handling: int = 0
     unfinished: Unfinished = field(default_factory=Unfinished)
     _chunks: deque[tuple[deque[ReceivedMessage], int]] = field(default_factory=deque)
     _returned: list[ReceivedMessage] = field(default_factory=list)
@@ -66,7 +71,12 @@ class QueueProgress:
     @property
     def has_messages(self) -> bool:
         """Whether something can be handed out."""
-        return bool(self._returned or self._chunks)
+        return bool(self._returned or self._chunks) and not (self.paused or self.closing)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether there is something to commit."""
+        return self.started and self.position != self.committed
 
     @property
     def has_returned(self) -> bool:

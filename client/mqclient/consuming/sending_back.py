@@ -31,8 +31,9 @@ from mqclient.models import ReceivedMessage
 
 log = get_logger(__name__)
 
-#: What an exception of a handler does: the message comes again, or `run` ends with the exception.
-OnError: TypeAlias = Literal["retry", "raise"]
+#: What an exception of a handler does: the message comes again by the group's retry topic, or is
+#: handled again in its place, or `run` ends with the exception.
+OnError: TypeAlias = Literal["retry", "suspend", "raise"]
 
 DEAD: Final = -1
 """The delay level that means: no more tries, to the dead letters at once."""
@@ -105,10 +106,17 @@ def check_level(level: int) -> int:
     return level
 
 
-def check_on_error(on_error: OnError) -> OnError:
-    """What an exception does. Raises BadInput."""
-    if on_error not in ("retry", "raise"):
-        raise BadInput(f"on_error={on_error!r}: it is 'retry' or 'raise'")
+def check_on_error(on_error: OnError | None, group: str | None) -> OnError:
+    """What an exception does; without a word what `group` suggests. Raises BadInput."""
+    if on_error is None:
+        return "suspend" if group is None else "retry"
+    if on_error not in ("retry", "suspend", "raise"):
+        raise BadInput(f"on_error={on_error!r}: it is 'retry', 'suspend' or 'raise'")
+    if on_error == "retry" and group is None:
+        raise BadInput(
+            "on_error='retry': only members that share queues read their group's retry topic; "
+            "choose 'suspend' or 'raise'"
+        )
     return on_error
 
 
@@ -129,13 +137,13 @@ def _is_number(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SendingBack:
-    """Sends back messages of one group.
+    """Sends back messages of one group; without one they are dropped in the end.
 
     `times_max`: None leaves it to the group's settings. `schedule`: delays in ms, for messages that
     nothing is said of; without one the broker's levels.
     """
 
-    group: str
+    group: str | None
     finder: LeaderFinder
     schedule: Sequence[int] = ()
     on_error: OnError = "retry"
@@ -143,6 +151,11 @@ class SendingBack:
 
     async def send_back(self, message: ReceivedMessage, delay: Delay) -> None:
         """Raises Refused, or another ClientError or RemotingError, if it may not be stored."""
+        if self.group is None:
+            raise BadInput(
+                "can't send back: only members that share queues read their group's retry topic. "
+                "Handle the message again, or leave it"
+            )
         if delay.is_open and self.schedule:
             delay = Delay(
                 millis=self.schedule[min(message.reconsume_times, len(self.schedule) - 1)]
@@ -171,6 +184,15 @@ class SendingBack:
         named = {"group": self.group, **_names(message)}
         if not isinstance(error, Nack):
             log.warning("message not handled", **named, error=repr(error), where=_where(error))
+        if self.on_error == "suspend" and delay.level != DEAD:
+            return await self._suspend(message, delay)
+        return await self._send_back_or_again(message, delay)
+
+    async def _send_back_or_again(self, message: ReceivedMessage, delay: Delay) -> bool:
+        named = {"group": self.group, **_names(message)}
+        if self.group is None:
+            log.error("message given up: without a group there are no dead letters", **named)
+            return True
         try:
             await self.send_back(message, delay)
         except DledgerError as problem:
@@ -180,6 +202,19 @@ class SendingBack:
             await anyio.sleep(limits.HANDLE_AGAIN_S)
             return False
         return True
+
+    async def _suspend(self, message: ReceivedMessage, delay: Delay) -> bool:
+        """Wait, to handle it again in its place; or give it up after so many times."""
+        if self.times_max is not None and message.handled_again >= self.times_max:
+            return await self._send_back_or_again(message, Delay(DEAD))
+        seconds = delay.millis / 1000
+        if delay.is_open:
+            last = len(self.schedule) - 1
+            scheduled = self.schedule[min(message.handled_again, last)] if self.schedule else 0
+            seconds = scheduled / 1000 or limits.SUSPEND_S
+        message.handled_again += 1
+        await anyio.sleep(seconds or limits.SUSPEND_S)
+        return False
 
 
 def _names(message: ReceivedMessage) -> dict[str, str | int]:

@@ -49,7 +49,9 @@ _CONSUME_FROM_WHERE = (
 class ConsumerData(Body):
     """A consumer group that the client belongs to.
 
-    The three enums may be read as numbers, and are RocketMQ's names afterwards.
+    The three enums may be read as numbers, and are RocketMQ's names afterwards. The last two
+    fields are ours: how its members share queues out, and whether one that subscribes to something
+    else than the others wants to be refused.
     """
 
     group_name: str
@@ -58,6 +60,8 @@ class ConsumerData(Body):
     consume_from_where: str | int = "CONSUME_FROM_LAST_OFFSET"
     subscription_data_set: list[SubscriptionData] = []
     unit_mode: bool = False
+    allocation: str | None = None
+    same_subscriptions: bool = False
 
     def __post_init__(self) -> None:
         self.consume_type = _name(self.consume_type, _CONSUME_TYPES)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from dledger.remoting.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from dledger.remoting.codes import ResponseCode
 from mqbroker.refusal import Refused
 from mqbroker.requests.groups.membership import Client, Membership
 
@@ -91,4 +93,60 @@ def test_a_heartbeat_can_name_a_bounded_number_of_groups(monkeypatch: pytest.Mon
         beat(membership, 1, consumer("G"), consumer("H"))
     with pytest.raises(Refused, match="subscribes to 3 topics"):
         beat(membership, 1, consumer("G", "A", "B", "C"))
+    assert membership.consumers("G") is None
+
+
+def particular(topics: dict[str, str], allocation: str | None = "averaged") -> ConsumerData:
+    """A member that wants to be refused if it differs."""
+    subscriptions = [
+        SubscriptionData(topic, expression, expression.split(" || "))
+        for topic, expression in topics.items()
+    ]
+    return ConsumerData(
+        "G",
+        subscription_data_set=[*subscriptions, SubscriptionData("%RETRY%G")],
+        same_subscriptions=True,
+        allocation=allocation,
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (particular({"A": "x"}), "[A x], shared out as averaged"),
+        (particular({"A": "x || y", "B": "z"}), "[A x || y, B z]"),
+        (particular({"A": "x || y"}, "sticky"), "shared out as sticky"),
+    ],
+)
+def test_a_member_that_differs_is_refused_with_both_named_if_it_asks_for_that(
+    other: ConsumerData, told: str
+) -> None:
+    """Nothing of it is kept then; without asking it is taken, as RocketMQ takes it."""
+    membership = Membership()
+    beat(membership, 1, particular({"A": "y || x"}))
+    with pytest.raises(Refused) as refused:
+        beat(membership, 2, other)
+    assert refused.value.code == ResponseCode.SUBSCRIPTION_DIFFERS
+    assert "client-1 subscribes to [A x || y], shared out as averaged" in str(refused.value)
+    assert told in str(refused.value)
+    assert (members(membership, "G"), membership.kept_bytes(2)) == ([1], 0)
+    beat(membership, 3, particular({"A": "x || y"}))
+    beat(membership, 4, msgspec.structs.replace(other, same_subscriptions=False))
+    assert members(membership, "G") == [1, 3, 4]
+    beat(membership, 1, particular({"A": "x || y"}))
+
+
+def test_a_stock_member_is_compared_by_what_it_subscribes_to() -> None:
+    """It does not say how it shares queues out. Who comes again by a new connection is no other."""
+    membership = Membership()
+    beat(membership, 1, consumer("G", "A"))
+    beat(membership, 2, particular({"A": "*"}))
+    with pytest.raises(Refused):
+        beat(membership, 3, particular({"B": "*"}))
+    again = Client("client-2", "10.0.0.2:2", "PYTHON", 409)
+    data = HeartbeatData("client-2", [], [particular({"A": "*"})])
+    membership.disconnected(1)
+    assert membership.heartbeat(9, again, data, 0) == {"G"}
+    membership.disconnected(2)
+    membership.disconnected(9)
     assert membership.consumers("G") is None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 import trio
@@ -98,7 +98,9 @@ class Bench:
 
         pace = check_pace(concurrency, max_bytes, order, timeout_s)
         how = handler or self.handler
-        handling = Handling(lambda: self.readings, self.arrived, how, failed, pace)
+        handling = Handling(
+            lambda: self.readings, self.arrived, lambda batch: how(batch[0]), failed, pace
+        )
         with trio.move_on_after(seconds):
             await handling.run()
 
@@ -197,7 +199,9 @@ async def test_an_error_that_is_raised_leaves_the_message_to_the_next_run() -> N
 
     pace = check_pace(2, 1 << 20, "none", None)
     with pytest.raises(ValueError, match="the third"):
-        await Handling(lambda: bench.readings, bench.arrived, handler, raised, pace).run()
+        await Handling(
+            lambda: bench.readings, bench.arrived, lambda batch: handler(batch[0]), raised, pace
+        ).run()
     assert bench.positions == [0]
     rest = bench.readings[QUEUES[0]].progress.take(9)
     assert [each.queue_offset for each in rest] == [0, 2]
@@ -229,6 +233,53 @@ async def test_a_handler_need_not_be_asynchronous() -> None:
     seen: list[int] = []
     await bench.run(0.05, handler=lambda message: seen.append(message.queue_offset))
     assert (seen, bench.positions) == ([0, 1], [2])
+
+
+async def test_a_queue_that_is_paused_or_given_up_hands_out_nothing(
+    autojump_clock: object,
+) -> None:
+    """What its handler has is finished; what waited for its lane is not begun."""
+    for how in ("paused", "closing"):
+        bench = Bench("aaaa", "b")
+        progress = bench.readings[QUEUES[0]].progress
+
+        async def stop(its: QueueProgress = progress, how: str = how) -> None:
+            await trio.sleep(0.5)
+            setattr(its, how, True)
+            assert its.handling == 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stop)
+            await bench.run(9, 8, "key")
+        if how == "closing":
+            assert bench.started.count((0, 0)) == 1
+            assert bench.positions == [1, 1]
+        assert progress.handling == 0
+
+
+async def test_a_handler_of_batches_gets_what_there_is_of_a_queue() -> None:
+    """Up to its size; of one that raises, what it has not finished itself goes to the policy."""
+    bench = Bench("aaaaa", "bb")
+    seen: list[list[tuple[int, int]]] = []
+    sent_back: list[int] = []
+
+    def handler(batch: Sequence[ReceivedMessage]) -> None:
+        seen.append([(each.queue_id, each.queue_offset) for each in batch])
+        if batch[0].queue_offset == 3:
+            bench.readings[QUEUES[0]].progress.finish(3, 3)
+            raise ValueError("after the first of the two")
+
+    async def failed(message: ReceivedMessage, error: Exception) -> bool:
+        sent_back.append(message.queue_offset)
+        return True
+
+    pace = check_pace(1, 1 << 20, "queue", None, 3)
+    with trio.move_on_after(0.05):
+        await Handling(lambda: bench.readings, bench.arrived, handler, failed, pace).run()
+    assert sorted(seen) == [[(0, 0), (0, 1), (0, 2)], [(0, 3), (0, 4)], [(1, 0), (1, 1)]]
+    assert (sent_back, bench.positions) == ([4], [5, 2])
+    with pytest.raises(BadInput, match="several keys"):
+        check_pace(1, 1, "key", None, 2)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,9 @@ def test_a_number_of_tries_that_can_not_be_sent_is_refused(times: object) -> Non
 
 
 def test_a_word_that_names_no_policy_is_refused() -> None:
-    """There are two."""
-    with pytest.raises(BadInput, match="'retry' or 'raise'"):
-        check_on_error("ignore")  # type: ignore[arg-type]
+    """There are three; without a group nothing can be sent back."""
+    with pytest.raises(BadInput, match="'retry', 'suspend' or 'raise'"):
+        check_on_error("ignore", "G")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="choose 'suspend' or 'raise'"):
+        check_on_error("retry", None)
+    assert [check_on_error(None, group) for group in ("G", None)] == ["retry", "suspend"]

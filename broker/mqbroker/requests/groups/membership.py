@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from dledger.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData
 from dledger.remoting.codes import ResponseCode
+from dledger.remoting.message import RETRY_PREFIX
 from mqbroker import limits
 from mqbroker.refusal import Refused
 
@@ -44,6 +45,8 @@ class ConsumerGroup:
     kept_bytes: int = 0
     """Roughly the memory of its subscriptions."""
     members: dict[int, Client] = field(default_factory=dict)
+    wants: dict[int, str] = field(default_factory=dict)
+    """What each member subscribes to, as text: one for all that want the same."""
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
 
 
@@ -71,10 +74,13 @@ class Membership:
     ) -> set[str]:
         """Take in a heartbeat. Returns the consumer groups whose members or subscriptions changed.
 
-        Raises Refused if it names more groups or topics than a client may.
+        Raises Refused if it names more groups or topics than a client may; or if it asks for that
+        should other members subscribe to something else.
         """
         groups = self._groups.get(connection_id) or _Groups(client.client_id)
         _check_bounds(groups, heartbeat)
+        for consumer in heartbeat.consumer_data_set:
+            self._check_same(connection_id, client, consumer)
         self._groups[connection_id] = groups
         self._last_seen_s[connection_id] = now_s
         if client.client_id != groups.client_id:
@@ -163,7 +169,23 @@ class Membership:
             group = self._consumers.get(name)
             if group is not None and group.described_by == connection_id:
                 kept += group.kept_bytes
+            if group is not None:
+                kept += len(group.wants.get(connection_id, ""))
         return kept
+
+    def _check_same(self, connection_id: int, client: Client, data: ConsumerData) -> None:
+        group = self._consumers.get(data.group_name)
+        if group is None or not data.same_subscriptions or connection_id in group.members:
+            return
+        mine = _wants(data)
+        for other_id, other in group.members.items():
+            theirs = group.wants.get(other_id, "")
+            if other.client_id != client.client_id and not _agree(mine, theirs):
+                raise Refused(
+                    ResponseCode.SUBSCRIPTION_DIFFERS,
+                    f"{other.client_id} subscribes to {theirs[: limits.WANTS_SHOWN_MAX]}; "
+                    f"{client.client_id} would to {mine[: limits.WANTS_SHOWN_MAX]}",
+                )
 
     def _forget_client(self, client_id: str, connection_id: int) -> None:
         if self._connections.get(client_id) == connection_id:
@@ -185,6 +207,10 @@ class Membership:
         group.described_by = connection_id
         joined = group.members.get(connection_id) != client
         group.members[connection_id] = client
+        wants = _wants(data)
+        group.wants[connection_id] = next(
+            (known for known in group.wants.values() if known == wants), wants
+        )
         changed = self._subscribe(group, data.subscription_data_set)
         group.kept_bytes = sum(map(_kept, group.subscriptions.values()))
         return changed or joined
@@ -207,6 +233,7 @@ class Membership:
         group = self._consumers.get(group_name)
         if group is None or group.members.pop(connection_id, None) is None:
             return False
+        group.wants.pop(connection_id, None)
         if not group.members:
             del self._consumers[group_name]
         elif group.described_by == connection_id:
@@ -218,6 +245,27 @@ class Membership:
         members.pop(connection_id, None)
         if not members:
             self._producers.pop(group_name, None)
+
+
+_ALLOCATED = ", shared out as "
+
+
+def _wants(data: ConsumerData) -> str:
+    """What a member subscribes to, in an order of its own, and how it shares queues out."""
+    wanted = sorted(
+        f"{each.topic} {' || '.join(sorted(each.tags_set)) or each.sub_string}"
+        for each in data.subscription_data_set
+        if not each.topic.startswith(RETRY_PREFIX)
+    )
+    allocated = f"{_ALLOCATED}{data.allocation}" if data.allocation is not None else ""
+    return f"[{', '.join(wanted)}]{allocated}"
+
+
+def _agree(one: str, other: str) -> bool:
+    """Stock members don't tell how they share queues out."""
+    if _ALLOCATED in one and _ALLOCATED in other:
+        return one == other
+    return one.partition(_ALLOCATED)[0] == other.partition(_ALLOCATED)[0]
 
 
 def _kept(subscription: SubscriptionData) -> int:

@@ -1,9 +1,86 @@
-"""Averaged allocation: the same answer as RocketMQ's AllocateMessageQueueAveragely."""
+"""Allocation of queues: RocketMQ's strategies give what RocketMQ's classes gave, ours is even."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import mean
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.remoting.allocation import allocate_averagely, allocate_by_circle
+from dledger.remoting.allocation import (
+    allocate_averagely,
+    allocate_by_circle,
+    allocate_by_hash,
+    allocate_by_machine_room,
+    allocate_stickily,
+)
+from dledger.remoting.json_dialect import MessageQueue
+
+GOLDEN = Path(__file__).parents[3] / "data" / "golden" / "allocations.txt"
+BROKERS = ("broker-a", "north@b-1", "south@b-2", "west@b-3", "x@y@z", "größer")
+Allocate = Callable[[str, Sequence[str], Sequence[MessageQueue]], tuple[MessageQueue, ...]]
+STRATEGIES: dict[str, Allocate] = {
+    "averaged": allocate_averagely,
+    "circular": allocate_by_circle,
+    "hashed": partial(allocate_by_hash, virtual_nodes=10),
+    "hashed 3": partial(allocate_by_hash, virtual_nodes=3),
+    "rooms": partial(allocate_by_machine_room, rooms={"north", "west"}),
+}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_strategy_gives_what_rocketmqs_class_of_it_gave(name: str) -> None:
+    """Forty groups of members and brokers, as the classes of 4.9.8 and 5.5.0 shared them out."""
+    cases = [line.split("|") for line in GOLDEN.read_text().splitlines()]
+    cases = [case for case in cases if case[0] == name]
+    assert len(cases) == 40
+    for _, ids, counts, shares in cases:
+        queues = sorted(
+            MessageQueue("Orders", broker, number)
+            for broker, count in zip(BROKERS, counts.split(","), strict=True)
+            for number in range(int(count))
+        )
+        for member, share in zip(ids.split(","), shares.split(";"), strict=True):
+            mine = STRATEGIES[name](member, ids.split(","), queues)
+            assert [queues.index(queue) for queue in mine] == [int(n) for n in share.split()]
+
+
+def names(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}{number:03}" for number in range(count)]
+
+
+def numbered(count: int) -> list[MessageQueue]:
+    return [MessageQueue("T", f"b{number % 3}", number) for number in range(count)]
+
+
+@given(st.integers(0, 40), st.integers(1, 12), st.sampled_from([*STRATEGIES, "sticky"]))
+def test_all_members_together_read_every_queue_once(queues: int, members: int, name: str) -> None:
+    """Whatever the strategy, but that by machine rooms, which leaves out other rooms' queues."""
+    allocate = STRATEGIES.get(name, allocate_stickily)
+    its = [MessageQueue("T", "north@b", number) for number in range(queues)]
+    ids = names("c", members)
+    shares = [allocate(member, ids, its) for member in ids]
+    assert sorted(queue for share in shares for queue in share) == its
+    assert allocate("stranger", ids, its) == ()
+    if not name.startswith("hashed"):
+        assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_few_queues_move_when_a_member_leaves_a_sticky_group() -> None:
+    """Those of who left, and a few that keep the shares even: 5 % of all; averaged, a third."""
+
+    def moved(allocate: Allocate, members: int) -> float:
+        queues, ids = numbered(64), names("c", members)
+        before = {q: each for each in ids for q in allocate(each, ids, queues)}
+        left = ids[0]
+        rest = [each for each in ids if each != left]
+        after = {q: each for each in rest for q in allocate(each, rest, queues)}
+        return sum(before[q] != after[q] for q in queues if before[q] != left) / len(queues)
+
+    assert mean(moved(allocate_stickily, members) for members in range(2, 17)) < 0.08
+    assert mean(moved(allocate_averagely, members) for members in range(2, 17)) > 0.3
 
 
 def reference(member: str, members: list[str], queues: list[int]) -> list[int]:

@@ -1,0 +1,134 @@
+"""Being a member of a group: telling brokers of it, and answering what they ask or announce.
+
+Members of one group that subscribe to different things lose messages in silence: a queue goes to
+one of them, whatever it wants of the topic. So brokers are asked to refuse a member that differs
+from those that are there, unless the application says that this is what it wants.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import anyio
+
+from dledger.observe import get_logger
+from dledger.remoting.bodies import (
+    ConsumerData,
+    Dialect,
+    HeartbeatData,
+    SubscriptionData,
+    encode_body,
+)
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from mqclient import limits
+from mqclient.connection.lifetime import together
+from mqclient.connection.session import Session
+from mqclient.consuming.assignment import Assignment
+from mqclient.consuming.running_info import running_info
+from mqclient.consuming.sharing.plan import Plan
+from mqclient.consuming.sharing.starts import Start
+from mqclient.errors import SubscriptionConflict
+
+log = get_logger(__name__)
+
+_WHERE: Mapping[Start, str] = {
+    "first": "CONSUME_FROM_FIRST_OFFSET",
+    "last": "CONSUME_FROM_LAST_OFFSET",
+}
+
+
+@dataclass(slots=True)
+class Presence:
+    """What brokers know of one consumer; nothing if it belongs to no `group`.
+
+    With `same_subscriptions` it is refused if other members subscribe to something else.
+    """
+
+    group: str | None
+    plan: Plan
+    subscriptions: Mapping[str, SubscriptionData]
+    consume_from: Start
+    same_subscriptions: bool
+    started_ms: int = field(default_factory=lambda: int(time.time() * 1000))
+
+    async def beat(self, session: Session) -> list[Command]:
+        """Tell every known broker that we are here; the answers of those that decline."""
+        if self.group is None:
+            return []
+        return await session.beat(self._heartbeat(session.client_id, self.group))
+
+    async def introduce(self, session: Session, assignment: Assignment) -> None:
+        """The first time, as far as brokers are known. Raises SubscriptionConflict."""
+        for topic in [*self.subscriptions]:
+            await assignment.find_route(topic)
+        for answer in await self.beat(session):
+            if answer.code == ResponseCode.SUBSCRIPTION_DIFFERS:
+                raise SubscriptionConflict(self.group or "", answer.remark or "")
+
+    async def stay(self, session: Session, assignment: Assignment) -> None:
+        """Keep brokers knowing us, and the queues shared out, until cancelled."""
+        if self.group is not None:
+            session.tasks.start_soon(self._keep_beating, session)
+        await assignment.keep_balanced()
+
+    async def _keep_beating(self, session: Session) -> None:
+        while True:
+            await self.beat(session)
+            await anyio.sleep(limits.HEARTBEAT_S)
+
+    async def watch_leaders(self, session: Session, assignment: Assignment) -> None:
+        """Notice a leader that fell silent or was replaced while a pull of ours waits there."""
+        while True:
+            await anyio.sleep(limits.HEARTBEAT_S)
+            async with together() as tasks:
+                for broker_name in {queue.broker_name for queue in assignment.fetchers}:
+                    tasks.start_soon(self._watch_leader, session, assignment, broker_name)
+
+    @staticmethod
+    async def _watch_leader(session: Session, assignment: Assignment, broker_name: str) -> None:
+        """One look at one group; one that shows no leader for a while is looked at again later."""
+        finder = session.finder
+        leader = session.routes.leader(broker_name)
+        info = None if leader is None else await finder.group_info(leader)
+        if info is not None and info.role == "leader":
+            return
+        with anyio.move_on_after(limits.HEARTBEAT_S):
+            found = await finder.find(broker_name)
+            for queue, fetcher in assignment.fetchers.items():
+                if queue.broker_name == broker_name and found != leader:
+                    fetcher.interrupt()
+
+    def asked(
+        self, session: Session, assignment: Assignment, address: str, command: Command
+    ) -> Command | None:
+        """A broker announces that the group's members changed, or asks on a tool's behalf."""
+        if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+            assignment.look_again(f"{address} announced a change of members")
+        elif command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
+            fetchers = assignment.fetchers
+            info = running_info(
+                name_servers=session.name_servers,
+                started_ms=self.started_ms,
+                subscriptions=self.subscriptions.values(),
+                queues={queue: fetcher.progress for queue, fetcher in fetchers.items()},
+            )
+            return command.reply(body=encode_body(info, Dialect.LOOSE))
+        return None
+
+    def _heartbeat(self, client_id: str, group: str) -> HeartbeatData:
+        start = self.consume_from
+        by_time = isinstance(start, datetime)
+        data = ConsumerData(
+            group_name=group,
+            consume_type="CONSUME_ACTIVELY",
+            message_model="BROADCASTING" if self.plan.is_broadcast else "CLUSTERING",
+            consume_from_where="CONSUME_FROM_TIMESTAMP" if by_time else _WHERE[start],
+            subscription_data_set=list(self.subscriptions.values()),
+            same_subscriptions=self.same_subscriptions,
+            allocation=self.plan.name,
+        )
+        return HeartbeatData(client_id=client_id, producer_data_set=[], consumer_data_set=[data])

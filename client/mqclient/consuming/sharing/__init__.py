@@ -1,0 +1,8 @@
+"""Which queues a consumer reads, and where what it has read is kept.
+
+``mode``      what a consumer's parameters come to
+``plan``      who reads what: shared by a strategy, everything, or queues that were chosen (pure)
+``patterns``  topics by a pattern of their names
+``offsets``   where offsets are kept: by the brokers, in a file, nowhere
+``starts``    where in a queue a place or a time is
+"""

@@ -1,0 +1,263 @@
+"""Where offsets are kept: with the brokers for the whole group, in a file of one's own, nowhere.
+
+The file is one consumer's: whoever has it open locks it, and it is replaced as a whole, so that a
+crash leaves the old offsets or the new ones.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+from anyio import CancelScope, Lock, to_thread
+
+from dledger.errors import BadInput, RemotingError
+from dledger.observe import get_logger
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    QueryConsumerOffsetHeader,
+    QueryConsumerOffsetResponseHeader,
+    UpdateConsumerOffsetHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.json_dialect import MessageQueue
+from mqclient import limits
+from mqclient.connection.answers import checked_offset
+from mqclient.connection.leaders import LeaderFinder
+from mqclient.connection.lifetime import together
+from mqclient.errors import ClientError
+
+log = get_logger(__name__)
+
+#: With the brokers, in a file, or nowhere.
+KeepOffsets: TypeAlias = Literal["broker"] | str | os.PathLike[str] | None
+
+
+class Offsets(Protocol):
+    """Keeps the offset at which to go on, by queue."""
+
+    def open(self) -> None:
+        """Raises BadInput if what is kept can't be used."""
+
+    def close(self) -> None:
+        """Nothing is asked any more."""
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """The offset, if there is one. Raises ClientError or RemotingError if nobody tells."""
+
+    async def store(
+        self, offsets: Mapping[MessageQueue, int], timeout_s: float
+    ) -> Mapping[MessageQueue, int]:
+        """Those that are kept now; what could not be is logged."""
+
+
+class NoOffsets:
+    """Keeps none."""
+
+    def open(self) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """None."""
+        return None
+
+    async def store(
+        self, offsets: Mapping[MessageQueue, int], timeout_s: float
+    ) -> Mapping[MessageQueue, int]:
+        """None."""
+        return {}
+
+
+class BrokerOffsets:
+    """The group's, in the replicated log."""
+
+    def __init__(self, group: str, finder: LeaderFinder) -> None:
+        self._group = group
+        self._finder = finder
+
+    def open(self) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """What the group committed."""
+        query = QueryConsumerOffsetHeader(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            set_zero_if_not_found=False,
+        )
+        command = Command(RequestCode.QUERY_CONSUMER_OFFSET, encode_header(query))
+        answer = await self._finder.granted(
+            f"the offset of {queue} for group {self._group!r}",
+            queue.broker_name,
+            queue.topic,
+            command,
+            limits.REQUEST_TIMEOUT_S,
+            ResponseCode.QUERY_NOT_FOUND,
+        )
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        return decode_header(QueryConsumerOffsetResponseHeader, answer).offset
+
+    async def store(
+        self, offsets: Mapping[MessageQueue, int], timeout_s: float
+    ) -> Mapping[MessageQueue, int]:
+        """Commit all of them at once; a queue whose leader is gone does not keep the others."""
+        stored: dict[MessageQueue, int] = {}
+
+        async def commit(queue: MessageQueue, offset: int) -> None:
+            if await self._commit(queue, offset, timeout_s):
+                stored[queue] = offset
+
+        async with together() as tasks:
+            for queue, offset in offsets.items():
+                tasks.start_soon(commit, queue, offset)
+        return stored
+
+    async def _commit(self, queue: MessageQueue, offset: int, timeout_s: float) -> bool:
+        header = UpdateConsumerOffsetHeader(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+        )
+        command = Command(RequestCode.UPDATE_CONSUMER_OFFSET, encode_header(header))
+        what = f"the commit of {queue} for group {self._group!r}"
+        try:
+            await self._finder.granted(what, queue.broker_name, queue.topic, command, timeout_s)
+        except (RemotingError, ClientError) as error:
+            log.warning(
+                "commit failed",
+                group=self._group,
+                topic=queue.topic,
+                broker=queue.broker_name,
+                queue_id=queue.queue_id,
+                offset=offset,
+                reason=str(error),
+            )
+            return False
+        return True
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """One offset in the file."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    offset: int
+
+
+class _File(msgspec.Struct, frozen=True):
+    """The file, as JSON."""
+
+    schema: Literal[1]
+    offsets: list[_Row]
+
+
+class FileOffsets:
+    """In a JSON file of this consumer alone."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._known: dict[MessageQueue, int] = {}
+        self._lock = -1
+        self._writing = Lock()
+
+    def open(self) -> None:
+        """Read the file, if it is there, and keep others away from it."""
+        lock_path = self._path.with_name(self._path.name + ".lock")
+        try:
+            self._lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._known = self._read()
+        except BlockingIOError as error:
+            self.close()
+            raise BadInput(
+                f"offsets={str(self._path)!r} is kept by another consumer that runs now: name "
+                "another file for this one"
+            ) from error
+        except OSError as error:
+            self.close()
+            raise BadInput(f"offsets={str(self._path)!r} can't be used: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Others may have the file."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """What was kept."""
+        return self._known.get(queue)
+
+    async def store(
+        self, offsets: Mapping[MessageQueue, int], timeout_s: float
+    ) -> Mapping[MessageQueue, int]:
+        """Replace the file; on the disk when this returns, however long that takes."""
+        if not offsets:
+            return {}
+        with CancelScope(shield=True):
+            async with self._writing:
+                known = {**self._known, **offsets}
+                try:
+                    await to_thread.run_sync(self._write, known)
+                except OSError as error:
+                    log.warning("offsets not kept", path=str(self._path), reason=str(error))
+                    return {}
+                self._known = known
+        return offsets
+
+    def _read(self) -> dict[MessageQueue, int]:
+        if not self._path.exists():
+            return {}
+        if self._path.stat().st_size > limits.OFFSETS_FILE_BYTES_MAX:
+            raise self._unreadable(f"it is larger than {limits.OFFSETS_FILE_BYTES_MAX} bytes")
+        try:
+            content = msgspec.json.decode(self._path.read_bytes(), type=_File)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._unreadable(str(error)) from error
+        return {
+            MessageQueue(row.topic, row.broker_name, row.queue_id): checked_offset(
+                row.offset, f"an offset in {self._path}"
+            )
+            for row in content.offsets
+        }
+
+    def _unreadable(self, reason: str) -> BadInput:
+        return BadInput(
+            f"offsets={str(self._path)!r} is no file of offsets: {reason}. Name another one; or "
+            "remove it, to begin where consume_from says"
+        )
+
+    def _write(self, known: Mapping[MessageQueue, int]) -> None:
+        rows = [
+            _Row(queue.topic, queue.broker_name, queue.queue_id, offset)
+            for queue, offset in sorted(known.items())
+        ]
+        new = self._path.with_name(self._path.name + ".new")
+        with new.open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(_File(1, rows))))
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,136 @@
+"""Who reads what: `Consumer(assign=...)`. Pure.
+
+Members of a group share the queues of a topic: each computes its own by the same strategy from the
+same two sorted lists, so all must use the same one. Or each reads everything (RocketMQ's
+broadcasting), or just the queues that it was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, Protocol, TypeAlias
+
+from dledger.errors import BadInput
+from dledger.remoting.allocation import (
+    allocate_averagely,
+    allocate_by_circle,
+    allocate_by_hash,
+    allocate_by_machine_room,
+    allocate_stickily,
+)
+from dledger.remoting.json_dialect import MessageQueue
+from mqclient import limits
+
+
+class Strategy(Protocol):
+    """The share of `member`; `members` and `queues` are sorted, the same for every member."""
+
+    def __call__(
+        self, member: str, members: Sequence[str], queues: Sequence[MessageQueue], /
+    ) -> tuple[MessageQueue, ...]:
+        """Empty for a member that is not in the list."""
+
+
+StrategyName: TypeAlias = Literal["averaged", "circular", "hashed", "sticky"]
+Assign: TypeAlias = StrategyName | Literal["all"] | Strategy | Sequence[MessageQueue]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsistentHash:
+    """RocketMQ's consistent hash with another number of places on its ring than 10 a member."""
+
+    virtual_nodes: int = 10
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.virtual_nodes <= limits.VIRTUAL_NODES_MAX:
+            raise BadInput(
+                f"virtual_nodes={self.virtual_nodes} is not within 1 and {limits.VIRTUAL_NODES_MAX}"
+            )
+
+    def __call__(
+        self, member: str, members: Sequence[str], queues: Sequence[MessageQueue], /
+    ) -> tuple[MessageQueue, ...]:
+        """The member's share."""
+        return allocate_by_hash(member, members, queues, self.virtual_nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineRooms:
+    """RocketMQ's allocation by machine room: only brokers named `room@name` in these rooms."""
+
+    rooms: tuple[str, ...]
+
+    def __call__(
+        self, member: str, members: Sequence[str], queues: Sequence[MessageQueue], /
+    ) -> tuple[MessageQueue, ...]:
+        """The member's share."""
+        return allocate_by_machine_room(member, members, queues, self.rooms)
+
+
+_STRATEGIES: dict[str, Strategy] = {
+    "averaged": allocate_averagely,
+    "circular": allocate_by_circle,
+    "hashed": partial(allocate_by_hash, virtual_nodes=10),
+    "sticky": allocate_stickily,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `assign` says: a strategy, or the queues, or neither for all of them.
+
+    `name` is how members compare their strategies.
+    """
+
+    name: str
+    strategy: Strategy | None = None
+    queues: tuple[MessageQueue, ...] | None = None
+
+    @classmethod
+    def of(cls, assign: Assign) -> Plan:
+        """Raises BadInput for what is none of them."""
+        if isinstance(assign, str):
+            if assign == "all":
+                return cls("all")
+            if assign not in _STRATEGIES:
+                names = ", ".join(map(repr, _STRATEGIES))
+                raise BadInput(
+                    f"assign={assign!r}: it is {names}, 'all', a strategy or a list of queues"
+                )
+            return cls(assign, _STRATEGIES[assign])
+        if isinstance(assign, Sequence):
+            return cls("chosen", None, _checked(assign))
+        if not callable(assign):
+            raise BadInput(f"assign={assign!r} is no strategy, and no list of queues")
+        if isinstance(assign, ConsistentHash | MachineRooms):
+            return cls(repr(assign), assign)
+        return cls(str(getattr(assign, "__qualname__", type(assign).__qualname__)), assign)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the members of the group must be known."""
+        return self.strategy is not None
+
+    @property
+    def is_broadcast(self) -> bool:
+        """Whether each member reads everything."""
+        return self.strategy is None and self.queues is None
+
+    def chosen(self, queues: Sequence[MessageQueue]) -> tuple[MessageQueue, ...]:
+        """Of a topic's queues those that are read, if that does not depend on other members."""
+        if self.queues is None:
+            return tuple(queues)
+        return tuple(queue for queue in queues if queue in self.queues)
+
+
+def _checked(given: Sequence[object]) -> tuple[MessageQueue, ...]:
+    queues: dict[MessageQueue, None] = {}
+    for queue in given:
+        if not isinstance(queue, MessageQueue):
+            raise BadInput(f"assign: {queue!r} is no MessageQueue(topic, broker_name, queue_id)")
+        queues[queue] = None
+    if not 0 < len(queues) <= limits.QUEUES_PER_TOPIC_MAX:
+        raise BadInput(f"assign: {len(queues)} queues, not 1 to {limits.QUEUES_PER_TOPIC_MAX}")
+    return tuple(queues)
