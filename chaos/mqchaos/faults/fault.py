@@ -14,6 +14,10 @@ from typing import Protocol
 
 import trio
 
+from dledger.errors import DledgerError
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import TransferLeaderHeader, encode_header
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import Probe
@@ -33,9 +37,7 @@ from mqchaos.faults.network import NETWORK_FAULTS
 from mqchaos.faults.obstacles import majority_missing, not_serving
 from mqchaos.faults.targets import Server, Victims
 from mqchaos.limits import EFFECT_S, POLL_S, STORM_KILLED_AFTER_S
-from mqclient import Admin
 from mqclient.connection.peers import PeerPool
-from mqclient.errors import ClientError
 
 
 class Fault(Protocol):
@@ -179,15 +181,21 @@ class Transfer:
         return not_serving(cluster, victims) or (None if others else "there is nobody to lead")
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
-        """As `mqadmin transferLeader` does. Raises ClusterError if the leader refuses."""
-        for victim in victims:
-            if not isinstance(victim, NodeLayout):
-                continue
-            try:
-                async with Admin(cluster.layout.namesrv_addr) as admin:
-                    await admin.raft.transfer_leader(victim.broker)
-            except ClientError as error:
-                raise ClusterError(f"{victim.name} did not hand over: {error}") from error
+        """As `mqadmin transferLeader` does, but past name servers, which may be away.
+
+        Raises ClusterError if the leader refuses.
+        """
+        async with PeerPool() as pool:
+            for victim in victims:
+                request = Command(
+                    RequestCode.TRANSFER_LEADER, ext=encode_header(TransferLeaderHeader())
+                )
+                try:
+                    answer = await pool.request(victim.address, request, EFFECT_S)
+                except DledgerError as error:
+                    raise ClusterError(f"{victim.name} did not hand over: {error}") from error
+                if answer.code != ResponseCode.SUCCESS:
+                    raise ClusterError(f"{victim.name} did not hand over: {answer.remark}")
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
         """They say that they don't lead."""

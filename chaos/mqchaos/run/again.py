@@ -69,7 +69,7 @@ class Trial:
                 return False
             self.runs += 1
             directory = self._directory / f"run-{self.runs}"
-            outcome = await outcome_of(order_of(planned, directory))
+            outcome = await outcome_of(order_of(planned, directory), self.signs)
             if self._is_it(outcome):
                 shutil.rmtree(self._directory / SMALLEST, ignore_errors=True)
                 directory.rename(self._directory / SMALLEST)

@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from dledger.errors import DledgerError, leaves
+from mqchaos.report.measure import timeline
 from mqchaos.report.verdict import Report
-from mqchaos.run.perform import Order, perform
+from mqchaos.run.history import read_history
+from mqchaos.run.perform import Order, assess, execute
 
 ENDED = "the run ended early"
 EXCEPTION = "an exception reached the application"
 FINDING = "something was not in time"
+UNAUDITED = frozenset({ENDED, EXCEPTION})
+"""What shows without an audit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +49,15 @@ def judged(report: Report) -> Outcome:
     return Outcome(frozenset(signs), "; ".join(told) or "every property holds", report)
 
 
-async def outcome_of(order: Order) -> Outcome:
-    """Perform it, quietly."""
+async def outcome_of(order: Order, sought: frozenset[str] = frozenset()) -> Outcome:
+    """Perform it, quietly. If only signs are sought that show without an audit, there is none."""
+    console = Console(quiet=True)
     try:
-        return judged(await perform(order, Console(quiet=True)))
+        run = await execute(order, console)
+        if sought and sought <= UNAUDITED:
+            failures = timeline(read_history(run.history)).failures
+            return Outcome(frozenset({EXCEPTION} if failures else ()), "; ".join(failures[:1]))
+        return judged(await assess(order, run, console))
     except* DledgerError as group:
         told = "; ".join(dict.fromkeys(str(error) for error in leaves(group)))
     return Outcome(frozenset({ENDED}), told)

@@ -35,17 +35,31 @@ class Order:
 
 async def perform(order: Order, console: Console) -> Report:
     """Do it all, and print the table. The report says whether everything holds."""
-    planned = order.planned
-    write_plan(order.directory, planned)
-    run = Run(order.directory, planned, _lines(order))
+    run = await execute(order, console)
+    return await assess(order, run, console)
+
+
+async def execute(order: Order, console: Console) -> Run:
+    """The run itself: what it leaves is to be judged."""
+    write_plan(order.directory, order.planned)
+    run = Run(order.directory, order.planned, _lines(order))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(show, run, console, lambda: run.phase)
         await run.execute()
-        run.phase = "auditing the history and the replicas' files with Spark"
-        audited = order.report / AUDIT_FOLDER
-        audited.mkdir(parents=True, exist_ok=True)
-        nodes = run.cluster.layout.group(BROKER)
-        stores = [run.cluster.store(node) for node in nodes]
+        nursery.cancel_scope.cancel()
+    return run
+
+
+async def assess(order: Order, run: Run, console: Console) -> Report:
+    """The audit of a run, and the report."""
+    planned = order.planned
+    run.phase = "auditing the history and the replicas' files with Spark"
+    audited = order.report / AUDIT_FOLDER
+    audited.mkdir(parents=True, exist_ok=True)
+    nodes = run.cluster.layout.group(BROKER)
+    stores = [run.cluster.store(node) for node in nodes]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(show, run, console, lambda: run.phase)
         verdict = await audit(run.history, stores, audited, order.directory / "audit.log")
         nursery.cancel_scope.cancel()
     found = timeline(read_history(run.history))
