@@ -18,10 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from dledger.errors import CorruptLog
 from dledger.limits import VERIFY_FAULTS_MAX
 from dledger.log.disk import mapped
 from dledger.log.entry import Header, padded
 from dledger.log.hard_state import HardState, read_slots
+from dledger.log.head import decode_head
 from dledger.log.recovery.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
 from dledger.log.recovery.scan import Found, scan_entries
 from dledger.log.recovery.tail import WATERMARK_BYTES, decode_watermark, encode_watermark
@@ -99,7 +101,8 @@ def verify_replica(folder: Path, on_entry: OnEntry = lambda base, found: None) -
     )
     checkpoint = _read_checkpoint(folder / "log", result)
     _read_watermarks(folder / "log", about.segments, checkpoint, result)
-    _Walk(folder / "log", checkpoint, result, on_entry).run(about.segments)
+    begins_at = _read_head(folder / "log", result)
+    _Walk(folder / "log", checkpoint, result, on_entry).run(about.segments, begins_at)
     _read_hard_state(folder / "log", result)
     return result
 
@@ -112,6 +115,21 @@ def _read_checkpoint(folder: Path, result: Verification) -> Checkpoint:
             result.note(Fault("stale", "checkpoint", 0, None, what))
     result.commit_index = checkpoint.commit_index
     return checkpoint
+
+
+def _read_head(folder: Path, result: Verification) -> int | None:
+    """The position where the log begins; None if that can't be said, or all of it is void.
+
+    It is read after the segments' names: it goes forward only, so none seems to be missing that
+    retention removes meanwhile.
+    """
+    with mapped(folder / "head") as raw:
+        try:
+            head = decode_head(bytes(raw or b""))
+        except CorruptLog as error:
+            result.note(Fault("damaged", "head", 0, None, str(error)))
+            return None
+    return None if head.replacing else head.base_position
 
 
 def _read_watermarks(
@@ -160,8 +178,11 @@ class _Walk:
         self._on_entry = on_entry
         self._last: Header | None = None
 
-    def run(self, bases: tuple[int, ...]) -> None:
+    def run(self, bases: tuple[int, ...], begins_at: int | None) -> None:
+        """Walk all segments; `begins_at` is where the first one must stand, if that is known."""
         result = self._result
+        if bases and begins_at is not None and bases[0] > begins_at:
+            self._miss(begins_at, bases[0])
         for number, base in enumerate(bases):
             if number and base != bases[number - 1] + result.segment_bytes:
                 self._miss(bases[number - 1] + result.segment_bytes, base)

@@ -122,6 +122,17 @@ def remove_a_segment(folder: Path) -> str:
     return "are missing"
 
 
+def remove_the_first_segment(folder: Path) -> str:
+    path = log_files(folder)[0]
+    path.unlink()
+    return f"the segments of positions 0 to {SEGMENT_BYTES} are missing"
+
+
+def spoil_the_head(folder: Path) -> str:
+    (folder / "log" / "head").write_bytes(b"DLHD....spoilt")
+    return "where the log begins is lost"
+
+
 def shorten_a_segment(folder: Path) -> str:
     path = log_files(folder)[1]
     with path.open("r+b") as file:
@@ -149,7 +160,15 @@ def put_an_old_vote_back(folder: Path) -> str:
 
 @pytest.mark.parametrize(
     "spoil",
-    [remove_a_segment, shorten_a_segment, lose_the_tail, spoil_the_vote, put_an_old_vote_back],
+    [
+        remove_a_segment,
+        remove_the_first_segment,
+        spoil_the_head,
+        shorten_a_segment,
+        lose_the_tail,
+        spoil_the_vote,
+        put_an_old_vote_back,
+    ],
 )
 def test_damage_that_stops_a_start_is_damage_here(
     replica: Path, spoil: Callable[[Path], str]
@@ -161,6 +180,22 @@ def test_damage_that_stops_a_start_is_damage_here(
     assert found.damaged
     assert any(reason in fault.what for fault in found.faults)
     assert fingerprint(replica) == before
+
+
+def test_a_log_whose_first_segments_were_removed_on_purpose_is_whole(replica: Path) -> None:
+    """Its head says where it begins; a segment that is lost behind that is missed."""
+    log, _ = open_log(replica / "log", SEGMENT_BYTES)
+    log.sync()
+    log.commit_index = DURABLE
+    job = log.trim(30)
+    assert job is not None
+    job.run()
+    log.close()
+    begins = int(log_files(replica)[0].stem)
+    assert verify_replica(replica).damaged == 0
+    log_files(replica)[0].unlink()
+    (fault, *_) = verify_replica(replica).faults
+    assert (fault.severity, fault.file) == ("damaged", f"{begins:020d}.seg")
 
 
 def test_a_torn_tail_is_no_damage(replica: Path) -> None:
