@@ -32,6 +32,7 @@ from mqbroker.requests.core import Core
 from mqbroker.requests.dispatch import Dispatcher
 from mqbroker.requests.groups.assignment import AssignmentHandler
 from mqbroker.requests.groups.clients import ClientHandler
+from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.groups.progress import ProgressHandler
 from mqbroker.requests.groups.readers import Readers
@@ -67,6 +68,7 @@ class Broker:
         self._next_scan_s = core.clock_s() + limits.CLIENT_SCAN_S
         self._deliveries_due, self._notices_due = trio.Event(), trio.Event()
         membership = Membership()
+        fence = Fence(core, membership)
         self._readers = Readers()
         self._held = HeldPulls(self._wake_pulls, self._sweep_due.set)
         self._commits = OffsetCommits(core.machine, core.definitions, self._wake_commits)
@@ -87,16 +89,16 @@ class Broker:
             BrokerAdminHandler(core),
             GroupAdminHandler(core, membership),
             LeadershipHandler(core),
-            LookupHandler(core, membership, self._commits, self._readers),
+            LookupHandler(core, membership, self._commits, self._readers, fence),
             ProduceHandler(core),
             ProgressHandler(core, membership, self._commits),
-            PullHandler(core, membership, self._commits, self._readers, self._held),
+            PullHandler(core, membership, self._commits, self._readers, self._held, fence),
             QueryHandler(core),
             RecallHandler(core, self._deliveries),
             RelayHandler(core, self._clients),
             ReplyHandler(core, self._clients),
             ResetHandler(core, self._clients, self._readers),
-            SendBackHandler(core),
+            SendBackHandler(core, fence),
             SendHandler(core),
             TopicAdminHandler(core),
         ]

@@ -103,6 +103,14 @@ ABANDONED_HANDLERS_MAX = 64
 INFLATED_BODY_BYTES_MAX = foundation.MESSAGE_BODY_BYTES_MAX
 AUTO_COMMIT_S = 1.0
 REBALANCE_POLL_S = 2.0
+LOCK_TRUSTED_S = 30.0
+"""A queue's lock is relied on for so long after it was asked for; brokers keep it for 60 s. Both
+are RocketMQ's (ProcessQueue, RebalanceLockManager)."""
+LOCK_RENEW_S = 5.0
+LOCK_RETRY_S = 0.2
+"""Until another member's queue is asked for again. What is refused costs the broker no entry."""
+LOCK_ATTEMPTS_SILENT = 25
+"""So often without a word in the log."""
 REVOKE_S = 5.0
 """For the application to finish with queues that another member is to read."""
 VIRTUAL_NODES_MAX = 1024

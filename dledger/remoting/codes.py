@@ -209,3 +209,4 @@ class ResponseCode(IntEnum):
 
     # Ours: only our clients are answered so.
     SUBSCRIPTION_DIFFERS = 9001
+    NOT_LOCK_OWNER = 9002

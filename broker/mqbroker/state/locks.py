@@ -7,7 +7,7 @@ ended. A client renews its locks every 20 s; one that is not renewed ends after 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from mqbroker import limits
@@ -23,31 +23,58 @@ class QueueKey(NamedTuple):
     queue_id: int
 
 
-#: (group, topic, queue id, client id, end in ms), as a snapshot keeps it.
+#: (group, topic, queue id, client id, end in ms), as a snapshot keeps it; tokens stand beside.
 LockRow: TypeAlias = tuple[str, str, int, str, int]
+
+
+class Lock(NamedTuple):
+    """Who has a queue, until when, and the token of that."""
+
+    client_id: str
+    end_ms: int
+    token: int
 
 
 class QueueLocks:
     """The client that holds each queue, and until when."""
 
     def __init__(self) -> None:
-        self._held: dict[QueueKey, tuple[str, int]] = {}
+        self._held: dict[QueueKey, Lock] = {}
 
-    def acquire(self, client_id: str, keys: Iterable[QueueKey], now_ms: int) -> list[QueueKey]:
+    def acquire(
+        self, client_id: str, keys: Iterable[QueueKey], now_ms: int, token: int
+    ) -> list[QueueKey]:
         """Lock or renew the queues that are free or held by this client. Returns those that it now
-        holds."""
+        holds; those that it did not hold before, it holds by `token`."""
         granted = []
         for key in keys:
-            owner, end_ms = self._held.get(key, (client_id, 0))
-            if owner == client_id or end_ms <= now_ms:
-                self._held[key] = (client_id, now_ms + _LOCK_MS)
-                granted.append(key)
+            held = self._held.get(key)
+            if held is not None and held.client_id == client_id:
+                token_now = held.token
+            elif held is None or held.end_ms <= now_ms:
+                token_now = token
+            else:
+                continue
+            self._held[key] = Lock(client_id, now_ms + _LOCK_MS, token_now)
+            granted.append(key)
         return granted
+
+    def held(self, key: QueueKey) -> Lock | None:
+        """The lock of a queue, which may have ended."""
+        return self._held.get(key)
+
+    def obtainable(self, client_id: str, keys: Iterable[QueueKey], now_ms: int) -> bool:
+        """Whether `acquire` would grant any."""
+        locks = map(self._held.get, keys)
+        return any(
+            lock is None or lock.client_id == client_id or lock.end_ms <= now_ms for lock in locks
+        )
 
     def release(self, client_id: str, keys: Iterable[QueueKey]) -> None:
         """Give up locks. One that another client holds stays."""
         for key in keys:
-            if self._held.get(key, (None, 0))[0] == client_id:
+            held = self._held.get(key)
+            if held is not None and held.client_id == client_id:
                 del self._held[key]
 
     def delete_topic(self, topic: str) -> None:
@@ -62,11 +89,16 @@ class QueueLocks:
 
     def dump(self) -> list[LockRow]:
         """What a snapshot keeps."""
-        return [(*key, owner, end_ms) for key, (owner, end_ms) in self._held.items()]
+        return [(*key, lock.client_id, lock.end_ms) for key, lock in self._held.items()]
 
-    def restore(self, rows: Iterable[LockRow]) -> None:
-        """Take over what a snapshot kept."""
+    def tokens(self) -> list[int]:
+        """Their tokens, in the same order."""
+        return [lock.token for lock in self._held.values()]
+
+    def restore(self, rows: Sequence[LockRow], tokens: Sequence[int] = ()) -> None:
+        """Take over what a snapshot kept; one of an older version has no tokens."""
+        known = tokens if len(tokens) == len(rows) else [0] * len(rows)
         self._held = {
-            QueueKey(group, topic, queue_id): (owner, end_ms)
-            for group, topic, queue_id, owner, end_ms in rows
+            QueueKey(group, topic, queue_id): Lock(owner, end_ms, token)
+            for (group, topic, queue_id, owner, end_ms), token in zip(rows, known, strict=True)
         }

@@ -210,7 +210,7 @@ class Machine:
             if entry.kind == Kind.CONTROL:
                 change = control.decode_control(entry.body)
                 control.check_control(change, entry.position, entry.index)
-                return partial(self._apply_control, change)
+                return partial(self._apply_control, change, entry.index)
         except (Unusable, StorageError, OSError, MemoryError):
             raise
         except Exception as error:
@@ -328,7 +328,7 @@ class Machine:
         self.topics.restore(state.topics, state.topics_version)
         self.groups.restore(state.groups, state.groups_version)
         self.offsets.restore(state.offsets)
-        self.locks.restore(state.locks)
+        self.locks.restore(state.locks, state.lock_tokens)
         self.dedup.restore(state.dedup)
         self.delays.restore(state.delays)
         self.timers.restore(state.timers)
@@ -346,6 +346,7 @@ class Machine:
             groups_version=self.groups.version,
             offsets=self.offsets.dump(),
             locks=self.locks.dump(),
+            lock_tokens=self.locks.tokens(),
             dedup=self.dedup.dump(),
             delays=self.delays.dump(),
             timers=self.timers.dump(),
@@ -435,7 +436,7 @@ class Machine:
         if self._watcher is not None:
             self._watcher.messages_arrived(index)
 
-    def _apply_control(self, change: control.Control) -> object:
+    def _apply_control(self, change: control.Control, index: int) -> object:
         match change:
             case control.CommitOffsets(offsets):
                 for group, topic, queue_id, offset in offsets:
@@ -444,7 +445,7 @@ class Machine:
             case control.LockQueues(group, client_id, queues, now_ms):
                 self.clock_ms = max(self.clock_ms, now_ms)
                 keys = [QueueKey(group, topic, queue_id) for topic, queue_id in queues]
-                return self.locks.acquire(client_id, keys, self.clock_ms)
+                return self.locks.acquire(client_id, keys, self.clock_ms, index)
             case control.UnlockQueues(group, client_id, queues):
                 keys = [QueueKey(group, topic, queue_id) for topic, queue_id in queues]
                 self.locks.release(client_id, keys)
@@ -466,8 +467,8 @@ class Machine:
                 self.locks.delete_topic(topic)
                 self.queues.delete(topic)
                 self._topics_changed([topic])
-            case control.DropHead(position, index):
-                self._drop_head(position, index)
+            case control.DropHead(position, first_index):
+                self._drop_head(position, first_index)
         return None
 
     def _drop_head(self, position: int, index: int) -> None:

@@ -58,6 +58,7 @@ class State(msgspec.Struct):
     ahead_index: int = 0
     aside: tuple[int, list[AsideRow], list[int]] = (0, [], [])
     units_format: int = 1
+    lock_tokens: list[int] = []
 
 
 def decode_state(payload: bytes) -> State:

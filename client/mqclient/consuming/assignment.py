@@ -34,6 +34,7 @@ from mqclient.connection.session import Session
 from mqclient.connection.signals import Broadcast, Wakeup
 from mqclient.consuming.fetching import QueueFetcher
 from mqclient.consuming.progress import QueueProgress
+from mqclient.consuming.sharing.locks import Locks
 from mqclient.consuming.sharing.offsets import Offsets
 from mqclient.consuming.sharing.plan import Plan
 from mqclient.consuming.sharing.starts import Start, offset_of
@@ -67,6 +68,7 @@ class Assignment:
     on_rebalance: Callable[[Rebalance], None]
     on_revoke: OnRevoke | None
     revoke_timeout_s: float
+    locks: Locks | None = None
     fetchers: dict[MessageQueue, QueueFetcher] = field(default_factory=dict)
     _wake: Wakeup = field(default_factory=Wakeup)
     _cause: str = "joined"
@@ -161,8 +163,23 @@ class Assignment:
             )
         with anyio.move_on_after(limits.HEARTBEAT_TIMEOUT_S):
             await self.commit(limits.HEARTBEAT_TIMEOUT_S, queues)
+        if self.locks is not None:
+            with anyio.move_on_after(limits.HEARTBEAT_TIMEOUT_S):
+                await self.locks.release(queues)
         for queue in queues:
-            self.fetchers.pop(queue).progress.revoke()
+            if queue in self.fetchers:  # else its lock was lost meanwhile
+                self.fetchers.pop(queue).progress.revoke()
+
+    def lost(self, queue: MessageQueue) -> None:
+        """Another member has the queue already: there is nothing left to finish or to commit."""
+        fetcher = self.fetchers.pop(queue, None)
+        if fetcher is None:
+            return
+        fetcher.scope.cancel()
+        fetcher.progress.revoke()
+        cause = "its lock was lost"
+        self.on_rebalance(Rebalance(cause, (), (queue,), tuple(sorted(self.fetchers))))
+        self.look_again(cause)
 
     async def _tell_application(self, queues: tuple[MessageQueue, ...]) -> None:
         if self.on_revoke is None:
@@ -238,6 +255,7 @@ class Assignment:
             subscription=self.subscriptions[queue.topic],
             finder=self.session.finder,
             on_arrival=self.arrived.announce,
+            holds=None if self.locks is None else self.locks.holds,
         )
 
     async def _start(self, queue: MessageQueue) -> None:
@@ -247,6 +265,8 @@ class Assignment:
             return
         attempt = 0
         with fetcher.scope:
+            if self.locks is not None:
+                await self.locks.acquire(queue)
             while not fetcher.progress.started:
                 try:
                     fetcher.progress.start(await self._first_offset(queue))

@@ -21,6 +21,7 @@ from typing import Self
 
 import anyio
 
+from dledger.errors import BadInput
 from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
@@ -44,6 +45,7 @@ from mqclient.consuming.sending_back import (
     check_schedule,
     check_times,
 )
+from mqclient.consuming.sharing.locks import Locks
 from mqclient.consuming.sharing.mode import Wanted, check_mode, offsets_kept
 from mqclient.consuming.sharing.offsets import KeepOffsets, NoOffsets, Offsets
 from mqclient.consuming.sharing.plan import Assign, Plan
@@ -58,7 +60,8 @@ class Consumer(Living):
 
     A topic may be a pattern of names: `re.compile("orders-.*")`. Members share queues out by the
     strategy `assign`: "averaged", "circular", "hashed" (RocketMQ's), "sticky", or an object. With
-    "all" each reads everything; a list of queues is read whoever else reads them.
+    "all" each reads everything; a list of queues is read whoever else reads them. An `ordered` one
+    locks its queues, so that nobody else has messages of them in hand.
 
     `consume_from` is where a queue without an offset begins: "first" at the oldest message, "last"
     at the next one to come, or at a time. `offsets` are kept by the brokers for the group, in a
@@ -85,6 +88,7 @@ class Consumer(Living):
         | None = None,
         *,
         assign: Assign = "averaged",
+        ordered: bool = False,
         consume_from: Start = "first",
         offsets: KeepOffsets = "broker",
         auto_commit: bool = True,
@@ -96,7 +100,7 @@ class Consumer(Living):
         on_rebalance: Callable[[Rebalance], None] | None = None,
     ) -> None:
         plan = Plan.of(assign)
-        check_mode(plan, group, offsets)
+        check_mode(plan, group, offsets, ordered=ordered)
         self.group = group
         self._wanted = Wanted.of(plan, group, subscriptions)
         self._keep_offsets = offsets
@@ -118,6 +122,10 @@ class Consumer(Living):
         self._assignment: Assignment | None = None
         self._handout = HandOut(self._readings, asking_finishes=auto_commit)
         self._here: QueueProgress | None = None
+        self._locks: Locks | None = None
+        if ordered:
+            arrived = self._handout.arrived.announce
+            self._locks = Locks(self._session, group or "", self._lost, arrived)
 
     @property
     def client_id(self) -> str:
@@ -130,7 +138,9 @@ class Consumer(Living):
         return tuple(sorted(self._assigned().fetchers))
 
     async def _start(self) -> None:
-        offsets = self._offsets = offsets_kept(self._keep_offsets, self.group, self._session.finder)
+        offsets = self._offsets = offsets_kept(
+            self._keep_offsets, self.group, self._session.finder, self._locks
+        )
         offsets.open()
         try:
             await self._session.__aenter__()
@@ -159,6 +169,7 @@ class Consumer(Living):
             on_rebalance=self._rebalanced,
             on_revoke=self._on_revoke,
             revoke_timeout_s=self._revoke_timeout_s,
+            locks=self._locks,
         )
         with anyio.move_on_after(limits.REQUEST_TIMEOUT_S):
             await self._wanted.match(session)
@@ -167,6 +178,8 @@ class Consumer(Living):
         session.on_route_change.append(self._route_changed)
         session.tasks.start_soon(presence.stay, session, assignment)
         session.tasks.start_soon(presence.watch_leaders, session, assignment)
+        if self._locks is not None:
+            session.tasks.start_soon(self._locks.keep)
         if self._wanted.patterns:
             session.tasks.start_soon(self._keep_matching, assignment)
         if self._auto_commit:
@@ -181,6 +194,8 @@ class Consumer(Living):
             with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
                 if assignment is not None and self._auto_commit:
                     await assignment.commit(limits.REQUEST_TIMEOUT_S)
+                if self._locks is not None:
+                    await self._locks.release([*self._locks.leases.queues()])
                 if self.group is not None:
                     await self._session.leave(
                         UnregisterClientHeader(client_id=self.client_id, consumer_group=self.group)
@@ -281,6 +296,11 @@ class Consumer(Living):
         self, handler: BatchHandler, pace: Pace, on_error: OnError | None, times_max: int | None
     ) -> None:
         back = self.sending_back(on_error, times_max)
+        if self._locks is not None and pace.order == "none":
+            raise BadInput(
+                "order='none': an ordered consumer keeps the order of its queues ('queue'), or of "
+                "each key in them ('key')"
+            )
         await Handling(self._readings, self._handout.arrived, handler, back.settle, pace).run()
 
     async def nack(
@@ -304,9 +324,14 @@ class Consumer(Living):
         """How this group's messages are sent back. Raises ClientClosed, BadInput."""
         self.check_open()
         group = self.group if self._presence.plan.is_shared else None
-        policy = check_on_error(on_error, group)
+        locks = self._locks
         return SendingBack(
-            group, self._session.finder, self._schedule, policy, check_times(times_max)
+            group,
+            self._session.finder,
+            self._schedule,
+            check_on_error(on_error, group, ordered=locks is not None),
+            check_times(times_max),
+            None if locks is None else locks.leases.token,
         )
 
     async def commit(
@@ -416,6 +441,10 @@ class Consumer(Living):
     def _route_changed(self, topic: str) -> None:
         if self._assignment is not None and topic in self._wanted.topics:
             self._assignment.look_again(f"the route of {topic} changed")
+
+    def _lost(self, queue: MessageQueue) -> None:
+        if self._assignment is not None:
+            self._assignment.lost(queue)
 
     def _rebalanced(self, event: Rebalance) -> None:
         if self._on_rebalance is not None:

@@ -26,6 +26,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.headers.consume import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
+from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.retry import backoff_s
@@ -51,7 +52,8 @@ _ANSWERS = frozenset(
 
 @dataclass(slots=True, eq=False)
 class QueueFetcher:
-    """Fills `progress` from its queue. `on_arrival` is called when there is something new.
+    """Fills `progress` from its queue. `on_arrival` is called when there is something new, `holds`
+    says whether the queue is ours to hand out.
 
     Whoever runs it does so inside `scope`, by which it is stopped.
     """
@@ -61,6 +63,7 @@ class QueueFetcher:
     subscription: SubscriptionData
     finder: LeaderFinder
     on_arrival: Callable[[], None]
+    holds: Callable[[MessageQueue], bool] | None = None
     room: Broadcast = field(default_factory=Broadcast)
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     _pulling: anyio.CancelScope | None = None
@@ -82,6 +85,11 @@ class QueueFetcher:
             except (ClientError, BadInput) as error:
                 self._warn(error)
                 await anyio.sleep(limits.REFUSED_RETRY_S)
+
+    @property
+    def may_hand_out(self) -> bool:
+        """Whether what was fetched may be begun now."""
+        return self.holds is None or self.holds(self.progress.queue)
 
     def took(self) -> None:
         """There is room in the buffer again."""

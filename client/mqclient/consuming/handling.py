@@ -38,19 +38,28 @@ Failed: TypeAlias = Callable[[ReceivedMessage, Exception], Awaitable[bool]]
 class Work:
     """Messages that a handler is to get at a time, from which queue, and in which lane they are."""
 
-    progress: QueueProgress
-    epoch: int
+    reading: Reading
     messages: list[ReceivedMessage]
     lane: Hashable
+    epoch: int = field(init=False)
     size_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
+        self.epoch = self.progress.epoch
         self.size_bytes = sum(message.size_bytes for message in self.messages)
 
     @property
+    def progress(self) -> QueueProgress:
+        """Of their queue."""
+        return self.reading.progress
+
+    @property
     def may_start(self) -> bool:
-        """Whether they are to be handled at all."""
-        return self.counts and not self.progress.closing
+        """Whether they may be handled now: of a queue that is given up, only what closes a gap."""
+        progress = self.progress
+        if progress.closing and self.messages[-1].queue_offset + 1 >= progress.begun_to:
+            return False
+        return self.counts and self.reading.may_hand_out
 
     @property
     def counts(self) -> bool:
@@ -138,9 +147,8 @@ class Handling:
                         tasks.start_soon(self._work, work)
                     await self._arrived.wait()
         finally:
-            for work in self._under_way:
-                work.progress.handling -= 1
             for work in (*self._under_way, *self._ready, *self._lanes.waiting()):
+                work.progress.handling -= 1
                 work.give_back()
             self._arrived.announce()
 
@@ -156,6 +164,9 @@ class Handling:
     async def _handle(self, work: Work) -> None:
         """Until all is settled; what is not, when the queue is lost, is its next reader's."""
         while work.messages and work.counts:
+            if not work.may_start:
+                work.give_back()
+                return
             try:
                 await self._call(work.messages)
             except Exception as error:
@@ -163,8 +174,6 @@ class Handling:
                 for message in [*work.messages]:
                     if await self._failed(message, error):
                         work.settle(message)
-                if work.progress.closing:
-                    return
             else:
                 for message in [*work.messages]:
                     work.settle(message)
@@ -190,10 +199,13 @@ class Handling:
                 return None
             if work.may_start:
                 self._under_way[work] = None
-                work.progress.handling += 1
+                end = work.messages[-1].queue_offset + 1
+                work.progress.begun_to = max(work.progress.begun_to, end)
                 self._bytes += work.size_bytes
                 return work
+            work.give_back()
             self._leave(work)
+            self._arrived.announce()
 
     def _take(self) -> Work | None:
         """What is in the queues' buffers and need not wait for anything."""
@@ -202,7 +214,8 @@ class Handling:
             messages = progress.take(self._pace.batch_max)
             reading.took()
             lane = (progress.queue, lane_of(messages[0], self._pace.order))
-            work = Work(progress, progress.epoch, messages, lane)
+            work = Work(reading, messages, lane)
+            progress.handling += 1
             if self._lanes.enter(lane, work):
                 return work
             self._waiting[progress.queue] += 1
@@ -219,11 +232,11 @@ class Handling:
 
     def _finish(self, work: Work) -> None:
         del self._under_way[work]
-        work.progress.handling -= 1
         self._bytes -= work.size_bytes
         self._leave(work)
 
     def _leave(self, work: Work) -> None:
+        work.progress.handling -= 1
         freed = self._lanes.leave(work.lane)
         if freed is not None:
             self._waiting[freed.progress.queue] -= 1

@@ -57,8 +57,9 @@ class HandOut:
                 await self._wait()
                 continue
             self._left -= 1
-            for message in self._take(self._current, 1):
-                return message, self._current
+            if self._current.may_hand_out:
+                for message in self._take(self._current, 1):
+                    return message, self._current
             self._current = None
 
     async def poll(self, messages_max: int, timeout_s: float) -> list[ReceivedMessage]:

@@ -35,8 +35,8 @@ class QueueProgress:
 
     `epoch` changes when the position is moved by hand or the queue is given up: what was fetched
     or handed out under an earlier epoch no longer counts. While it is `paused` by the application,
-    or `closing` since another member is to read it, nothing is handed out. `handling` counts the
-    messages that handlers have.
+    or `closing` since another member is to read it, nothing is handed out. `handling` counts what
+    was taken for handlers; `begun_to` is behind the last message that one has begun with.
     """
 
     queue: MessageQueue
@@ -50,6 +50,7 @@ class QueueProgress:
     paused: bool = False
     closing: bool = False
     handling: int = 0
+    begun_to: int = 0
     unfinished: Unfinished = field(default_factory=Unfinished)
     _chunks: deque[tuple[deque[ReceivedMessage], int]] = field(default_factory=deque)
     _returned: list[ReceivedMessage] = field(default_factory=list)
@@ -171,6 +172,7 @@ class QueueProgress:
 
     def _forget(self) -> None:
         self.epoch += 1
+        self.begun_to = 0
         self._chunks.clear()
         self._returned.clear()
         self.unfinished.clear()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -24,6 +24,7 @@ from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import ConsumerSendMsgBackHeader, encode_header
+from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.numbers import INT32_MAX
 from mqclient import limits
 from mqclient.connection.leaders import LeaderFinder
@@ -106,16 +107,23 @@ def check_level(level: int) -> int:
     return level
 
 
-def check_on_error(on_error: OnError | None, group: str | None) -> OnError:
-    """What an exception does; without a word what `group` suggests. Raises BadInput."""
+def check_on_error(
+    on_error: OnError | None, group: str | None, *, ordered: bool = False
+) -> OnError:
+    """What an exception does; without a word what the consumer suggests. Raises BadInput."""
     if on_error is None:
-        return "suspend" if group is None else "retry"
+        return "suspend" if group is None or ordered else "retry"
     if on_error not in ("retry", "suspend", "raise"):
         raise BadInput(f"on_error={on_error!r}: it is 'retry', 'suspend' or 'raise'")
     if on_error == "retry" and group is None:
         raise BadInput(
             "on_error='retry': only members that share queues read their group's retry topic; "
             "choose 'suspend' or 'raise'"
+        )
+    if on_error == "retry" and ordered:
+        raise BadInput(
+            "on_error='retry': a message that comes again later has lost its place in the order; "
+            "choose 'suspend', with max_reconsume_times to give one up in the end, or 'raise'"
         )
     return on_error
 
@@ -148,6 +156,8 @@ class SendingBack:
     schedule: Sequence[int] = ()
     on_error: OnError = "retry"
     times_max: int | None = None
+    token: Callable[[MessageQueue], int | None] | None = None
+    """Of the lock of a message's queue, if queues are locked."""
 
     async def send_back(self, message: ReceivedMessage, delay: Delay) -> None:
         """Raises Refused, or another ClientError or RemotingError, if it may not be stored."""
@@ -167,6 +177,7 @@ class SendingBack:
             origin_topic=message.record.topic,
             max_reconsume_times=self.times_max,
             delay_millis=delay.millis or None,
+            lock_token=None if self.token is None else self.token(message.queue),
         )
         command = Command(RequestCode.CONSUMER_SEND_MSG_BACK, encode_header(header))
         what = f"sending back {message!r} for group {self.group!r}"

@@ -19,6 +19,10 @@ class Reading(Protocol):
     def progress(self) -> QueueProgress:
         """How far it is."""
 
+    @property
+    def may_hand_out(self) -> bool:
+        """Whether what it has may be begun now."""
+
     def took(self) -> None:
         """There is room in its buffer again."""
 
@@ -35,7 +39,8 @@ class Turns:
         readings = [*self.readings().values()]
         for step in range(len(readings)):
             reading = readings[(self._turn + step) % len(readings)]
-            if reading.progress.has_messages and fits(reading.progress):
+            fitting = reading.progress.has_messages and fits(reading.progress)
+            if fitting and reading.may_hand_out:
                 self._turn = (self._turn + step + 1) % len(readings)
                 return reading
         return None

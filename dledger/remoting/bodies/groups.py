@@ -128,17 +128,25 @@ class QueryAssignmentResponseBody(Body):
 
 
 class LockBatchBody(ClientBody):
-    """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: the queues that a client asks for or gives up."""
+    """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: the queues that a client asks for or gives up.
+
+    `with_tokens` is ours, and asks for the tokens of the locks.
+    """
 
     consumer_group: str
     client_id: str
     mq_set: list[MessageQueue] = []
+    with_tokens: bool | None = None
 
 
 class LockBatchResponseBody(Body):
-    """LOCK_BATCH_MQ: the queues that are the client's now."""
+    """LOCK_BATCH_MQ: the queues that are the client's now.
+
+    `lock_tokens` is ours: for each of them what fences off its earlier owners.
+    """
 
     lock_ok_mq_set: list[MessageQueue] = msgspec.field(name="lockOKMQSet", default_factory=list)
+    lock_tokens: list[Int64] | None = None
 
 
 class SubscriptionGroupConfig(Body, gc=False):

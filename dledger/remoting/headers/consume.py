@@ -71,7 +71,8 @@ class ViewMessageByIdHeader(Header, frozen=True):
 class ConsumerSendMsgBackHeader(Header, frozen=True):
     """CONSUMER_SEND_MSG_BACK (36): retry the message at commit-log `offset` later.
 
-    `delay_millis` is ours: how long it is to wait, instead of a level. Other brokers ignore it.
+    `delay_millis` and `lock_token` are ours: how long it is to wait, instead of a level, and the
+    token of the queue's lock. Other brokers ignore them.
     """
 
     offset: Int64
@@ -82,6 +83,7 @@ class ConsumerSendMsgBackHeader(Header, frozen=True):
     unit_mode: bool | None = None
     max_reconsume_times: Int32 | None = None
     delay_millis: Int64 | None = None
+    lock_token: Int64 | None = None
 
 
 class QueryConsumerOffsetHeader(Header, frozen=True):
@@ -100,12 +102,16 @@ class QueryConsumerOffsetResponseHeader(Header, frozen=True):
 
 
 class UpdateConsumerOffsetHeader(Header, frozen=True):
-    """UPDATE_CONSUMER_OFFSET (15); one-way from a consumer's loop, two-way from the admin tools."""
+    """UPDATE_CONSUMER_OFFSET (15); one-way from a consumer's loop, two-way from the admin tools.
+
+    `lock_token` is ours: the commit counts only while the queue's lock has it.
+    """
 
     consumer_group: str
     topic: str
     queue_id: Int32
     commit_offset: Int64
+    lock_token: Int64 | None = None
 
 
 class SearchOffsetByTimestampHeader(Header, frozen=True):

@@ -285,3 +285,57 @@ async def test_orderly_consumers_lock_queues(tmp_path: Path) -> None:
         body = encode_body(LockBatchBody("C", "c1", queues))
         assert (await ask(peer, RequestCode.UNLOCK_BATCH_MQ, body)).code == Code.SUCCESS
         assert await lock("c2", *queues) == [0, 1]
+
+
+async def test_who_has_lost_a_lock_can_neither_commit_nor_send_back(tmp_path: Path) -> None:
+    """By its token, ours is refused; a stock member, known by its id, is answered and not heard."""
+    later_ms = 0
+
+    def clock_ms() -> int:
+        return int(trio.current_time() * 1000) + later_ms
+
+    async with served(tmp_path, clock_ms=clock_ms) as (broker, peer):
+        await make_topic(peer, "Orders")
+        await peer.request(produce_request("a"), 5)
+        (first, _) = records(await peer.request(pull_request(0), 5))
+        queue = MessageQueue("Orders", "broker-a", 0)
+
+        async def lock(client_id: str, *, asks: bool = True) -> list[int] | None:
+            body = encode_body(LockBatchBody("C", client_id, [queue], asks or None))
+            response = await ask(peer, RequestCode.LOCK_BATCH_MQ, body)
+            return decode_body(LockBatchResponseBody, response.payload).lock_tokens
+
+        async def commit(offset: int, token: int | None) -> int:
+            key: dict[str, ExtValue] = {"consumerGroup": "C", "topic": "Orders", "queueId": 0}
+            if token is not None:
+                key["lockToken"] = token
+            code = RequestCode.UPDATE_CONSUMER_OFFSET
+            return (await ask(peer, code, **key, commitOffset=offset)).code
+
+        async def send_back(token: int) -> int:
+            fields: dict[str, ExtValue] = {"group": "C", "delayLevel": -1, "lockToken": token}
+            code = RequestCode.CONSUMER_SEND_MSG_BACK
+            return (await ask(peer, code, offset=first.physical_offset, **fields)).code
+
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("old"))
+        (old,) = await lock("old") or []
+        assert await lock("old") == [old]
+        assert await lock("old", asks=False) is None
+        index = broker.ledger.status.last_index
+        assert await lock("new") == []
+        assert broker.ledger.status.last_index == index, "what is refused is no entry"
+        assert (await commit(1, old), await commit(1, None)) == (Code.SUCCESS, Code.SUCCESS)
+        later_ms += 61_000
+        assert await commit(1, old) == Code.SUCCESS, "late, and nobody has taken it"
+        (new,) = await lock("new") or []
+        assert new > old
+        assert (await commit(2, old), await send_back(old)) == (Code.NOT_LOCK_OWNER,) * 2
+        assert await commit(2, None) == Code.SUCCESS
+        assert broker.machine.offsets.get("C", "Orders", 0) == 1
+        assert broker.machine.queues.end("%DLQ%C", 0) == 0
+        assert (await commit(2, new), await send_back(new)) == (Code.SUCCESS, Code.SUCCESS)
+        assert broker.machine.offsets.get("C", "Orders", 0) == 2
+        body = encode_body(LockBatchBody("C", "new", [queue]))
+        await ask(peer, RequestCode.UNLOCK_BATCH_MQ, body)
+        assert await commit(1, new) == Code.NOT_LOCK_OWNER
+        assert (await lock("old") or [0])[0] > new

@@ -47,7 +47,7 @@ def state_of(machine: Machine) -> dict[str, object]:
         "versions": (machine.topics.version, machine.groups.version),
         "groups": sorted(machine.groups, key=lambda group: group.group_name),
         "offsets": machine.offsets.dump(),
-        "locks": sorted(machine.locks.dump()),
+        "locks": sorted(zip(machine.locks.dump(), machine.locks.tokens(), strict=True)),
         "dedup": machine.dedup.dump(),
         "queues": units,
         "keys": [list(machine.keys.find("A", f"k{number}")) for number in range(50)],
@@ -122,7 +122,7 @@ def test_deleting_a_topic_takes_its_queues_locks_and_offsets_with_it(tmp_path: P
     assert machine.topics.get("A") is None
     assert machine.queues.end("A", 0) == 0
     assert machine.offsets.get("G", "A", 0) is None
-    assert machine.locks.acquire("other", [QueueKey("G", "A", 0)], 3)
+    assert machine.locks.acquire("other", [QueueKey("G", "A", 0)], 3, 9)
     log.change(control.PutTopics([read_write("A", 4)], 3))
     log.send("A", 0, 1, "k2")
     assert machine.queues.end("A", 0) == 1

@@ -115,22 +115,48 @@ def test_an_offset_may_go_back() -> None:
 def test_a_queue_lock_is_held_by_one_client_until_it_ends() -> None:
     """60 s after the last renewal another client may have it; a stranger can't release it."""
     locks, key = QueueLocks(), QueueKey("G", "A", 0)
-    assert locks.acquire("c1", [key], now_ms=0) == [key]
-    assert locks.acquire("c2", [key], now_ms=59_999) == []
+    assert locks.acquire("c1", [key], now_ms=0, token=1) == [key]
+    assert locks.acquire("c2", [key], now_ms=59_999, token=1) == []
     locks.release("c2", [key])
-    assert locks.acquire("c1", [key], now_ms=30_000) == [key]
-    assert locks.acquire("c2", [key], now_ms=60_000) == []
-    assert locks.acquire("c2", [key], now_ms=90_000) == [key]
+    assert locks.acquire("c1", [key], now_ms=30_000, token=1) == [key]
+    assert locks.acquire("c2", [key], now_ms=60_000, token=1) == []
+    assert locks.acquire("c2", [key], now_ms=90_000, token=1) == [key]
     locks.release("c2", [key])
-    assert locks.acquire("c1", [key], now_ms=90_001) == [key]
+    assert locks.acquire("c1", [key], now_ms=90_001, token=1) == [key]
+
+
+def test_each_owner_of_a_lock_has_a_token_of_its_own() -> None:
+    """Renewing keeps it, also late; whoever comes after another has a higher one."""
+    locks, key = QueueLocks(), QueueKey("G", "A", 0)
+
+    def token() -> int | None:
+        held = locks.held(key)
+        return None if held is None else held.token
+
+    locks.acquire("c1", [key], now_ms=0, token=5)
+    locks.acquire("c1", [key], now_ms=90_000, token=6)
+    assert token() == 5
+    assert not locks.obtainable("c2", [key], now_ms=149_999)
+    assert locks.obtainable("c2", [key], now_ms=150_000)
+    locks.acquire("c2", [key], now_ms=150_000, token=7)
+    assert token() == 7
+    again = QueueLocks()
+    again.restore(locks.dump(), locks.tokens())
+    assert again.held(key) == locks.held(key)
+    again.restore(locks.dump())
+    assert again.held(key) == ("c2", 210_000, 0)
+    locks.release("c2", [key])
+    assert token() is None
+    locks.acquire("c2", [key], now_ms=150_001, token=9)
+    assert token() == 9
 
 
 def test_locks_survive_a_snapshot() -> None:
     """A failover or restart must not hand a held queue to a second client."""
     locks, again = QueueLocks(), QueueLocks()
-    locks.acquire("c1", [QueueKey("G", "A", 0)], now_ms=0)
+    locks.acquire("c1", [QueueKey("G", "A", 0)], now_ms=0, token=1)
     again.restore(locks.dump())
-    assert again.acquire("c2", [QueueKey("G", "A", 0)], now_ms=1) == []
+    assert again.acquire("c2", [QueueKey("G", "A", 0)], now_ms=1, token=1) == []
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ä", "a/b", "..", "x" * 128, "a.b", "a\x01b"])

@@ -3,6 +3,7 @@
 ``clients``     heartbeats, members, queue locks
 ``membership``  the connected clients, by group (pure)
 ``readers``     which member reads a queue, and whose commits count (pure)
+``fencing``     which clients lost the lock of a queue, and may not commit any more
 ``assignment``  assigns queues to consumers
 ``progress``    the progress of groups
 ``resets``      sets the offsets of a group back or forward

@@ -105,21 +105,21 @@ class ClientHandler:
         """The queues that are the client's now."""
         body = decode_body(LockBatchBody, request.payload)
         check_group_name(body.consumer_group)
-        granted = await changed(
-            self._core.definitions,
-            LockQueues(
-                body.consumer_group,
-                body.client_id,
-                self._own_queues(body.mq_set),
-                self._core.assignments.now_ms(),
-            ),
-        )
+        locks, now_ms = self._core.machine.locks, self._core.assignments.now_ms()
+        queues = self._own_queues(body.mq_set)
+        keys = [QueueKey(body.consumer_group, *queue) for queue in queues]
+        granted: object = []
+        if locks.obtainable(body.client_id, keys, now_ms):  # else there is nothing to log
+            change = LockQueues(body.consumer_group, body.client_id, queues, now_ms)
+            granted = await changed(self._core.definitions, change)
         assert isinstance(granted, list)  # what applying LockQueues returns
-        keys = {(key.topic, key.queue_id) for key in granted if isinstance(key, QueueKey)}
-        answer = LockBatchResponseBody(
-            [queue for queue in body.mq_set if (queue.topic, queue.queue_id) in keys]
-        )
-        return request.reply(body=encode_body(answer))
+        held = {(key.topic, key.queue_id): key for key in granted if isinstance(key, QueueKey)}
+        own = [queue for queue in body.mq_set if (queue.topic, queue.queue_id) in held]
+        tokens = None
+        if body.with_tokens:
+            found = [locks.held(held[queue.topic, queue.queue_id]) for queue in own]
+            tokens = [0 if lock is None else lock.token for lock in found]
+        return request.reply(body=encode_body(LockBatchResponseBody(own, tokens)))
 
     @serves(RequestCode.UNLOCK_BATCH_MQ, needs=Needs.LEADER)
     async def unlock(self, request: Command, _: Connection) -> Command:

@@ -26,6 +26,7 @@ from dledger.remoting.headers import (
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
+from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.groups.readers import Readers
 from mqbroker.requests.needs import Needs
@@ -38,9 +39,15 @@ class LookupHandler:
     """Answers from applied state; only a commit of an offset goes through the log."""
 
     def __init__(
-        self, core: Core, membership: Membership, commits: OffsetCommits, readers: Readers
+        self,
+        core: Core,
+        membership: Membership,
+        commits: OffsetCommits,
+        readers: Readers,
+        fence: Fence,
     ) -> None:
         self._core = core
+        self._fence = fence
         self._membership = membership
         self._commits = commits
         self._readers = readers
@@ -142,8 +149,9 @@ class LookupHandler:
     def commit_offset(self, request: Command, connection: Connection) -> None:
         """Commit a group's offset; answered once that is in the log and applied.
 
-        A commit that does not count (see `mqbroker.requests.groups.readers`) is answered like any
-        other: the group is further already, or was reset.
+        A commit that does not count (see `mqbroker.requests.groups.readers`, `...fencing`) is
+        answered like any other: the group is further already, or was reset, or the queue is
+        another client's. With a token of our clients' locks it is refused instead.
         """
         header = decode_header(UpdateConsumerOffsetHeader, request)
         check_group_name(header.consumer_group)
@@ -154,6 +162,11 @@ class LookupHandler:
                 f"offset {header.commit_offset} of queue {header.queue_id} can't be committed",
             )
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
+        if header.lock_token is not None:
+            self._fence.check(key, header.lock_token)
+        elif not self._fence.counts(key, connection.id):
+            self._core.replies.send(request, connection, request.reply())
+            return
         if not self._readers.counts(
             key,
             header.commit_offset,

@@ -23,6 +23,7 @@ from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused, unreadable
 from mqbroker.requests.core import Core
+from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.groups.readers import Readers
 from mqbroker.requests.needs import Needs
@@ -48,7 +49,9 @@ class PullHandler:
         commits: OffsetCommits,
         readers: Readers,
         held: HeldPulls,
+        fence: Fence,
     ) -> None:
+        self._fence = fence
         self._core = core
         self._membership = membership
         self._commits = commits
@@ -82,7 +85,9 @@ class PullHandler:
     def _commit(self, header: PullMessageHeader, connection: Connection) -> None:
         """Commit the offset that comes with the pull, if it counts."""
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
-        if header.commit_offset >= 0 and self._readers.counts(
+        if header.commit_offset < 0 or not self._fence.counts(key, connection.id):
+            return
+        if self._readers.counts(
             key,
             header.commit_offset,
             committed=self._commits.latest(*key),

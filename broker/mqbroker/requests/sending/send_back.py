@@ -25,8 +25,10 @@ from mqbroker.leader.append import Stored
 from mqbroker.leader.drafts import NewRecord, RecordsDraft
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
+from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.sending.retries import retry_destination
+from mqbroker.state.locks import QueueKey
 from mqbroker.state.topics import retry_topic
 
 _FIRST_RETRY_LEVEL = 3
@@ -35,8 +37,9 @@ _FIRST_RETRY_LEVEL = 3
 class SendBackHandler:
     """Answers this request."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, fence: Fence) -> None:
         self._core = core
+        self._fence = fence
 
     @serves(RequestCode.CONSUMER_SEND_MSG_BACK, needs=Needs.LEADER)
     def send_back(self, request: Command, connection: Connection) -> Command | None:
@@ -50,6 +53,9 @@ class SendBackHandler:
             record = core.record_at(header.offset)
         except StorageError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        if header.lock_token is not None:
+            key = QueueKey(header.group, record.topic, record.queue_id)
+            self._fence.check(key, header.lock_token)
         topic = wanted = _destination(group, header, record)
         destination = core.definitions.topic_for_send(wanted, None)
         properties = _properties(record, header, dead=topic != retry_topic(header.group))

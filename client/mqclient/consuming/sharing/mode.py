@@ -19,6 +19,7 @@ from dledger.remoting.message import RETRY_PREFIX
 from dledger.remoting.names import check_group_name
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.session import Session
+from mqclient.consuming.sharing.locks import Locks
 from mqclient.consuming.sharing.offsets import (
     BrokerOffsets,
     FileOffsets,
@@ -31,8 +32,15 @@ from mqclient.consuming.sharing.plan import Plan
 from mqclient.consuming.subscriptions import ALL, Sql, parse_subscription
 
 
-def check_mode(plan: Plan, group: str | None, offsets: KeepOffsets) -> None:
+def check_mode(
+    plan: Plan, group: str | None, offsets: KeepOffsets, *, ordered: bool = False
+) -> None:
     """Raises BadInput, with what to choose instead, for what does not go together."""
+    if ordered and not plan.is_shared:
+        raise BadInput(
+            "ordered=True: queues are locked for one member of a group that shares them; who reads "
+            "everything, or chosen queues, has nobody to keep away"
+        )
     if group is not None:
         check_group_name(group)
     if not (offsets is None or isinstance(offsets, str | os.PathLike)):
@@ -58,12 +66,14 @@ def check_mode(plan: Plan, group: str | None, offsets: KeepOffsets) -> None:
         )
 
 
-def offsets_kept(keep: KeepOffsets, group: str | None, finder: LeaderFinder) -> Offsets:
+def offsets_kept(
+    keep: KeepOffsets, group: str | None, finder: LeaderFinder, locks: Locks | None
+) -> Offsets:
     """Where they are kept."""
     if keep is None:
         return NoOffsets()
     if keep == "broker":
-        return BrokerOffsets(group or "", finder)
+        return BrokerOffsets(group or "", finder, locks)
     return FileOffsets(keep)
 
 

@@ -31,7 +31,8 @@ from mqclient import limits
 from mqclient.connection.answers import checked_offset
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.lifetime import together
-from mqclient.errors import ClientError
+from mqclient.consuming.sharing.locks import Locks
+from mqclient.errors import ClientError, Refused
 
 log = get_logger(__name__)
 
@@ -78,11 +79,12 @@ class NoOffsets:
 
 
 class BrokerOffsets:
-    """The group's, in the replicated log."""
+    """The group's, in the replicated log. With `locks`, commits bear their tokens."""
 
-    def __init__(self, group: str, finder: LeaderFinder) -> None:
+    def __init__(self, group: str, finder: LeaderFinder, locks: Locks | None = None) -> None:
         self._group = group
         self._finder = finder
+        self._locks = locks
 
     def open(self) -> None:
         """Nothing to do."""
@@ -132,6 +134,7 @@ class BrokerOffsets:
             topic=queue.topic,
             queue_id=queue.queue_id,
             commit_offset=offset,
+            lock_token=None if self._locks is None else self._locks.leases.token(queue),
         )
         command = Command(RequestCode.UPDATE_CONSUMER_OFFSET, encode_header(header))
         what = f"the commit of {queue} for group {self._group!r}"
@@ -147,6 +150,9 @@ class BrokerOffsets:
                 offset=offset,
                 reason=str(error),
             )
+            fenced = isinstance(error, Refused) and error.code == ResponseCode.NOT_LOCK_OWNER
+            if fenced and self._locks is not None:
+                self._locks.lose(queue)
             return False
         return True
 

@@ -1,0 +1,133 @@
+"""Locking the queues of an ordered consumer with their brokers, and keeping them locked.
+
+Locks are entries of the replicated log, so a new leader knows them. They are asked for again every
+few seconds; one that is no longer granted, or was another's in between, is lost at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import anyio
+
+from dledger.errors import BadInput, RemotingError
+from dledger.observe import get_logger
+from dledger.remoting.bodies import (
+    LockBatchBody,
+    LockBatchResponseBody,
+    decode_body,
+    encode_body,
+)
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command
+from dledger.remoting.json_dialect import MessageQueue
+from mqclient import limits
+from mqclient.connection.lifetime import together
+from mqclient.connection.session import Session
+from mqclient.consuming.sharing.leases import Leases
+from mqclient.errors import ClientError
+
+log = get_logger(__name__)
+
+
+class Locks:
+    """The locks of one member of a group.
+
+    `on_lost` is called with a queue that is another's now, `on_kept` when locks were renewed.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        group: str,
+        on_lost: Callable[[MessageQueue], None],
+        on_kept: Callable[[], None],
+    ) -> None:
+        self.leases = Leases()
+        self._session = session
+        self._group = group
+        self._on_lost = on_lost
+        self._on_kept = on_kept
+
+    def holds(self, queue: MessageQueue) -> bool:
+        """Whether something of the queue may be begun now."""
+        return self.leases.holds(queue, time.monotonic())
+
+    async def acquire(self, queue: MessageQueue) -> None:
+        """Wait until the queue is ours; as long as it is another's."""
+        attempts = 0
+        while not await self._ask(queue.broker_name, [queue]):
+            attempts += 1
+            if attempts == limits.LOCK_ATTEMPTS_SILENT:
+                log.info("queue is locked by another member", group=self._group, queue=str(queue))
+            await anyio.sleep(limits.LOCK_RETRY_S)
+
+    async def keep(self) -> None:
+        """Renew, until cancelled."""
+        while True:
+            await anyio.sleep(limits.LOCK_RENEW_S)
+            by_broker: dict[str, list[MessageQueue]] = {}
+            for queue in self.leases.queues():
+                by_broker.setdefault(queue.broker_name, []).append(queue)
+            async with together() as tasks:
+                for broker_name, queues in by_broker.items():
+                    tasks.start_soon(self._renew, broker_name, queues)
+            self._on_kept()
+
+    async def _renew(self, broker_name: str, queues: Sequence[MessageQueue]) -> None:
+        granted = await self._ask(broker_name, queues)
+        for queue in queues if granted is not None else ():
+            if queue not in (granted or ()):
+                self.lose(queue)
+
+    async def release(self, queues: Sequence[MessageQueue]) -> None:
+        """Let others have them. What can't be told ends by itself."""
+        async with together() as tasks:
+            for broker_name in {queue.broker_name for queue in queues}:
+                own = [queue for queue in queues if queue.broker_name == broker_name]
+                tasks.start_soon(self._send, RequestCode.UNLOCK_BATCH_MQ, broker_name, own)
+        for queue in queues:
+            self.leases.lost(queue)
+
+    def lose(self, queue: MessageQueue) -> None:
+        """It is another's."""
+        log.warning("lock of a queue lost", group=self._group, queue=str(queue))
+        self.leases.lost(queue)
+        self._on_lost(queue)
+
+    async def _ask(
+        self, broker_name: str, queues: Sequence[MessageQueue]
+    ) -> Sequence[MessageQueue] | None:
+        """Those that are ours now; None if nobody says. One that was another's is lost."""
+        asked_s = time.monotonic()
+        answer = await self._send(RequestCode.LOCK_BATCH_MQ, broker_name, queues)
+        if answer is None:
+            return None
+        try:
+            body = decode_body(LockBatchResponseBody, answer.payload)
+        except BadInput as error:
+            log.warning("locks not understood", group=self._group, reason=str(error))
+            return None
+        given = body.lock_ok_mq_set
+        tokens = body.lock_tokens if body.lock_tokens is not None else [None] * len(given)
+        ours = []
+        for queue, token in zip(given, tokens, strict=False):
+            if queue in queues and self.leases.granted(queue, token, asked_s):
+                ours.append(queue)
+        return ours
+
+    async def _send(
+        self, code: RequestCode, broker_name: str, queues: Sequence[MessageQueue]
+    ) -> Command | None:
+        body = LockBatchBody(self._group, self._session.client_id, [*queues], with_tokens=True)
+        command = Command(code, {}, encode_body(body))
+        what = f"{code.name} of {len(queues)} queues for group {self._group!r}"
+        place = (broker_name, queues[0].topic)
+        try:
+            return await self._session.finder.granted(
+                what, *place, command, limits.REQUEST_TIMEOUT_S
+            )
+        except (RemotingError, ClientError) as error:
+            log.warning("locks not answered", group=self._group, reason=str(error))
+            return None
