@@ -165,6 +165,8 @@ GROUPS_PER_CLIENT_MAX = 1024
 SUBSCRIPTIONS_PER_GROUP_MAX = 1024
 WANTS_SHOWN_MAX = 400
 """Characters of each of two members' subscriptions, when one is refused since they differ."""
+WANTS_BYTES = 2 * WANTS_SHOWN_MAX + 400
+"""What is kept to compare a member's subscriptions by, at most."""
 GROUP_BYTES = 400
 SUBSCRIPTION_BYTES = 600
 TAG_BYTES = 96

@@ -88,6 +88,8 @@ PULL_SUSPEND_S = 5.0
 PREFETCH_RECORDS_PER_QUEUE_MAX = 16_384
 PREFETCH_BYTES_PER_QUEUE_MAX = 4 * foundation.MIB
 HANDLED_BATCH_MESSAGES = 32
+HANDLED_AT_A_STRETCH = 32
+"""Messages for a handler that never waits, before others in the event loop have a turn."""
 TURN_RECORDS_MAX = 1024
 """Who iterates is given so many messages of a queue before it is the next one's turn."""
 UNDER_WAY_BYTES_MAX = 64 * foundation.MIB

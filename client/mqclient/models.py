@@ -102,12 +102,20 @@ class Rebalance:
 class ReceivedMessage:
     """One message as stored in the log; fields are decoded when they are read."""
 
-    __slots__ = ("_data", "_properties", "_record", "broker_name", "handled_again")
+    __slots__ = (
+        "_data",
+        "_properties",
+        "_queue_offset",
+        "_record",
+        "broker_name",
+        "handled_again",
+    )
 
     def __init__(self, data: memoryview, broker_name: str) -> None:
         self._data = data
         self._record: Record | None = None
         self._properties: dict[str, str] | None = None
+        self._queue_offset = -1
         self.broker_name = broker_name
         #: How often its handler had it again in its place (`on_error="suspend"`).
         self.handled_again = 0
@@ -188,7 +196,9 @@ class ReceivedMessage:
     @property
     def queue_offset(self) -> int:
         """Its place in the queue, from 0."""
-        return self.record.queue_offset
+        if self._queue_offset < 0:
+            self._queue_offset = self.record.queue_offset
+        return self._queue_offset
 
     @property
     def position(self) -> int:

@@ -73,6 +73,14 @@ def test_a_payment_is_tried_again_or_given_up(namesrv: str) -> None:
     ]
 
 
+def test_bookings_keep_the_order_of_their_account(namesrv: str) -> None:
+    """examples/ordered.py: although one of them fails twice."""
+    printed = python("examples/ordered.py", namesrv).splitlines()
+
+    booked = [line for line in printed if line.endswith("]")]
+    assert booked == [f"{account}: [1, 2, 3]" for account in ("ann", "bob", "eve")]
+
+
 def test_an_order_is_packed_if_it_is_in_the_database(namesrv: str) -> None:
     """examples/transactions.py: the one whose program failed after writing it, too."""
     printed = python("examples/transactions.py", namesrv)

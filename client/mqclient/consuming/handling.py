@@ -14,9 +14,11 @@ import math
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TypeAlias
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
@@ -153,8 +155,12 @@ class Handling:
             self._arrived.announce()
 
     async def _work(self, work: Work | None) -> None:
-        while work is not None:
+        for number in count(1):
+            if work is None:
+                break
             await self._handle(work)
+            if number % limits.HANDLED_AT_A_STRETCH == 0:
+                await checkpoint()  # for a handler that never waits itself
             self._finish(work)
             if self._workers < self._pace.concurrency or work.progress.closing:
                 self._arrived.announce()  # what was in the way may have been more than one

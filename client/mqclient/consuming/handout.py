@@ -48,9 +48,9 @@ class HandOut:
 
     async def take_one(self) -> tuple[ReceivedMessage, Reading]:
         """Wait for the next message, of which whoever takes it says when it is finished."""
-        await checkpoint()
         while True:
             if self._current is None or self._left == 0:
+                await checkpoint()
                 self._current = self._turns.next(_has_room)
                 self._left = limits.TURN_RECORDS_MAX
             if self._current is None:

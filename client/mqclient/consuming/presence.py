@@ -115,6 +115,7 @@ class Presence:
                 started_ms=self.started_ms,
                 subscriptions=self.subscriptions.values(),
                 queues={queue: fetcher.progress for queue, fetcher in fetchers.items()},
+                ordered=assignment.locks is not None,
             )
             return command.reply(body=encode_body(info, Dialect.LOOSE))
         return None

@@ -20,6 +20,7 @@ def running_info(
     started_ms: int,
     subscriptions: Iterable[SubscriptionData],
     queues: Mapping[MessageQueue, QueueProgress],
+    ordered: bool = False,
 ) -> ConsumerRunningInfo:
     """The answer of a consumer that reads these queues; `started_ms` is Unix time."""
     return ConsumerRunningInfo(
@@ -27,7 +28,7 @@ def running_info(
             "PROP_NAMESERVER_ADDR": ";".join(name_servers),
             "PROP_CONSUME_TYPE": "CONSUME_ACTIVELY",
             "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
-            "PROP_CONSUME_ORDERLY": "false",
+            "PROP_CONSUME_ORDERLY": str(ordered).lower(),
             "PROP_CLIENT_VERSION": "V4_9_8",
         },
         subscription_set=list(subscriptions),

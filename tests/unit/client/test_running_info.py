@@ -55,6 +55,7 @@ def test_a_queue_with_nothing_waiting_says_so() -> None:
     progress = QueueProgress(QUEUE)
     progress.start(5)
     info = running_info(name_servers=(), started_ms=0, subscriptions=(), queues={QUEUE: progress})
+    assert info.properties["PROP_CONSUME_ORDERLY"] == "false"
     (queue,) = info.mq_table.values()
     assert (queue.cached_msg_count, queue.cached_msg_min_offset) == (0, 0)
     assert (queue.cached_msg_max_offset, queue.commit_offset) == (0, 5)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import NamedTuple
 
 from dledger.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData
@@ -33,6 +34,37 @@ class Client(NamedTuple):
     version: int
 
 
+class Wants(NamedTuple):
+    """What a member subscribes to: enough to compare it, and to show it."""
+
+    topics: bytes
+    """A digest of all of it."""
+    allocation: str | None
+    """How it shares queues out; stock members don't tell."""
+    shown: str
+
+    @classmethod
+    def of(cls, data: ConsumerData) -> Wants:
+        """In an order of its own; without the retry topic, which is every member's."""
+        wanted = sorted(
+            f"{each.topic} {' || '.join(sorted(each.tags_set)) or each.sub_string}"
+            for each in data.subscription_data_set
+            if not each.topic.startswith(RETRY_PREFIX)
+        )
+        text = ", ".join(wanted)
+        allocation = data.allocation and data.allocation[: limits.WANTS_SHOWN_MAX]
+        shown = f"[{text[: limits.WANTS_SHOWN_MAX]}]"
+        if allocation:
+            shown += f", shared out as {allocation}"
+        digest = sha256(text.encode(errors="surrogatepass")).digest()
+        return cls(digest, allocation, shown)
+
+    def agrees(self, other: Wants) -> bool:
+        """Whether both may be members of one group."""
+        alike = None in (self.allocation, other.allocation) or self.allocation == other.allocation
+        return alike and self.topics == other.topics
+
+
 @dataclass(slots=True)
 class ConsumerGroup:
     """The members of a consumer group at the moment, and what they said about it."""
@@ -45,8 +77,7 @@ class ConsumerGroup:
     kept_bytes: int = 0
     """Roughly the memory of its subscriptions."""
     members: dict[int, Client] = field(default_factory=dict)
-    wants: dict[int, str] = field(default_factory=dict)
-    """What each member subscribes to, as text: one for all that want the same."""
+    wants: dict[int, Wants] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
 
 
@@ -170,21 +201,21 @@ class Membership:
             if group is not None and group.described_by == connection_id:
                 kept += group.kept_bytes
             if group is not None:
-                kept += len(group.wants.get(connection_id, ""))
+                kept += limits.WANTS_BYTES
         return kept
 
     def _check_same(self, connection_id: int, client: Client, data: ConsumerData) -> None:
         group = self._consumers.get(data.group_name)
         if group is None or not data.same_subscriptions or connection_id in group.members:
             return
-        mine = _wants(data)
+        mine = Wants.of(data)
         for other_id, other in group.members.items():
-            theirs = group.wants.get(other_id, "")
-            if other.client_id != client.client_id and not _agree(mine, theirs):
+            theirs = group.wants[other_id]
+            if other.client_id != client.client_id and not mine.agrees(theirs):
                 raise Refused(
                     ResponseCode.SUBSCRIPTION_DIFFERS,
-                    f"{other.client_id} subscribes to {theirs[: limits.WANTS_SHOWN_MAX]}; "
-                    f"{client.client_id} would to {mine[: limits.WANTS_SHOWN_MAX]}",
+                    f"{other.client_id} subscribes to {theirs.shown}; {client.client_id} would to "
+                    f"{mine.shown}",
                 )
 
     def _forget_client(self, client_id: str, connection_id: int) -> None:
@@ -207,10 +238,7 @@ class Membership:
         group.described_by = connection_id
         joined = group.members.get(connection_id) != client
         group.members[connection_id] = client
-        wants = _wants(data)
-        group.wants[connection_id] = next(
-            (known for known in group.wants.values() if known == wants), wants
-        )
+        group.wants[connection_id] = Wants.of(data)
         changed = self._subscribe(group, data.subscription_data_set)
         group.kept_bytes = sum(map(_kept, group.subscriptions.values()))
         return changed or joined
@@ -245,27 +273,6 @@ class Membership:
         members.pop(connection_id, None)
         if not members:
             self._producers.pop(group_name, None)
-
-
-_ALLOCATED = ", shared out as "
-
-
-def _wants(data: ConsumerData) -> str:
-    """What a member subscribes to, in an order of its own, and how it shares queues out."""
-    wanted = sorted(
-        f"{each.topic} {' || '.join(sorted(each.tags_set)) or each.sub_string}"
-        for each in data.subscription_data_set
-        if not each.topic.startswith(RETRY_PREFIX)
-    )
-    allocated = f"{_ALLOCATED}{data.allocation}" if data.allocation is not None else ""
-    return f"[{', '.join(wanted)}]{allocated}"
-
-
-def _agree(one: str, other: str) -> bool:
-    """Stock members don't tell how they share queues out."""
-    if _ALLOCATED in one and _ALLOCATED in other:
-        return one == other
-    return one.partition(_ALLOCATED)[0] == other.partition(_ALLOCATED)[0]
 
 
 def _kept(subscription: SubscriptionData) -> int:
