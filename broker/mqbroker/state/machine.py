@@ -1,8 +1,7 @@
 """The replicated state machine: the state of a broker's replicas, as a function of the log.
 
-`apply` takes committed entries in log order, on every replica and again after a restart. It depends
-on the entries only: not on a clock, chance or config. Two replicas that applied the same index hold
-the same state.
+`apply` takes committed entries in log order, on every replica and after a restart. It depends on
+the entries only: not on a clock, chance or config. Replicas at the same index have the same state.
 
 * MESSAGES: the records' places go into the consume queues, their first unique key into the dedup
   window. Only now can a message be pulled. A move (`mqbroker.state.moves`) also takes messages out
