@@ -32,6 +32,15 @@ HISTORY_BUFFER_BYTES = 256 << 10
 HISTORY_FLUSH_S = 0.5
 PROGRESS_INTERVAL_S = 0.1
 COMMIT_INTERVAL_S = 0.5
+DELAY_LEVEL_1_S = 1.0
+"""RocketMQ's first level."""
+DELAY_MARGIN_S = 2.0
+"""So long after the last delayed message is due its producer is through."""
+ASKED_FOR_S = 12.0
+"""So long a producer of transactions stays to be asked: brokers ask after 6 s."""
+ASK_INTERVAL_S = 0.5
+ASK_TIMEOUT_S = 5.0
+"""Queue ends are asked of every node so often; one that stands still may answer so late."""
 WORKER_LINE_BYTES_MAX = 1 << 20
 SENDS_IN_FLIGHT_MAX = 2_000
 PACE_S = 0.005

@@ -7,7 +7,8 @@ client under load is not slowed down by being watched.
 
 The kinds are Jepsen's invoke / ok / fail / info in a queue's words: `send` before the call, then
 `ack`, or `fail` with `definite` saying whether the message certainly isn't stored; `deliver` and
-`commit` for consumers; `lead` and `fault` from the harness. A message is named by its unique key.
+`commit` for consumers; from the harness what it does (`fault`) and sees (`lead`, `vote`, ends and
+offsets of queues). A message is named by its unique key.
 """
 
 from __future__ import annotations
@@ -38,8 +39,12 @@ class Meta(_Event, frozen=True):
     brokers: dict[str, dict[str, str]]
 
 
-class Send(_Event, frozen=True, gc=False):
-    """A message is about to be handed to the producer. `crc`: CRC-32 of the body; `size`: bytes."""
+class Send(_Event, frozen=True, gc=False, omit_defaults=True):
+    """A message is about to be handed to the producer. `crc`: CRC-32 of the body; `size`: bytes.
+
+    `due`: not to be delivered before, by the same clock. `transaction`: how it will be ended, by
+    `commit` or by `rollback`, whoever is asked.
+    """
 
     client: str
     id: str
@@ -47,10 +52,15 @@ class Send(_Event, frozen=True, gc=False):
     key: str
     crc: int
     size: int
+    due: int | None = None
+    transaction: str | None = None
 
 
-class Ack(_Event, frozen=True, gc=False):
-    """The producer said: stored there. `position`: physical position in the broker group's log."""
+class Ack(_Event, frozen=True, gc=False, omit_defaults=True):
+    """The producer said: stored there. `position`: physical position in the broker group's log.
+
+    If `waiting`, there it waits for its time or its transaction, and `offset` is of that place.
+    """
 
     client: str
     id: str
@@ -59,6 +69,15 @@ class Ack(_Event, frozen=True, gc=False):
     queue_id: int
     offset: int
     position: int
+    waiting: bool = False
+
+
+class Resolve(_Event, frozen=True, gc=False):
+    """The producer was told that a transaction ended so: `commit` or `rollback`."""
+
+    client: str
+    id: str
+    transaction: str
 
 
 class Fail(_Event, frozen=True, gc=False):
@@ -84,7 +103,10 @@ class Deliver(_Event, frozen=True, gc=False):
 
 
 class Commit(_Event, frozen=True, gc=False):
-    """A consumer committed: the group goes on at `offset` of this queue."""
+    """A consumer was told that it committed: the group goes on at `offset` of this queue.
+
+    It asked at `began` at the earliest.
+    """
 
     client: str
     group: str
@@ -92,6 +114,7 @@ class Commit(_Event, frozen=True, gc=False):
     broker: str
     queue_id: int
     offset: int
+    began: int = 0
 
 
 class Rebalance(_Event, frozen=True):
@@ -104,11 +127,48 @@ class Rebalance(_Event, frozen=True):
 
 
 class Lead(_Event, frozen=True, gc=False):
-    """The harness saw this node serve as its group's leader."""
+    """This node said that it serves as its group's leader, when asked at `began`.
+
+    `end_position` is where its log ended then. The first such answer of a node in a term is noted.
+    """
 
     broker: str
     node: str
     term: int
+    began: int = 0
+    end_position: int | None = None
+
+
+class Vote(_Event, frozen=True, gc=False):
+    """The node's files say that it is in this term, and for whom it voted in it, if for anybody."""
+
+    broker: str
+    node: str
+    term: int
+    vote: str | None
+
+
+class QueueEnd(_Event, frozen=True, gc=False, tag="queue_end"):
+    """A node answered that a queue's next message gets `offset`, when asked at `began`."""
+
+    began: int
+    broker: str
+    node: str
+    topic: str
+    queue_id: int
+    offset: int
+
+
+class GroupOffset(_Event, frozen=True, gc=False, tag="group_offset"):
+    """A node answered that a group goes on at `offset`, when asked at `began`."""
+
+    began: int
+    broker: str
+    node: str
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
 
 
 class Fault(_Event, frozen=True, gc=False):
@@ -123,7 +183,22 @@ class End(_Event, frozen=True, gc=False):
     """The writer closed its file in order; without it a file was cut off."""
 
 
-Event: TypeAlias = Meta | Send | Ack | Fail | Deliver | Commit | Rebalance | Lead | Fault | End
+Event: TypeAlias = (
+    Meta
+    | Send
+    | Ack
+    | Fail
+    | Resolve
+    | Deliver
+    | Commit
+    | Rebalance
+    | Lead
+    | Vote
+    | QueueEnd
+    | GroupOffset
+    | Fault
+    | End
+)
 
 _decoder = msgspec.json.Decoder(Event)
 

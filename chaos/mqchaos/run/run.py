@@ -18,7 +18,7 @@ import trio
 from mqchaos.cluster import layout
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
-from mqchaos.cluster.probe import NodeState, Probe, leader_of
+from mqchaos.cluster.probe import NodeState, Probe
 from mqchaos.cluster.processes import ClusterError, free_ports
 from mqchaos.faults import fault as faults
 from mqchaos.faults.generator import After, AtShare, Phase, Step
@@ -31,7 +31,8 @@ from mqchaos.limits import (
     START_TIMEOUT_S,
     STOP_TIMEOUT_S,
 )
-from mqchaos.run.history import End, Fault, HistoryWriter, Lead, Meta
+from mqchaos.run.history import End, Fault, HistoryWriter, Meta
+from mqchaos.run.observer import Observer
 from mqchaos.run.planned import Planned
 from mqchaos.run.workers import Worker
 from mqchaos.run.workload import (
@@ -94,8 +95,9 @@ class Run:
             with HistoryWriter(self.history / "harness.jsonl") as history:
                 self._write_meta(history)
                 async with AsyncExitStack() as stack:
-                    probe = Probe(self.cluster, await stack.enter_async_context(PeerPool()))
-                    await self._under_load(probe, history)
+                    pool = await stack.enter_async_context(PeerPool())
+                    observer = Observer(self.cluster, pool, history)
+                    await self._under_load(Probe(self.cluster, pool), history, observer)
                 history.write(End(time.monotonic_ns()))
             self.phase = "stopping the servers"
             await trio.to_thread.run_sync(self.cluster.stop)
@@ -112,12 +114,13 @@ class Run:
         """What the consumers said last."""
         return [worker.progress for worker in self.consumers]
 
-    async def _under_load(self, probe: Probe, history: HistoryWriter) -> None:
+    async def _under_load(self, probe: Probe, history: HistoryWriter, observer: Observer) -> None:
         await probe.wait_until_serving()
         async with Admin(self.cluster.layout.namesrv_addr) as admin:
             await admin.topics.update(self.topic, read_queues=QUEUES, write_queues=QUEUES)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch_leaders, probe, history)
+            nursery.start_soon(self._watch, probe, observer)
+            nursery.start_soon(observer.keep_asking, self.topic, QUEUES, GROUP)
             await self._start_workers(nursery)
             self.phase = "sending"
             await self._first_acknowledgements()
@@ -127,7 +130,7 @@ class Run:
             await self._end_producers()
             self.phase = "waiting until all replicas are level"
             await probe.wait_until_level(BROKER)
-            await self._end_consumers()
+            await self._end_consumers(observer)
             nursery.cancel_scope.cancel()
 
     async def _start_workers(self, nursery: trio.Nursery) -> None:
@@ -135,6 +138,7 @@ class Run:
         run = run_name(planned.seed, planned.scenario)
         address = self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
         total = planned.messages
+        rate_per_s = min(planned.rate_per_s, workload.rate_per_s_max)
         shares = [None] * PRODUCERS if total is None else split(total, PRODUCERS)
         for number in range(CONSUMERS):
             name = f"consumer-{number}"
@@ -151,11 +155,12 @@ class Run:
                 index=number,
                 producers=PRODUCERS,
                 messages=share,
-                rate_per_s=planned.rate_per_s * workload.pace / PRODUCERS,
+                rate_per_s=rate_per_s * workload.pace / PRODUCERS,
                 run=run,
                 lines_each=workload.lines,
                 keyed=workload.keyed,
                 send_timeout_s=planned.send_timeout_s,
+                sends=workload.sends,
             )
             self.producers.append(Worker(sends, self.directory / f"{name}.log"))
         for worker in [*self.consumers, *self.producers]:
@@ -244,17 +249,13 @@ class Run:
             history.write(Fault(now, fault, broker, short_name(server)))
         self.done.append(f"{fault} {names_of(hurt)}{role}")
 
-    async def _watch_leaders(self, probe: Probe, history: HistoryWriter) -> None:
-        """Write down who leads, whenever that changes."""
-        seen: tuple[str, int] | None = None
+    async def _watch(self, probe: Probe, observer: Observer) -> None:
+        """Write down who leads and who voted for whom, whenever that changes."""
         while True:
+            began = time.monotonic_ns()
             self.nodes = await probe.group(BROKER)
-            leader = leader_of(self.nodes)
-            if leader is not None and leader.info is not None:
-                now = (leader.node.node, leader.info.term)
-                if now != seen:
-                    history.write(Lead(time.monotonic_ns(), BROKER, *now))
-                seen = now
+            observer.note_leaders(self.nodes, began)
+            observer.note_votes()
             await trio.sleep(PROBE_INTERVAL_S)
 
     async def _end_producers(self) -> None:
@@ -264,10 +265,12 @@ class Run:
                 await worker.finish()
             await worker.finished.wait()
 
-    async def _end_consumers(self) -> None:
+    async def _end_consumers(self, observer: Observer) -> None:
         self.phase = "waiting for the consumers to catch up"
+        # Of messages that waited only the queues' ends say where they are.
+        seen = Progress(ends=observer.ends)
         with trio.move_on_after(DRAIN_TIMEOUT_S) as scope:
-            await _until(lambda: caught_up(self.produced, self.consumed))
+            await _until(lambda: caught_up([*self.produced, seen], self.consumed))
         if scope.cancelled_caught:
             self.findings.append(
                 f"the consumers had not caught up {DRAIN_TIMEOUT_S:.0f} s after the last send"

@@ -17,113 +17,14 @@ import msgspec
 import trio
 
 from dledger.checksum import crc32
-from dledger.errors import DledgerError, RecordError
+from dledger.errors import RecordError
 from dledger.observe import configure_logging
-from mqchaos.limits import (
-    COMMIT_INTERVAL_S,
-    HISTORY_FLUSH_S,
-    PACE_S,
-    PROGRESS_INTERVAL_S,
-    SENDS_IN_FLIGHT_MAX,
-)
-from mqchaos.run.history import Ack, Commit, Deliver, End, Fail, HistoryWriter, Rebalance, Send
-from mqchaos.run.workload import Consume, Produce, Progress, read_lines, unique_key
-from mqclient import Consumer, Message, PendingSend, Producer, ReceivedMessage
+from mqchaos.limits import COMMIT_INTERVAL_S, HISTORY_FLUSH_S, PROGRESS_INTERVAL_S
+from mqchaos.run.history import Commit, Deliver, End, HistoryWriter, Rebalance
+from mqchaos.run.producing import PRODUCERS
+from mqchaos.run.workload import Consume, Produce, Progress
+from mqclient import Consumer, ReceivedMessage
 from mqclient import Rebalance as RebalanceNotice
-
-
-class ProducerWork:
-    """Sends lines at a steady rate, with many sends in flight, and records each one's outcome."""
-
-    def __init__(self, task: Produce, history: HistoryWriter) -> None:
-        self._task = task
-        self._history = history
-        self._lines = read_lines(Path(task.lines))
-        self._room = trio.Semaphore(SENDS_IN_FLIGHT_MAX)
-        self.progress = Progress()
-
-    async def run(self, told_to_stop: trio.Event) -> None:
-        """Until all messages have an outcome, or until told to stop and those begun have one."""
-        task = self._task
-        async with Producer(
-            namesrv_addr=task.namesrv_addr, group=f"{task.run}-PG", timeout_s=task.send_timeout_s
-        ) as producer:
-            started = trio.current_time()
-            while not told_to_stop.is_set():
-                due = int((trio.current_time() - started) * task.rate_per_s) + 1
-                due = due if task.messages is None else min(due, task.messages)
-                while self.progress.sent < due and not told_to_stop.is_set():
-                    await self._room.acquire()
-                    await self._send(producer, self.progress.sent)
-                if self.progress.sent == task.messages:
-                    break
-                await trio.sleep(PACE_S)
-            await producer.flush()
-            for _ in range(SENDS_IN_FLIGHT_MAX):
-                await self._room.acquire()
-
-    async def _send(self, producer: Producer, number: int) -> None:
-        task = self._task
-        index = (task.index + number * task.producers) % len(self._lines)
-        body, key = self._body(index), f"line-{index}"
-        message = Message(task.topic, body, keys=key)
-        message.unique_key = unique_key(task.run, task.client, number)
-        self.progress.sent += 1
-        self._history.write(
-            Send(
-                time.monotonic_ns(),
-                task.client,
-                message.unique_key,
-                task.topic,
-                key,
-                crc32(body),
-                len(body),
-            )
-        )
-        try:
-            pending = await producer.send_soon(message, key=key if task.keyed else None)
-        except DledgerError as error:
-            self._failed(message.unique_key, error)
-            return
-        pending.add_callback(self._done)
-
-    def _body(self, index: int) -> bytes:
-        if self._task.lines_each == 1:
-            return self._lines[index]
-        return b"\n".join(self._lines[index : index + self._task.lines_each])
-
-    def _done(self, pending: PendingSend) -> None:
-        unique = pending.unique_key
-        try:
-            result = pending.result()
-        except DledgerError as error:
-            self._failed(unique, error)
-            return
-        self._room.release()
-        self.progress.acked += 1
-        queue = f"{result.broker_name}/{result.queue_id}"
-        end = result.queue_offset + 1
-        self.progress.ends[queue] = max(end, self.progress.ends.get(queue, 0))
-        self._history.write(
-            Ack(
-                time.monotonic_ns(),
-                self._task.client,
-                unique,
-                result.topic,
-                result.broker_name,
-                result.queue_id,
-                result.queue_offset,
-                result.position,
-            )
-        )
-
-    def _failed(self, unique: str, error: DledgerError) -> None:
-        self._room.release()
-        self.progress.failed += 1
-        self.progress.error = self.progress.error or f"{type(error).__name__}: {error}"
-        told = f"{type(error).__name__}: {error}"
-        now = time.monotonic_ns()
-        self._history.write(Fail(now, self._task.client, unique, error.definite, told))
 
 
 class ConsumerWork:
@@ -187,6 +88,7 @@ class ConsumerWork:
         )
 
     async def _commit(self, consumer: Consumer) -> None:
+        began = time.monotonic_ns()
         for queue, offset in (await consumer.commit()).items():
             self._history.write(
                 Commit(
@@ -197,6 +99,7 @@ class ConsumerWork:
                     queue.broker_name,
                     queue.queue_id,
                     offset,
+                    began,
                 )
             )
 
@@ -231,7 +134,7 @@ async def _tell(progress: Progress, history: HistoryWriter) -> None:
 async def _work(task: Produce | Consume) -> None:
     with HistoryWriter(Path(task.history)) as history:
         work = (
-            ProducerWork(task, history)
+            PRODUCERS[task.sends](task, history)
             if isinstance(task, Produce)
             else ConsumerWork(task, history)
         )

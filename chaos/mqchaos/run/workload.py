@@ -9,10 +9,11 @@ finishes what it has begun and leaves, so workers never outlive the harness.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -20,10 +21,15 @@ from dledger.errors import ConfigError
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from mqchaos.limits import MESSAGES_MAX, SEND_TIMEOUT_S
 
+Sends: TypeAlias = Literal["plain", "delayed", "transactional"]
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """What clients do in a run. `lines`: how many lines of text make a message.
+
+    `sends`: when messages are to be delivered: at once, after a delay, or when their transaction is
+    committed. `rate_per_s_max` is of all producers together.
 
     `keyed`: each message has a key that decides its queue. `stay_s`: consumers leave their group
     after so long, and join it again.
@@ -35,6 +41,8 @@ class Workload:
     keyed: bool = True
     pace: float = 1.0
     stay_s: float | None = None
+    sends: Sends = "plain"
+    rate_per_s_max: float = math.inf
 
 
 WORKLOADS: Final = {
@@ -44,6 +52,18 @@ WORKLOADS: Final = {
         Workload("spread", "lines without a key, over all queues in turn", keyed=False),
         Workload("large", "messages of some 40 KiB, a fiftieth as many", lines=1000, pace=0.02),
         Workload("churn", "as keyed; consumers leave their group and join again", stay_s=2.0),
+        Workload(
+            "delayed",
+            "messages that wait, in turn by a level and by a timer",
+            sends="delayed",
+            rate_per_s_max=500.0,
+        ),
+        Workload(
+            "transactional",
+            "transactions: two of three are committed; of each fifth the broker has to ask",
+            sends="transactional",
+            rate_per_s_max=100.0,
+        ),
     )
 }
 
@@ -73,6 +93,7 @@ class Produce(Task, frozen=True):
     lines_each: int = 1
     keyed: bool = True
     send_timeout_s: float = SEND_TIMEOUT_S
+    sends: Sends = "plain"
 
 
 class Consume(Task, frozen=True):
@@ -92,6 +113,26 @@ class Progress(msgspec.Struct):
     delivered: int = 0
     ends: dict[str, int] = {}
     error: str | None = None
+
+
+def ending(number: int) -> str:
+    """How the producer's n-th transaction ends, whoever is asked: two of three are committed."""
+    return "rollback" if number % 3 == 2 else "commit"
+
+
+def is_told(number: int) -> bool:
+    """Whether the producer says so itself; of each fifth one the broker has to ask."""
+    return number % 5 != 4
+
+
+def number_of(unique: str) -> int:
+    """The number in a unique key."""
+    return int(unique.rpartition("-")[2])
+
+
+def delay_of(number: int) -> tuple[int, float]:
+    """The level and the seconds by which the n-th delayed message waits: one of them is 0."""
+    return (1, 0.0) if number % 2 else (0, 0.5 + number % 8 / 2)
 
 
 def unique_key(run: str, client: str, number: int) -> str:

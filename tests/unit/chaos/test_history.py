@@ -14,8 +14,14 @@ from mqchaos.run.history import (
     Event,
     Fail,
     Fault,
+    GroupOffset,
     HistoryWriter,
+    Lead,
     Meta,
+    QueueEnd,
+    Resolve,
+    Send,
+    Vote,
     read_history,
 )
 
@@ -25,7 +31,15 @@ EVENTS: list[Event] = [
     Fail(3, "p0", "id-2", False, "SendUnknown: no answer"),
     Commit(4, "c0", "G", "T", "broker-a", 3, 42),
     Fault(5, "kill", "broker-a", "n1"),
-    End(6),
+    Send(6, "p0", "id-3", "T", "", 17, 8, due=1_000_000_006),
+    Ack(7, "p0", "id-3", "T", "broker-a", 0, 3, 9200, waiting=True),
+    Send(8, "p0", "id-4", "T", "", 17, 8, transaction="commit"),
+    Resolve(9, "p0", "id-4", "commit"),
+    Lead(10, "broker-a", "n1", 2, 9, 9400),
+    Vote(11, "broker-a", "n1", 2, None),
+    QueueEnd(12, 11, "broker-a", "n1", "T", 3, 42),
+    GroupOffset(13, 12, "broker-a", "n1", "G", "T", 3, 42),
+    End(14),
 ]
 
 

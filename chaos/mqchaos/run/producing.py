@@ -1,0 +1,249 @@
+"""The producers of a run: what they send, and what they write down of it.
+
+They use the client as any application would, and nothing else of the system. What the application
+would see is what the history says: an exception that reaches this code is a `fail`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from dledger.checksum import crc32
+from dledger.errors import DledgerError
+from mqchaos.limits import (
+    ASKED_FOR_S,
+    DELAY_LEVEL_1_S,
+    DELAY_MARGIN_S,
+    PACE_S,
+    SENDS_IN_FLIGHT_MAX,
+)
+from mqchaos.run.history import Ack, Fail, HistoryWriter, Resolve, Send
+from mqchaos.run.workload import (
+    Produce,
+    Progress,
+    Sends,
+    delay_of,
+    ending,
+    is_told,
+    number_of,
+    read_lines,
+    unique_key,
+)
+from mqclient import Decision, Message, PendingSend, Producer, ReceivedMessage, SendResult
+from mqclient.producing.transactions import Checker
+
+NS_PER_S = 1_000_000_000
+
+
+class ProducerWork:
+    """Sends lines at a steady rate, with many sends in flight, and records each one's outcome."""
+
+    #: Whether messages wait elsewhere before they come into their topic.
+    waits = False
+
+    def __init__(self, task: Produce, history: HistoryWriter) -> None:
+        self._task = task
+        self._history = history
+        self._lines = read_lines(Path(task.lines))
+        self._room = trio.Semaphore(SENDS_IN_FLIGHT_MAX)
+        self.progress = Progress()
+
+    def checker(self) -> Checker | None:
+        """Who answers for transactions."""
+        return None
+
+    def prepared(self, message: Message, number: int) -> int | None:
+        """Change the n-th message before it is sent; after how many ns it is due, if it waits."""
+        return None
+
+    def ending(self, number: int) -> str | None:
+        """How the n-th message's transaction is to end, if it is in one."""
+        return None
+
+    async def run(self, told_to_stop: trio.Event) -> None:
+        """Until all messages have an outcome, or until told to stop and those begun have one."""
+        task = self._task
+        async with Producer(
+            namesrv_addr=task.namesrv_addr,
+            group=f"{task.run}-PG",
+            timeout_s=task.send_timeout_s,
+            checker=self.checker(),
+        ) as producer:
+            started = trio.current_time()
+            while not told_to_stop.is_set():
+                due = int((trio.current_time() - started) * task.rate_per_s) + 1
+                due = due if task.messages is None else min(due, task.messages)
+                while self.progress.sent < due and not told_to_stop.is_set():
+                    await self._room.acquire()
+                    await self._send(producer, self.progress.sent)
+                if self.progress.sent == task.messages:
+                    break
+                await trio.sleep(PACE_S)
+            await self.finish(producer)
+
+    async def finish(self, producer: Producer) -> None:
+        """Wait until all that was begun has an outcome."""
+        await producer.flush()
+        for _ in range(SENDS_IN_FLIGHT_MAX):
+            await self._room.acquire()
+
+    async def _send(self, producer: Producer, number: int) -> None:
+        task = self._task
+        index = (task.index + number * task.producers) % len(self._lines)
+        body, key = self._body(index), f"line-{index}"
+        message = Message(task.topic, body, keys=key)
+        message.unique_key = unique_key(task.run, task.client, number)
+        self.progress.sent += 1
+        delay_ns, now = self.prepared(message, number), time.monotonic_ns()
+        self._history.write(
+            Send(
+                now,
+                task.client,
+                message.unique_key,
+                task.topic,
+                key,
+                crc32(body),
+                len(body),
+                None if delay_ns is None else now + delay_ns,
+                self.ending(number),
+            )
+        )
+        await self._hand_over(producer, message, key if task.keyed else None)
+
+    def _body(self, index: int) -> bytes:
+        if self._task.lines_each == 1:
+            return self._lines[index]
+        return b"\n".join(self._lines[index : index + self._task.lines_each])
+
+    async def _hand_over(self, producer: Producer, message: Message, key: str | None) -> None:
+        try:
+            pending = await producer.send_soon(message, key=key)
+        except DledgerError as error:
+            self._failed(message.unique_key, error)
+            return
+        pending.add_callback(self._done)
+
+    def _done(self, pending: PendingSend) -> None:
+        unique = pending.unique_key
+        try:
+            result = pending.result()
+        except DledgerError as error:
+            self._failed(unique, error)
+            return
+        self._room.release()
+        self._acked(result)
+
+    def _acked(self, result: SendResult) -> None:
+        self.progress.acked += 1
+        if not self.waits:
+            queue = f"{result.broker_name}/{result.queue_id}"
+            end = result.queue_offset + 1
+            self.progress.ends[queue] = max(end, self.progress.ends.get(queue, 0))
+        self._history.write(
+            Ack(
+                time.monotonic_ns(),
+                self._task.client,
+                result.message_id,
+                result.topic,
+                result.broker_name,
+                result.queue_id,
+                result.queue_offset,
+                result.position,
+                self.waits,
+            )
+        )
+
+    def _failed(self, unique: str, error: DledgerError) -> None:
+        self._room.release()
+        self.progress.failed += 1
+        self.progress.error = self.progress.error or f"{type(error).__name__}: {error}"
+        told = f"{type(error).__name__}: {error}"
+        now = time.monotonic_ns()
+        self._history.write(Fail(now, self._task.client, unique, error.definite, told))
+
+
+class DelayedWork(ProducerWork):
+    """Sends messages that wait half a second to four, and stays until all were due."""
+
+    waits = True
+
+    def prepared(self, message: Message, number: int) -> int | None:
+        """Ask for the delay; returns its length in ns."""
+        message.delay_level, message.delay_s = delay_of(number)
+        return int((message.delay_s or DELAY_LEVEL_1_S) * NS_PER_S)
+
+    async def run(self, told_to_stop: trio.Event) -> None:
+        """As others; then until the last one was due."""
+        await super().run(told_to_stop)
+        await trio.sleep(max(map(sum, map(delay_of, range(8)))) + DELAY_MARGIN_S)
+
+
+class TransactionalWork(ProducerWork):
+    """Sends messages in transactions: most it ends itself, of the others the broker asks it."""
+
+    waits = True
+
+    async def run(self, told_to_stop: trio.Event) -> None:
+        """As others; the nursery is that of the transactions under way."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            await super().run(told_to_stop)
+
+    async def finish(self, producer: Producer) -> None:
+        """Wait for all that was begun, and stay to be asked."""
+        await super().finish(producer)
+        await trio.sleep(ASKED_FOR_S)
+
+    def checker(self) -> Checker | None:
+        """What becomes of a transaction follows from its number."""
+        return self._check
+
+    def ending(self, number: int) -> str | None:
+        """The outcome follows from the number."""
+        return ending(number)
+
+    def _check(self, message: ReceivedMessage) -> Decision:
+        committed = ending(number_of(message.message_id)) == "commit"
+        return Decision.COMMIT if committed else Decision.ROLLBACK
+
+    async def _hand_over(self, producer: Producer, message: Message, key: str | None) -> None:
+        self._nursery.start_soon(self._transaction, producer, message, key)
+
+    async def _transaction(self, producer: Producer, message: Message, key: str | None) -> None:
+        number = number_of(message.unique_key)
+        acked = False
+        try:
+            async with producer.transaction(message, key=key) as transaction:
+                acked = True
+                self._acked(transaction.sent)
+                if not is_told(number):
+                    raise Forgotten
+                end = transaction.commit if ending(number) == "commit" else transaction.rollback
+                await end()
+        except Forgotten:
+            return
+        except DledgerError as error:
+            if not acked:
+                self._failed(message.unique_key, error)
+            return
+        finally:
+            if acked:
+                self._room.release()
+        now, client = time.monotonic_ns(), self._task.client
+        self._history.write(Resolve(now, client, message.unique_key, ending(number)))
+
+
+class Forgotten(Exception):
+    """The application died between its half message and its word."""
+
+
+PRODUCERS: Final[Mapping[Sends, type[ProducerWork]]] = {
+    "plain": ProducerWork,
+    "delayed": DelayedWork,
+    "transactional": TransactionalWork,
+}
