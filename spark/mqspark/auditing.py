@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from mqspark.history import find_history, read_history, read_meta
+from mqspark.history import find_history, read_history, read_meta, read_notes
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.members import Members
 from mqspark.limits import BRIEF_HISTORY_BYTES_MAX
@@ -27,9 +27,8 @@ def run_audit(
 ) -> Verdict:
     """The verdict. Starts Spark, and stops it again. Raises ConfigError for unusable input."""
     replicas = find_replicas([str(store) for store in stores])
-    events_bytes = sum(file.stat().st_size for file in find_history(history))
     say("starting Spark")
-    session = open_session("mqaudit", cores=cores, brief=events_bytes <= BRIEF_HISTORY_BYTES_MAX)
+    session = open_session("mqaudit", cores=cores, brief=is_brief(history))
     try:
         return judge_run(session, history, replicas, say)
     finally:
@@ -40,12 +39,30 @@ def judge_run(
     session: SparkSession, history: Path, replicas: list[Replica], say: Callable[[str], None]
 ) -> Verdict:
     """The verdict, with a session that is there already. Raises ConfigError for unusable input."""
-    events = read_history(session, history)
-    evidence = Evidence(session, Members(replicas), events, read_meta(history, events))
+    evidence = gather(session, history, replicas)
     try:
         return judge(evidence, say)
     finally:
         evidence.close()
+
+
+def gather(session: SparkSession, history: Path, replicas: list[Replica]) -> Evidence:
+    """All that there is to judge. Raises ConfigError for an unusable history."""
+    events = read_history(session, history)
+    return Evidence(
+        session,
+        Members(replicas),
+        events,
+        read_notes(session, history),
+        read_meta(history, events),
+        brief=is_brief(history),
+    )
+
+
+def is_brief(history: Path) -> bool:
+    """Whether there is so little that dividing the work costs more than it saves."""
+    events_bytes = sum(file.stat().st_size for file in find_history(history))
+    return events_bytes <= BRIEF_HISTORY_BYTES_MAX
 
 
 def write_report(verdict: Verdict, directory: Path) -> None:

@@ -32,6 +32,16 @@ FEW_ROWS_MAX = 20_000
 """Tables of up to this many rows, some megabytes, are held by the driver: queries on them are
 planned in a tenth of the time."""
 
+CLOCK_SLACK_MS = 2
+CLOCK_SLACK_SHARE = 0.001
+"""Brokers count whole milliseconds, by clocks that are set: a message may come so much (and, of its
+delay, such a share) before its time by the harness's clock, without being early."""
+DELAY_LATE_S_MAX = 10.0
+"""How long after its time a delayed message may come, where nothing was broken meanwhile."""
+TRANSACTION_S_MAX = 120.0
+"""How long after its half message a transaction may stay open, where nothing was broken meanwhile:
+a producer that said nothing is asked after 6 s, and then every 60 s."""
+
 SHUFFLE_PARTITIONS = 4
 DRIVER_MEMORY_SHARE_MAX = 0.4
 """Of the machine's memory, for the one JVM that does all of the work."""

@@ -15,7 +15,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from dledger.errors import ConfigError
-from mqspark.judge import authenticity, copies, durability, identity, order, replication
+from mqspark.judge import (
+    authenticity,
+    commits,
+    copies,
+    durability,
+    freshness,
+    identity,
+    leadership,
+    order,
+    replication,
+    waiting,
+)
 from mqspark.judge.evidence import Evidence
 from mqspark.limits import VIOLATIONS_SHOWN_MAX
 
@@ -44,7 +55,28 @@ PROPERTIES: Final = (
         replication.chain_violations,
         "entries",
     ),
+    Property(
+        leadership.ELECTION_NUMBER,
+        leadership.ELECTION_TITLE,
+        leadership.election_violations,
+        "elections",
+    ),
+    Property(
+        leadership.COMPLETENESS_NUMBER,
+        leadership.COMPLETENESS_TITLE,
+        leadership.completeness_violations,
+        "leaders",
+    ),
+    Property(commits.NUMBER, commits.TITLE, commits.violations, "commits"),
     Property(copies.NUMBER, copies.TITLE, copies.violations, "messages"),
+    Property(
+        waiting.TRANSACTIONS_NUMBER,
+        waiting.TRANSACTIONS_TITLE,
+        waiting.transaction_violations,
+        "transactions",
+    ),
+    Property(waiting.DELAYS_NUMBER, waiting.DELAYS_TITLE, waiting.delay_violations, "delayed"),
+    Property(freshness.NUMBER, freshness.TITLE, freshness.violations, "queue_ends"),
     Property(
         replication.EQUALITY_NUMBER,
         replication.EQUALITY_TITLE,
@@ -107,6 +139,11 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
     progress("comparing the replicas' entries")
     totals["entries"] = evidence.ledger.count()
     totals["slots"] = evidence.slots.count()
+    kinds = evidence.noted_kinds
+    totals["elections"] = kinds.get(leadership.LEAD, 0) + kinds.get(leadership.VOTE, 0)
+    totals["leaders"] = leadership.completeness_checked(evidence)
+    totals["commits"] = kinds.get(commits.COMMIT, 0)
+    totals["queue_ends"] = kinds.get(freshness.QUEUE_END, 0)
     judgements = []
     for item in PROPERTIES:
         progress(f"judging property {item.number}: {item.title}")
@@ -120,13 +157,15 @@ def _totals(evidence: Evidence) -> dict[str, int]:
     columns = {
         "messages": F.count("*"),
         "sent": F.count("send_t"),
-        "acknowledged": F.count("ack_t"),
+        "acknowledged": F.count(F.coalesce("ack_t", "waiting_t")),
+        "delayed": F.count("due"),
+        "transactions": F.count("outcome"),
         "consumed": F.count("read_t"),
         "reads": F.sum(F.bit_count("holders") + F.col("deliveries")),
         "elsewhere": F.count_if(F.col("broker_number") < 0),
         "expected_copies": F.sum(
             F.when(
-                F.col("ack_t").isNotNull(),
+                F.coalesce("ack_t", "waiting_t").isNotNull(),
                 evidence.members.by_number(lambda name: len(evidence.members.of(name))),
             )
         ),

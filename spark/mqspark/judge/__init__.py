@@ -19,5 +19,9 @@ what the evidence proves:
 ``identity``      property 3
 ``order``         property 4
 ``replication``   properties 5 and 13
+``leadership``    properties 6 and 7
+``commits``       property 8
 ``copies``        property 9
+``waiting``       properties 10 and 11
+``freshness``     property 12
 """

@@ -36,8 +36,9 @@ def violations(evidence: Evidence) -> DataFrame:
     delivered = said.where(F.col("source") == DELIVER).withColumn(
         "replica", F.lit(None).cast("string")
     )
-    held = evidence.holdings
-    whole = held.where(F.col("error").isNull())
+    held = evidence.holdings.unionByName(evidence.held)
+    whole = evidence.holdings.where(F.col("error").isNull())
+    waiting = evidence.held.where(F.col("error").isNull())
     settled = whole.where(evidence.is_settled())
     reads = whole.select(*_PLACE).unionByName(delivered.select(*_PLACE))
     final_reads = settled.select(*_PLACE).unionByName(delivered.select(*_PLACE))
@@ -53,7 +54,7 @@ def violations(evidence: Evidence) -> DataFrame:
             f" at {place}, though its send definitely failed",
         ),
         _named(
-            reads.join(sent, "id").where("crc != sent_crc"),
+            reads.unionByName(waiting.select(*_PLACE)).join(sent, "id").where("crc != sent_crc"),
             "altered",
             reader,
             f" at {place} with another body than was sent",

@@ -10,6 +10,9 @@ is one of four faults, the worst first:
 - altered: its body is whole, but not what was sent;
 - moved: it is at another place than was acknowledged.
 
+A message that waits, for its time or for the end of its transaction, must lie at the position that
+its acknowledgement named. Properties 10 and 11 judge whether it comes into its topic.
+
 A message is judged by its own bytes. Property 5 judges the CRC of the entry around it, or one
 flipped bit would make a whole batch a violation.
 """
@@ -23,7 +26,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.testimony import ACK, SEND
+from mqspark.judge.testimony import ACK, SEND, WAITING
 from mqspark.judge.violations import text, violation
 
 NUMBER: Final = 1
@@ -36,15 +39,19 @@ _SLOT: Final = ("topic", "queue_id", "queue_offset", "position")
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each acknowledged message and replica that does not hold it as it should."""
+    held = evidence.holdings.withColumn("waits", F.lit(False)).unionByName(
+        _by_position(evidence.held.withColumn("waits", F.lit(True)))
+    )
     copies = _expected(evidence).join(
-        evidence.holdings.select(
+        held.select(
             "id",
             "broker",
             "replica",
+            "waits",
             F.lit(True).alias("found"),
             F.struct(*_SLOT, "crc", "error").alias("held"),
         ),
-        ["id", "broker", "replica"],
+        ["id", "broker", "replica", "waits"],
         "left",
     )
     best = (
@@ -60,8 +67,20 @@ def _expected(evidence: Evidence) -> DataFrame:
     """Each acknowledgement once for each replica that must hold its message."""
     said = evidence.suspects
     sent = said.where(F.col("source") == SEND).groupBy("id").agg(F.max("crc").alias("sent_crc"))
-    acks = said.where(F.col("source") == ACK).select("id", "broker", *_SLOT).distinct()
+    acks = said.withColumn("waits", F.lit(False)).where(F.col("source") == ACK)
+    waiting = said.withColumn("waits", F.lit(True)).where(F.col("source") == WAITING)
+    columns = ("id", "broker", "waits", *_SLOT)
+    acks = acks.select(*columns).unionByName(_by_position(waiting).select(*columns)).distinct()
     return acks.join(sent, "id", "left").join(F.broadcast(evidence.members_table), "broker")
+
+
+def _by_position(rows: DataFrame) -> DataFrame:
+    """Without the places in queues: these are of a topic that clients don't know."""
+    return (
+        rows.withColumn("topic", F.lit(None).cast("string"))
+        .withColumn("queue_id", F.lit(None).cast("int"))
+        .withColumn("queue_offset", F.lit(None).cast("long"))
+    )
 
 
 def _fault() -> Column:
@@ -81,9 +100,11 @@ def _fault() -> Column:
 
 def _explained(evidence: Evidence, best: DataFrame) -> DataFrame:
     """The violations, with what is found where the message should be."""
-    there = evidence.holdings.select(
-        "broker", "replica", "position", F.col("id").alias("other")
-    ).dropDuplicates(["broker", "replica", "position"])
+    there = (
+        evidence.holdings.unionByName(evidence.held)
+        .select("broker", "replica", "position", F.col("id").alias("other"))
+        .dropDuplicates(["broker", "replica", "position"])
+    )
     damage = evidence.damage.select(
         F.col("broker").alias("at_broker"),
         F.col("replica").alias("at_replica"),
@@ -103,6 +124,18 @@ def _explained(evidence: Evidence, best: DataFrame) -> DataFrame:
         .agg(F.min("other").alias("other"), F.min("damage").alias("damage"))
     )
     fault, held = F.col("best.fault"), F.col("best.held")
+    return violation(
+        rows,
+        F.element_at(F.array(*map(F.lit, _FAULTS)), fault + 1),
+        _sentence(fault, held),
+        severity=fault,
+        message_id=F.col("id"),
+        positions=F.array_distinct(F.array_compact(F.array(F.col("position"), held["position"]))),
+    )
+
+
+def _sentence(fault: Column, held: Column) -> Column:
+    """Where the message was acknowledged, and what is there."""
     place = text("acknowledged at offset {queue_offset}, position {position}")
     reason = (
         F.when(
@@ -123,11 +156,4 @@ def _explained(evidence: Evidence, best: DataFrame) -> DataFrame:
             )
         )
     )
-    return violation(
-        rows,
-        F.element_at(F.array(*map(F.lit, _FAULTS)), fault + 1),
-        F.concat(place, reason),
-        severity=fault,
-        message_id=F.col("id"),
-        positions=F.array_distinct(F.array_compact(F.array(F.col("position"), held["position"]))),
-    )
+    return F.concat(place, reason)

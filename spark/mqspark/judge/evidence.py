@@ -15,16 +15,19 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.history import Meta
-from mqspark.judge.members import Members
+from mqspark.judge.members import Members, case
 from mqspark.judge.testimony import (
     ACK,
     DELIVER,
+    HELD,
+    QUEUE,
     RECORD_COLUMNS,
     STORED,
     digest,
     queue_hash,
     testify,
 )
+from mqspark.judge.violations import COLUMNS
 from mqspark.limits import FEW_ROWS_MAX
 from mqspark.source.data_source import FORMAT
 from mqspark.source.planning import PATH_SEPARATOR
@@ -33,12 +36,17 @@ from mqspark.source.schema import ENTRIES, MESSAGES
 
 @dataclass
 class Evidence:
-    """The evidence of one audit. DataFrames are made when first asked for, and then kept."""
+    """The evidence of one audit. DataFrames are made when first asked for, and then kept.
+
+    `brief`: there is so little of it that all testimony is kept, and no file is read twice.
+    """
 
     session: SparkSession
     members: Members
     events: DataFrame
+    notes: DataFrame
     meta: Meta
+    brief: bool = False
     _persisted: list[DataFrame] = field(default_factory=list)
 
     @cached_property
@@ -55,7 +63,8 @@ class Evidence:
     @cached_property
     def testimony(self) -> DataFrame:
         """What each source says about each message (:mod:`mqspark.judge.testimony`)."""
-        return testify(self.events, self.records, self.meta.topics)
+        testimony = testify(self.events, self.records, self.meta.topics)
+        return self.kept(testimony) if self.brief else testimony
 
     @cached_property
     def digest(self) -> DataFrame:
@@ -72,11 +81,20 @@ class Evidence:
     def holdings(self) -> DataFrame:
         """Suspects in the replicas' files: a row for each copy on each replica.
 
-        Columns: id, broker, replica, topic, queue_id, queue_offset, position, crc, error.
+        Columns: id, broker, replica, topic, queue_id, queue_offset, position, crc, error. Copies
+        that wait elsewhere than in their topic are not among them.
         """
-        stored = self.suspects.where(F.col("source") == STORED)
+        return self.kept(self._copies(STORED))
+
+    @cached_property
+    def held(self) -> DataFrame:
+        """Suspects that wait, in the replicas' files: a row for each copy on each replica."""
+        return self.kept(self._copies(HELD))
+
+    def _copies(self, source: str) -> DataFrame:
+        stored = self.suspects.where(F.col("source") == source)
         names = ("id", "topic", "queue_id", "queue_offset", "position", "crc", "error")
-        return self.kept(
+        return (
             stored.join(F.broadcast(self.members_table), "broker")
             .where(F.expr("getbit(holders, bit) = 1"))
             .select("broker", "replica", *names)
@@ -126,13 +144,84 @@ class Evidence:
         return agreed.unionByName(disputed)
 
     @cached_property
-    def one_group(self) -> bool:
-        """Whether all deliveries are those of one group, as in most runs."""
+    def acks(self) -> DataFrame:
+        """Acknowledgements of messages in their queues, the first of each place.
+
+        Columns: id, broker, queue (a hash), queue_offset, position, ack_t. Messages that wait have
+        a position and no place in a queue yet.
+        """
+        agreed = self.digest.where("NOT suspect AND ack_t IS NOT NULL").select(
+            "id",
+            self.members.by_number(str).alias("broker"),
+            "queue",
+            "queue_offset",
+            F.col("position_min").alias("position"),
+            "ack_t",
+        )
+        disputed = (
+            self.suspects.where(F.col("source") == ACK)
+            .groupBy("id", "broker", queue_hash().alias("queue"), "queue_offset", "position")
+            .agg(F.min("t").alias("ack_t"))
+        )
+        waiting = self.digest.where(
+            "waiting_t IS NOT NULL AND held_position_min IS NOT NULL"
+        ).select(
+            "id",
+            self.members.by_number(str).alias("broker"),
+            F.lit(None).cast("long").alias("queue"),
+            F.lit(None).cast("long").alias("queue_offset"),
+            F.col("held_position_min").alias("position"),
+            F.col("waiting_t").alias("ack_t"),
+        )
+        return agreed.unionByName(disputed).unionByName(waiting)
+
+    @cached_property
+    def one_group(self) -> int | None:
+        """The hash of the group whose deliveries are all of them, as in most runs."""
         spread = self.digest.agg(
             F.min("group_min").alias("least"), F.max("group_max").alias("most")
         )
         row = spread.collect()[0]
-        return bool(row.least == row.most)
+        return int(row.least) if row.least is not None and row.least == row.most else None
+
+    @cached_property
+    def first_reads(self) -> DataFrame:
+        """The first delivery of each offset in each reading: reading (a hash), queue_offset, t.
+
+        With one group the slots know all of it, and the history need not be read again.
+        """
+        if self.one_group is not None:
+            return self.slots.where(F.col("read_t").isNotNull()).select(
+                F.col("queue").alias("reading"), "queue_offset", F.col("read_t").alias("t")
+            )
+        judged = F.col("topic").isin(*self.meta.topics)
+        delivered = self.events.where((F.col("kind") == DELIVER) & judged)
+        offsets = delivered.groupBy(
+            self.reading.alias("reading"), F.col("offset").alias("queue_offset")
+        )
+        return offsets.agg(F.min("t").alias("t"))
+
+    @property
+    def reading(self) -> Column:
+        """What one group read of one queue, as a number, from an event's columns."""
+        of_any = F.xxhash64("group", *QUEUE)
+        if self.one_group is None:
+            return of_any
+        return F.when(F.xxhash64("group") == self.one_group, queue_hash()).otherwise(of_any)
+
+    @cached_property
+    def noted(self) -> DataFrame:
+        """The events that are about no single message."""
+        return self.kept(self.notes)
+
+    @cached_property
+    def noted_kinds(self) -> dict[str, int]:
+        """How many events there are of each of those kinds."""
+        return {row.kind: row["count"] for row in self.noted.groupBy("kind").count().collect()}
+
+    def nothing(self) -> DataFrame:
+        """No violation: what a judge says at once where there is nothing to judge."""
+        return self.session.createDataFrame([], COLUMNS)
 
     @cached_property
     def named(self) -> DataFrame:
@@ -206,10 +295,11 @@ class Evidence:
 
         Of a message with several copies only the first counts: the others may be in a tail.
         """
+        read = F.when(F.expr("ack_t IS NOT NULL OR read_t IS NOT NULL"), F.col("position_min"))
+        waits = F.when(F.col("waiting_t").isNotNull(), F.col("held_position_min"))
         told = (
-            self.digest.where("ack_t IS NOT NULL OR read_t IS NOT NULL")
-            .groupBy("broker_number")
-            .agg(F.max("position_min").alias("end"))
+            self.digest.groupBy("broker_number")
+            .agg(F.max(F.greatest(read, waits)).alias("end"))
             .collect()
         )
         ends = {
@@ -217,16 +307,13 @@ class Evidence:
             for row in told
             if row.broker_number is not None and row.end is not None
         }
-        return {
-            name: max(ends.get(name, 0), self._common_end(name)) for name in self.members.brokers
-        }
+        common = self._common_ends()
+        return {name: max(ends.get(name, 0), common.get(name, 0)) for name in self.members.brokers}
 
     def is_settled(self, position: Column | None = None) -> Column:
         """Whether `position` (default: the column of that name) of `broker` is settled."""
         where = F.col("position") if position is None else position
-        end = F.lit(None).cast("long")
-        for name, value in self.settled_end.items():
-            end = F.when(F.col("broker") == name, F.lit(value)).otherwise(end)
+        end = case([(F.col("broker") == name, F.lit(at)) for name, at in self.settled_end.items()])
         return where < end
 
     def kept(self, rows: DataFrame) -> DataFrame:
@@ -249,13 +336,12 @@ class Evidence:
         for rows in self._persisted:
             rows.unpersist()
 
-    def _common_end(self, broker: str) -> int:
-        """Where the first index is on which not all replicas agree; else the shortest log's end."""
-        of_broker = F.col("broker") == broker
-        split = self.disputes.where(of_broker).agg(F.min("position").alias("at")).collect()[0].at
-        if split is None:
-            split = self.ledger.where(of_broker).agg(F.max("end").alias("at")).collect()[0].at
-        return int(split or 0)
+    def _common_ends(self) -> dict[str, int]:
+        """Where each log's first index is on which not all replicas agree; else where it ends."""
+        ends = self.ledger.groupBy("broker").agg(F.max("end").alias("at"))
+        splits = self.disputes.groupBy("broker").agg(F.min("position").alias("at"))
+        of_all = {row.broker: int(row.at) for row in ends.collect()}
+        return of_all | {row.broker: int(row.at) for row in splits.collect()}
 
     def _source(self, level: str) -> DataFrameReader:
         paths = PATH_SEPARATOR.join(replica.directory for replica in self.members.replicas)

@@ -52,24 +52,33 @@ class Members:
 
     def by_number(self, value: Callable[[str], str | int]) -> Column:
         """The result of `value` for the name of the broker with the number `broker_number`."""
-        column = F.lit(None)
-        for number, name in enumerate(self.brokers):
-            column = F.when(F.col("broker_number") == number, F.lit(value(name))).otherwise(column)
-        return column
+        number = F.col("broker_number")
+        return case([(number == k, F.lit(value(name))) for k, name in enumerate(self.brokers)])
 
     @property
     def broker_number(self) -> Column:
         """The number of `broker`; -1 for one without any replica here."""
-        value = F.lit(-1)
-        for number, name in enumerate(self.brokers):
-            value = F.when(F.col("broker") == name, F.lit(number)).otherwise(value)
-        return value
+        broker = F.col("broker")
+        numbers = [(broker == name, F.lit(number)) for number, name in enumerate(self.brokers)]
+        return case(numbers).otherwise(-1)
 
     @property
     def replica_bit(self) -> Column:
         """The bit of the replica that `broker` and `replica` name."""
-        value = F.lit(0).cast("long")
-        for replica in self.replicas:
-            same = (F.col("broker") == replica.broker) & (F.col("replica") == replica.node)
-            value = F.when(same, F.lit(self.bit(replica)).cast("long")).otherwise(value)
-        return value
+        bits = [
+            (
+                (F.col("broker") == replica.broker) & (F.col("replica") == replica.node),
+                F.lit(self.bit(replica)).cast("long"),
+            )
+            for replica in self.replicas
+        ]
+        return case(bits).otherwise(F.lit(0).cast("long"))
+
+
+def case(branches: Sequence[tuple[Column, Column]]) -> Column:
+    """The value of the first branch that holds. One flat expression, however many there are."""
+    (first, value), *others = branches
+    column = F.when(first, value)
+    for holds, value in others:
+        column = column.when(holds, value)
+    return column

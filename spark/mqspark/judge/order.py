@@ -13,17 +13,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.testimony import DELIVER, STORED, queue_hash
+from mqspark.judge.testimony import DELIVER, QUEUE, STORED, queue_hash
 from mqspark.judge.violations import text, together, violation
 
 NUMBER: Final = 4
 TITLE: Final = "Acknowledgements and reads keep the order of a queue"
-
-_QUEUE: Final = ("broker", "topic", "queue_id")
 
 
 def violations(evidence: Evidence) -> DataFrame:
@@ -76,17 +74,16 @@ def _queue_names(evidence: Evidence, flagged: DataFrame) -> DataFrame:
     return (
         evidence.testimony_of(flagged.select("id"))
         .where(F.col("queue_id").isNotNull())
-        .select(queue_hash().alias("queue"), *_QUEUE)
+        .select(queue_hash().alias("queue"), *QUEUE)
         .dropDuplicates(["queue"])
     )
 
 
 def _of_reads(evidence: Evidence) -> DataFrame:
     """First deliveries that come after a higher offset's, and offsets that never came."""
-    first_reads, reading = _first_reads(evidence)
     higher = Window.partitionBy("reading").orderBy(F.col("queue_offset").desc())
     before = F.min("t").over(higher.rowsBetween(Window.unboundedPreceding, -1))
-    rows = first_reads.withColumn("first_above", before).withColumn(
+    rows = evidence.first_reads.withColumn("first_above", before).withColumn(
         "offset_above", F.lag("queue_offset").over(higher)
     )
     late = F.col("first_above") < F.col("t")
@@ -94,7 +91,7 @@ def _of_reads(evidence: Evidence) -> DataFrame:
     flagged = evidence.kept(rows.where(late | skipped))
     names = (
         evidence.events.where(F.col("kind") == DELIVER)
-        .select(reading.alias("reading"), "group", *_QUEUE)
+        .select(evidence.reading.alias("reading"), "group", *QUEUE)
         .join(F.broadcast(flagged.select("reading").distinct()), "reading", "left_semi")
         .dropDuplicates(["reading"])
     )
@@ -106,25 +103,6 @@ def _of_reads(evidence: Evidence) -> DataFrame:
         ).otherwise(text("group {group} got this after a higher offset")),
         severity=F.when(skipped, 0).otherwise(1),
     )
-
-
-def _first_reads(evidence: Evidence) -> tuple[DataFrame, Column]:
-    """The first delivery of each offset in each reading: reading (a hash), queue_offset, t.
-
-    A reading is what one group read of one queue; the second value makes its hash from an event.
-    With one group the slots know all of it, and the history need not be read again.
-    """
-    if evidence.one_group:
-        slots = evidence.slots.where(F.col("read_t").isNotNull())
-        rows = slots.select(
-            F.col("queue").alias("reading"), "queue_offset", F.col("read_t").alias("t")
-        )
-        return rows, queue_hash()
-    reading = F.xxhash64("group", *_QUEUE)
-    judged = F.col("topic").isin(*evidence.meta.topics)
-    delivered = evidence.events.where((F.col("kind") == DELIVER) & judged)
-    offsets = delivered.groupBy(reading.alias("reading"), F.col("offset").alias("queue_offset"))
-    return offsets.agg(F.min("t").alias("t")), reading
 
 
 def _vanished(evidence: Evidence) -> DataFrame:

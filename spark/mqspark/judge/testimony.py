@@ -9,6 +9,10 @@ on which sources must agree. Where smallest and largest are equal all sources ag
 of fixed-width values is enough for nearly all messages of a good run. The few others are
 *suspects*: only their testimony is read again, and judged exactly. A digest misses nothing: any
 violation of property 1, 2 or 9 differs in one of its values.
+
+A delayed message, and one of a transaction, is stored twice: where it waits, and in its topic when
+its time has come or its transaction was committed. Only the copy in its topic has a place in a
+queue, is read, and is counted. An acknowledgement names the position where the message waits.
 """
 
 from __future__ import annotations
@@ -21,9 +25,21 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.members import Members
 
-SEND, ACK, FAIL, DELIVER, STORED = "send", "ack", "fail", "deliver", "stored"
+SEND, ACK, FAIL, DELIVER, RESOLVE = "send", "ack", "fail", "deliver", "resolve"
+STORED: Final = "stored"
+#: An acknowledgement of a message that waits, and such a message in a replica's file.
+WAITING, HELD = "waiting", "held"
+#: Where a message waits for its time, or for the end of its transaction, before its topic has it.
+WAITING_TOPICS: Final = (
+    "SCHEDULE_TOPIC_XXXX",
+    "rmq_sys_wheel_timer",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+)
+COMMITTED, ROLLED_BACK = 1, 2
+#: The columns that name a queue.
+QUEUE: Final = ("broker", "topic", "queue_id")
 #: Clients' events about one message; the others (leads, faults, ...) are no testimony.
-_EVENTS: Final = (SEND, ACK, FAIL, DELIVER)
+_EVENTS: Final = (SEND, ACK, FAIL, DELIVER, RESOLVE)
 #: The columns of a record that the testimony needs.
 RECORD_COLUMNS: Final = (
     "broker,holders,position,topic,queue_id,queue_offset,unique_key,content_crc,error"
@@ -34,11 +50,13 @@ def testify(events: DataFrame, records: DataFrame, topics: Sequence[str]) -> Dat
     """What clients and replicas say about messages of these topics.
 
     Columns: source, t, id, group, broker, holders, topic, queue_id, queue_offset, position, crc (of
-    the body as sent), definite, error.
+    the body as sent), definite, error, due, transaction.
     """
     judged = F.col("topic").isNull() | F.col("topic").isin(*topics)
     said = events.where(F.col("kind").isin(*_EVENTS) & judged).select(
-        F.col("kind").alias("source"),
+        F.when((F.col("kind") == ACK) & F.col("waiting"), WAITING)
+        .otherwise(F.col("kind"))
+        .alias("source"),
         "t",
         "id",
         "group",
@@ -51,11 +69,14 @@ def testify(events: DataFrame, records: DataFrame, topics: Sequence[str]) -> Dat
         "crc",
         "definite",
         F.lit(None).cast("string").alias("error"),
+        "due",
+        "transaction",
     )
     # A record without a unique key was not sent by our producers: it is named by its place.
     unnamed = F.concat(F.lit("no UNIQ_KEY, at "), F.col("position").cast("string"))
-    stored = records.where(F.col("topic").isin(*topics)).select(
-        F.lit(STORED).alias("source"),
+    waits = F.col("topic").isin(*WAITING_TOPICS)
+    stored = records.where(F.col("topic").isin(*topics) | waits).select(
+        F.when(waits, HELD).otherwise(STORED).alias("source"),
         F.lit(None).cast("long").alias("t"),
         F.coalesce("unique_key", unnamed).alias("id"),
         F.lit(None).cast("string").alias("group"),
@@ -68,6 +89,8 @@ def testify(events: DataFrame, records: DataFrame, topics: Sequence[str]) -> Dat
         F.col("content_crc").alias("crc"),
         F.lit(None).cast("boolean").alias("definite"),
         "error",
+        F.lit(None).cast("long").alias("due"),
+        F.lit(None).cast("string").alias("transaction"),
     )
     return said.unionByName(stored)
 
@@ -75,14 +98,19 @@ def testify(events: DataFrame, records: DataFrame, topics: Sequence[str]) -> Dat
 def digest(testimony: DataFrame, members: Members) -> DataFrame:
     """One row a message: id, who says what of it, the spread of its values, whether it is suspect.
 
-    `send_t`, `ack_t`, `read_t` are the first such event's time; null if there is none.
+    `send_t`, `ack_t`, `read_t` are the first such event's time; null if there is none. So is
+    `waiting_t`, of the acknowledgement of a message that waits; `held_...` is said of it there.
     """
     source, good = F.col("source"), F.col("error").isNull()
     sent, acked, delivered = (source == SEND, source == ACK, source == DELIVER)
-    stored = (source == STORED) & good
+    stored, held, waiting = (source == STORED) & good, (source == HELD) & good, source == WAITING
     placed = stored | acked | delivered
     slot = F.xxhash64("broker", "topic", "queue_id", "queue_offset")
-    crc, position = F.when(good, F.col("crc")), F.when(good, F.col("position"))
+    crc, position = F.when(good, F.col("crc")), F.when(placed, F.col("position"))
+    held_position = F.when(held | waiting, F.col("position"))
+    outcome = F.when(F.col("transaction") == "commit", COMMITTED).when(
+        F.col("transaction") == "rollback", ROLLED_BACK
+    )
     group = F.when(delivered, F.xxhash64("group"))
     rows = testimony.groupBy("id").agg(
         F.min(F.when(sent, F.col("t"))).alias("send_t"),
@@ -95,7 +123,7 @@ def digest(testimony: DataFrame, members: Members) -> DataFrame:
         F.count_if(stored).alias("versions"),
         F.count_if(~good).alias("damaged"),
         F.bit_or(F.when(stored, F.col("holders")).otherwise(0)).alias("holders"),
-        F.max(F.when(placed, members.broker_number)).alias("broker_number"),
+        F.max(F.when(placed | held | waiting, members.broker_number)).alias("broker_number"),
         F.max(F.when(placed, queue_hash())).alias("queue"),
         F.min(F.when(placed, F.col("queue_offset"))).alias("queue_offset"),
         F.min(F.when(placed, slot)).alias("slot_min"),
@@ -104,13 +132,22 @@ def digest(testimony: DataFrame, members: Members) -> DataFrame:
         F.max(position).alias("position_max"),
         F.min(crc).alias("crc_min"),
         F.max(crc).alias("crc_max"),
+        F.min(F.when(waiting, F.col("t"))).alias("waiting_t"),
+        F.count_if(held).alias("held_versions"),
+        F.bit_or(F.when(held, F.col("holders")).otherwise(0)).alias("held_holders"),
+        F.min(held_position).alias("held_position_min"),
+        F.max(held_position).alias("held_position_max"),
+        F.max("due").alias("due"),
+        F.max(F.when(sent, outcome)).alias("outcome"),
+        F.max(F.when(source == RESOLVE, outcome)).alias("resolved"),
+        F.min(F.when(source == RESOLVE, F.col("t"))).alias("resolved_t"),
     )
     return rows.withColumn("suspect", F.coalesce(_is_suspect(members), F.lit(False)))
 
 
 def queue_hash() -> Column:
     """A queue (of a topic on a broker) as one number: cheap to group and to sort by."""
-    return F.xxhash64("broker", "topic", "queue_id")
+    return F.xxhash64(*QUEUE)
 
 
 def _is_suspect(members: Members) -> Column:
@@ -127,4 +164,7 @@ def _is_suspect(members: Members) -> Column:
         | (F.col("versions") > 1)
         | ((F.col("refusals") > 0) & ~acked & read)
         | ((acked | delivered) & (F.col("holders") != full))
+        | (F.col("held_position_min") != F.col("held_position_max"))
+        | (F.col("held_versions") > 1)
+        | (F.col("waiting_t").isNotNull() & (F.col("held_holders") != full))
     )

@@ -3,4 +3,7 @@
 ``synthetic``  writes a run as it should have been
 ``rewriting``  a log as values: read whole, changed, written again
 ``planting``   puts in the faults that judges must find
+``small_runs``  whole runs of some ten messages, from a seed
+``small_plants``  faults for these, and what only looks odd
+``reference``  a second judge, without Spark
 """

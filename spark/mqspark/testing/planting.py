@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from dledger.errors import ConfigError
 from dledger.log.entry import HEADER_BYTES
@@ -23,7 +24,8 @@ from dledger.log.segment import segment_path
 from mqspark.source.planning import Replica, find_replicas
 from mqspark.testing.rewriting import StoredMessage, read_log, rewrite
 
-Event = dict[str, object]
+#: An event of a history; which values it has depends on its kind.
+Event = dict[str, Any]
 
 
 def find_message(replica: Replica, message_id: str) -> StoredMessage:

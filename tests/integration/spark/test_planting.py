@@ -6,7 +6,7 @@ An audit takes seconds, so faults that don't touch each other share one.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from dledger.log.entry import Kind
 from mqspark.auditing import judge_run
-from mqspark.session import open_session
 from mqspark.source.planning import Replica
 from mqspark.testing import planting
 from mqspark.testing.planting import Event
@@ -39,13 +38,6 @@ ALL = pytest.param(NODES, id="all")
 def also(nodes: ParameterSet) -> ParameterSet:
     """The other choice of replicas, for the long form."""
     return pytest.param(*nodes.values, id=nodes.id, marks=pytest.mark.long)
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    session = open_session("test", cores=2, brief=True)
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from pyspark.sql import SparkSession
 import dledger
 import mqspark
 from mqspark import auditing
-from mqspark.session import open_session
 from mqspark.testing import planting
 from mqspark.testing.synthetic import Run, write_run
 
@@ -25,13 +23,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 RUN = Run(messages=200, queues=4, batch=10, segment_bytes=32_768)
 PACKAGES = [Path(package.__file__).parents[1] for package in (dledger, mqspark)]
 AUDIT_S = 300
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    session = open_session("test", cores=2, brief=True)
-    yield session
-    session.stop()
 
 
 @pytest.fixture

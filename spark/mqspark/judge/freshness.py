@@ -1,0 +1,60 @@
+"""Property 12: a max-offset read is never below an ack that completed before it began.
+
+While a run goes on the harness asks for the ends of queues, as any client may, every node that
+takes the question. An end is the offset that the next message will get. So if a message was
+acknowledged at offset n before the question was asked, the answer is n + 1 or more, whoever leads
+by now, and whoever believes that he does. An acknowledgement that came while the question was
+under way proves nothing, and neither does a question without an answer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from mqspark.judge.evidence import Evidence
+from mqspark.judge.testimony import QUEUE, queue_hash
+from mqspark.judge.violations import text, violation
+
+NUMBER: Final = 12
+TITLE: Final = "A queue's end is never told too low"
+QUEUE_END: Final = "queue_end"
+
+
+def violations(evidence: Evidence) -> DataFrame:
+    """A row for each answer that is below an earlier acknowledgement."""
+    if not evidence.noted_kinds.get(QUEUE_END):
+        return evidence.nothing()
+    answers = evidence.noted.where(F.col("kind") == QUEUE_END).withColumn("queue", queue_hash())
+    none = F.lit(None).cast("long")
+    asked = answers.select("queue", F.col("began").alias("at"), none.alias("acked"), "offset", "t")
+    acked = evidence.acks.join(F.broadcast(answers.select("queue").distinct()), "queue").select(
+        "queue", F.col("ack_t").alias("at"), F.col("queue_offset").alias("acked")
+    )
+    rows = asked.unionByName(acked, allowMissingColumns=True)
+    # At equal times the questions come first: such an acknowledgement is not earlier.
+    before = Window.partitionBy("queue").orderBy("at", F.col("offset").isNull())
+    so_far = before.rowsBetween(Window.unboundedPreceding, -1)
+    low = evidence.kept(
+        rows.withColumn("highest", F.max("acked").over(so_far))
+        .where("offset IS NOT NULL AND highest >= offset")
+        .select("queue", "at", "t", "offset", "highest")
+    )
+    names = answers.select("queue", *QUEUE).dropDuplicates(["queue"])
+    witness = evidence.acks.groupBy("queue", F.col("queue_offset").alias("highest")).agg(
+        F.min_by("id", "ack_t").alias("id"), F.min("position").alias("position")
+    )
+    return violation(
+        low.join(witness, ["queue", "highest"])
+        .join(F.broadcast(names), "queue")
+        .withColumn("queue_offset", F.col("highest")),
+        "stale",
+        text(
+            "the end was told to be {offset} at {t} ns, though offset {highest} had been "
+            "acknowledged when that was asked, at {at} ns"
+        ),
+        message_id=F.col("id"),
+        positions=[F.col("position")],
+    )

@@ -1,0 +1,118 @@
+"""Properties 6 and 7: who led, who voted for whom, and what a new leader had.
+
+**6**: at most one node leads a broker group in a term, and a node votes for at most one in a term,
+over restarts. Leaders are known by their own word, which they give only once they serve; votes, by
+what the nodes wrote down. A node that once knew of a term never comes back to an earlier one.
+
+**7**: a new leader holds every entry acknowledged before. A node that says that it leads in a term
+has applied its own first entry of that term; so no entry of an earlier term that is not in its log
+before that one can ever be acknowledged. Therefore: of what was acknowledged before a leader of
+term T was asked, whatever the final log has in term T or earlier stands in that leader's log, that
+is, below the end that it tells. A leader that was replaced unawares may lack what later terms
+have. What of the final log is missing altogether is for property 1 to say.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from mqspark.judge.evidence import Evidence
+from mqspark.judge.violations import text, together, violation
+
+ELECTION_NUMBER: Final = 6
+ELECTION_TITLE: Final = "A term has one leader, a node one vote in it"
+COMPLETENESS_NUMBER: Final = 7
+COMPLETENESS_TITLE: Final = "A new leader holds all that was acknowledged"
+LEAD: Final = "lead"
+VOTE: Final = "vote"
+
+
+def election_violations(evidence: Evidence) -> DataFrame:
+    """Property 6: a row for each term with two leaders, second vote, and term taken back."""
+    if not (evidence.noted_kinds.get(LEAD) or evidence.noted_kinds.get(VOTE)):
+        return evidence.nothing()
+    leads = evidence.noted.where(F.col("kind") == LEAD)
+    votes = evidence.noted.where(F.col("kind") == VOTE)
+    leaders = leads.groupBy("broker", "term").agg(
+        F.sort_array(F.collect_set("node")).alias("nodes")
+    )
+    choices = votes.groupBy("broker", F.col("node").alias("replica"), "term").agg(
+        F.sort_array(F.collect_set("vote")).alias("nodes")
+    )
+    in_time = Window.partitionBy("broker", "node").orderBy("t")
+    known = F.max("term").over(in_time.rowsBetween(Window.unboundedPreceding, -1))
+    nodes = F.array_join("nodes", ", ")
+    return together(
+        violation(
+            leaders.where("size(nodes) > 1"),
+            "two leaders",
+            text("{nodes} all led in term {term}", nodes=nodes),
+            replica=nodes,
+        ),
+        violation(
+            choices.where("size(nodes) > 1"),
+            "two votes",
+            text("it voted for {nodes} in term {term}", nodes=nodes),
+        ),
+        violation(
+            votes.withColumn("known", known).where("term < known").distinct(),
+            "forgotten",
+            text("it was in term {term} at {t} ns, and in term {known} before"),
+            severity=1,
+            replica=F.col("node"),
+        ),
+    )
+
+
+def completeness_violations(evidence: Evidence) -> DataFrame:
+    """Property 7: a row for each leader that lacked something, with the first message of it."""
+    if not completeness_checked(evidence):
+        return evidence.nothing()
+    leads = evidence.noted.where((F.col("kind") == LEAD) & F.col("end_position").isNotNull())
+    settled = evidence.ledger.where(evidence.is_settled() & F.col("term_min").isNotNull())
+    starts = evidence.kept(
+        settled.groupBy("broker", F.col("term_min").alias("log_term")).agg(
+            F.min("position").alias("start")
+        )
+    )
+    begin = starts.groupBy("broker").agg(F.min("start").alias("log_begin"))
+    bounds = (
+        leads.join(starts, "broker")
+        .groupBy("broker", "node", "term", "began", "end_position")
+        .agg(F.min(F.when(F.col("log_term") > F.col("term"), F.col("start"))).alias("next_start"))
+        .join(begin, "broker")
+    )
+    lacking = (
+        evidence.acks.join(F.broadcast(evidence.kept(bounds)), "broker")
+        .where("ack_t < began AND position >= end_position AND position >= log_begin")
+        .where("next_start IS NULL OR position < next_start")
+        .groupBy("broker", "node", "term", "end_position")
+        .agg(
+            F.min_by(F.struct("id", "position", "ack_t"), "position").alias("first"),
+            F.count("*").alias("messages"),
+        )
+    )
+    return violation(
+        lacking,
+        "incomplete",
+        text(
+            "led in term {term} with a log that ended at {end_position}: {messages} messages "
+            "acknowledged before were not in it, the first at {position}, at {ack_t} ns",
+            position=F.col("first.position"),
+            ack_t=F.col("first.ack_t"),
+        ),
+        message_id=F.col("first.id"),
+        replica=F.col("node"),
+        positions=[F.col("first.position")],
+    )
+
+
+def completeness_checked(evidence: Evidence) -> int:
+    """How many leaders said how far their log went."""
+    if not evidence.noted_kinds.get(LEAD):
+        return 0
+    told = (F.col("kind") == LEAD) & F.col("end_position").isNotNull()
+    return evidence.noted.where(told).count()

@@ -1,0 +1,139 @@
+"""Properties 10 and 11: transactions and delays, whose messages wait before their topic has them.
+
+**10**: committed transactions are visible whole, rolled-back ones never, each ends in time. The
+send of a transactional message says how its producer, and whoever answers for it, will end the
+transaction: by `commit` or by `rollback`; `resolve` says that the producer was told that it ended
+so. A message is visible when its topic has it, in any replica's log, or a consumer was given it.
+One that nobody ever said "commit" of must never be visible, not even in an unsettled tail. One that
+ended by a commit is in its topic on every replica. One to be committed is visible at last, though
+its producer may have been unable to say so: the broker asks. More than a bound after its
+acknowledgement, its end and the last fault of its broker it is late, or, at the run's end, open. A
+rollback leaves nothing to see: that it ended is not judged. Bodies are for property 2 to say.
+
+**11**: no delayed message comes early; how late it comes is bounded after healing. A send that asks
+for a delay says when the message is `due`: the harness's clock at the send, and the delay.
+Delivered earlier, it is early; brokers count whole milliseconds by clocks that are set now and
+then, which is allowed for. It is late if it came, or by the end of the run had not come, into its
+topic more than a bound after it was due, after it was acknowledged and after the last fault was
+injected into a node of its broker or healed. A send without an acknowledgement may never come. What
+is in its topic and was not delivered yet is for properties 4 and 8 to say.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from mqspark.judge.evidence import Evidence
+from mqspark.judge.testimony import COMMITTED, ROLLED_BACK
+from mqspark.judge.violations import text, together, violation
+from mqspark.limits import CLOCK_SLACK_MS, CLOCK_SLACK_SHARE, DELAY_LATE_S_MAX, TRANSACTION_S_MAX
+
+TRANSACTIONS_NUMBER: Final = 10
+TRANSACTIONS_TITLE: Final = "A transaction is seen if it was committed, and only then"
+DELAYS_NUMBER: Final = 11
+DELAYS_TITLE: Final = "A delayed message comes in its time"
+
+_NS_PER_MS: Final = 1_000_000
+_NS_PER_S: Final = 1_000_000_000
+_CAME: Final = "read_t IS NOT NULL OR versions = 0"
+"""When it came is known, or that it never did; not so of what is in its topic and unread."""
+
+
+def transaction_violations(evidence: Evidence) -> DataFrame:
+    """Property 10: a row for each that shows wrongly, and each replica where one does not."""
+    begun = _waiting(evidence, "outcome IS NOT NULL")
+    seen = (F.col("versions") > 0) | F.col("read_t").isNotNull()
+    shown = begun.where((F.col("outcome") == ROLLED_BACK) & seen)
+    to_commit = begun.where(F.col("outcome") == COMMITTED)
+    hidden = (
+        to_commit.where(F.col("resolved") == COMMITTED)
+        .join(F.broadcast(evidence.members_table), "broker")
+        .where("getbit(holders, bit) = 0")
+    )
+    awaited = to_commit.withColumn("at", F.greatest("waiting_t", "resolved_t"))
+    late = _overdue(evidence, awaited, TRANSACTION_S_MAX)
+    return together(
+        violation(
+            shown,
+            "visible",
+            F.lit("the transaction was to be rolled back, and its topic has the message"),
+            message_id=F.col("id"),
+        ),
+        violation(
+            hidden,
+            "hidden",
+            text("committed at {resolved_t} ns, and not in its topic"),
+            message_id=F.col("id"),
+        ),
+        _late(late, "open", "to be committed since {at} ns"),
+    )
+
+
+def delay_violations(evidence: Evidence) -> DataFrame:
+    """Property 11: a row for each delayed message that came early, late, or not at all."""
+    delayed = _waiting(evidence, "due IS NOT NULL AND send_t IS NOT NULL")
+    slack = CLOCK_SLACK_MS * _NS_PER_MS + CLOCK_SLACK_SHARE * (F.col("due") - F.col("send_t"))
+    early = delayed.where(F.col("read_t") < F.col("due") - slack)
+    awaited = delayed.withColumn("at", F.greatest("due", "waiting_t"))
+    late = _overdue(evidence, awaited, DELAY_LATE_S_MAX)
+    return together(
+        violation(
+            early,
+            "early",
+            text("delivered at {read_t} ns, due at {due} ns"),
+            message_id=F.col("id"),
+        ),
+        _late(late, "missing", "due since {at} ns"),
+    )
+
+
+def _waiting(evidence: Evidence, condition: str) -> DataFrame:
+    """What the digest says of messages that had to wait."""
+    named = ("id", "send_t", "due", "outcome", "resolved", "resolved_t", "waiting_t", "read_t")
+    broker = evidence.members.by_number(str).alias("broker")
+    return evidence.kept(
+        evidence.digest.where(condition).select(*named, "versions", "holders", broker)
+    )
+
+
+def _overdue(evidence: Evidence, rows: DataFrame, within_s: float) -> DataFrame:
+    """Those of `rows`, acknowledged and awaited since `at`, that came too late, or not at all.
+
+    `until` is when one was delivered, or the end of the run if it never came. Time counts from
+    `at`, or from the last fault (its begin or its end) on the broker before that.
+    """
+    within_ns = int(within_s * _NS_PER_S)
+    run_end = evidence.noted.where("kind = 'end'").agg(F.max("t").alias("run_end"))
+    late = evidence.kept(
+        rows.where(F.col("waiting_t").isNotNull() & F.expr(_CAME))
+        .crossJoin(F.broadcast(run_end))
+        .withColumn("until", F.coalesce("read_t", "run_end"))
+        .where(F.col("until") > F.col("at") + within_ns)
+    )
+    faults = evidence.noted.where("kind = 'fault'").select(
+        F.col("broker").alias("hurt"), F.col("t").alias("fault_t")
+    )
+    before = (F.col("hurt") == F.col("broker")) & (F.col("fault_t") <= F.col("until"))
+    return (
+        late.join(F.broadcast(faults), before, "left")
+        .groupBy(*late.columns)
+        .agg(F.max("fault_t").alias("fault_t"))
+        .where(F.col("until") > F.coalesce("fault_t", F.lit(0)) + within_ns)
+    )
+
+
+def _late(rows: DataFrame, never: str, since: str) -> DataFrame:
+    """Violations: `never` for what did not come, `late` for the others."""
+    absent = F.col("read_t").isNull()
+    return violation(
+        rows,
+        F.when(absent, never).otherwise("late"),
+        F.when(
+            absent, text(since + ", and not in its topic at {until} ns, the run's end")
+        ).otherwise(text(since + ", delivered at {until} ns")),
+        severity=1,
+        message_id=F.col("id"),
+    )

@@ -1,0 +1,450 @@
+"""What can be planted in a small run: faults by the property that finds each, and innocent odds.
+
+A plant changes a run in place, where `draw` says. Faults name the property and the word that must
+be among what is found; more may be, since one lie often contradicts several properties. What is
+innocent looks odd and proves nothing: nothing may be found.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from dledger.checksum import crc32
+from mqspark.testing.planting import Event
+from mqspark.testing.small_runs import (
+    GROUP,
+    HALF_TOPIC,
+    MS,
+    NODES,
+    SCHEDULE_TOPIC,
+    TOPIC,
+    Entry,
+    SmallRun,
+    Stored,
+)
+
+Plant = Callable[[SmallRun, random.Random], None]
+_SOON_NS: Final = 100
+_MINUTES_NS: Final = 300_000 * MS
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A plant, and what must be found: a property, and its word for it."""
+
+    number: int
+    what: str
+    plant: Plant
+
+    @property
+    def name(self) -> str:
+        """For a person, and a test's id."""
+        return f"{self.number} {self.plant.__name__}"
+
+
+def lost(run: SmallRun, draw: random.Random) -> None:
+    """An acknowledged message is in no log of one node."""
+    run.drop(draw.choice(NODES), _acked(run, draw)["id"])
+
+
+def lost_while_waiting(run: SmallRun, draw: random.Random) -> None:
+    """A node has not what was acknowledged to wait."""
+    run.drop("n2", _waiting(run, draw)["id"], topic=draw.choice([SCHEDULE_TOPIC, HALF_TOPIC]))
+    run.drop("n2", run.of("ack", waiting=True)[0]["id"], topic=SCHEDULE_TOPIC)
+
+
+def moved(run: SmallRun, draw: random.Random) -> None:
+    """An acknowledgement names another position."""
+    _acked(run, draw)["position"] += 8
+
+
+def moved_while_waiting(run: SmallRun, draw: random.Random) -> None:
+    """So does one of a message that waits."""
+    _waiting(run, draw)["position"] += 8
+
+
+def altered(run: SmallRun, draw: random.Random) -> None:
+    """A log has another body than was sent."""
+    run.change(draw.choice(NODES), _acked(run, draw)["id"], body=b"another!")
+
+
+def altered_while_waiting(run: SmallRun, draw: random.Random) -> None:
+    """A message was changed where it waits, and where it came to."""
+    message_id = _waiting(run, draw)["id"]
+    for node in NODES:
+        run.change(node, message_id, body=b"another!")
+
+
+def altered_on_the_way(run: SmallRun, draw: random.Random) -> None:
+    """A consumer got another body."""
+    draw.choice(run.of("deliver"))["crc"] ^= 1
+
+
+def phantom(run: SmallRun, draw: random.Random) -> None:
+    """A consumer got what nobody sent."""
+    draw.choice(run.of("deliver"))["id"] = f"{run.broker}-ghost"
+
+
+def refused(run: SmallRun, draw: random.Random) -> None:
+    """A send that was refused is stored and read."""
+    ack = _acked(run, draw)
+    fail = {"kind": "fail", "t": ack["t"], "id": ack["id"], "definite": True, "client": "p"}
+    run.events[run.events.index(ack)] = {**fail, "error": "refused"}
+
+
+def contested(run: SmallRun, draw: random.Random) -> None:
+    """Two messages were acknowledged at one offset."""
+    first, second = run.of("ack", waiting=None)[:2]
+    second.update(queue_id=first["queue_id"], offset=first["offset"])
+
+
+def overtaken(run: SmallRun, draw: random.Random) -> None:
+    """A message was sent after a higher offset had been acknowledged."""
+    acks = run.of("ack", waiting=None)
+    low = next(a for a in acks if any(_above(a, other) for other in acks))
+    (send,) = run.of("send", id=low["id"])
+    send["t"] = max(a["t"] for a in acks if _above(low, a)) + _SOON_NS
+
+
+def skipped(run: SmallRun, draw: random.Random) -> None:
+    """A group never got what is between two others."""
+    place = _long_queue(run)
+    deliveries = run.of("deliver", queue_id=place, group=GROUP)
+    run.events.remove(draw.choice(deliveries[1:-1]))
+
+
+def late(run: SmallRun, draw: random.Random) -> None:
+    """A group got a message for the first time after a higher offset."""
+    deliveries = run.of("deliver", queue_id=_long_queue(run), group=GROUP)
+    draw.choice(deliveries[:-1])["t"] = deliveries[-1]["t"] + _SOON_NS
+
+
+def vanished(run: SmallRun, draw: random.Random) -> None:
+    """What was delivered is in no log."""
+    message_id = draw.choice(run.of("deliver"))["id"]
+    for node in NODES:
+        run.drop(node, message_id)
+
+
+def hole(run: SmallRun, draw: random.Random) -> None:
+    """A queue's last message is an offset too far on."""
+    run_end = run.next_offset(0)
+    for node in NODES:
+        entry = Entry(2, (Stored(_sent(run), TOPIC, 0, run_end + 1, b"x" * 8),))
+        run.logs[node].append(entry)
+
+
+def misplaced(run: SmallRun, draw: random.Random) -> None:
+    """Two messages of a queue lie in the log against the order of their offsets."""
+    end = run.next_offset(1)
+    for node in NODES:
+        pair = [Stored(_sent(run, k), TOPIC, 1, end + 1 - k, b"x" * 8) for k in range(2)]
+        run.logs[node] += [Entry(2, (pair[0],)), Entry(2, (pair[1],))]
+
+
+def changed(run: SmallRun, draw: random.Random) -> None:
+    """One node has other bytes in an entry, and so another chain from there on."""
+    ids = {a["id"] for a in run.of("ack")}
+    unacked = [m.id for e in run.logs["n1"] for m in e.messages if m.id not in ids]
+    victim = draw.choice(unacked) if unacked else _acked(run, draw)["id"]
+    run.change("n1", victim, body=b"another!")
+
+
+def other_term(run: SmallRun, draw: random.Random) -> None:
+    """One node has an entry from another term."""
+    run.logs["n2"][1] = replace(run.logs["n2"][1], term=2)
+
+
+def truncated(run: SmallRun, draw: random.Random) -> None:
+    """One node lacks the end of the log."""
+    del run.logs["n0"][-draw.randint(2, 4) :]
+
+
+def two_leaders(run: SmallRun, draw: random.Random) -> None:
+    """Two nodes served in one term."""
+    lead = draw.choice(run.of("lead"))
+    run.events.append({**lead, "node": "n2"})
+
+
+def two_votes(run: SmallRun, draw: random.Random) -> None:
+    """A node voted for another after a restart, in the same term."""
+    vote = draw.choice(run.of("vote"))
+    run.events.append({**vote, "t": vote["t"] + _SOON_NS, "vote": "n2"})
+
+
+def forgotten_term(run: SmallRun, draw: random.Random) -> None:
+    """A node came back with an older term than it had known."""
+    run.events.append({**run.of("vote", node="n1")[0], "t": run.of("vote")[-1]["t"] + _SOON_NS})
+
+
+def empty_leader(run: SmallRun, draw: random.Random) -> None:
+    """A new leader's log lacked what had been acknowledged."""
+    run.of("lead")[1]["end_position"] = min(a["position"] for a in run.of("ack"))
+
+
+def committed_ahead(run: SmallRun, draw: random.Random) -> None:
+    """A commit says more than what was delivered."""
+    commit = draw.choice(run.of("commit", group=GROUP))
+    commit["offset"] += 50
+
+
+def committed_too_early(run: SmallRun, draw: random.Random) -> None:
+    """A delivery came after the commit that covers it."""
+    commit = run.of("commit")[-1]
+    place = {name: commit[name] for name in ("group", "queue_id")}
+    for delivery in run.of("deliver", offset=commit["offset"] - 1, **place):
+        delivery["t"] = commit["t"] + _SOON_NS
+
+
+def went_back(run: SmallRun, draw: random.Random) -> None:
+    """A commit is lower than one that had been answered before it began."""
+    commit = draw.choice(run.of("commit"))
+    later = {"began": commit["t"] + 10, "t": commit["t"] + 20, "offset": commit["offset"] - 1}
+    run.events.append({**commit, **later, "client": "another"})
+
+
+def rewound(run: SmallRun, draw: random.Random) -> None:
+    """A group's offset, read after a commit, is lower."""
+    commit = draw.choice(run.of("commit"))
+    later = {"began": commit["t"] + 10, "t": commit["t"] + 20, "offset": commit["offset"] - 1}
+    run.events.append({**commit, **later, "kind": "group_offset"})
+
+
+def duplicate(run: SmallRun, draw: random.Random) -> None:
+    """A message is in a log twice."""
+    ack = _acked(run, draw)
+    found = run.stored(ack["id"])
+    assert found is not None
+    for node in NODES:
+        copy = replace(found, offset=run.next_offset(found.queue_id, node))
+        run.logs[node].append(Entry(2, (copy,)))
+
+
+def duplicate_while_waiting(run: SmallRun, draw: random.Random) -> None:
+    """A message waits twice."""
+    found = run.stored(run.of("ack", waiting=True)[0]["id"], SCHEDULE_TOPIC)
+    assert found is not None
+    for node in NODES:
+        run.logs[node].append(Entry(2, (replace(found, offset=9),)))
+
+
+def visible(run: SmallRun, draw: random.Random) -> None:
+    """A transaction that was rolled back is in its topic, on one node only."""
+    message_id = draw.choice(run.of("send", transaction="rollback"))["id"]
+    half = run.stored(message_id, HALF_TOPIC)
+    assert half is not None
+    end = run.next_offset(0)
+    run.logs["n1"].append(Entry(2, (replace(half, topic=TOPIC, queue_id=0, offset=end),)))
+
+
+def delivered_though_rolled_back(run: SmallRun, draw: random.Random) -> None:
+    """A consumer got what was rolled back."""
+    send = draw.choice(run.of("send", transaction="rollback"))
+    draw.choice(run.of("deliver")).update(id=send["id"], crc=send["crc"])
+
+
+def hidden(run: SmallRun, draw: random.Random) -> None:
+    """A committed transaction is not in its topic on one node."""
+    run.drop("n2", run.of("resolve", transaction="commit")[0]["id"])
+
+
+def left_open(run: SmallRun, draw: random.Random) -> None:
+    """A transaction to be committed never came into its topic."""
+    _never(run, run.of("send", transaction="commit")[1]["id"])
+
+
+def committed_late(run: SmallRun, draw: random.Random) -> None:
+    """A transaction to be committed was seen minutes later."""
+    _much_later(run, run.of("send", transaction="commit")[1]["id"])
+
+
+def early(run: SmallRun, draw: random.Random) -> None:
+    """A delayed message came before its time."""
+    send = draw.choice([send for send in run.of("send") if "due" in send])
+    (delivery,) = run.of("deliver", id=send["id"], group=GROUP)
+    send["due"] = delivery["t"] + 10 * MS
+
+
+def delayed_too_long(run: SmallRun, draw: random.Random) -> None:
+    """A delayed message came minutes after its time."""
+    _much_later(run, draw.choice([send for send in run.of("send") if "due" in send])["id"])
+
+
+def never_came(run: SmallRun, draw: random.Random) -> None:
+    """A delayed message never came into its topic."""
+    _never(run, draw.choice([send for send in run.of("send") if "due" in send])["id"])
+
+
+def stale_end(run: SmallRun, draw: random.Random) -> None:
+    """A queue's end was told to be where a message had been acknowledged before."""
+    ack = _acked(run, draw)
+    look = {"broker": run.broker, "topic": TOPIC, "queue_id": ack["queue_id"]}
+    times = {"began": ack["t"] + 10, "t": ack["t"] + 20}
+    run.events.append({"kind": "queue_end", "offset": ack["offset"], **look, **times})
+
+
+FAULTS: Final = tuple(
+    Fault(number, what, plant)
+    for number, what, plant in (
+        (1, "lost", lost),
+        (1, "lost", lost_while_waiting),
+        (1, "moved", moved),
+        (1, "moved", moved_while_waiting),
+        (1, "altered", altered),
+        (1, "altered", altered_while_waiting),
+        (2, "altered", altered_on_the_way),
+        (2, "phantom", phantom),
+        (2, "refused", refused),
+        (3, "contested", contested),
+        (4, "overtaken", overtaken),
+        (4, "skipped", skipped),
+        (4, "late", late),
+        (4, "vanished", vanished),
+        (4, "hole", hole),
+        (4, "misplaced", misplaced),
+        (5, "changed", changed),
+        (5, "changed", other_term),
+        (6, "two leaders", two_leaders),
+        (6, "two votes", two_votes),
+        (6, "forgotten", forgotten_term),
+        (7, "incomplete", empty_leader),
+        (8, "ahead", committed_ahead),
+        (8, "ahead", committed_too_early),
+        (8, "back", went_back),
+        (8, "back", rewound),
+        (9, "duplicate", duplicate),
+        (9, "duplicate", duplicate_while_waiting),
+        (10, "visible", visible),
+        (10, "visible", delivered_though_rolled_back),
+        (10, "hidden", hidden),
+        (10, "open", left_open),
+        (10, "late", committed_late),
+        (11, "early", early),
+        (11, "late", delayed_too_long),
+        (11, "missing", never_came),
+        (12, "stale", stale_end),
+        (13, "incomplete", truncated),
+    )
+)
+
+
+def concurrent_commits(run: SmallRun, draw: random.Random) -> None:
+    """Two members' commits were under way at the same time: either may be applied last."""
+    commit = draw.choice(run.of("commit"))
+    lower = {"t": commit["t"] + 20, "offset": commit["offset"] - 1, "client": "another"}
+    run.events.append({**commit, **lower})
+
+
+def reset_by_a_tool(run: SmallRun, draw: random.Random) -> None:
+    """An operator set the group back; it goes on from there."""
+    commit = run.of("commit")[-1]
+    back = {"offset": commit["offset"] - 1, "client": "tool"}
+    run.events.append({**commit, **back, "kind": "reset", "began": _END, "t": _END + 10})
+    run.events.append({**commit, **back, "began": _END + 20, "t": _END + 30})
+
+
+def asked_meanwhile(run: SmallRun, draw: random.Random) -> None:
+    """An end was asked for while the acknowledgement was on its way."""
+    ack = _acked(run, draw)
+    look = {"broker": run.broker, "topic": TOPIC, "queue_id": ack["queue_id"]}
+    earlier = {"offset": ack["offset"], "began": ack["t"], "t": ack["t"] + 20}
+    run.events.append({"kind": "queue_end", **look, **earlier})
+
+
+def replaced_unawares(run: SmallRun, draw: random.Random) -> None:
+    """A leader of the first term answers late; what the second term stored is not in its log."""
+    first, second = run.of("lead")
+    end = second["end_position"]
+    run.events.append({**first, "began": _END, "t": _END + 10, "end_position": end})
+
+
+def unanswered(run: SmallRun, draw: random.Random) -> None:
+    """No answer came for some that were stored, and for some the answer was lost."""
+    for ack in draw.sample(run.of("ack", waiting=None), 2):
+        run.events.remove(ack)
+
+
+def delivered_again(run: SmallRun, draw: random.Random) -> None:
+    """Members got messages again, and a group began late."""
+    delivery = draw.choice(run.of("deliver"))
+    run.events.append({**delivery, "t": _END})
+
+
+def one_more_in_a_tail(run: SmallRun, draw: random.Random) -> None:
+    """One node's log has more at its end than the others', which nobody was told of."""
+    run.logs["n1"] = [*run.logs["n1"], Entry(3)]
+
+
+def seen_after_faults(run: SmallRun, draw: random.Random) -> None:
+    """A delayed message came minutes late, right after a node was healed."""
+    message_id = next(send["id"] for send in run.of("send") if "due" in send)
+    deliveries = run.of("deliver", id=message_id)
+    _much_later(run, message_id)
+    healed = min(delivery["t"] for delivery in deliveries) - 1
+    run.events.append(
+        {"kind": "fault", "fault": "restart", "broker": run.broker, "node": "n0", "t": healed}
+    )
+
+
+INNOCENT: Final[tuple[Plant, ...]] = (
+    concurrent_commits,
+    reset_by_a_tool,
+    asked_meanwhile,
+    replaced_unawares,
+    unanswered,
+    delivered_again,
+    one_more_in_a_tail,
+    seen_after_faults,
+)
+_END: Final = 900_000 * MS
+
+
+def _acked(run: SmallRun, draw: random.Random) -> Event:
+    return draw.choice(run.of("ack", waiting=None))
+
+
+def _waiting(run: SmallRun, draw: random.Random) -> Event:
+    return draw.choice(run.of("ack", waiting=True))
+
+
+def _above(low: Event, high: Event) -> bool:
+    """Whether the second acknowledgement is of a higher offset of the same queue."""
+    same = (low["queue_id"], low["topic"]) == (high["queue_id"], high["topic"])
+    return same and high["offset"] > low["offset"]
+
+
+def _long_queue(run: SmallRun) -> int:
+    """The queue of which the group read most."""
+    return max((0, 1), key=lambda queue: len(run.of("deliver", queue_id=queue, group=GROUP)))
+
+
+def _sent(run: SmallRun, number: int = 0) -> str:
+    """One more message is sent, and nobody hears of it."""
+    message_id = f"{run.broker}-extra{number}"
+    if not run.of("send", id=message_id):
+        crc = crc32(b"x" * 8)
+        event = {"kind": "send", "t": MS, "client": "p", "id": message_id, "topic": TOPIC}
+        run.events.append({**event, "crc": crc, "size": 8})
+    return message_id
+
+
+def _never(run: SmallRun, message_id: str) -> None:
+    """The message is in its topic nowhere, and nobody got it: its queue's later ones move up."""
+    found = run.stored(message_id)
+    assert found is not None
+    for node in NODES:
+        run.drop(node, message_id)
+    run.events = [e for e in run.events if (e["kind"], e.get("id")) != ("deliver", message_id)]
+
+
+def _much_later(run: SmallRun, message_id: str) -> None:
+    """All that happened from the message's delivery on happened minutes later."""
+    since = min(delivery["t"] for delivery in run.of("deliver", id=message_id))
+    for event in run.events:
+        if event["kind"] != "end" and event["t"] >= since:
+            event["t"] += _MINUTES_NS
+            if "began" in event:
+                event["began"] += _MINUTES_NS

@@ -1,0 +1,17 @@
+"""One Spark session for all audits in this process: starting one takes as long as two audits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mqspark.session import open_session
+
+
+@pytest.fixture(scope="session")
+def session() -> Iterator[SparkSession]:
+    session = open_session("test", cores=2, brief=True)
+    yield session
+    session.stop()
