@@ -4,6 +4,8 @@
 ``targets``     which servers a role means (pure)
 ``fault``       how each is injected, healed, and looked for
 ``network``     those of the network
+``disk``        those of one replica's disk
+``rotting``     a bit of a log that turns
 ``obstacles``   what speaks against one
 ``machine``     what a machine lacks for one
 ``generator``   plans of faults from a seed (pure)

@@ -22,6 +22,7 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import ClusterError
+from mqchaos.faults.disk import DISK_FAULTS
 from mqchaos.faults.kinds import (
     KILL,
     KILL_ALL,
@@ -223,5 +224,6 @@ FAULTS: dict[str, Fault] = {
         Transfer(),
         KillNameServers(),
         *NETWORK_FAULTS,
+        *DISK_FAULTS,
     )
 }

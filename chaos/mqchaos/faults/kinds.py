@@ -76,12 +76,19 @@ LOSSY: Final = Kind("lossy", "sound", "", "has links that lose", "has sound link
 NARROW: Final = Kind("narrow", "wide", "", "has narrow links", "has wide links again", 0.6, 1.5)
 RESET: Final = Kind("reset", "", "", "has its connections reset", "", 0.6, 1.5)
 
+WIPE: Final = Kind("wipe", "new-disk", "down", "is killed and loses its disk", _BACK)
+ROT: Final = Kind("rot", "rot-read", "down", "is killed, and a bit of its log turns", _BACK)
+LOST_FILE: Final = Kind(
+    "lost-file", "file-missed", "down", "is killed and loses a file of its log", _BACK
+)
+
 KINDS: Final = {
     kind.name: kind
     for kind in (
         *(KILL, STOP, PAUSE, KILL_MAJORITY, KILL_ALL, STORM, TRANSFER, KILL_NAMESRV),
         *(PARTITION, ISLAND, BRIDGE, RING, MUTE, DEAF, CUT_CLIENTS, CUT_NAMESRV),
         *(SLOW, LOSSY, NARROW, RESET),
+        *(WIPE, ROT, LOST_FILE),
     )
 }
 UNDONE: Final = {kind.undone: kind for kind in KINDS.values() if kind.undone}

@@ -23,12 +23,16 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A fault, the roles that it is for, and how long it lasts."""
+    """A fault, the roles that it is for, and how long it lasts.
+
+    `alone`: no other may overlap it. Of what lies on two of three disks one may be lost, not both.
+    """
 
     kind: Kind
     targets: tuple[Target, ...]
     lasts_s: tuple[float, float] = SHORT_S
     nodes_min: int = 1
+    alone: bool = False
 
 
 _ONE: Final = (Target.LEADER, Target.LEADER, Target.FOLLOWER)
@@ -55,6 +59,9 @@ CHOICES: Final = (
     Choice(kinds.LOSSY, _ALL),
     Choice(kinds.NARROW, _ALL),
     Choice(kinds.RESET, (Target.LEADER, Target.FOLLOWER, Target.ALL)),
+    Choice(kinds.WIPE, _ONE, AWAY_S, nodes_min=3, alone=True),
+    Choice(kinds.ROT, _ONE, AWAY_S, nodes_min=3, alone=True),
+    Choice(kinds.LOST_FILE, _ONE, AWAY_S, nodes_min=3, alone=True),
 )
 
 
@@ -70,12 +77,13 @@ def draw(
     moments: list[tuple[float, Step]] = []
     now, quiet_at, joined, number = uniform(*QUIET_S), 0.0, False, 0
     while choices and now < duration_s:
-        choice = _one_of(choices, uniform)
+        choice = _one_of([each for each in choices if not (joined and each.alone)], uniform)
         number += 1
         lasts_s = uniform(*choice.lasts_s)
         moments += _moments(now, lasts_s, choice, f"{choice.kind.name} {number}", uniform)
         quiet_at = max(quiet_at, now + lasts_s)
-        joined = not joined and uniform(0.0, 1.0) < OVERLAP_SHARE
+        may_join = not joined and any(not each.alone for each in choices)
+        joined = may_join and not choice.alone and uniform(0.0, 1.0) < OVERLAP_SHARE
         if joined:
             now += uniform(0.0, lasts_s)
         else:

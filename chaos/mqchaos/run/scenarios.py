@@ -29,14 +29,17 @@ from mqchaos.faults.kinds import (
     KILL_MAJORITY,
     KILL_NAMESRV,
     LOSSY,
+    LOST_FILE,
     MUTE,
     NARROW,
     PARTITION,
     PAUSE,
     RESET,
     RING,
+    ROT,
     SLOW,
     STORM,
+    WIPE,
 )
 from mqchaos.faults.schedule import draw
 from mqchaos.faults.targets import Target
@@ -114,6 +117,19 @@ SCENARIOS = {
             "SIGKILL all name servers, and then the leader: clients find the next one without",
             blind,
             namesrvs=2,
+        ),
+        Scenario(
+            "damaged-disks",
+            "a node loses its disk, then a bit of its log, then a file; its group mends it",
+            lambda count, uniform: in_turn(
+                [
+                    (kind, target)
+                    for target in (Target.LEADER, Target.FOLLOWER)
+                    for kind in (WIPE, ROT, LOST_FILE)
+                ],
+                count,
+                uniform,
+            ),
         ),
         Scenario(
             "leader-isolated",

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import pytest
 import trio
 
+from dledger.log.recovery.verify import verify_replica
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import free_ports
+from mqchaos.faults.disk import DISK_FAULTS
 from mqchaos.faults.fault import FAULTS, Fault
 from mqchaos.faults.kinds import (
     CUT_CLIENTS,
@@ -29,6 +31,8 @@ from mqchaos.faults.kinds import (
 )
 from mqchaos.faults.network import NETWORK_FAULTS
 from mqchaos.faults.targets import Target, Victims, victims
+from mqclient import Message
+from mqclient.blocking import Producer
 from mqclient.connection.peers import PeerPool
 
 pytestmark = pytest.mark.slow
@@ -43,7 +47,9 @@ TARGETS = {
 }
 OF_NETWORK = {fault.kind.name: fault for fault in NETWORK_FAULTS if fault.kind is not RING}
 """Three nodes in a ring hear each other all."""
-OF_PROCESSES = {name: FAULTS[name] for name in FAULTS.keys() - {RING.name} - OF_NETWORK.keys()}
+OF_DISKS = {fault.kind.name: fault for fault in DISK_FAULTS}
+OTHERS = {RING.name, *OF_NETWORK, *OF_DISKS}
+OF_PROCESSES = {name: FAULTS[name] for name in FAULTS if name not in OTHERS}
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +102,25 @@ def strike(cluster: Cluster, fault: Fault) -> None:
 def test_a_fault_takes_effect_and_is_healed(cluster: Cluster, name: str) -> None:
     """Afterwards all are level."""
     strike(cluster, FAULTS[name])
+
+
+@pytest.mark.parametrize("name", sorted(OF_DISKS))
+def test_a_damaged_disk_is_mended_by_the_group(cluster: Cluster, name: str) -> None:
+    """In the end the replica holds again what the others hold, byte for byte."""
+    if not (cluster.directory / "filled").exists():
+        with Producer(cluster.layout.namesrv_addr, "Filling") as producer:
+            for number in range(100):
+                producer.send(Message("Filling", bytes([number]) * 2000))
+        (cluster.directory / "filled").touch()
+
+    strike(cluster, OF_DISKS[name])
+
+    found = {node.node: verify_replica(cluster.store(node)) for node in cluster.layout.nodes}
+    assert not [
+        fault for each in found.values() for fault in each.faults if fault.severity == "damaged"
+    ]
+    (end,) = {each.last_index for each in found.values()}
+    assert end > 100
 
 
 def test_a_leader_that_is_cut_off_is_replaced(proxied: Cluster) -> None:

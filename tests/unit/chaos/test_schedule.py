@@ -43,6 +43,17 @@ def test_two_faults_at_a_time_are_the_most(seed: int) -> None:
     assert step.phase is Phase.LEVEL
 
 
+@given(seeds)
+def test_a_damaged_disk_is_mended_before_anything_else_happens(seed: int) -> None:
+    """Two of three disks at a time are more than a group can lose."""
+    alone = {choice.kind.name for choice in CHOICES if choice.alone}
+    plan = plan_of(seed, 120.0)
+    for before, step, *after in zip(plan, plan[1:], plan[2:], plan[3:], strict=False):
+        if step.fault in alone:
+            assert before.phase is Phase.LEVEL
+            assert [each.phase for each in after] == [Phase.HEAL, Phase.LEVEL]
+
+
 @given(seeds, st.floats(10.0, 100.0))
 def test_it_takes_about_as_long_as_it_should(seed: int, duration_s: float) -> None:
     """The last fault may end some seconds after, and nothing comes before its time."""

@@ -1,0 +1,104 @@
+"""Faults of one replica's disk: a disk that is new and empty, a bit that has turned, a file gone.
+
+The node is killed first: what a running process has mapped can't be taken from it in an honest way.
+While it is down its files are damaged, and it is started again on what is left. A group that has
+all its other disks mends it by itself: the log from its leader, an empty node as a learner.
+Only one disk at a time: what lay on two of three may have been acknowledged.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import NodeLayout
+from mqchaos.cluster.processes import ClusterError
+from mqchaos.faults.kinds import LOST_FILE, ROT, WIPE, Kind
+from mqchaos.faults.obstacles import majority_missing, not_serving
+from mqchaos.faults.targets import Victims
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFault:
+    """`damage` is done to the store of a node that is down; `damaged` looks whether it was."""
+
+    kind: Kind
+    damage: Callable[[Path], None]
+    damaged: Callable[[Path], bool]
+
+    def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
+        """While they serve, and a majority of their group without them."""
+        return not_serving(cluster, victims) or majority_missing(cluster, victims)
+
+    async def inject(self, cluster: Cluster, victims: Victims) -> None:
+        """Kill the nodes, and damage what they leave. ClusterError if there is nothing to damage.
+
+        Then the nodes are down all the same.
+        """
+
+        def kill_and_damage() -> None:
+            cluster.kill_together([victim.name for victim in victims])
+            for store in _stores(cluster, victims):
+                self.damage(store)
+
+        await trio.to_thread.run_sync(kill_and_damage)
+
+    async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
+        """They are down, and their files are damaged."""
+        down = all(cluster.pid(victim.name) is None for victim in victims)
+        stores = _stores(cluster, victims)
+        return down and await trio.to_thread.run_sync(lambda: all(map(self.damaged, stores)))
+
+    async def heal(self, cluster: Cluster, victims: Victims) -> None:
+        """Start them on what is left; the group does the rest."""
+        cluster.start([victim.name for victim in victims])
+
+
+def _stores(cluster: Cluster, victims: Victims) -> list[Path]:
+    return [cluster.store(node) for node in victims if isinstance(node, NodeLayout)]
+
+
+def wipe(store: Path) -> None:
+    """The disk was replaced: nothing is left."""
+    shutil.rmtree(store)
+
+
+def is_gone(store: Path) -> bool:
+    """Whether nothing is left."""
+    return not store.exists()
+
+
+def lose_file(store: Path) -> None:
+    """The first segment is gone. Raises ClusterError if there is none."""
+    segments = sorted((store / "log").glob("*.seg"))
+    if not segments:
+        raise ClusterError(f"{store} has no segment")
+    segments[0].unlink()
+
+
+def rot(store: Path) -> None:
+    """One bit of a durable entry has turned. Raises ClusterError if there is none."""
+    # Much to import, for commands that only name this fault.
+    from mqchaos.faults.rotting import turn_a_bit  # noqa: PLC0415
+
+    turn_a_bit(store)
+
+
+def is_damaged(store: Path) -> bool:
+    """Whether something is missing or false that was durable once."""
+    from dledger.log.recovery.verify import verify_replica  # noqa: PLC0415 - the same
+
+    return verify_replica(store).damaged > 0
+
+
+DISK_FAULTS: Final = (
+    DiskFault(WIPE, wipe, is_gone),
+    DiskFault(ROT, rot, is_damaged),
+    DiskFault(LOST_FILE, lose_file, is_damaged),
+)
