@@ -107,11 +107,10 @@ def test_a_fault_takes_effect_and_is_healed(cluster: Cluster, name: str) -> None
 @pytest.mark.parametrize("name", sorted(OF_DISKS))
 def test_a_damaged_disk_is_mended_by_the_group(cluster: Cluster, name: str) -> None:
     """In the end the replica holds again what the others hold, byte for byte."""
-    if not (cluster.directory / "filled").exists():
-        with Producer(cluster.layout.namesrv_addr, "Filling") as producer:
-            for number in range(100):
-                producer.send(Message("Filling", bytes([number]) * 2000))
-        (cluster.directory / "filled").touch()
+    trio.run(level, cluster, name)
+    with Producer(cluster.layout.namesrv_addr, "Filling") as producer:
+        for number in range(100):
+            producer.send(Message("Filling", bytes([number]) * 2000))
 
     strike(cluster, OF_DISKS[name])
 
