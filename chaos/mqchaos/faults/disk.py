@@ -75,11 +75,17 @@ def is_gone(store: Path) -> bool:
 
 
 def lose_file(store: Path) -> None:
-    """The first segment is gone. Raises ClusterError if there is none."""
-    segments = sorted((store / "log").glob("*.seg"))
-    if not segments:
-        raise ClusterError(f"{store} has no segment")
-    segments[0].unlink()
+    """The first segment is gone. Raises ClusterError, and takes nothing, if nobody would miss it.
+
+    A log of one segment and no checkpoint yet, some seconds old, looks like one that is new.
+    """
+    for segment in sorted((store / "log").glob("*.seg"))[:1]:
+        aside = segment.rename(store.with_name(segment.name))
+        if is_damaged(store):
+            aside.unlink()
+            return
+        aside.rename(segment)
+    raise ClusterError(f"{store} has nothing yet that would miss its first segment")
 
 
 def rot(store: Path) -> None:

@@ -78,6 +78,14 @@ async def level(cluster: Cluster, kind: str) -> Victims:
     return victims(TARGETS.get(kind, Target.LEADER), 0.0, cluster.layout, BROKER, leader)
 
 
+async def checkpoints(cluster: Cluster) -> None:
+    """Wait until every replica has written down how far its log went."""
+    paths = [cluster.store(node) / "log" / "checkpoint" for node in cluster.layout.nodes]
+    with trio.fail_after(30):
+        while not all([await trio.Path(path).exists() for path in paths]):  # noqa: ASYNC110
+            await trio.sleep(0.05)
+
+
 def strike(cluster: Cluster, fault: Fault) -> None:
     """Inject a fault on whom it is for, the leader among them, and heal it."""
 
@@ -111,6 +119,7 @@ def test_a_damaged_disk_is_mended_by_the_group(cluster: Cluster, name: str) -> N
     with Producer(cluster.layout.namesrv_addr, "Filling") as producer:
         for number in range(100):
             producer.send(Message("Filling", bytes([number]) * 2000))
+    trio.run(checkpoints, cluster)
 
     strike(cluster, OF_DISKS[name])
 
