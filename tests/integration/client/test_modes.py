@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,20 @@ if TYPE_CHECKING:
     from conftest import Run
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest) -> Run:
+    """Under trio, or the event loop that a test names; for 30 s at most."""
+
+    def runner(main: Callable[[], Awaitable[None]]) -> None:
+        async def bounded() -> None:
+            with anyio.fail_after(30):
+                await main()
+
+        anyio.run(bounded, backend=getattr(request, "param", "trio"))
+
+    return runner
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +79,7 @@ async def take(consumer: Consumer, count: int) -> list[int]:
     return sorted(found)
 
 
+@pytest.mark.parametrize("run", ["trio", "asyncio"], indirect=True)
 def test_each_member_reads_everything_and_keeps_its_own_place(
     run: Run, namesrv_addr: str, topic: str, tmp_path: Path
 ) -> None:
