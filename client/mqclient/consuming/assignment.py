@@ -152,7 +152,7 @@ class Assignment:
             fetcher.progress.closing = True
         with anyio.move_on_after(self.revoke_timeout_s) as scope:
             await self._tell_application(queues)
-            while any(fetcher.progress.handling for fetcher in given_up):
+            while any(fetcher.progress.is_in_hand for fetcher in given_up):
                 await self.arrived.wait()
         if scope.cancelled_caught:
             log.warning(

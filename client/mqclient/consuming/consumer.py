@@ -316,7 +316,12 @@ class Consumer(Living):
         back, delay = self.sending_back(), Delay.of(delay_level, delay_s)
         progress = self._reading(message.queue, "nack").progress
         await back.send_back(message, delay)
+        self._finish(progress, message)
+
+    def _finish(self, progress: QueueProgress, message: ReceivedMessage) -> None:
         progress.finish(message.queue_offset, message.queue_offset)
+        if progress.closing:
+            self._handout.arrived.announce()  # somebody may wait for that
 
     def sending_back(
         self, on_error: OnError | None = None, times_max: int | None = None
@@ -350,8 +355,7 @@ class Consumer(Living):
         if message is None:
             self._handout.finish_handed()
             return await self._assigned().commit(timeout_s)
-        progress = self._reading(message.queue, "commit").progress
-        progress.finish(message.queue_offset, message.queue_offset)
+        self._finish(self._reading(message.queue, "commit").progress, message)
         return await self._assigned().commit(timeout_s, (message.queue,))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:

@@ -44,6 +44,7 @@ class HandOut:
         self._in_hand = None
         message, reading = await self.take_one()
         self._in_hand = (reading.progress, [message])
+        reading.progress.polled = True
         return message
 
     async def take_one(self) -> tuple[ReceivedMessage, Reading]:
@@ -84,6 +85,9 @@ class HandOut:
         """All of it but the message that a loop has in hand, which it may have been left for."""
         for progress, (first, last) in self._handed.items():
             progress.finish(first, last)
+            progress.polled = False
+            if progress.closing:
+                self.arrived.announce()  # somebody may wait for that
         self._handed.clear()
 
     def _take_all(self, messages_max: int) -> list[ReceivedMessage]:
@@ -105,6 +109,7 @@ class HandOut:
 
     def _note(self, progress: QueueProgress, messages: list[ReceivedMessage]) -> None:
         first, last = messages[0].queue_offset, messages[-1].queue_offset
+        progress.polled = True
         before = self._handed.get(progress, (first, last))
         self._handed[progress] = (min(first, before[0]), max(last, before[1]))
 

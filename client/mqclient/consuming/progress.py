@@ -36,7 +36,8 @@ class QueueProgress:
     `epoch` changes when the position is moved by hand or the queue is given up: what was fetched
     or handed out under an earlier epoch no longer counts. While it is `paused` by the application,
     or `closing` since another member is to read it, nothing is handed out. `handling` counts what
-    was taken for handlers; `begun_to` is behind the last message that one has begun with.
+    was taken for handlers, `begun_to` is behind the last message that one has begun with; `polled`
+    is true while the application has some that it asked for itself.
     """
 
     queue: MessageQueue
@@ -51,6 +52,7 @@ class QueueProgress:
     closing: bool = False
     handling: int = 0
     begun_to: int = 0
+    polled: bool = False
     unfinished: Unfinished = field(default_factory=Unfinished)
     _chunks: deque[tuple[deque[ReceivedMessage], int]] = field(default_factory=deque)
     _returned: list[ReceivedMessage] = field(default_factory=list)
@@ -73,6 +75,11 @@ class QueueProgress:
     def has_messages(self) -> bool:
         """Whether something can be handed out."""
         return bool(self._returned or self._chunks) and not (self.paused or self.closing)
+
+    @property
+    def is_in_hand(self) -> bool:
+        """Whether anybody is at work on messages of it."""
+        return self.handling > 0 or (self.polled and self.unfinished.lowest is not None)
 
     @property
     def is_ahead(self) -> bool:
@@ -173,6 +180,7 @@ class QueueProgress:
     def _forget(self) -> None:
         self.epoch += 1
         self.begun_to = 0
+        self.polled = False
         self._chunks.clear()
         self._returned.clear()
         self.unfinished.clear()

@@ -206,3 +206,27 @@ def test_a_poisonous_message_blocks_its_queue_or_is_given_up(
             assert (letter.text, letter.origin_topic) == ("0", topic)
 
     trio.run(main)
+
+
+def test_who_polls_is_let_finish_before_its_queues_are_anothers(
+    namesrv_addr: str, topic: str
+) -> None:
+    """A second member joins while the first is busy with a poll: it gets only what is behind."""
+
+    async def main() -> None:
+        await send(namesrv_addr, topic, 5)
+        seen: list[tuple[int, bytes]] = []
+        async with Consumer(namesrv_addr, topic, {topic: "*"}, ordered=True) as first:
+            while len(seen) < QUEUES * 5:
+                seen += [(m.queue_id, m.body) for m in await first.poll(timeout_s=5)]
+            async with Consumer(namesrv_addr, topic, {topic: "*"}, ordered=True) as second:
+                began = trio.current_time()
+                assert await second.poll(timeout_s=0.7) == [], "the first one is busy"
+                assert await first.poll(timeout_s=0.1) == []
+                with trio.fail_after(5):
+                    while not second._locks.leases.queues():  # type: ignore[union-attr]
+                        await second.poll(timeout_s=0.1)
+                assert 0.7 <= trio.current_time() - began < 4
+                assert await second.poll(timeout_s=0.3) == []
+
+    trio.run(main)
