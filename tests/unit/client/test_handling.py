@@ -6,6 +6,7 @@ Queues are filled by hand and time is virtual; handlers are real coroutines.
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -386,3 +387,67 @@ async def test_who_finishes_nothing_is_told_when_it_is_too_much(
         await handout.poll(5, 1)
     handout.finish_handed()
     assert len(await handout.poll(5, 1)) == 1
+
+
+@pytest.mark.parametrize("seed", range(24))
+async def test_whatever_handlers_do_each_message_is_settled_once_and_nothing_is_committed_before(
+    autojump_clock: object, seed: int
+) -> None:
+    """Handlers of any speed that fail, are cancelled in the middle and run again: lanes keep their
+    order, and the position is never above a message that is not settled."""
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    order: Order = rng.choice(["queue", "key", "none"])
+    bench = Bench(*("".join(rng.choices("abc", k=rng.randint(0, 30))) for _ in range(3)))
+    keys = {
+        (queue.queue_id, offset): key
+        for queue, reading in bench.readings.items()
+        for chunk, _ in reading.progress._chunks
+        for offset, key in enumerate(message.keys for message in chunk)
+    }
+    settled: list[tuple[int, int]] = []
+    lanes: set[object] = set()
+
+    def lane(name: tuple[int, int]) -> object:
+        return {"queue": name[0], "key": (name[0], keys[name]), "none": name}[order]
+
+    def check() -> None:
+        for queue, reading in bench.readings.items():
+            of_queue = {offset for number, offset in settled if number == queue.queue_id}
+            position = reading.progress.position
+            assert set(range(position)) <= of_queue, (queue, position, of_queue)
+
+    async def handler(batch: Sequence[ReceivedMessage]) -> None:
+        (message,) = batch
+        name = (message.queue_id, message.queue_offset)
+        assert lane(name) not in lanes
+        before = [each for each in keys if lane(each) == lane(name) and each < name]
+        assert set(before) <= set(settled)
+        lanes.add(lane(name))
+        check()
+        try:
+            await trio.sleep(rng.choice([0, 0.1, 3, 50]))
+            if rng.random() < 0.3:
+                raise ValueError("not this time")
+        finally:
+            lanes.remove(lane(name))
+        settled.append(name)
+
+    async def failed(message: ReceivedMessage, error: Exception) -> bool:
+        await trio.sleep(rng.choice([0, 1]))
+        if rng.random() < 0.5:
+            return False
+        settled.append((message.queue_id, message.queue_offset))
+        return True
+
+    for _ in range(200):
+        pace = check_pace(rng.randint(1, 6), rng.choice([1, 1 << 20]), order, rng.choice([None, 5]))
+        handling = Handling(lambda: bench.readings, bench.arrived, handler, failed, pace)
+        with trio.move_on_after(rng.choice([0.5, 20, 400])):
+            await handling.run()
+        check()
+        if len(settled) >= len(keys):
+            break
+    assert len(settled) == len(keys) == len(set(settled))
+    assert bench.positions == [each.progress.fetch_offset for each in bench.readings.values()]
+    assert all(each.progress.handling == 0 for each in bench.readings.values())
