@@ -9,6 +9,9 @@ BATCH_ROWS_MAX = 16_384
 BATCH_BYTES_MAX = 32 * MIB
 """Bytes of records behind one Arrow batch: the bound that counts when bodies are read."""
 
+TASK_BYTES_MIN = MIB
+"""Segments smaller than this share a task: a task costs as much as reading some hundred KiB."""
+
 INFLATED_BODY_BYTES_MAX = 64 * MIB
 """A compressed body is inflated up to here to be compared with what was sent."""
 

@@ -1,4 +1,4 @@
-"""From directories to replicas, and from replicas to one partition a segment.
+"""From directories to replicas, and from replicas to segments and the tasks that read them.
 
 A replica is a directory with `replica.json` and `log/<first position>.seg` files. Directories
 whose `replica.json` has the same broker name are replicas of each other. Segment k of a log
@@ -19,6 +19,7 @@ from pyspark.sql.datasource import InputPartition
 from dledger.errors import ConfigError
 from dledger.log.replica import describe_replica
 from dledger.log.segment import segment_path
+from mqspark.limits import TASK_BYTES_MIN
 
 PATH_SEPARATOR = ";"
 
@@ -64,6 +65,26 @@ class SegmentPartition(InputPartition):
     def path_of(self, number: int) -> Path:
         """The file of the same segment on the broker's replica `number`."""
         return segment_path(Path(self.directories[number]) / "log", self.position)
+
+
+@dataclass(frozen=True)
+class Task(InputPartition):
+    """The segments that one task reads: a large one, or some small ones."""
+
+    segments: tuple[SegmentPartition, ...]
+
+
+def tasks(segments: Sequence[SegmentPartition]) -> list[Task]:
+    """All segments, in their order; small ones share a task."""
+    shared: list[list[SegmentPartition]] = []
+    room_bytes = 0
+    for segment in segments:
+        if room_bytes < segment.segment_bytes:
+            shared.append([])
+            room_bytes = TASK_BYTES_MIN
+        shared[-1].append(segment)
+        room_bytes -= segment.segment_bytes
+    return [Task(tuple(some)) for some in shared]
 
 
 def split_paths(value: str) -> list[str]:

@@ -17,13 +17,13 @@ from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.recovery.scan import Found, last_chain_crc, scan_entries
 from mqspark.limits import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 from mqspark.source.columns import MessageColumns
-from mqspark.source.planning import Replica, SegmentPartition, plan
+from mqspark.source.planning import Replica, SegmentPartition, Task, plan, tasks
 from mqspark.source.records import Place, RecordColumns, RecordWalk
 from mqspark.source.schema import ENTRIES, arrow_schema
 
 
 class SegmentReader(DataSourceReader):
-    """The reader of `dledger`: one partition a segment, missing segments included."""
+    """The reader of `dledger`: one partition a large segment, missing segments included."""
 
     def __init__(
         self,
@@ -41,12 +41,16 @@ class SegmentReader(DataSourceReader):
         self._verify = verify
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each segment of each replica."""
-        return plan(self._replicas)
+        """One for each segment of each replica, or for some small ones."""
+        return tasks(plan(self._replicas))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one segment."""
-        assert isinstance(partition, SegmentPartition)
+        """The rows of the segments of one task."""
+        assert isinstance(partition, Task)
+        for segment in partition.segments:
+            yield from self._segment(segment)
+
+    def _segment(self, partition: SegmentPartition) -> Iterator[pa.RecordBatch]:
         with mapped(partition.path) as raw:
             found = _found(partition, raw, verify=self._verify)
             if self._level == ENTRIES:

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from dledger.errors import ConfigError
 from mqspark.source.data_source import DledgerSource
-from mqspark.source.planning import SegmentPartition, find_replicas, plan, split_paths
+from mqspark.source.planning import SegmentPartition, find_replicas, plan, split_paths, tasks
 from mqspark.testing.synthetic import Run, write_run
 
 RUN = Run(messages=100, segment_bytes=16_384, nodes=("n0", "n1"))
@@ -89,3 +89,14 @@ def test_directories_that_are_no_replicas_are_refused(tmp_path: Path, stores: li
     description.write_text("{}")
     with pytest.raises(ConfigError, match="not the description of a replica"):
         find_replicas(stores)
+
+
+def test_small_segments_share_a_task() -> None:
+    """A task costs more than reading a few KiB; a large segment has one for itself."""
+    small = [SegmentPartition("b", "n1", ("x",), 0, at * 16_384, 16_384) for at in range(100)]
+    large = [SegmentPartition("c", "n1", ("x",), 0, at << 30, 1 << 30) for at in range(3)]
+
+    shared = tasks([*small, *large])
+
+    assert [len(task.segments) for task in shared] == [64, 36, 1, 1, 1]
+    assert [segment for task in shared for segment in task.segments] == [*small, *large]
