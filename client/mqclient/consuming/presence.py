@@ -14,6 +14,7 @@ from datetime import datetime
 
 import anyio
 
+from dledger.errors import BadInput
 from dledger.observe import get_logger
 from dledger.remoting.bodies import (
     ConsumerData,
@@ -62,9 +63,19 @@ class Presence:
         return await session.beat(self._heartbeat(session.client_id, self.group))
 
     async def introduce(self, session: Session, assignment: Assignment) -> None:
-        """The first time, as far as brokers are known. Raises SubscriptionConflict."""
+        """The first time, as far as brokers are known.
+
+        Raises SubscriptionConflict, or BadInput for a chosen queue that is not there.
+        """
         for topic in [*self.subscriptions]:
-            await assignment.find_route(topic)
+            there = await assignment.find_route(topic)
+            gone = [queue for queue in self.plan.queues or () if queue.topic == topic]
+            gone = [queue for queue in gone if there and queue not in there]
+            if gone:
+                raise BadInput(
+                    f"assign: {gone[0]} is not there; topic {topic!r} has {len(there)} queues to "
+                    f"read, from {there[0]} to {there[-1]} (mqadmin topicRoute -t {topic})"
+                )
         for answer in await self.beat(session):
             if answer.code == ResponseCode.SUBSCRIPTION_DIFFERS:
                 raise SubscriptionConflict(self.group or "", answer.remark or "")

@@ -14,6 +14,7 @@ import anyio
 import pytest
 import trio
 
+from dledger.errors import BadInput
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import serving
@@ -118,6 +119,11 @@ def test_chosen_queues_are_read_without_a_group(run: Run, namesrv_addr: str, top
             ) as consumer:
                 assert await take(consumer, len(expected)) == expected, start
                 assert consumer.queues == (queue,)
+        with pytest.raises(BadInput, match=f"topicRoute -t {topic}"):
+            async with Consumer(
+                namesrv_addr, None, assign=[MessageQueue(topic, "broker-a", 9)], offsets=None
+            ):
+                pass
         async with Admin(namesrv_addr) as admin:
             assert topic not in {group.group for group in await admin.groups.list()}
             assert await admin.groups.of_topic(topic) == ()
