@@ -21,7 +21,7 @@ def order_of(planned: Planned, directory: Path) -> Order:
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
         raise ConfigError(f"{directory} is not empty: a run needs a directory of its own")
-    replay = f"mqchaos replay {directory} --dir NEW-DIR"
+    replay = planned.drawn_by or f"mqchaos replay {directory} --dir NEW-DIR"
     return Order(planned, directory, directory / "report", replay)
 
 

@@ -26,6 +26,7 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `strict`: a fault that can't be injected ends the run, and pauses are judged by the bounds of
     their kinds. A random plan is not: there a fault is left out, and pauses run into each other.
+    `drawn_by` is the command that draws the same plan; "" for one that was changed since.
     """
 
     scenario: str
@@ -39,6 +40,7 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     network: bool = False
     strict: bool = True
     send_timeout_s: float = SEND_TIMEOUT_S
+    drawn_by: str = ""
     version: int = VERSION
 
 

@@ -204,6 +204,7 @@ def planned_of(scenario: Scenario, seed: int, count: int, workload: str = "keyed
         nodes=scenario.nodes,
         namesrvs=scenario.namesrvs,
         network=scenario.network,
+        drawn_by=_command(scenario.name, seed, f"--kills {count}", workload),
     )
 
 
@@ -220,7 +221,14 @@ def random_plan(seed: int, duration_s: float, workload: str = "keyed") -> Planne
         network=True,
         strict=False,
         send_timeout_s=RANDOM_SEND_TIMEOUT_S,
+        drawn_by=_command(RANDOM, seed, f"--duration {duration_s}", workload),
     )
+
+
+def _command(scenario: str, seed: int, how_much: str, workload: str) -> str:
+    words = ["mqchaos run --scenario", scenario, f"--seed {seed}", how_much]
+    words += [] if workload == "keyed" else [f"--workload {workload}"]
+    return " ".join([*words, "--dir NEW-DIR"])
 
 
 MAIN_JOB = Scenario(

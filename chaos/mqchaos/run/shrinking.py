@@ -26,7 +26,7 @@ Unit: TypeAlias = tuple[int, ...]
 
 def smaller(planned: Planned) -> Candidates:
     """Candidates, the smallest first that are worth a try; returns the smallest that failed."""
-    planned = yield from _fewer_units(planned)
+    planned = yield from _fewer_units(replace(planned, drawn_by=""))
     planned = yield from _halved(planned, _shorter)
     return (yield from _halved(planned, _calmer))
 

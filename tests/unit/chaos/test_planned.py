@@ -36,6 +36,16 @@ def test_random_plans_are_files_too(
     assert read_plan(folder) == planned
 
 
+def test_a_plan_knows_the_command_that_draws_it() -> None:
+    """As it is typed, with what is not the default."""
+    strikes = planned_of(SCENARIOS["leader-kill"], 7, 3)
+
+    assert strikes.drawn_by == "mqchaos run --scenario leader-kill --seed 7 --kills 3 --dir NEW-DIR"
+    assert random_plan(8, 30.0, "churn").drawn_by == (
+        "mqchaos run --scenario random --seed 8 --duration 30.0 --workload churn --dir NEW-DIR"
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
