@@ -73,6 +73,37 @@ def test_other_scenarios_hold_too(tmp_path: Path, scenario: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("workload", ["delayed", "transactional"])
+def test_what_waits_survives_a_leader(tmp_path: Path, workload: str) -> None:
+    """Delayed messages and transactions end as they should though the leader dies meanwhile."""
+    directory = tmp_path / "run"
+
+    done = mqchaos(
+        *("run", "--scenario", "leader-kill", "--workload", workload, "--kills", "1"),
+        *("--dir", str(directory)),
+        timeout_s=240,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    verdict = json.loads((directory / "report" / "audit" / "verdict.json").read_text())
+    checked = {item["number"]: item["checked"] for item in verdict["properties"]}
+    assert checked[11 if workload == "delayed" else 10] > 0
+    assert all(checked[number] for number in (6, 7, 8, 12))
+
+
+def test_an_unknown_workload_is_refused(tmp_path: Path) -> None:
+    """A typing error starts nothing."""
+    arguments = ("--scenario", "leader-kill", "--workload", "delaid", "--dir", str(tmp_path / "r"))
+
+    done = mqchaos("run", *arguments)
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        "there is no workload 'delaid'; there are queue, delayed, transactional\n"
+    )
+
+
 def test_the_scenarios_are_listed() -> None:
     """`mqchaos list` names what `mqchaos run` takes."""
     done = mqchaos("list")
