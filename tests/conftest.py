@@ -29,6 +29,8 @@ settings.load_profile("dledger")
 SUITES = ("tidy", "unit", "contracts", "hostile", "fuzz", "integration", "conformance")
 WAITING = "conformance"
 """The suite whose tests share one cluster of six brokers, and mostly wait."""
+SHARE_SPARK = "integration/spark"
+"""Its tests share one Spark session: to start one takes as long as two audits."""
 SLOWEST_SHOWN = 10
 ADDITIONS = 2_000_000
 """The loop that tells a machine's speed: 0.2 s on a slow core of 2020."""
@@ -65,7 +67,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Workers take whole files, and one of them all tests of the suite that waits most."""
+    """Workers take whole files; one takes all tests of the suite that waits most, and one all tests
+    that share a Spark session."""
     return FileByFile(config, log)
 
 
@@ -73,7 +76,11 @@ class FileByFile(LoadScopeScheduling):
     """A module's fixtures are made once, on one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return WAITING if suite_of(nodeid) == WAITING else nodeid.partition("::")[0]
+        together = (WAITING, SHARE_SPARK)
+        return next(
+            (folder for folder in together if nodeid.startswith(f"tests/{folder}/")),
+            nodeid.partition("::")[0],
+        )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -38,7 +38,7 @@ async def test_a_run_that_could_not_be_judged_does_not_begin(tmp_path: Path) -> 
     """mqchaos and the demo say so first, and leave nothing behind."""
     directory = tmp_path / "run"
     with pytest.raises(ConfigError, match="pyspark, pyarrow, pandas are not installed"):
-        mqchaos._order("leader-kill", directory, 1, 1)
+        mqchaos._planned("leader-kill", 1, 1, 30.0, "keyed")
     with pytest.raises(ConfigError, match=r"dledger\[spark\]"):
         await demo._demo(None, 1000, 1, directory)
     assert not directory.exists()

@@ -24,8 +24,9 @@ def mqchaos(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProce
     return subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
+@pytest.mark.long
 def test_two_leaders_die_and_nothing_is_lost(tmp_path: Path) -> None:
-    """The short form of the twenty kills: no loss, short gaps, no exception in the application."""
+    """No loss, short gaps, no exception in the application. Its short form is the demo's test."""
     directory = tmp_path / "run"
     scenario = ("--scenario", "leader-kill", "--kills", "2", "--seed", "7")
 
