@@ -272,11 +272,13 @@ class Evidence:
     def ledger(self) -> DataFrame:
         """One row for each index of a broker's log: who holds it, and the spread of its values."""
         good = F.col("error").isNull()
+        bits = self.members_table.select("broker", "replica", "bit")
         rows = (
             self.entries.where(F.col("index").isNotNull())
+            .join(F.broadcast(bits), ["broker", "replica"])
             .groupBy("broker", "index")
             .agg(
-                F.coalesce(F.bit_or(F.when(good, self.members.replica_bit)), F.lit(0)).alias(
+                F.coalesce(F.bit_or(F.when(good, F.expr("shiftleft(1L, bit)"))), F.lit(0)).alias(
                     "holders"
                 ),
                 F.min("term").alias("term_min"),

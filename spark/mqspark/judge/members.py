@@ -62,18 +62,6 @@ class Members:
         numbers = [(broker == name, F.lit(number)) for number, name in enumerate(self.brokers)]
         return case(numbers).otherwise(-1)
 
-    @property
-    def replica_bit(self) -> Column:
-        """The bit of the replica that `broker` and `replica` name."""
-        bits = [
-            (
-                (F.col("broker") == replica.broker) & (F.col("replica") == replica.node),
-                F.lit(self.bit(replica)).cast("long"),
-            )
-            for replica in self.replicas
-        ]
-        return case(bits).otherwise(F.lit(0).cast("long"))
-
 
 def case(branches: Sequence[tuple[Column, Column]]) -> Column:
     """The value of the first branch that holds. One flat expression, however many there are."""

@@ -27,7 +27,7 @@ from mqspark.verdict import PROPERTIES
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
-RUNS_PER_AUDIT = 64
+RUNS_PER_AUDIT = 48
 AUDITS = int(os.environ.get("AUDITS", "1"))
 Found = dict[str, set[Finding]]
 
