@@ -2,7 +2,9 @@
 
 **6**: at most one node leads a broker group in a term, and a node votes for at most one in a term,
 over restarts. Leaders are known by their own word, which they give only once they serve; votes, by
-what the nodes wrote down. A node that once knew of a term never comes back to an earlier one.
+what the nodes wrote down. A node that once knew of a term never comes back to an earlier one,
+unless the harness took its disk away meanwhile: such a node has forgotten all, and must not vote
+for another in a term in which it had voted.
 
 **7**: a new leader holds every entry acknowledged before. A node that says that it leads in a term
 has applied its own first entry of that term; so no entry of an earlier term that is not in its log
@@ -28,6 +30,9 @@ COMPLETENESS_NUMBER: Final = 7
 COMPLETENESS_TITLE: Final = "A new leader holds all that was acknowledged"
 LEAD: Final = "lead"
 VOTE: Final = "vote"
+FAULT: Final = "fault"
+#: The faults between which, and after which, a node has forgotten all.
+DISK_LOST: Final = ("wipe", "new-disk")
 
 
 def election_violations(evidence: Evidence) -> DataFrame:
@@ -42,8 +47,16 @@ def election_violations(evidence: Evidence) -> DataFrame:
     choices = votes.groupBy("broker", F.col("node").alias("replica"), "term").agg(
         F.sort_array(F.collect_set("vote")).alias("nodes")
     )
+    lost = (F.col("kind") == FAULT) & F.col("fault").isin(*DISK_LOST)
     in_time = Window.partitionBy("broker", "node").orderBy("t")
-    known = F.max("term").over(in_time.rowsBetween(Window.unboundedPreceding, -1))
+    on_disk = Window.partitionBy("broker", "node", "disk").orderBy("t")
+    known = F.max("term").over(on_disk.rowsBetween(Window.unboundedPreceding, -1))
+    remembered = (
+        evidence.noted.where((F.col("kind") == VOTE) | lost)
+        .withColumn("disk", F.count_if(lost).over(in_time))
+        .where(F.col("kind") == VOTE)
+        .withColumn("known", known)
+    )
     nodes = F.array_join("nodes", ", ")
     return together(
         violation(
@@ -58,7 +71,7 @@ def election_violations(evidence: Evidence) -> DataFrame:
             text("it voted for {nodes} in term {term}", nodes=nodes),
         ),
         violation(
-            votes.withColumn("known", known).where("term < known").distinct(),
+            remembered.where("term < known").drop("disk").distinct(),
             "forgotten",
             text("it was in term {term} at {t} ns, and in term {known} before"),
             severity=1,

@@ -261,8 +261,21 @@ def elected(run: Inputs) -> Iterator[Finding]:
             chosen = {v["vote"] for v in own if v["term"] == vote["term"]} - {None}
             if len(chosen) > 1:
                 yield 6, "two votes", None, node, None, None
-            if any(v["t"] < vote["t"] and v["term"] > vote["term"] for v in own):
+            if any(
+                v["term"] > vote["term"] and v["t"] < vote["t"] and not lost_disk(run, v, vote)
+                for v in own
+            ):
                 yield 6, "forgotten", None, node, None, None
+
+
+def lost_disk(run: Inputs, before: Said, after: Said) -> bool:
+    """Whether a node's disk was taken away between two of its votes."""
+    return any(
+        fault["fault"] in ("wipe", "new-disk")
+        and fault["node"] == after["node"]
+        and before["t"] <= fault["t"] <= after["t"]
+        for fault in run.of("fault")
+    )
 
 
 def complete(run: Inputs) -> Iterator[Finding]:

@@ -346,6 +346,14 @@ def reset_by_a_tool(run: SmallRun, draw: random.Random) -> None:
     run.events.append({**commit, **back, "began": _END + 20, "t": _END + 30})
 
 
+def disk_taken_away(run: SmallRun, draw: random.Random) -> None:
+    """A node came back with an older term, for the harness had emptied its disk."""
+    forgotten_term(run, draw)
+    vote = run.events[-1]
+    lost = {"kind": "fault", "fault": "wipe", "t": vote["t"] - _SOON_NS // 2}
+    run.events.append({name: vote[name] for name in ("broker", "node")} | lost)
+
+
 def asked_meanwhile(run: SmallRun, draw: random.Random) -> None:
     """An end was asked for while the acknowledgement was on its way."""
     ack = _acked(run, draw)
@@ -392,6 +400,7 @@ def seen_after_faults(run: SmallRun, draw: random.Random) -> None:
 INNOCENT: Final[tuple[Plant, ...]] = (
     concurrent_commits,
     reset_by_a_tool,
+    disk_taken_away,
     asked_meanwhile,
     replaced_unawares,
     unanswered,
