@@ -51,11 +51,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", choices=["shared", "alone"], help="one part of the tests only")
 
 
+def suite_order(item: pytest.Item) -> int:
+    """Which suite it belongs to: the first, the second, ..."""
+    return SUITES.index(suite_of(item.nodeid))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the suites in their order, and leave out what this run has no room for."""
-    items.sort(key=lambda item: SUITES.index(suite_of(item.nodeid)))
+    items.sort(key=suite_order)
     shared = config.getoption("--part") == "shared"
-    if shared:  # What waits most begins first.
+    if shared:  # What waits most begins first, and what one worker is long at, early in its suite.
+        items.sort(key=lambda item: (suite_order(item), SHARE_SPARK not in item.nodeid))
         items.sort(key=lambda item: suite_of(item.nodeid) != WAITING)
     left_out = set[pytest.Item]()
     if not config.option.all_forms:

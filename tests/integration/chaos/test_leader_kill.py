@@ -15,6 +15,7 @@ from mqchaos.faults.generator import After, Phase, Step
 from mqchaos.faults.targets import Target
 from mqchaos.run.planned import read_plan
 from mqchaos.run.scenarios import SCENARIOS, random_plan
+from mqchaos.run.workload import WORKLOADS
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -101,7 +102,7 @@ def test_an_unknown_workload_is_refused(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert done.stderr == (
-        "there is no workload 'delaid'; there are queue, delayed, transactional\n"
+        f"mqchaos: there is no workload 'delaid'; there are {', '.join(WORKLOADS)}\n"
     )
 
 
