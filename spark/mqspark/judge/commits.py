@@ -8,8 +8,10 @@ lowest delivery or its lowest commit is: if that is behind offset 0, on purpose.
 dead-lettered was delivered before, so it is no exception. Deliveries count by the harness's clock:
 a consumer notes a delivery before it commits.
 
-**Nothing is taken back.** What is committed, or read as the group's offset, is never lower than
-what a commit said that had been answered before this request began. Two commits that were under
+**Nothing is taken back.** What is read as the group's offset is never lower than what a commit said
+that had been answered before this request began; nor is what a member commits lower than what it
+had committed itself. A lower commit of another member proves nothing: one that lost its queue
+commits what it had, and is answered though the group is further already. Two commits that were under
 way at the same time, as two members' are when a queue changes hands, may be applied in either
 order, and prove nothing. Neither does what overlaps a reset. A commit that does not say when it
 began began at the earliest after the same member's commit before it, since a member commits one
@@ -99,14 +101,26 @@ def _back(evidence: Evidence, said: DataFrame) -> DataFrame:
     )
     commits = statements.where(F.col("kind") == COMMIT)
     none = F.lit(None).cast("long")
+    # A commit of a member that another has overtaken is answered, and changes nothing.
+    whose = F.when(F.col("kind") == COMMIT, F.col("client"))
     asked = statements.select(
-        *_PLACE, "resets", F.col("began").alias("at"), none.alias("committed"), "offset", "t"
+        *_PLACE,
+        "resets",
+        F.col("began").alias("at"),
+        none.alias("committed"),
+        "offset",
+        "t",
+        whose.alias("whose"),
     )
     answered = commits.select(
-        *_PLACE, "resets", F.col("t").alias("at"), F.col("offset").alias("committed")
+        *_PLACE,
+        "resets",
+        F.col("t").alias("at"),
+        F.col("offset").alias("committed"),
+        F.explode(F.array(F.col("client"), F.lit(None))).alias("whose"),
     )
     rows = asked.unionByName(answered, allowMissingColumns=True)
-    in_time = Window.partitionBy(*_PLACE, "resets").orderBy("at", F.col("offset").isNull())
+    in_time = Window.partitionBy(*_PLACE, "resets", "whose").orderBy("at", F.col("offset").isNull())
     so_far = in_time.rowsBetween(Window.unboundedPreceding, -1)
     fallen = rows.withColumn("highest", F.max("committed").over(so_far)).where(
         "offset IS NOT NULL AND highest > offset"

@@ -332,6 +332,7 @@ def kept_offsets(run: Inputs) -> Iterator[Finding]:
                 and commit["t"] < said["began"]
                 and commit["offset"] > said["offset"]
                 and not resets
+                and (said["kind"] != "commit" or said["client"] == commit["client"])
             ):
                 yield 8, "back", None, None, said["queue_id"], said["offset"]
 

@@ -200,10 +200,10 @@ def committed_too_early(run: SmallRun, draw: random.Random) -> None:
 
 
 def went_back(run: SmallRun, draw: random.Random) -> None:
-    """A commit is lower than one that had been answered before it began."""
+    """A member's commit is lower than one of its own that had been answered before it began."""
     commit = draw.choice(run.of("commit"))
     later = {"began": commit["t"] + 10, "t": commit["t"] + 20, "offset": commit["offset"] - 1}
-    run.events.append({**commit, **later, "client": "another"})
+    run.events.append({**commit, **later})
 
 
 def rewound(run: SmallRun, draw: random.Random) -> None:
@@ -346,6 +346,12 @@ def reset_by_a_tool(run: SmallRun, draw: random.Random) -> None:
     run.events.append({**commit, **back, "began": _END + 20, "t": _END + 30})
 
 
+def overtaken_commit(run: SmallRun, draw: random.Random) -> None:
+    """A member that had lost its queue committed what it had; the group was further already."""
+    went_back(run, draw)
+    run.events[-1]["client"] = "another"
+
+
 def disk_taken_away(run: SmallRun, draw: random.Random) -> None:
     """A node came back with an older term, for the harness had emptied its disk."""
     forgotten_term(run, draw)
@@ -401,6 +407,7 @@ INNOCENT: Final[tuple[Plant, ...]] = (
     concurrent_commits,
     reset_by_a_tool,
     disk_taken_away,
+    overtaken_commit,
     asked_meanwhile,
     replaced_unawares,
     unanswered,
