@@ -11,8 +11,8 @@ a consumer notes a delivery before it commits.
 **Nothing is taken back.** What is read as the group's offset is never lower than what a commit said
 that had been answered before this request began; nor is what a member commits lower than what it
 had committed itself. A lower commit of another member proves nothing: one that lost its queue
-commits what it had, and is answered though the group is further already. Two commits that were under
-way at the same time, as two members' are when a queue changes hands, may be applied in either
+commits what it had, and is answered though the group is further already. Two commits that were
+under way at the same time, as two members' are when a queue changes hands, may be applied in either
 order, and prove nothing. Neither does what overlaps a reset. A commit that does not say when it
 began began at the earliest after the same member's commit before it, since a member commits one
 after the other.
