@@ -32,8 +32,11 @@ HISTORY_BUFFER_BYTES = 256 << 10
 HISTORY_FLUSH_S = 0.5
 PROGRESS_INTERVAL_S = 0.1
 COMMIT_INTERVAL_S = 0.5
+NS_PER_S = 1_000_000_000
 DELAY_LEVEL_1_S = 1.0
 """RocketMQ's first level."""
+DELAYS_S = (0.5, 1.5, 2.5, 3.5)
+"""Of messages that wait by a timer, in turn."""
 DELAY_MARGIN_S = 2.0
 """So long after the last delayed message is due its producer is through."""
 ASKED_FOR_S = 12.0

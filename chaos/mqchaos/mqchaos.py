@@ -20,7 +20,7 @@ from mqchaos.faults.fault import FAULTS
 from mqchaos.faults.machine import machine_lacks, no_power_loss
 from mqchaos.limits import DURATION_S_MAX, KILLS_MAX, SHRINK_RUNS_MAX, SOAK_HOURS_MAX
 from mqchaos.run import again
-from mqchaos.run.again import order_of
+from mqchaos.run.again import order_of, own
 from mqchaos.run.perform import perform
 from mqchaos.run.planned import Planned, read_plan
 from mqchaos.run.scenarios import RANDOM, SCENARIOS, planned_of, random_plan
@@ -127,7 +127,7 @@ def shrink(
     require_spark("the audit at the end of a run")
     for name, value, most in (("repeat", repeat, 100), ("runs", runs, SHRINK_RUNS_MAX)):
         _refuse_outside(name, value, 1, most)
-    return run_command(partial(again.shrink, source, _empty(directory), repeat, runs))
+    return run_command(partial(again.shrink, source, own(directory), repeat, runs))
 
 
 @app.command
@@ -159,7 +159,7 @@ def soak(
     _refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
     chosen = [_known("workload", workload, WORKLOADS)] if workload else list(WORKLOADS)
     some = plans(seed, duration, chosen)
-    return run_command(partial(soaking, _empty(directory), hours, some))
+    return run_command(partial(soaking, own(directory), hours, some))
 
 
 def _planned(scenario: str, seed: int, kills: int, duration: float, workload: str) -> Planned:
@@ -181,13 +181,6 @@ async def _perform(planned: Planned, directory: Path) -> int:
     console.print(f"report: {order.report / 'report.html'}", soft_wrap=True)
     console.print(f"replay: {order.replay}", soft_wrap=True)
     return 0 if report.holds else 1
-
-
-def _empty(directory: Path) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    if any(directory.iterdir()):
-        raise ConfigError(f"{directory} is not empty: this needs a directory of its own")
-    return directory
 
 
 def _known(what: str, name: str, names: Collection[str]) -> str:

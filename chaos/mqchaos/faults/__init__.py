@@ -5,6 +5,7 @@
 ``fault``       how each is injected, healed, and looked for
 ``network``     those of the network
 ``disk``        those of one replica's disk
+``killing``     processes that are killed
 ``rotting``     a bit of a log that turns
 ``obstacles``   what speaks against one
 ``machine``     what a machine lacks for one

@@ -19,45 +19,34 @@ import trio
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.processes import ClusterError
+from mqchaos.faults.killing import Killing
 from mqchaos.faults.kinds import LOST_FILE, ROT, WIPE, Kind
-from mqchaos.faults.obstacles import majority_missing, not_serving
+from mqchaos.faults.obstacles import OfFew
 from mqchaos.faults.targets import Victims
 
 
 @dataclass(frozen=True, slots=True)
-class DiskFault:
+class DiskFault(OfFew, Killing):
     """`damage` is done to the store of a node that is down; `damaged` looks whether it was."""
 
     kind: Kind
     damage: Callable[[Path], None]
     damaged: Callable[[Path], bool]
 
-    def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
-        """While they serve, and a majority of their group without them."""
-        return not_serving(cluster, victims) or majority_missing(cluster, victims)
-
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
         """Kill the nodes, and damage what they leave. ClusterError if there is nothing to damage.
 
         Then the nodes are down all the same.
         """
-
-        def kill_and_damage() -> None:
-            cluster.kill_together([victim.name for victim in victims])
-            for store in _stores(cluster, victims):
-                self.damage(store)
-
-        await trio.to_thread.run_sync(kill_and_damage)
+        await Killing.inject(self, cluster, victims)
+        for store in _stores(cluster, victims):
+            await trio.to_thread.run_sync(self.damage, store)
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
         """They are down, and their files are damaged."""
-        down = all(cluster.pid(victim.name) is None for victim in victims)
+        down = await Killing.took_effect(self, cluster, victims)
         stores = _stores(cluster, victims)
         return down and await trio.to_thread.run_sync(lambda: all(map(self.damaged, stores)))
-
-    async def heal(self, cluster: Cluster, victims: Victims) -> None:
-        """Start them on what is left; the group does the rest."""
-        cluster.start([victim.name for victim in victims])
 
 
 def _stores(cluster: Cluster, victims: Victims) -> list[Path]:

@@ -10,6 +10,7 @@ name, and a plan that wants it asks for it.
 from __future__ import annotations
 
 import signal
+from functools import partial
 from typing import Protocol
 
 import trio
@@ -23,6 +24,7 @@ from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import ClusterError
 from mqchaos.faults.disk import DISK_FAULTS
+from mqchaos.faults.killing import Killing
 from mqchaos.faults.kinds import (
     KILL,
     KILL_ALL,
@@ -35,9 +37,9 @@ from mqchaos.faults.kinds import (
     Kind,
 )
 from mqchaos.faults.network import NETWORK_FAULTS
-from mqchaos.faults.obstacles import majority_missing, not_serving
+from mqchaos.faults.obstacles import OfFew, OfMany, effect_of, not_serving
 from mqchaos.faults.targets import Server, Victims
-from mqchaos.limits import EFFECT_S, POLL_S, STORM_KILLED_AFTER_S
+from mqchaos.limits import EFFECT_S, STORM_KILLED_AFTER_S
 from mqclient.connection.peers import PeerPool
 
 
@@ -61,58 +63,25 @@ class Fault(Protocol):
         """Undo it. The node may need time to catch up afterwards."""
 
 
-class OfFew:
-    """A fault that takes nodes away: their group must be able to miss them."""
-
-    def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
-        """While they serve, and a majority of their group without them."""
-        return not_serving(cluster, victims) or majority_missing(cluster, victims)
-
-
-class OfMany:
-    """A fault that may take away more than a group can miss."""
-
-    def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
-        """While they serve."""
-        return not_serving(cluster, victims)
-
-
-class _Killing:
-    """SIGKILL: the processes are gone in the middle of whatever they did; their files stay."""
-
-    async def inject(self, cluster: Cluster, victims: Victims) -> None:
-        """Kill all at one moment, and wait until the kernel has their files and ports back."""
-        names = [victim.name for victim in victims]
-        await trio.to_thread.run_sync(cluster.kill_together, names)
-
-    async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
-        """There are no such processes any more."""
-        return all(cluster.pid(victim.name) is None for victim in victims)
-
-    async def heal(self, cluster: Cluster, victims: Victims) -> None:
-        """Start them again on the same files."""
-        cluster.start([victim.name for victim in victims])
-
-
-class Kill(OfFew, _Killing):
+class Kill(OfFew, Killing):
     """SIGKILL of nodes that their group can miss."""
 
     kind = KILL
 
 
-class KillMajority(OfMany, _Killing):
+class KillMajority(OfMany, Killing):
     """SIGKILL of the leader and half of the others, at once."""
 
     kind = KILL_MAJORITY
 
 
-class KillAll(OfMany, _Killing):
+class KillAll(OfMany, Killing):
     """SIGKILL of a whole group, at once."""
 
     kind = KILL_ALL
 
 
-class KillNameServers(OfMany, _Killing):
+class KillNameServers(OfMany, Killing):
     """SIGKILL of name servers. One that is started again knows no route until brokers tell it."""
 
     kind = KILL_NAMESRV
@@ -128,7 +97,7 @@ class Stop(Kill):
         await trio.to_thread.run_sync(cluster.stop, [victim.name for victim in victims])
 
 
-class Storm(OfMany, _Killing):
+class Storm(OfMany, Killing):
     """SIGKILL, and SIGKILL again while it starts: in its imports, in its recovery, as it joins."""
 
     kind = STORM
@@ -151,9 +120,7 @@ class Pause(OfFew):
         """Tell them to stop, and wait until the last of their threads has."""
         for victim in victims:
             cluster.signal(victim.name, signal.SIGSTOP)
-        with trio.move_on_after(EFFECT_S):
-            while not await self.took_effect(cluster, victims):  # noqa: ASYNC110 - a process's
-                await trio.sleep(POLL_S)
+        await effect_of(partial(self.took_effect, cluster, victims))
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
         """The kernel says that they are stopped."""

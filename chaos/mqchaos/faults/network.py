@@ -8,9 +8,8 @@ to talk: a leader does, five times a second.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
-
-import trio
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NETWORK
@@ -29,9 +28,8 @@ from mqchaos.faults.kinds import (
     SLOW,
     Kind,
 )
-from mqchaos.faults.obstacles import majority_missing, not_serving
+from mqchaos.faults.obstacles import effect_of, majority_missing, not_serving
 from mqchaos.faults.targets import Victims
-from mqchaos.limits import EFFECT_S, POLL_S
 from mqchaos.network import rules
 from mqchaos.network.control import Request, tell
 from mqchaos.network.rules import CUT, Direction, Rule, Shape
@@ -63,9 +61,7 @@ class NetworkFault:
         request = Request(self._name(victims), directions, self.rule, reset=reset)
         await tell(cluster.folder(NETWORK), request)
         cluster.cut_off |= rules.cut_off(cluster.layout, self._cut(cluster, victims))
-        with trio.move_on_after(EFFECT_S):
-            while not await self.took_effect(cluster, victims):  # noqa: ASYNC110 - a process's
-                await trio.sleep(POLL_S)
+        await effect_of(partial(self.took_effect, cluster, victims))
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
         """The proxy has held something back for it, or reset something."""

@@ -1,10 +1,18 @@
-"""What speaks against a fault: servers that are away already, groups that would lose too much."""
+"""What speaks against a fault: servers that are away already, groups that would lose too much.
+
+And whether it shows, once it was injected.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.faults.targets import Victims
+from mqchaos.limits import EFFECT_S, POLL_S
 
 
 def not_serving(cluster: Cluster, victims: Victims) -> str | None:
@@ -21,3 +29,26 @@ def majority_missing(cluster: Cluster, victims: Victims) -> str | None:
         if 2 * len(others) <= len(group):
             return f"{broker} would lose its majority"
     return None
+
+
+class OfFew:
+    """A fault that takes nodes away: their group must be able to miss them."""
+
+    def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
+        """While they serve, and a majority of their group without them."""
+        return not_serving(cluster, victims) or majority_missing(cluster, victims)
+
+
+class OfMany:
+    """A fault that may take away more than a group can miss."""
+
+    def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
+        """While they serve."""
+        return not_serving(cluster, victims)
+
+
+async def effect_of(shows: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until a fault shows in other processes, for as long as one may take to."""
+    with trio.move_on_after(EFFECT_S):
+        while not await shows():  # noqa: ASYNC110 - a process's
+            await trio.sleep(POLL_S)

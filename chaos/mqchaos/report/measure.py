@@ -17,10 +17,8 @@ from itertools import pairwise
 from operator import attrgetter
 
 from mqchaos.faults.kinds import KINDS, UNDONE
-from mqchaos.limits import BUCKETS_MAX
+from mqchaos.limits import BUCKETS_MAX, NS_PER_S
 from mqchaos.run.history import Ack, Deliver, Event, Fail, Fault, Lead, Send
-
-NS_PER_S = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)

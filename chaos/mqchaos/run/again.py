@@ -18,11 +18,17 @@ SMALLEST = "smallest"
 
 def order_of(planned: Planned, directory: Path) -> Order:
     """To run a plan in a new or empty directory. Raises ConfigError for one that is not."""
-    directory.mkdir(parents=True, exist_ok=True)
-    if any(directory.iterdir()):
-        raise ConfigError(f"{directory} is not empty: a run needs a directory of its own")
+    own(directory)
     replay = planned.drawn_by or f"mqchaos replay {directory} --dir NEW-DIR"
     return Order(planned, directory, directory / "report", replay)
+
+
+def own(directory: Path) -> Path:
+    """The same, made if it is not there. Raises ConfigError for one that holds anything."""
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise ConfigError(f"{directory} is not empty: this needs a directory of its own")
+    return directory
 
 
 async def shrink(source: Path, directory: Path, repeat: int, runs_max: int) -> int:

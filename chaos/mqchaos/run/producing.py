@@ -19,6 +19,8 @@ from mqchaos.limits import (
     ASKED_FOR_S,
     DELAY_LEVEL_1_S,
     DELAY_MARGIN_S,
+    DELAYS_S,
+    NS_PER_S,
     PACE_S,
     SENDS_IN_FLIGHT_MAX,
 )
@@ -36,8 +38,6 @@ from mqchaos.run.workload import (
 )
 from mqclient import Decision, Message, PendingSend, Producer, ReceivedMessage, SendResult
 from mqclient.producing.transactions import Checker
-
-NS_PER_S = 1_000_000_000
 
 
 class ProducerWork:
@@ -161,8 +161,8 @@ class ProducerWork:
     def _failed(self, unique: str, error: DledgerError) -> None:
         self._room.release()
         self.progress.failed += 1
-        self.progress.error = self.progress.error or f"{type(error).__name__}: {error}"
         told = f"{type(error).__name__}: {error}"
+        self.progress.error = self.progress.error or told
         now = time.monotonic_ns()
         self._history.write(Fail(now, self._task.client, unique, error.definite, told))
 
@@ -180,7 +180,7 @@ class DelayedWork(ProducerWork):
     async def run(self, told_to_stop: trio.Event) -> None:
         """As others; then until the last one was due."""
         await super().run(told_to_stop)
-        await trio.sleep(max(map(sum, map(delay_of, range(8)))) + DELAY_MARGIN_S)
+        await trio.sleep(max(DELAYS_S) + DELAY_MARGIN_S)
 
 
 class TransactionalWork(ProducerWork):

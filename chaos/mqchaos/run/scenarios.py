@@ -6,6 +6,7 @@ import random
 import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mqchaos.faults.generator import (
@@ -69,37 +70,37 @@ SCENARIOS = {
         Scenario(
             "leader-kill",
             "SIGKILL whoever leads, start it again, wait until it is level; under steady sends",
-            lambda count, uniform: strikes(KILL, Target.LEADER, count, uniform),
+            partial(strikes, KILL, Target.LEADER),
         ),
         Scenario(
             "follower-kill",
             "SIGKILL a follower, start it again, wait until it is level; under steady sends",
-            lambda count, uniform: strikes(KILL, Target.FOLLOWER, count, uniform),
+            partial(strikes, KILL, Target.FOLLOWER),
         ),
         Scenario(
             "leader-pause",
             "SIGSTOP whoever leads until another does, and SIGCONT: it does not know of it",
-            lambda count, uniform: strikes(PAUSE, Target.LEADER, count, uniform),
+            partial(strikes, PAUSE, Target.LEADER),
         ),
         Scenario(
             "rolling-restart",
             "every node in turn is told to stop (SIGTERM) and started again, as for a new version",
-            lambda rounds, uniform: rolling(NODES, rounds, uniform),
+            partial(rolling, NODES),
         ),
         Scenario(
             "majority-kill",
             "SIGKILL whoever leads and another at once: nobody serves until they are back",
-            lambda count, uniform: strikes(KILL_MAJORITY, Target.MAJORITY, count, uniform),
+            partial(strikes, KILL_MAJORITY, Target.MAJORITY),
         ),
         Scenario(
             "all-kill",
             "SIGKILL all three nodes at once, start them again",
-            lambda count, uniform: strikes(KILL_ALL, Target.ALL, count, uniform),
+            partial(strikes, KILL_ALL, Target.ALL),
         ),
         Scenario(
             "restart-storm",
             "SIGKILL all three nodes, and again three times while they start",
-            lambda count, uniform: strikes(STORM, Target.ALL, count, uniform),
+            partial(strikes, STORM, Target.ALL),
         ),
         Scenario(
             "transfer-storm",
@@ -109,7 +110,7 @@ SCENARIOS = {
         Scenario(
             "namesrv-kill",
             "SIGKILL one of two name servers; started again it knows no route",
-            lambda count, uniform: strikes(KILL_NAMESRV, Target.NAMESRV, count, uniform),
+            partial(strikes, KILL_NAMESRV, Target.NAMESRV),
             namesrvs=2,
         ),
         Scenario(
@@ -121,70 +122,63 @@ SCENARIOS = {
         Scenario(
             "damaged-disks",
             "a node loses its disk, then a bit of its log, then a file; its group mends it",
-            lambda count, uniform: in_turn(
+            partial(
+                in_turn,
                 [
                     (kind, target)
                     for target in (Target.LEADER, Target.FOLLOWER)
                     for kind in (WIPE, ROT, LOST_FILE)
                 ],
-                count,
-                uniform,
             ),
         ),
         Scenario(
             "leader-isolated",
             "whoever leads is cut off from its group, and the next time from clients as well",
-            lambda count, uniform: in_turn(
-                [(PARTITION, Target.LEADER), (ISLAND, Target.LEADER)], count, uniform
-            ),
+            partial(in_turn, [(PARTITION, Target.LEADER), (ISLAND, Target.LEADER)]),
             network=True,
         ),
         Scenario(
             "partition-halves",
             "five nodes: the leader and another don't hear the other three, clients reach all",
-            lambda count, uniform: strikes(PARTITION, Target.MINORITY, count, uniform),
+            partial(strikes, PARTITION, Target.MINORITY),
             nodes=5,
             network=True,
         ),
         Scenario(
             "partition-ring",
             "five nodes, each of which hears two others only",
-            lambda count, uniform: strikes(RING, Target.ALL, count, uniform),
+            partial(strikes, RING, Target.ALL),
             nodes=5,
             network=True,
         ),
         Scenario(
             "bridge",
             "the leader and a follower don't hear each other, and the third hears both",
-            lambda count, uniform: strikes(BRIDGE, Target.LEADER, count, uniform),
+            partial(strikes, BRIDGE, Target.LEADER),
             network=True,
         ),
         Scenario(
             "one-way",
             "nothing that the leader says reaches its group, and the next time the reverse",
-            lambda count, uniform: in_turn(
-                [(MUTE, Target.LEADER), (DEAF, Target.LEADER)], count, uniform
-            ),
+            partial(in_turn, [(MUTE, Target.LEADER), (DEAF, Target.LEADER)]),
             network=True,
         ),
         Scenario(
             "clients-cut",
             "clients can't reach the leader, which goes on leading; its group hears it well",
-            lambda count, uniform: strikes(CUT_CLIENTS, Target.LEADER, count, uniform),
+            partial(strikes, CUT_CLIENTS, Target.LEADER),
             network=True,
         ),
         Scenario(
             "namesrv-cut",
             "no broker reaches a name server",
-            lambda count, uniform: strikes(CUT_NAMESRV, Target.ALL, count, uniform),
+            partial(strikes, CUT_NAMESRV, Target.ALL),
             network=True,
         ),
         Scenario(
             "slow-links",
             "all links are slow, then lossy, then narrow; then all connections are reset",
-            lambda count, uniform: in_turn(
-                [(kind, Target.ALL) for kind in (SLOW, LOSSY, NARROW, RESET)], count, uniform
-            ),
+            partial(in_turn, [(kind, Target.ALL) for kind in (SLOW, LOSSY, NARROW, RESET)]),
             network=True,
         ),
     )

@@ -19,7 +19,7 @@ import msgspec
 
 from dledger.errors import ConfigError
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
-from mqchaos.limits import MESSAGES_MAX, SEND_TIMEOUT_S
+from mqchaos.limits import DELAYS_S, MESSAGES_MAX, SEND_TIMEOUT_S
 
 Sends: TypeAlias = Literal["plain", "delayed", "transactional"]
 
@@ -132,7 +132,7 @@ def number_of(unique: str) -> int:
 
 def delay_of(number: int) -> tuple[int, float]:
     """The level and the seconds by which the n-th delayed message waits: one of them is 0."""
-    return (1, 0.0) if number % 2 else (0, 0.5 + number % 8 / 2)
+    return (1, 0.0) if number % 2 else (0, DELAYS_S[number // 2 % len(DELAYS_S)])
 
 
 def unique_key(run: str, client: str, number: int) -> str:
