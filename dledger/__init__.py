@@ -15,6 +15,7 @@ Layout
 ``version``   of all packages
 ``checksum``  CRC-32 (pure)
 ``buffers``   what counts as bytes
+``failpoints``  named places where a chaos run may stop the process (pure)
 ``observe``   structlog, for people or for programs
 
 Nothing in here imports the broker, the name server, the client or anything above them.

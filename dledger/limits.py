@@ -122,6 +122,8 @@ SCRUB_BYTES_PER_S = 8 * MIB
 SCRUB_PAUSE_S = 3600.0
 """Between two passes over the log."""
 
+HELD_LOOK_S = 0.01
+"""In a chaos run: between two looks of a thread that is held whether it still is."""
 STEP_PAUSE_S_MIN = 0.001
 """The least time between two steps that are due by the clock, in case two clocks disagree."""
 FORGET_PAGES_S = 0.02

@@ -19,6 +19,7 @@ import anyio
 import trio
 
 from dledger.errors import Fenced, WrittenByNewer
+from dledger.failpoints import SEAM, failpoint
 from dledger.ledger.ledger import Ledger, open_ledger
 from dledger.log.space import FULL
 from dledger.net import serve_remoting
@@ -173,6 +174,7 @@ class Snapshots:
         try:
             await self._flush()
             position, first_index = ledger.status.end_position, machine.first_index
+            failpoint("snapshot.begin")
             pending = machine.begin_snapshot()
         except OSError as error:
             self._not_saved(error)
@@ -181,6 +183,7 @@ class Snapshots:
         if pending.generation != machine.generation:
             return  # another replica's state was taken over meanwhile
         self._writing = True
+        failpoint("snapshot.sync")
         try:
             # A stop does not wait for ten thousand files: a restart replays what was not saved.
             await trio.to_thread.run_sync(pending.write, abandon_on_cancel=True)
@@ -195,6 +198,7 @@ class Snapshots:
             return  # `mqbroker.upkeep.mending` repairs it
         self._writing = self._lacks_space = False
         machine.saved(pending)
+        failpoint("snapshot.saved")
         self._saved_position = position
         self._keep_from(first_index, machine.saved_index)
 
@@ -231,4 +235,4 @@ async def _watch_fence(ledger: Ledger) -> None:
 
 
 def _clock_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return time.time_ns() // 1_000_000 + SEAM.ahead_ms

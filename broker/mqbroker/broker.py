@@ -14,6 +14,7 @@ from datetime import datetime
 import trio
 
 from dledger.errors import AppendError, Busy, StorageError
+from dledger.failpoints import failpoint
 from dledger.net import Connection
 from dledger.net.serving import table_of
 from dledger.net.turns import in_turns
@@ -164,6 +165,7 @@ class Broker:
 
     def topics_changed(self, topics: Sequence[str]) -> None:
         """Topics changed: tell the name servers."""
+        failpoint("topic.applied")
         self.core.announcements.changed(topics)
         self._sweep_due.set(self.core.announcements.next_s)
 
@@ -177,6 +179,7 @@ class Broker:
 
     def leading(self, term: int) -> None:
         """From now on this replica serves."""
+        failpoint("broker.serve")
         core = self.core
         core.role.leading(term)
         core.assignments.reset()

@@ -17,7 +17,8 @@ from dledger.errors import (
     WrittenByNewer,
     leaves,
 )
-from dledger.observe import LogFormat, configure_logging
+from dledger.failpoints import VARIABLE
+from dledger.observe import LogFormat, configure_logging, get_logger
 from dledger.program.config import load_config
 from mqbroker.app import run_broker
 from mqbroker.config import BrokerConfig
@@ -45,11 +46,22 @@ def start(config: Path | None, namesrv: str | None, log_format: LogFormat | None
         configure_logging(settings.log_format, settings.log_level)
         settings.check()
         settings = settings.with_secret()
+        _arm()
         if config is None:
             _say_defaults(settings)
     except ConfigError as error:
         return _fail(str(error), _EXIT_USAGE)
     return _run(settings)
+
+
+def _arm() -> None:
+    """For a chaos run: let whoever started this process say what happens at its failpoints."""
+    folder = os.environ.get(VARIABLE)
+    if folder is not None:
+        from dledger.program.arming import arm  # noqa: PLC0415 - not in production
+
+        arm(Path(folder))
+        get_logger(__name__).warning("failpoints armed", folder=folder, remedy="not for production")
 
 
 def _say_defaults(settings: BrokerConfig) -> None:

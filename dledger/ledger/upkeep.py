@@ -14,6 +14,7 @@ import trio
 
 from dledger import limits
 from dledger.errors import Rot
+from dledger.failpoints import failpoint
 from dledger.ledger.config import LedgerConfig
 from dledger.log.recovery.scrub import SLICE_BYTES, Scrub
 from dledger.log.store import SegmentedLog
@@ -101,6 +102,7 @@ class Upkeep:
     async def _save_checkpoint(self) -> None:
         content = self._log.checkpoint()
         if content != self._saved_checkpoint:
+            failpoint("log.checkpoint")
             await trio.to_thread.run_sync(self._log.save_checkpoint, content)
             self._saved_checkpoint = content
         self._log.release_idle()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from dledger.errors import StorageError
+from dledger.failpoints import failpoint
 from dledger.log.entry import Header
 from dledger.log.head import LogHead
 from dledger.log.recovery.tail import WATERMARK_BYTES
@@ -95,6 +96,7 @@ class Contents:
     def begin_segment(self, segment: Segment) -> None:
         """The next entry is the first of a new segment."""
         self.segments.append(segment)
+        failpoint("log.roll")
 
     def add(self, header: Header) -> None:
         """Add an entry to the last segment."""
@@ -119,6 +121,7 @@ class Contents:
     def cut(self, first_index: int) -> None:
         """Cut the last segment, in its file too, so that the log ends before `first_index`."""
         segment = self.segments[-1]
+        failpoint("log.cut-marked")
         segment.cut(first_index - segment.first_index)
         at = self._count_up_to(first_index - 1)
         ending = self.segments[at - 1] if at else None
@@ -137,8 +140,10 @@ class Contents:
         self.recent.clear()
         self.head = head
         self._end_with(None)
+        failpoint("log.replace-dropped")
         return removed
 
     def take_first_entry(self) -> None:
         """The first entry, which the head carried, is in a segment now."""
+        failpoint("log.replace-begun")
         self.head = LogHead(self.head.base_position, self.head.first_index, self.head.chain_crc)

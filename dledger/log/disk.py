@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dledger.buffers import Buffer
+from dledger.failpoints import failpoint
 from dledger.limits import IOV_MAX
 
 
@@ -55,12 +56,15 @@ class Disk:
 
     def create(self, path: Path, size_bytes: int) -> int:
         """A new file of zeros whose blocks are reserved, durable under its name."""
+        failpoint("disk.create")
         temporary = path.with_suffix(".new")
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             os.posix_fallocate(descriptor, 0, size_bytes)
             os.fsync(descriptor)
+            failpoint("disk.created")
             temporary.rename(path)
+            failpoint("disk.named")
             self.sync_folder(path.parent)
         except BaseException as error:
             os.close(descriptor)
@@ -73,6 +77,9 @@ class Disk:
 
     def write(self, descriptor: int, buffers: Sequence[Buffer], offset: int) -> None:
         """Write all the buffers, one after another, from `offset`."""
+        if failpoint("disk.write"):
+            self._write_torn(descriptor, b"".join(buffers), offset)
+            return
         for start in range(0, len(buffers), IOV_MAX):
             part = buffers[start : start + IOV_MAX]
             wanted = sum(len(piece) for piece in part)
@@ -86,8 +93,16 @@ class Disk:
             written = os.pwrite(descriptor, rest, offset)
             rest, offset = rest[written:], offset + written
 
+    def _write_torn(self, descriptor: int, raw: bytes, offset: int) -> None:
+        """What a write is that did not come to its end."""
+        half = len(raw) // 2
+        self._write_rest(descriptor, raw[:half], offset)
+        failpoint("disk.torn-write")
+        self._write_rest(descriptor, raw[half:], offset + half)
+
     def sync_data(self, descriptor: int) -> None:
         """Return when the bytes written before are durable."""
+        failpoint("disk.sync")
         os.fdatasync(descriptor)
 
     def sync_folder(self, path: Path) -> None:
@@ -109,6 +124,7 @@ class Disk:
 
     def replace(self, path: Path, content: bytes) -> None:
         """Give `path` new content: after a crash it holds the old or the new, never a mixture."""
+        failpoint("disk.replace")
         temporary = path.with_suffix(path.suffix + ".new")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
@@ -116,7 +132,9 @@ class Disk:
             self.sync_data(descriptor)
         finally:
             os.close(descriptor)
+        failpoint("disk.replacing")
         temporary.rename(path)
+        failpoint("disk.replaced")
         self.sync_folder(path.parent)
 
     def read(self, path: Path) -> bytes:
@@ -133,6 +151,7 @@ class Disk:
 
     def remove(self, path: Path) -> None:
         """Remove a file; durable once the folder is synced."""
+        failpoint("disk.remove")
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
 

@@ -22,6 +22,7 @@ from typing import Final
 
 from dledger.checksum import crc32
 from dledger.errors import CorruptLog
+from dledger.failpoints import failpoint
 from dledger.limits import NODE_ID_BYTES_MAX
 from dledger.log.disk import Disk
 
@@ -94,11 +95,13 @@ class HardStateFile:
         """Make `state` durable. Raises OSError; the node must then take no further part."""
         if state == self.state and self._sequence:
             return
+        failpoint("vote.save")
         sequence = self._sequence + 1
         slot = encode_slot(sequence, state)
         self._disk.write(self._descriptor, [slot], _SLOT_BYTES * (sequence & 1))
         self._disk.sync_data(self._descriptor)
         self._sequence, self.state = sequence, state
+        failpoint("vote.saved")
 
     def close(self) -> None:
         """Close the file."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dledger.failpoints import failpoint
 from dledger.log.head import LogHead
 from dledger.log.segment import Segment
 
@@ -23,8 +24,10 @@ class SyncJob:
 
     def run(self) -> None:
         """Sync the files. May run in a thread; raises OSError."""
+        failpoint("log.marked")
         for segment in self.segments:
             segment.sync()
+        failpoint("log.durable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,4 +41,5 @@ class TrimJob:
 
     def run(self) -> None:
         """Say durably where the log begins, then remove. OSError leaves a log that can be read."""
+        failpoint("log.trim")
         self.log.remove_head(self)

@@ -33,6 +33,7 @@ from threading import Lock
 from dledger import limits
 from dledger.buffers import Buffer
 from dledger.errors import CorruptLog, StorageError, TooLarge
+from dledger.failpoints import failpoint
 from dledger.log.contents import Contents
 from dledger.log.disk import Disk
 from dledger.log.entry import (
@@ -410,6 +411,7 @@ class SegmentedLog:
         with self._replacing:
             if job.replacements == self.replacements:
                 self._disk.replace(self.folder / "head", encode_head(job.head))
+            failpoint("log.trimmed")
             for path in job.paths:
                 self._disk.remove(path)
             self._disk.sync_folder(self.folder)
@@ -433,6 +435,7 @@ class SegmentedLog:
             with self._replacing:
                 self.replacements += 1
                 self._disk.replace(self.folder / "head", encode_head(head))
+            failpoint("log.replace")
             self._drop_all(head)
             self.append_copy(header, raw_header, body)
             self.write_out()

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from dledger.buffers import Buffer
 from dledger.errors import Fenced
+from dledger.failpoints import failpoint
 from dledger.log.contents import Contents
 from dledger.log.entry import ALIGNMENT
 from dledger.log.segment import Segment
@@ -38,6 +39,7 @@ class Writing:
             self._staged_at = offset
         padding = -(len(raw_header) + len(body)) % ALIGNMENT
         self._staged += (raw_header, body, bytes(padding)) if padding else (raw_header, body)
+        failpoint("log.staged")
 
     def write_out(self) -> None:
         """Hand what is staged to the kernel. Raises Fenced if that fails."""
@@ -52,6 +54,7 @@ class Writing:
         self.written_index = self._contents.last_index
         if not self.unsynced or self.unsynced[-1] is not segment:
             self.unsynced.append(segment)
+        failpoint("log.written")
 
     def take_unsynced(self) -> tuple[Segment, ...]:
         """Take the segments that were written to; the caller syncs them."""

@@ -2,6 +2,7 @@
 
 ``config``    TOML into typed structs, with errors that name the key
 ``settings``  a config as administration tools see it, and its changes at run time (pure)
+``arming``    failpoints of a process, armed by whoever started it
 ``console``   standard output whose reader may leave early
 ``ending``    how a command ends with an error
 ``extras``    optional packages: whether they are there, and how to get them

@@ -22,6 +22,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from dledger.errors import AppendError
+from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
 from dledger.raft.engine import Appended
 from dledger.remoting.codes import ResponseCode
@@ -179,17 +180,21 @@ class Appender:
             raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
 
         def done(outcome: Appended | AppendError) -> None:
+            failpoint("batch.applied")
             if isinstance(outcome, AppendError):
                 on_done(self._role.refusal_of(outcome))
                 return
             start = outcome.body_position
             positions = [start + offset for offset in draft.starts]
             on_done(Stored(positions, draft.offsets, draft.store_timestamp_ms, duplicate=False))
+            failpoint("batch.answered")
 
+        failpoint("batch.take")
         try:
             self._log.append_nowait(draft, Kind.MESSAGES, done)
         except AppendError as error:
             raise self._role.refusal_of(error) from error
+        failpoint("batch.appended")
 
     def _finish(
         self, key: bytes, draft: MessagesDraft, outcome: Stored | Refused, on_done: Done

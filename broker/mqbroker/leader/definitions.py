@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from dledger.errors import AppendError
+from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
 from dledger.raft.engine import Appended
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
@@ -130,6 +131,7 @@ class Definitions:
 
         coming = {config.topic_name: config for config in configs}
         body = encode_control(PutTopics(configs, self._assignments.now_ms()))
+        failpoint("topic.put")
         self._topics_coming |= coming
         self._append(body, done)
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from dledger.buffers import Buffer
 from dledger.errors import AppendError, BadInput
+from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
 from dledger.raft.engine import Appended
 from dledger.remoting import message as names
@@ -159,9 +160,11 @@ class Deliveries:
 
         def done(outcome: Appended | AppendError) -> None:
             self._leaving -= timed
+            failpoint("delay.moved")
             on_done(outcome)
 
         draft = MoveDraft(move, arrivals, self._assignments, self._store_host)
+        failpoint("delay.move")
         self._leaving |= timed
         try:
             self._log.append_nowait(draft, Kind.MESSAGES, done)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from dledger.errors import AppendError, NotLeader
+from dledger.failpoints import failpoint
 from dledger.raft.engine import Appended
 from mqbroker import limits
 from mqbroker.leader.definitions import Definitions
@@ -88,6 +89,7 @@ class OffsetCommits:
         """Write what was gathered. If an entry is on its way, it is written after that one."""
         if self._on_its_way or not self._gathered:
             return
+        failpoint("offsets.write")
         offsets = [(*key, offset) for key, offset in self._gathered.items()]
         waiting, self._waiting = self._waiting, []
         self._on_its_way, self._gathered = self._gathered, {}

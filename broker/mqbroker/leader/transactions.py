@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from dledger.errors import AppendError
+from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
 from dledger.raft.engine import Appended
 from dledger.remoting import message as names
@@ -195,6 +196,7 @@ class Transactions:
             )
 
         def done(outcome: Appended | AppendError) -> None:
+            failpoint("transaction.ended")
             self._ending.discard(offset)
             self._asked_ms.pop(offset, None)
             self._unheard.pop(offset, None)
@@ -202,6 +204,7 @@ class Transactions:
 
         move = Move(HALF_TOPIC, 0, ((offset, offset + 1),))
         draft = MoveDraft(move, arrivals, self._assignments, self._store_host)
+        failpoint("transaction.end")
         self._ending.add(offset)
         try:
             self._log.append_nowait(draft, Kind.MESSAGES, done)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import trio
 
 from dledger.errors import DledgerError
+from dledger.failpoints import failpoint
 from dledger.net import Peer, connect_peer
 from dledger.observe import get_logger
 from dledger.program.pulse import next_beat
@@ -150,7 +151,9 @@ class Registration:
         began_s = core.clock_s()
         body = encode_body(RegisterBrokerBody(core.topic_table()))
         took_s = core.clock_s() - began_s
+        failpoint("register.send")
         response = await peer.request(RequestCode.REGISTER_BROKER, header, body)
+        failpoint("register.told")
         if response.code == ResponseCode.SUCCESS:
             _log.info(
                 "registered", namesrv=peer.address, broker_id=header.broker_id, term=header.term

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dledger.failpoints import failpoint
 from dledger.net import Connection
 from dledger.observe import get_logger
 from dledger.remoting.command import Command
@@ -38,6 +39,7 @@ class Replies:
 
         It is not if it is known to be gone, or breaks as the answer is written.
         """
+        failpoint("reply.send")
         if not request.is_oneway:
             connection.send(response)
         return not connection.closed

@@ -19,6 +19,7 @@ import msgspec
 
 from dledger.checksum import crc32
 from dledger.errors import StorageError
+from dledger.failpoints import failpoint
 from dledger.log.disk import Disk
 from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 from mqbroker.state import kept
@@ -92,7 +93,9 @@ class PendingSnapshot:
 def write_snapshot(path: Path, payload: bytes) -> None:
     """Replace the snapshot at `path`, durably. Blocks; OSError leaves the old one in place."""
     header = _HEADER.pack(_MAGIC, len(payload), crc32(payload))
+    failpoint("snapshot.write")
     Disk().replace(path, header + payload)
+    failpoint("snapshot.written")
 
 
 def read_snapshot(path: Path) -> bytes | None:

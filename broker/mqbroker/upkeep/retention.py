@@ -17,6 +17,7 @@ from contextlib import suppress
 import trio
 
 from dledger.errors import AppendError
+from dledger.failpoints import failpoint
 from dledger.ledger.ledger import Ledger
 from dledger.log.entry import Kind
 from dledger.log.retention import RetentionPolicy, SegmentInfo, first_kept
@@ -105,6 +106,7 @@ class Retention:
         kept = first_kept(segments, self._policy(segments), self._clock_s(), needed)
         if kept is None or kept.base_position <= self._machine.first_position:
             return
+        failpoint("retention.decide")
         change = control.DropHead(kept.base_position, kept.first_index)
         # If leadership is lost meanwhile, the next leader does this itself.
         with suppress(AppendError):

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from dledger.buffers import Buffer
 from dledger.errors import CorruptLog, FrameError
+from dledger.failpoints import failpoint
 from dledger.log.disk import Disk
 from dledger.log.entry import Header, chain, padded
 from dledger.log.segment import Segment, segment_path
@@ -97,10 +98,12 @@ class LogRepair:
         self._zero_rest_of_segment(place.end_position, header.position)
         segment.write(offset, [raw])
         self.written += 1
+        failpoint("repair.entry")
         return False
 
     def finish(self) -> None:
         """Make what was written durable, and close the files."""
+        failpoint("repair.finish")
         for segment in self._segments.values():
             segment.sync()
             segment.close()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dledger.errors import CorruptLog, StorageError
+from dledger.failpoints import failpoint
 from dledger.log.disk import Disk
 from dledger.log.entry import Header, decode_header
 from dledger.log.head import LogHead, decode_head
@@ -61,6 +62,7 @@ def open_log(
     log, recovery = opening.run(bases)
     if head.replacing:
         log.replace_by(head)
+    failpoint("recovery.opened")
     return log, recovery
 
 
@@ -170,7 +172,9 @@ class _Opening:
         last_index = self.next_index - 1
         if max(watermarks, default=0) > last_index:
             self._lower_watermarks(last_index)
+        failpoint("recovery.checked")
         self._drop(unread)
+        failpoint("recovery.dropped")
         if self.segments:
             self._wipe(self.segments[-1])
         log = SegmentedLog(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from dledger.errors import TransferFailed
+from dledger.failpoints import failpoint
 from dledger.raft.election.transfer import Follower, Next, Preference, Transfer
 from dledger.raft.library.adapter import Core
 from dledger.raft.library.messages import TakeOver
@@ -60,6 +61,7 @@ class HandOver:
             others = ", ".join(sorted(linked)) or "this group has no other members"
             raise TransferFailed(f"{target} can't take over; choose one of the others: {others}")
         self._transfer = Transfer(target, now + TRANSFER_TIMEOUT_S, on_done)
+        failpoint("transfer.begin")
         return target
 
     def step(self, now: float, uncommitted: int) -> None:
@@ -72,6 +74,7 @@ class HandOver:
         target = self._follower(transfer.target)
         match transfer.next(now, target, uncommitted):
             case Next.TELL:
+                failpoint("transfer.tell")
                 transfer.told = True
                 peer = self._peers.known[transfer.target]
                 self._peers.post(peer, TakeOver(self._core.term))

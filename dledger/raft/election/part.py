@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dledger.failpoints import failpoint
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft.election.rules import ElectionGate
@@ -111,6 +112,7 @@ class Elections:
         if (node_id, message.term) != (self.core.leader_id, self.core.term):
             return
         if isinstance(message, TakeOver):
+            failpoint("transfer.told")
             self._told_in_term = message.term
         else:
             self.leader_lost()
@@ -145,6 +147,7 @@ class Elections:
         return self._hard_state.state.seated and self._members.current.votes(self._peers.node_id)
 
     def _start_election(self) -> None:
+        failpoint("raft.elect")
         self._may_elect = True
         self.core.election_deadline = 0.0
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from dledger.errors import FrameError
+from dledger.failpoints import failpoint
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft.library.adapter import Core, Node
@@ -124,6 +125,7 @@ class Acknowledging:
     def _acknowledge(self, peer: Peer, answer: Answer) -> None:
         if peer.link is not None:
             peer.answers.acknowledged_at = self._core.now
+            failpoint("raft.acknowledge")
             peer.link.send(encode_message(answer))
 
     def received(self, peer: Peer, sequence: int) -> None:

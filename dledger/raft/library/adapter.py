@@ -44,6 +44,7 @@ from pysyncobj.transport import Transport
 
 from dledger.checksum import crc32
 from dledger.errors import StorageError
+from dledger.failpoints import failpoint
 from dledger.raft.roles import Role, Timing
 
 __all__ = ["Core", "Journal", "Node", "Role", "Timing", "Transport", "monotonic"]
@@ -260,6 +261,7 @@ class Core(SyncObj):  # type: ignore[misc]
         held = [self.match_index(node) for node in self._SyncObj__otherNodes]
         index = majority_index([*held, journal[-1][1]])
         if index > self.commit_index and journal.library_entry(index)[2] == self.term:
+            failpoint("raft.committed")
             self._SyncObj__raftCommitIndex = index
             journal.setRaftCommitIndex(index)
 

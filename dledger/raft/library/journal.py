@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import SupportsIndex
 
 from dledger.errors import CorruptLog, StorageError
+from dledger.failpoints import failpoint
 from dledger.log.entry import Kind, chain
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
@@ -149,7 +150,9 @@ class LogJournal(Journal):  # type: ignore[misc]
                     f"entry {index} of term {term} has chain CRC {held.chain_crc:#010x} here and "
                     f"{copy.header.chain_crc:#010x} at the leader: the replicas differ"
                 )
+            failpoint("log.cut")
             self.log.cut(index)
+            failpoint("log.cut-done")
             self._members.cut(index)
         if copy.header.kind == Kind.CONFIGURATION:
             self._check_chain(copy, index)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dledger import limits
 from dledger.errors import CorruptLog, FrameError
+from dledger.failpoints import failpoint
 from dledger.log.entry import Header
 from dledger.log.head import LogHead, first_entry_of
 from dledger.log.store import SegmentedLog
@@ -101,6 +102,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
             return False
         previous_index, count = message.previous_index, message.count
         copies = split_run(message.run, previous_index + 1, count, message.term)
+        failpoint("raft.received")
         if not self._log.space.takes(copy.header for copy in copies):
             copies, count = [], 0
         entries = [(copy, copy.header.index, copy.header.term) for copy in copies]
@@ -135,6 +137,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         header = split_run(message.run, first_index, 1, term)[0].header
         head = LogHead(message.base_position, first_index, message.chain_crc, bytes(message.run))
         self._check_head(head, message.commit_index)
+        failpoint("head.take")
         # A term must be durable before its first entry.
         self.step_down(peer, term)
         if self._must_begin_anew(header):

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from dledger.checksum import crc32
 from dledger.errors import StorageError
+from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
@@ -199,6 +200,7 @@ class Joining:
             self._take_seat()
 
     def _take_seat(self) -> None:
+        failpoint("members.seat")
         self._hard_state.save(replace(self._hard_state.state, seated=True))
 
     def _admit(self, peer: Peer, message: Learned) -> None:
@@ -236,6 +238,7 @@ class Joining:
         if self._picture is None or self._picture.index != message.index:
             self._picture, offset = Picture(*self._machine.capture()), 0
         self._picture_used_at = now
+        failpoint("state.give")
         part = self._picture.part(offset)
         place = self._picture.index, len(self._picture.payload), offset
         state = State(self._core.term, *place, crc32(part), part)
@@ -268,4 +271,6 @@ class Joining:
             # Entries that came while the state was missing are applied only now, and may have
             # rotted since.
             self._log.doubt_all()
+            failpoint("state.install")
             self._machine.install(picture.index, picture.payload, self._log.first_index)
+            failpoint("state.installed")

@@ -31,6 +31,7 @@ from pathlib import Path
 
 from dledger.buffers import Buffer
 from dledger.errors import CorruptLog
+from dledger.failpoints import failpoint
 from dledger.log.disk import Disk
 from dledger.log.entry import Kind
 from dledger.log.store import SegmentedLog
@@ -76,7 +77,9 @@ class Members:
         configuration = Configuration(decode_members(body), index, term)
         if index > self.base.index:
             self.later.append(configuration)
+            failpoint("members.save")
             self._save()
+            failpoint("members.saved")
             self.on_change()
 
     def cut(self, first_index: int) -> None:
@@ -98,6 +101,7 @@ class Members:
             return
         self.base = base
         self.later = [held for held in self.later if held.index > base.index]
+        failpoint("members.adopt")
         self._save()
         self.on_change()
 

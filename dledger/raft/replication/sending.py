@@ -8,6 +8,7 @@ gone here gets the head of this log.
 
 from __future__ import annotations
 
+from dledger.failpoints import failpoint
 from dledger.log.store import SegmentedLog
 from dledger.raft.library.adapter import Core, Node
 from dledger.raft.library.messages import EMPTY_RUN, Append, Head, encode_message
@@ -75,6 +76,7 @@ class Sending:
 
     def begin_to_lead(self) -> None:
         """Forget what this node sent when it led before: that is no longer acknowledged."""
+        failpoint("raft.elected")
         for peer in self._peers.known.values():
             peer.sent.pace.start_again()
 
@@ -159,6 +161,7 @@ class Sending:
                 )
             )
         )
+        failpoint("raft.sent")
         self._peers.pause_if_slow(peer)
 
     def _run(self, first_index: int, last_index: int) -> memoryview:
@@ -177,6 +180,7 @@ class Sending:
         if core.now - peer.sent.head_at < HEAD_AGAIN_S:
             return
         peer.sent.head_at = core.now
+        failpoint("head.send")
         peer.sent.sequence += 1
         peers.tell_members(peer)
         first = log.first_index

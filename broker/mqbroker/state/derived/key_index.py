@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dledger.errors import StorageError
+from dledger.failpoints import failpoint
 from mqbroker import limits
 from mqbroker.state.derived.consume_queue import sync_path
 from mqbroker.state.derived.keys import (
@@ -102,6 +103,7 @@ class KeyIndex:
 
         After an OSError units that were not written stay in memory: a disk may be full.
         """
+        failpoint("index.flush")
         data = memoryview(encode_keys(self._pending))
         self._pending = [bytes(data)]
         while data:
@@ -188,6 +190,7 @@ class KeyIndex:
 
         Returns them: a snapshot that no longer claims them must be durable before they go.
         """
+        failpoint("retention.applied")
         numbers = self._file_numbers()[:count]
         self.first += count * self._per_file
         return [path for number in numbers for path in self._paths(number)]

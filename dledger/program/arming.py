@@ -1,0 +1,163 @@
+"""Failpoints of one process, armed by whoever started it, through a folder that both know.
+
+The environment names the folder. There a chaos run writes what shall happen, and tells the process
+by a signal that it has: nothing listens anywhere, and who may do that may also kill the process.
+Whatever is done is written down first, so that a run sees that it took effect::
+
+    orders.json    what shall happen where (`Orders`); read at the start and at each SIGUSR1
+    reached.jsonl  what has happened, one `Reached` a line
+
+A process without that variable in its environment never loads this module.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Final, Literal
+
+import msgspec
+
+from dledger.errors import ConfigError
+from dledger.failpoints import FAILING, PLACES, SEAM, TORN_WRITE, VARIABLE
+from dledger.limits import HELD_LOOK_S
+
+ORDERS: Final = "orders.json"
+REACHED: Final = "reached.jsonl"
+
+
+class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What happens at a place, at its n-th pass from now on.
+
+    `stop` kills the process, `hold` keeps the thread there for so long or until another order
+    comes, `slow` keeps it so long at every pass, `fail` raises the error of that name at every pass
+    from the n-th on.
+    """
+
+    place: str
+    action: Literal["stop", "hold", "slow", "fail"]
+    nth: int = 1
+    seconds: float = 0.0
+    error: str = "ENOSPC"
+
+    def problem(self) -> str | None:
+        """What is wrong with it, if anything."""
+        if self.place not in PLACES:
+            return f"there is no place {self.place!r}"
+        if self.action == "fail" and self.place not in FAILING:
+            return f"nothing fails at {self.place}; it does at {', '.join(sorted(FAILING))}"
+        if self.action == "fail" and not isinstance(getattr(errno, self.error, None), int):
+            return f"there is no error {self.error!r}"
+        return None if self.nth > 0 and self.seconds >= 0 else "nth and seconds must be positive"
+
+
+class Orders(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that shall happen. `number` tells orders apart; `notes`: write down each place once.
+
+    `ahead_ms`: by how much the broker's wall clock is ahead of the machine's.
+    """
+
+    number: int = 0
+    orders: tuple[Order, ...] = ()
+    ahead_ms: int = 0
+    notes: bool = False
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """What happened: orders were taken (`place` is empty), or one was carried out, or noted.
+
+    `pid`: of the process. `problem`: why orders were not taken.
+    """
+
+    number: int
+    place: str
+    action: str
+    pid: int
+    problem: str = ""
+
+
+class _Armed:
+    """The orders in force, and how often their places were passed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._orders_file = folder / ORDERS
+        self._reached = os.open(
+            folder / REACHED, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
+        self._lock = threading.Lock()
+        self._noted: set[str] = set()
+        self._passes: dict[str, int] = {}
+        self._by_place: dict[str, Order] = {}
+        self._all = Orders()
+
+    def read(self) -> None:
+        """Take the orders in the file. What can't be taken is said, and nothing is in force."""
+        problem = ""
+        try:
+            every = msgspec.json.decode(self._orders_file.read_bytes(), type=Orders)
+            problem = next((told for order in every.orders if (told := order.problem())), "")
+        except FileNotFoundError:
+            every = Orders()
+        except (OSError, msgspec.DecodeError, RecursionError) as error:
+            every, problem = Orders(), str(error)
+        self._all = Orders(every.number) if problem else every
+        self._passes = {}
+        self._by_place = {order.place: order for order in self._all.orders}
+        SEAM.ahead_ms = self._all.ahead_ms
+        # Who is held looks at a set that can't change under it.
+        SEAM.handler = self.reached if self._by_place or self._all.notes else None
+        self._say("", "orders", problem)
+
+    def reached(self, place: str) -> bool:
+        """Do what is ordered here; returns whether a write shall be done by halves."""
+        if self._all.notes and place not in self._noted:
+            self._noted.add(place)
+            self._say(place, "noted")
+        order = self._by_place.get(place)
+        if order is not None:
+            self._carry_out(order)
+        return place == "disk.write" and TORN_WRITE in self._by_place
+
+    def _carry_out(self, order: Order) -> None:
+        with self._lock:
+            passes = self._passes.get(order.place, 0) + 1
+            self._passes[order.place] = passes
+        if passes < order.nth or (passes > order.nth and order.action in ("stop", "hold")):
+            return
+        if passes == order.nth:
+            self._say(order.place, order.action)
+        if order.action == "stop":
+            os.kill(os.getpid(), signal.SIGKILL)
+            threading.Event().wait()
+        if order.action == "fail":
+            number: int = getattr(errno, order.error)
+            raise OSError(number, os.strerror(number))
+        self._hold(order)
+
+    def _hold(self, order: Order) -> None:
+        until = time.monotonic() + order.seconds
+        while (left_s := until - time.monotonic()) > 0 and self._by_place.get(order.place) is order:
+            time.sleep(min(left_s, HELD_LOOK_S))
+
+    def _say(self, place: str, action: str, problem: str = "") -> None:
+        told = Reached(self._all.number, place, action, os.getpid(), problem)
+        os.write(self._reached, msgspec.json.encode(told) + b"\n")
+
+
+def arm(folder: Path) -> None:
+    """Take orders from this folder from now on. Raises ConfigError if there is no such folder."""
+    try:
+        armed = _Armed(folder)
+    except OSError as error:
+        raise ConfigError(f"{VARIABLE} names {folder}: {error.strerror}") from error
+
+    def told(_number: int, _frame: FrameType | None) -> None:
+        armed.read()
+
+    signal.signal(signal.SIGUSR1, told)
+    armed.read()
