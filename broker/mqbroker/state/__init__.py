@@ -2,13 +2,12 @@
 
 ``machine``        applies entries to all of the below
 ``control``        changes of the state that are not messages (pure)
+``memory``         the state in memory, and how those change it (pure)
 ``moves``          messages that leave one of the broker's own queues for their real topic (pure)
 ``waiting``        messages of one queue that wait (pure)
 ``topics``         topics, and the rules by which they are made (pure)
 ``attributes``     their named settings (pure)
-``subscriptions``  consumer groups (pure)
-``offsets``        the consumer offsets of groups (pure)
-``locks``          queues that one client holds (pure)
+``groups``         what is kept for consumer groups: configs, offsets, locks
 ``dedup``          which appends are in the log already (pure)
 ``aside``          entries that have no effect, and why (pure)
 ``derived``        files made from the log: consume queues, key index

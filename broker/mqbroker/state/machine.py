@@ -22,7 +22,7 @@ power loss it could hold what was never committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -33,15 +33,14 @@ from dledger.errors import CorruptLog, StorageError, WrittenByNewer
 from dledger.log.entry import Entry, Kind
 from dledger.remoting.record import Record
 from mqbroker.state import control
-from mqbroker.state.aside import AsideBook, SetAside, Unusable
-from mqbroker.state.dedup import DedupWindow, StoredCopy
+from mqbroker.state.aside import SetAside, Unusable
+from mqbroker.state.dedup import StoredCopy
 from mqbroker.state.derived.consume_queue import ConsumeQueues, remove_paths, sync_files
 from mqbroker.state.derived.indexing import EntryIndex, due_ms, index_entry
 from mqbroker.state.derived.key_index import KeyIndex
 from mqbroker.state.derived.units import Damage, DamagedFiles
-from mqbroker.state.locks import QueueKey, QueueLocks
-from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Delays, Move
-from mqbroker.state.offsets import ConsumerOffsets
+from mqbroker.state.memory import Memory
+from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Move
 from mqbroker.state.snapshot import (
     UNITS_FORMAT,
     PendingSnapshot,
@@ -50,9 +49,6 @@ from mqbroker.state.snapshot import (
     read_snapshot,
     write_snapshot,
 )
-from mqbroker.state.subscriptions import SubscriptionGroups
-from mqbroker.state.topics import Topics
-from mqbroker.state.waiting import Waiting
 
 
 class Watcher(Protocol):
@@ -85,10 +81,11 @@ class _Examined(NamedTuple):
     dues: Sequence[tuple[int, int]]
 
 
-class Machine:
+class Machine(Memory):
     """The state of one replica. `directory` is the replica's store."""
 
     def __init__(self, directory: Path) -> None:
+        super().__init__()
         self.applied_index = 0
         #: The index up to which the state is saved.
         self.saved_index = 0
@@ -100,22 +97,6 @@ class Machine:
         self._ahead_index = 0
         self._unsynced: set[Path] = set()
         self._outdated: set[Path] = set()
-        #: The newest store time in the log: the leader's clock never goes behind it.
-        self.clock_ms = 0
-        self.topics = Topics()
-        self.groups = SubscriptionGroups()
-        self.offsets = ConsumerOffsets()
-        self.locks = QueueLocks()
-        #: Config keys that were changed while the group ran, with their values as text.
-        self.settings: dict[str, str] = {}
-        #: Entries that were set aside.
-        self.aside = AsideBook()
-        self.dedup = DedupWindow()
-        self.delays = Delays()
-        #: Messages with a timer, and when they are due.
-        self.timers = Waiting()
-        #: Half messages of transactions that have not ended, and when they were stored.
-        self.halves = Waiting()
         #: Damage that readers of the queues and the index have found: see `derive_again`.
         self.damage = Damage()
         self.queues = ConsumeQueues(directory / "queues", self.damage)
@@ -323,43 +304,21 @@ class Machine:
         self._ahead_index = state.ahead_index
         self.first_position = self.dedup.first_position = state.first_position
         self.first_index = state.first_index
-        self.clock_ms = state.clock_ms
-        self.topics.restore(state.topics, state.topics_version)
-        self.groups.restore(state.groups, state.groups_version)
-        self.offsets.restore(state.offsets)
-        self.locks.restore(state.locks, state.lock_tokens)
-        self.dedup.restore(state.dedup)
-        self.delays.restore(state.delays)
-        self.timers.restore(state.timers)
-        self.halves.restore(state.halves)
-        self.settings = dict(state.settings)
-        self.aside.restore(*state.aside)
+        self.take_memory(state)
 
     def _state(self) -> State:
-        return State(
+        state = State(
             applied_index=self.applied_index,
-            clock_ms=self.clock_ms,
-            topics=list(self.topics),
-            topics_version=self.topics.version,
-            groups=list(self.groups),
-            groups_version=self.groups.version,
-            offsets=self.offsets.dump(),
-            locks=self.locks.dump(),
-            lock_tokens=self.locks.tokens(),
-            dedup=self.dedup.dump(),
-            delays=self.delays.dump(),
-            timers=self.timers.dump(),
-            halves=self.halves.dump(),
             queues=self.queues.ends(),
-            settings=self.settings,
             keys=(self.keys.first, self.keys.end),
             begins=self.queues.begins(),
             first_position=self.first_position,
             first_index=self.first_index,
             ahead_index=self._ahead_index,
-            aside=self.aside.dump(),
             units_format=UNITS_FORMAT,
         )
+        self.dump_memory(state)
+        return state
 
     def _derive_again(self, entry: Entry) -> None:
         """Add a message entry to queues and key index only: the state holds it already."""
@@ -436,39 +395,19 @@ class Machine:
             self._watcher.messages_arrived(index)
 
     def _apply_control(self, change: control.Control, index: int) -> object:
+        result = self.change(change, index)
         match change:
-            case control.CommitOffsets(offsets):
-                for group, topic, queue_id, offset in offsets:
-                    if self.topics.get(topic) is not None:
-                        self.offsets.commit(group, topic, queue_id, offset)
-            case control.LockQueues(group, client_id, queues, now_ms):
-                self.clock_ms = max(self.clock_ms, now_ms)
-                keys = [QueueKey(group, topic, queue_id) for topic, queue_id in queues]
-                return self.locks.acquire(client_id, keys, self.clock_ms, index)
-            case control.UnlockQueues(group, client_id, queues):
-                keys = [QueueKey(group, topic, queue_id) for topic, queue_id in queues]
-                self.locks.release(client_id, keys)
-            case control.PutGroups(groups, now_ms):
-                self.groups.put(groups, now_ms)
-            case control.DeleteGroup(group, with_offsets, now_ms):
-                self.groups.delete(group, now_ms)
-                self.locks.delete_group(group)
-                if with_offsets:
-                    self.offsets.delete_group(group)
-            case control.PutSettings(settings, now_ms):
-                self._put_settings(settings, now_ms)
-            case control.PutTopics(topics, now_ms):
-                self.topics.put(topics, now_ms)
+            case control.PutSettings():
+                if self._watcher is not None:
+                    self._watcher.settings_changed()
+            case control.PutTopics(topics):
                 self._topics_changed([topic.topic_name for topic in topics])
-            case control.DeleteTopic(topic, now_ms):
-                self.topics.delete(topic, now_ms)
-                self.offsets.delete_topic(topic)
-                self.locks.delete_topic(topic)
+            case control.DeleteTopic(topic):
                 self.queues.delete(topic)
                 self._topics_changed([topic])
             case control.DropHead(position, first_index):
                 self._drop_head(position, first_index)
-        return None
+        return result
 
     def _drop_head(self, position: int, index: int) -> None:
         if position <= self.first_position:
@@ -479,14 +418,6 @@ class Machine:
         self.first_position = self.dedup.first_position = position
         self.first_index = index
         self.aside.forget_before(index)
-
-    def _put_settings(self, settings: Mapping[str, str], now_ms: int) -> None:
-        merged = {**self.settings, **settings}
-        self.settings = {key: text for key, text in merged.items() if text}
-        # Which topics name servers are told of depends on settings, too.
-        self.topics.touch(now_ms)
-        if self._watcher is not None:
-            self._watcher.settings_changed()
 
     def _topics_changed(self, topics: Sequence[str]) -> None:
         if self._watcher is not None:

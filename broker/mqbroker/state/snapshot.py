@@ -24,7 +24,7 @@ from dledger.log.disk import Disk
 from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 from mqbroker.state import kept
 from mqbroker.state.aside import AsideRow
-from mqbroker.state.locks import LockRow
+from mqbroker.state.groups.locks import LockRow
 
 FORMAT: Final = 3
 UNITS_FORMAT: Final = 2

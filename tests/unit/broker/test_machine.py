@@ -14,7 +14,7 @@ from dledger.remoting.bodies import SubscriptionGroupConfig
 from dledger.remoting.message import properties_encode
 from mqbroker.leader.drafts import NewRecord
 from mqbroker.state import control
-from mqbroker.state.locks import QueueKey
+from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.machine import Machine
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine, save

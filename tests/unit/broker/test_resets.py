@@ -24,7 +24,7 @@ from dledger.remoting.message import host_bytes, offset_message_id
 from dledger.remoting.record import Record
 from mqbroker.limits import RELAY_S
 from mqbroker.requests.groups.readers import Readers
-from mqbroker.state.locks import QueueKey
+from mqbroker.state.groups.locks import QueueKey
 from mqbroker.testing import MemoryBroker, memory_broker
 from mqbroker.testing.requests import (
     ask,

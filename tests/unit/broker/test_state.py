@@ -12,9 +12,9 @@ from mqbroker.refusal import Refused
 from mqbroker.requests.sending.retries import retry_destination
 from mqbroker.state import control
 from mqbroker.state.dedup import DedupWindow, StoredCopy, dedup_key
-from mqbroker.state.locks import QueueKey, QueueLocks
-from mqbroker.state.offsets import ConsumerOffsets
-from mqbroker.state.subscriptions import SubscriptionGroups
+from mqbroker.state.groups.locks import QueueKey, QueueLocks
+from mqbroker.state.groups.offsets import ConsumerOffsets
+from mqbroker.state.groups.subscriptions import SubscriptionGroups
 from mqbroker.state.topics import (
     Topics,
     check_config,

@@ -18,7 +18,7 @@ LOCK_S = 60.0
 
 
 class Broker:
-    """The lock of one queue, as `mqbroker.state.locks` keeps it."""
+    """The lock of one queue, as `mqbroker.state.groups.locks` keeps it."""
 
     def __init__(self) -> None:
         self.owner, self.until_s, self.token, self.tokens = "", 0.0, 0, 0

@@ -36,7 +36,7 @@ from mqbroker.requests.groups.membership import Client, Membership
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.reading.filters import parse_subscription
 from mqbroker.state.control import LockQueues, UnlockQueues
-from mqbroker.state.locks import QueueKey
+from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import check_group_name
 
 

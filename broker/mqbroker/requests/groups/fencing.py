@@ -16,7 +16,7 @@ from dledger.remoting.codes import ResponseCode
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership
-from mqbroker.state.locks import QueueKey
+from mqbroker.state.groups.locks import QueueKey
 
 
 class Fence:

@@ -15,7 +15,7 @@ leadership.
 from __future__ import annotations
 
 from mqbroker import limits
-from mqbroker.state.locks import QueueKey
+from mqbroker.state.groups.locks import QueueKey
 
 
 class Readers:

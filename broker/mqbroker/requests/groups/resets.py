@@ -33,7 +33,7 @@ from mqbroker.requests.groups.clients import ClientHandler
 from mqbroker.requests.groups.readers import Readers
 from mqbroker.requests.needs import Needs
 from mqbroker.state.control import CommitOffsets
-from mqbroker.state.locks import QueueKey
+from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import check_group_name
 
 _END = -1

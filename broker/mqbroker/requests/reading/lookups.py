@@ -31,7 +31,7 @@ from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.groups.readers import Readers
 from mqbroker.requests.needs import Needs
 from mqbroker.state.derived.consume_queue import ConsumeQueue
-from mqbroker.state.locks import QueueKey
+from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import check_group_name
 
 

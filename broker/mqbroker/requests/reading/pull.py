@@ -35,7 +35,7 @@ from mqbroker.requests.reading.filters import (
 )
 from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
 from mqbroker.requests.reading.queue_reading import Found, read_queue
-from mqbroker.state.locks import QueueKey
+from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import PERM_READ, check_group_name
 
 

@@ -28,7 +28,7 @@ from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.sending.retries import retry_destination
-from mqbroker.state.locks import QueueKey
+from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import retry_topic
 
 _FIRST_RETRY_LEVEL = 3

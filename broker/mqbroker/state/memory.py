@@ -1,0 +1,113 @@
+"""The part of the replicated state that is kept in memory, and what control entries do to it. Pure.
+
+All of it is in a snapshot; what is derived from the log into files is not here (see
+`mqbroker.state.machine`, which adds that, and applies the entries in order).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mqbroker.state import control
+from mqbroker.state.aside import AsideBook
+from mqbroker.state.dedup import DedupWindow
+from mqbroker.state.groups.locks import QueueKey, QueueLocks
+from mqbroker.state.groups.offsets import ConsumerOffsets
+from mqbroker.state.groups.subscriptions import SubscriptionGroups
+from mqbroker.state.moves import Delays
+from mqbroker.state.topics import Topics
+from mqbroker.state.waiting import Waiting
+
+if TYPE_CHECKING:
+    from mqbroker.state.snapshot import State
+
+
+class Memory:
+    """The state in memory of one replica."""
+
+    def __init__(self) -> None:
+        #: The newest store time in the log: the leader's clock never goes behind it.
+        self.clock_ms = 0
+        self.topics = Topics()
+        self.groups = SubscriptionGroups()
+        self.offsets = ConsumerOffsets()
+        self.locks = QueueLocks()
+        #: Config keys that were changed while the group ran, with their values as text.
+        self.settings: dict[str, str] = {}
+        #: Entries that were set aside.
+        self.aside = AsideBook()
+        self.dedup = DedupWindow()
+        self.delays = Delays()
+        #: Messages with a timer, and when they are due.
+        self.timers = Waiting()
+        #: Half messages of transactions that have not ended, and when they were stored.
+        self.halves = Waiting()
+
+    def change(self, change: control.Control, index: int) -> object:
+        """Make the change of the control entry `index`; returns what its sender is told."""
+        match change:
+            case control.CommitOffsets(offsets):
+                for group, topic, queue_id, offset in offsets:
+                    if self.topics.get(topic) is not None:
+                        self.offsets.commit(group, topic, queue_id, offset)
+            case control.LockQueues(group, client_id, queues, now_ms):
+                self.clock_ms = max(self.clock_ms, now_ms)
+                keys = [QueueKey(group, topic, queue_id) for topic, queue_id in queues]
+                return self.locks.acquire(client_id, keys, self.clock_ms, index)
+            case control.UnlockQueues(group, client_id, queues):
+                keys = [QueueKey(group, topic, queue_id) for topic, queue_id in queues]
+                self.locks.release(client_id, keys)
+            case control.PutGroups(groups, now_ms):
+                self.groups.put(groups, now_ms)
+            case control.DeleteGroup(group, with_offsets, now_ms):
+                self.groups.delete(group, now_ms)
+                self.locks.delete_group(group)
+                if with_offsets:
+                    self.offsets.delete_group(group)
+            case control.PutSettings(settings, now_ms):
+                self._put_settings(settings, now_ms)
+            case control.PutTopics(topics, now_ms):
+                self.topics.put(topics, now_ms)
+            case control.DeleteTopic(topic, now_ms):
+                self.topics.delete(topic, now_ms)
+                self.offsets.delete_topic(topic)
+                self.locks.delete_topic(topic)
+        return None
+
+    def _put_settings(self, settings: Mapping[str, str], now_ms: int) -> None:
+        merged = {**self.settings, **settings}
+        self.settings = {key: text for key, text in merged.items() if text}
+        # Which topics name servers are told of depends on settings, too.
+        self.topics.touch(now_ms)
+
+    def take_memory(self, state: State) -> None:
+        """Take over what a snapshot kept."""
+        self.clock_ms = state.clock_ms
+        self.topics.restore(state.topics, state.topics_version)
+        self.groups.restore(state.groups, state.groups_version)
+        self.offsets.restore(state.offsets)
+        self.locks.restore(state.locks, state.lock_tokens)
+        self.dedup.restore(state.dedup)
+        self.delays.restore(state.delays)
+        self.timers.restore(state.timers)
+        self.halves.restore(state.halves)
+        self.settings = dict(state.settings)
+        self.aside.restore(*state.aside)
+
+    def dump_memory(self, state: State) -> None:
+        """Give a snapshot what it keeps."""
+        state.clock_ms = self.clock_ms
+        state.topics = list(self.topics)
+        state.topics_version = self.topics.version
+        state.groups = list(self.groups)
+        state.groups_version = self.groups.version
+        state.offsets = self.offsets.dump()
+        state.locks = self.locks.dump()
+        state.lock_tokens = self.locks.tokens()
+        state.dedup = self.dedup.dump()
+        state.delays = self.delays.dump()
+        state.timers = self.timers.dump()
+        state.halves = self.halves.dump()
+        state.settings = self.settings
+        state.aside = self.aside.dump()
