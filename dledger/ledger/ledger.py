@@ -351,8 +351,8 @@ class Ledger:
             await loop()
         except (DledgerError, OSError) as error:
             if isinstance(error, Rot):
-                self._log.distrust(error.base_position)
-                self._log.save_checkpoint(self._log.checkpoint())
+                self._log.checkpoints.distrust(error.base_position)
+                self._log.checkpoints.save(self._log.checkpoints.take())
             self._give_up(error)
             scope.cancel()
 

@@ -70,8 +70,8 @@ class Upkeep:
         self._wake.set()
 
     def look(self) -> None:
-        """The log has grown: it may want its next segment."""
-        if self._wants_segment_now:
+        """The log has grown: it may want its next segment, or a checkpoint."""
+        if self._wants_segment_now or self._log.checkpoints.is_due:
             self._wake.set()
 
     @property
@@ -85,7 +85,7 @@ class Upkeep:
             if self._wants_segment_now:
                 await self._prepare_segment()
             await self._remove_old()
-            if trio.current_time() >= checkpoint_at:
+            if self._log.checkpoints.is_due or trio.current_time() >= checkpoint_at:
                 await self._save_checkpoint()
                 checkpoint_at = trio.current_time() + limits.CHECKPOINT_PERIOD_S
             with trio.move_on_at(min(checkpoint_at, self._again_at())):
@@ -100,10 +100,10 @@ class Upkeep:
         return max(soon, self._prepare_at) if self._log.wants_segment else math.inf
 
     async def _save_checkpoint(self) -> None:
-        content = self._log.checkpoint()
+        content = self._log.checkpoints.take()
         if content != self._saved_checkpoint:
             failpoint("log.checkpoint")
-            await trio.to_thread.run_sync(self._log.save_checkpoint, content)
+            await trio.to_thread.run_sync(self._log.checkpoints.save, content)
             self._saved_checkpoint = content
         self._log.release_idle()
 

@@ -24,7 +24,6 @@ Invariants
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +33,7 @@ from dledger import limits
 from dledger.buffers import Buffer
 from dledger.errors import CorruptLog, StorageError, TooLarge
 from dledger.failpoints import failpoint
+from dledger.log.checkpoints import Checkpoints
 from dledger.log.contents import Contents
 from dledger.log.disk import Disk
 from dledger.log.entry import (
@@ -48,7 +48,6 @@ from dledger.log.entry import (
 from dledger.log.head import LogHead, encode_head, first_entry_of
 from dledger.log.jobs import SyncJob, TrimJob
 from dledger.log.reading import LogReader
-from dledger.log.recovery.checkpoint import Checkpoint, encode_checkpoint
 from dledger.log.recovery.tail import WATERMARK_BYTES
 from dledger.log.segment import PreparedSegment, Segment, segment_path
 from dledger.log.space import Space
@@ -90,10 +89,11 @@ class SegmentedLog:
         self._creating = Lock()
         #: How often the whole log was replaced.
         self.replacements = 0
-        self._distrusted: set[int] = set()
         self._replacing = Lock()
         #: Whether the disk has room for more.
         self.space = Space(self)
+        #: What a restart need not read again.
+        self.checkpoints = Checkpoints(self, self._contents, disk)
         self.write_out = self._writing.write_out
         self.reader = reader = LogReader(self._contents, self._writing, disk, unchecked_index)
         self.header, self.chain_crc_before = reader.header, reader.chain_crc_before
@@ -461,33 +461,13 @@ class SegmentedLog:
         self._syncing = ()
         self.durable_index = self.last_index
 
-    # -- the checkpoint --------------------------------------------------------------------
-
-    def distrust(self, base_position: int) -> None:
-        """Leave that segment out of checkpoints: the next start reads it."""
-        self._distrusted.add(base_position)
-
-    def checkpoint(self) -> bytes:
-        """A checkpoint of what is durable now: the bytes for the file `checkpoint`."""
-        sealed = []
-        for segment, following in pairwise(self._contents.segments):
-            if following.first_index - 1 > self.durable_index:
-                break
-            if segment.base_position not in self._distrusted:
-                sealed.append(segment.summary(following.first_index - 1))
-        commit_index = min(self.commit_index, self.durable_index)
-        return encode_checkpoint(Checkpoint(commit_index, tuple(sealed)))
-
-    def save_checkpoint(self, content: bytes) -> None:
-        """Write a checkpoint. It is derived data: a failure only costs time at the next start."""
-        with contextlib.suppress(OSError):
-            self._disk.replace(self.folder / "checkpoint", content)
+    # -- the end -----------------------------------------------------------------------
 
     def close(self) -> None:
         """Write and sync everything, leave a checkpoint, close the files."""
         if self.fenced is None:
             self.sync()
-            self.save_checkpoint(self.checkpoint())
+            self.checkpoints.save(self.checkpoints.take())
         self.close_files()
 
     def close_files(self) -> None:

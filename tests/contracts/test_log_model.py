@@ -235,7 +235,7 @@ class LogAndModel(RuleBasedStateMachine):
     @rule()
     def take_checkpoint(self) -> None:
         """What is sealed now is summed up."""
-        self.checkpoint = self.log.checkpoint()
+        self.checkpoint = self.log.checkpoints.take()
 
     @precondition(lambda self: self.checkpoint is not None)
     @rule()
@@ -244,7 +244,7 @@ class LogAndModel(RuleBasedStateMachine):
         assert self.checkpoint is not None
         checkpoint, self.checkpoint = self.checkpoint, None
         try:
-            self.log.save_checkpoint(checkpoint)
+            self.log.checkpoints.save(checkpoint)
             self.log.release_idle()
         except Crashed:
             self.found()

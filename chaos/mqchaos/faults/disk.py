@@ -66,7 +66,7 @@ def is_gone(store: Path) -> bool:
 def lose_file(store: Path) -> None:
     """The first segment is gone. Raises ClusterError, and takes nothing, if nobody would miss it.
 
-    A log of one segment and no checkpoint yet, some seconds old, looks like one that is new.
+    A log without a commit and a checkpoint looks like one that is new.
     """
     for segment in sorted((store / "log").glob("*.seg"))[:1]:
         aside = segment.rename(store.with_name(segment.name))

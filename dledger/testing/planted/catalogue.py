@@ -40,7 +40,7 @@ PLANTED = (
         "send again and truncate matching entries", (1,), raft.send_again_and_truncate, seed=0
     ),
     PlantedBug("count stale acknowledgements", (2,), raft.count_stale_acks, nodes=5, seed=186),
-    PlantedBug("act on what was garbled", (), raft.act_on_what_was_garbled, seed=78),
+    PlantedBug("act on what was garbled", (), raft.act_on_what_was_garbled, seed=148),
     PlantedBug("trust the library's reset hints", (3,), raft.trust_reset_hints, seed=34),
     PlantedBug("take the commit index unclamped", (1, 4), raft.take_commit_unclamped, seed=39),
     PlantedBug("acknowledge before the sync", (7,), raft.acknowledge_before_sync, seed=0),
@@ -61,7 +61,7 @@ PLANTED = (
         "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=1
     ),
     PlantedBug("count less than a majority", (), raft.count_less_than_a_majority, nodes=5, seed=0),
-    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=44),
+    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=90),
     PlantedBug("keep conflicting entries", (), raft.keep_conflicting_entries, seed=0),
     PlantedBug("serve before the no-op is applied", (), raft.serve_early, seed=0),
     PlantedBug("answer before the commit", (), raft.answer_early, seed=0),
@@ -74,10 +74,12 @@ PLANTED = (
     ),
     PlantedBug("forget the folder's sync", (), storage.forget_the_folder, seed=0),
     PlantedBug("use a removed segment", (), storage.use_a_removed_segment),
-    PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=27),
+    PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=149),
     PlantedBug(
-        "believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, nodes=5, seed=240
+        "believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, nodes=5, seed=355
     ),
+    PlantedBug("miss no lost segment", (), storage.miss_no_lost_segment, seed=164),
+    PlantedBug("note no new segment", (), storage.note_no_new_segment),
     PlantedBug("cut what was durable", (), storage.cut_what_was_durable, seed=2),
     PlantedBug("leave what lies behind the log", (), storage.leave_what_lies_behind),
     PlantedBug("skip the body's checksum", (), storage.skip_the_body_checksum, seed=8),
@@ -111,7 +113,7 @@ PLANTED = (
     ),
     PlantedBug("never scrub", (), repair.never_scrub, seed=26),
     PlantedBug("send what has rotted", (), repair.send_what_has_rotted),
-    PlantedBug("vouch for rot that was found", (), repair.vouch_for_rot_that_was_found, seed=26),
+    PlantedBug("vouch for rot that was found", (), repair.vouch_for_rot_that_was_found, seed=221),
     PlantedBug("apply what waited for the state", (), repair.apply_what_waited_for_the_state),
     PlantedBug("answer a read without asking", (), reads.answer_a_read_without_asking, seed=118),
     PlantedBug("join a round under way", (), reads.join_a_round_under_way, seed=9),

@@ -7,10 +7,11 @@ from dataclasses import replace
 from unittest.mock import patch
 
 from dledger.log import entry, walk
+from dledger.log.checkpoints import Checkpoints
 from dledger.log.entry import Header, decode_header
 from dledger.log.jobs import SyncJob
 from dledger.log.recovery import startup
-from dledger.log.recovery.checkpoint import SealedSegment
+from dledger.log.recovery.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
 from dledger.log.segment import PreparedSegment, Segment
 from dledger.log.store import SegmentedLog
 from dledger.testing.disk import SimulatedDisk
@@ -89,6 +90,21 @@ def believe_a_stale_checkpoint() -> Planted:
         return decode_header(self.raw, summary.last_offset)
 
     return patch.object(Segment, "last_of", last_of)
+
+
+def miss_no_lost_segment() -> Planted:
+    """A start does not compare the log's end with what the checkpoint knows to be committed."""
+
+    def decode(raw: bytes) -> Checkpoint:
+        return replace(decode_checkpoint(raw), commit_index=0)
+
+    return patch.object(startup, "decode_checkpoint", decode)
+
+
+def note_no_new_segment() -> Planted:
+    """A checkpoint is written now and then only, and not when the first entry in a segment is
+    committed."""
+    return patch.object(Checkpoints, "is_due", False)
 
 
 def cut_what_was_durable() -> Planted:

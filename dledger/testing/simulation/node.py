@@ -206,8 +206,8 @@ class SimulatedNode:
     def fence(self, error: DledgerError | OSError) -> None:
         """Take no further part, as is right if the disk failed, or an entry on it is rotten."""
         if isinstance(error, Rot):
-            self.log.distrust(error.base_position)
-            self.log.save_checkpoint(self.log.checkpoint())
+            self.log.checkpoints.distrust(error.base_position)
+            self.log.checkpoints.save(self.log.checkpoints.take())
             self.is_rotten = True
         elif not self.disk.failed:
             raise error
@@ -249,11 +249,14 @@ class SimulatedNode:
                 if not self.log.space.lacks(error):
                     raise
         if self._checkpoint is not None and self._checkpoint[0] <= now:
-            self.log.save_checkpoint(self._checkpoint[1])
+            self.log.checkpoints.save(self._checkpoint[1])
             self.log.release_idle()
             self._checkpoint = None
-        elif self._checkpoint is None and streams["checkpoint"].random() < 0.01:
-            self._checkpoint = now + streams["checkpoint"].uniform(0, 0.1), self.log.checkpoint()
+        elif self._checkpoint is None and (
+            streams["checkpoint"].random() < 0.01 or self.log.checkpoints.is_due
+        ):
+            done_at = now + streams["checkpoint"].uniform(0, 0.1)
+            self._checkpoint = done_at, self.log.checkpoints.take()
         if self._trim is not None and self._trim[0] <= now:
             self._trim[1].run()
             self._trim = None

@@ -15,7 +15,9 @@ from dledger.ledger.upkeep import Upkeep
 from dledger.limits import NO_SPACE_RETRY_S, UPKEEP_AGAIN_S
 from dledger.log.disk import Disk
 from dledger.log.entry import Kind
+from dledger.log.recovery.repair import DamagedLog
 from dledger.log.recovery.startup import open_log
+from dledger.testing.planted.catalogue import plant
 
 SEGMENT_BYTES = 64 * 1024
 FULL_FOR_S = 10.0
@@ -62,3 +64,38 @@ async def test_a_full_disk_is_tried_now_and_then_however_much_the_log_grows(
         assert not log.wants_segment
         nursery.cancel_scope.cancel()
     log.close()
+
+
+async def test_a_young_logs_only_segment_is_missed_from_its_first_commit_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A start without the file says that the log is damaged; were the checkpoint left for later, it
+    would take the log for a new one."""
+    assert await _starts_without_its_segment(tmp_path / "noted", monkeypatch) is False
+    with plant("note no new segment"):
+        assert await _starts_without_its_segment(tmp_path / "planted", monkeypatch) is True
+
+
+async def _starts_without_its_segment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Commit an entry in a new log, look after it for a moment, lose its segment in a crash."""
+    log, _ = open_log(folder / "log", SEGMENT_BYTES)
+    config = LedgerConfig("g", "n1", {"n1": ("127.0.0.1", 1)}, folder, segment_bytes=SEGMENT_BYTES)
+    upkeep = Upkeep(config, log, lambda: False, trio.lowlevel.checkpoint)
+    monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(upkeep.housekeeping_loop)
+        await trio.sleep(0.01)
+        log.append(1, 1, Kind.MESSAGES, b"acknowledged")
+        log.sync()
+        log.commit_index = 1
+        upkeep.look()
+        await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+    log.close_files()
+    (folder / "log" / f"{0:020d}.seg").unlink()
+    try:
+        again, _ = open_log(folder / "log", SEGMENT_BYTES)
+    except DamagedLog:
+        return False
+    again.close()
+    return True

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.hard_state import HardStateFile
+from dledger.log.recovery.checkpoint import decode_checkpoint
 from dledger.log.recovery.tail import decode_watermark
 from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
@@ -124,7 +125,8 @@ class Damages:
 def damage_log(disk: SimulatedDisk, log: SegmentedLog, rng: random.Random) -> str | None:
     """Damage entries that were durable for sure, so that a start must notice; what was done.
 
-    None if there are no such entries. The checkpoint goes: a start reads everything.
+    None if there are no such entries. The checkpoint goes, so that a start reads everything, unless
+    the newest segment goes: only the checkpoint shows that.
     """
     watermark = _watermark(disk, log)
     if watermark < log.first_index:
@@ -132,9 +134,15 @@ def damage_log(disk: SimulatedDisk, log: SegmentedLog, rng: random.Random) -> st
     header = log.header(rng.randint(log.first_index, watermark))
     base = header.position - header.position % log.segment_bytes
     path, offset = segment_path(FOLDER, base), header.position - base
+    kind = rng.random()
+    newest = log.segments()[-1]
+    known = decode_checkpoint(disk.read(FOLDER / "checkpoint"))
+    if kind > 0.9 and newest.first_index <= known.commit_index:
+        disk.remove(segment_path(FOLDER, newest.base_position))
+        disk.sync_folder(FOLDER)
+        return f"the newest segment, from entry {newest.first_index} on, is gone"
     disk.remove(FOLDER / "checkpoint")
     disk.sync_folder(FOLDER)
-    kind = rng.random()
     sealed = [
         segment.base_position
         for segment, following in pairwise(log.segments())

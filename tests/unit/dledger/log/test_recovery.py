@@ -50,7 +50,7 @@ class Life:
         self.log.cut(first_index)
 
     def checkpoint(self) -> None:
-        self.log.save_checkpoint(self.log.checkpoint())
+        self.log.checkpoints.save(self.log.checkpoints.take())
 
 
 def grow(life: Life) -> None:
@@ -220,11 +220,11 @@ def test_term_and_vote_that_a_killed_process_left_are_made_durable_too() -> None
 def terms_after_a_stale_checkpoint(life: Life, first_cut: int, count: int) -> list[int]:
     """What a start finds when the checkpoint is older than a cut, and than what replaced it."""
     life.sync()
-    stale = life.log.checkpoint()
+    stale = life.log.checkpoints.take()
     life.cut(first_cut)
     life.append(count, 2)
     life.sync()
-    life.log.save_checkpoint(stale)
+    life.log.checkpoints.save(stale)
     again = open_log(FOLDER, SEGMENT_BYTES, life.disk)[0]
     return [again.header(index).term for index in range(1, again.last_index + 1)]
 

@@ -80,7 +80,7 @@ def test_a_log_without_its_head_is_read_from_there_after_a_restart() -> None:
         log.segments()
     )
     kept = entries_of(log)
-    for checkpoint in (log.checkpoint(), b""):
+    for checkpoint in (log.checkpoints.take(), b""):
         disk.replace(FOLDER / "checkpoint", checkpoint)
         again = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
         assert entries_of(again) == kept
@@ -140,7 +140,7 @@ def test_open_files_and_mappings_do_not_grow_with_the_log(tmp_path: Path) -> Non
         log.append(index, 1, Kind.MESSAGES, bytes(100))
         if index % 500 == 0:
             log.sync()
-            log.checkpoint()
+            log.checkpoints.take()
             log.release_idle()
     log.release_idle()
     assert len(log.segments()) > 250

@@ -81,7 +81,7 @@ def test_rot_that_a_start_trusts_is_found_and_then_repaired_by_a_start(index: in
     with pytest.raises(Rot) as found:
         scrub_all(Scrub(log), log)
     assert found.value.base_position == base
-    log.distrust(base)
+    log.checkpoints.distrust(base)
     log.close()
     with pytest.raises(DamagedLog) as damaged:
         open_log(FOLDER, SEGMENT_BYTES, disk)

@@ -115,6 +115,7 @@ def test_every_planted_bug_has_a_test() -> None:
         "forget what is missing",
         "forget what was held back",
         "leave what lies behind the log",
+        "note no new segment",
         "seat a learner at once",
         "seat only where nobody has a term",
         "send what has rotted",
