@@ -18,7 +18,7 @@ from pathlib import Path
 import anyio
 import trio
 
-from dledger.errors import Fenced, WrittenByNewer
+from dledger.errors import Fenced, StorageError, WrittenByNewer
 from dledger.failpoints import SEAM, failpoint
 from dledger.ledger.ledger import Ledger, open_ledger
 from dledger.log.space import FULL
@@ -128,12 +128,16 @@ async def _serve(
 
 
 class Snapshots:
-    """Saves the state now and then, so that a restart replays little."""
+    """Saves the state now and then, so that a restart replays little.
+
+    What a start replays counts as well: else brokers that are often restarted would never save, and
+    each start would take longer.
+    """
 
     def __init__(self, machine: Machine, ledger: Ledger) -> None:
         self._machine = machine
         self._ledger = ledger
-        self._saved_position = ledger.status.end_position
+        self._saved_position = _position_behind(ledger, machine.applied_index)
         self._looked_at = float("-inf")
         self._failed = self._lacks_space = False
         self._writing = False
@@ -224,6 +228,16 @@ class Snapshots:
         """Remove old segments that neither readers nor a restart need."""
         self._kept_index = first_index
         self._ledger.keep_from(min(first_index, saved_index + 1))
+
+
+def _position_behind(ledger: Ledger, index: int) -> int:
+    """Where an applied entry ends in the log; where the log begins if the entry can't be read."""
+    try:
+        for entry in ledger.entries(index, index):
+            return entry.body_position + len(entry.body)
+    except StorageError:
+        pass  # the ledger repairs it
+    return ledger.status.first_position
 
 
 async def _watch_fence(ledger: Ledger) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import trio
 
 from dledger.errors import StorageError
 from dledger.ledger.config import LedgerStatus
+from dledger.log.entry import Entry
 from dledger.remoting.message import properties_encode
 from dledger.testing.local import LocalLedger
+from mqbroker import limits
 from mqbroker.app import Snapshots
 from mqbroker.leader.drafts import NewRecord
 from mqbroker.state import control
@@ -20,6 +23,14 @@ from mqbroker.state.machine import Machine
 from mqbroker.state.snapshot import FORMAT, State
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine, save
+
+
+async def at_once(
+    call: Callable[..., object], *values: object, abandon_on_cancel: bool = False
+) -> object:
+    """Virtual time waits for no thread."""
+    await trio.lowlevel.checkpoint()
+    return call(*values)
 
 
 @dataclass
@@ -39,6 +50,9 @@ class Disk:
     @property
     def status(self) -> LedgerStatus:
         return self.log.status
+
+    def entries(self, first_index: int, last_index: int | None = None) -> Iterator[Entry]:
+        return self.log.entries(first_index, last_index)
 
     def keep_from(self, index: int) -> None:
         if self.waited_for:  # it is told after every saving, and once at the start
@@ -92,6 +106,34 @@ async def test_a_state_that_is_waited_for_is_saved_at_once(tmp_path: Path) -> No
         with trio.fail_after(30):
             await disk.saved.wait()
         assert leader.machine.saved_index == 5
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_a_start_replays_is_a_reason_to_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A group that is killed again and again, before it has taken enough by itself, would replay
+    more at each start."""
+    leader = filled(tmp_path)
+    save(leader.machine)
+    records = [NewRecord(bytes(1000), properties_encode({"UNIQ_KEY": "k"}), 1, HOST)]
+    for _ in range(4):
+        leader.append("A", 0, records)
+    monkeypatch.setattr(limits, "SNAPSHOT_LOG_BYTES", 3000)
+    restarted = Machine(tmp_path)
+    assert restarted.restore() is None
+    ledger = leader.ledger
+    disk = Disk(ledger)
+    disk.durable.set()
+    monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Snapshots(restarted, disk).run)
+        await trio.sleep(1)
+        for entry in ledger.entries(restarted.applied_index + 1):
+            restarted.apply(entry)
+        disk.news.set()
+        await trio.sleep(1)
+        assert restarted.saved_index == restarted.applied_index == 9
         nursery.cancel_scope.cancel()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from dledger.ledger.config import LedgerStatus
+from dledger.log.entry import Entry
 from dledger.remoting.message import properties_encode
 from dledger.testing.local import LocalLedger
 from mqbroker import app, limits
@@ -37,6 +38,9 @@ class Log:
     @property
     def status(self) -> LedgerStatus:
         return self._ledger.status
+
+    def entries(self, first_index: int, last_index: int) -> Iterator[Entry]:
+        return self._ledger.entries(first_index, last_index)
 
     def keep_from(self, index: int) -> None:
         pass
