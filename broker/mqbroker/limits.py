@@ -186,8 +186,8 @@ MEMBERS_POLL_S = 0.05
 STOP_S = 2.0
 """A stopping broker waits this long for the name servers to be told."""
 REGISTER_INTERVAL_S = 30.0
-HEARTBEAT_TIMEOUT_S = 3.0
-"""A name server drops us when it heard nothing for this long."""
+HEARTBEAT_TIMEOUT_INTERVALS = 3
+"""A name server drops us when it heard nothing for this many intervals between heartbeats."""
 REGISTER_TIMEOUT_S = 3.0
 REGISTER_REST = 4.0
 """The pause after a registration, as a multiple of the time to encode it: with 20,000 topics that

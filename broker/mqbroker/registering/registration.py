@@ -144,7 +144,7 @@ class Registration:
             cluster_name=core.config.broker_cluster_name,
             ha_server_addr=self.address,
             broker_id=role.broker_id,
-            heartbeat_timeout_millis=int(limits.HEARTBEAT_TIMEOUT_S * 1000),
+            heartbeat_timeout_millis=self._heartbeat_timeout_ms,
             term=role.term,
             node_id=role.node_id,
         )
@@ -178,10 +178,15 @@ class Registration:
             broker_id=core.role.broker_id,
             epoch=core.role.term,
             max_offset=core.log.status.end_position,
-            heartbeat_timeout_mills=int(limits.HEARTBEAT_TIMEOUT_S * 1000),
+            heartbeat_timeout_mills=self._heartbeat_timeout_ms,
         )
         response = await peer.request(RequestCode.BROKER_HEARTBEAT, header)
         return response.code == ResponseCode.SUCCESS
+
+    @property
+    def _heartbeat_timeout_ms(self) -> int:
+        interval_ms = self._core.config.register_broker_heartbeat_millis
+        return limits.HEARTBEAT_TIMEOUT_INTERVALS * interval_ms
 
     def _unregister_header(self) -> UnregisterBrokerHeader:
         core = self._core

@@ -119,7 +119,7 @@ async def test_heartbeats_carry_the_term_and_a_forgotten_broker_registers_again(
         await until(lambda: server.count(RequestCode.BROKER_HEARTBEAT) >= 2)
         assert server.count(RequestCode.REGISTER_BROKER) == 1
         beat = decode_header(BrokerHeartbeatHeader, server.requests[-1])
-        assert (beat.broker_id, beat.epoch, beat.heartbeat_timeout_mills) == (0, 7, 3000)
+        assert (beat.broker_id, beat.epoch, beat.heartbeat_timeout_mills) == (0, 7, 300)
         server.answer = ResponseCode.BROKER_NOT_EXIST
         await until(lambda: server.count(RequestCode.REGISTER_BROKER) >= 2)
 
