@@ -63,6 +63,7 @@ class Segment:
         self._descriptor = descriptor
         self._raw: memoryview | None = None
         self._used = True
+        self._touched = False
         self._read_bytes = 0
         self._offsets: array[int] | None = array("I")
         #: For each entry, whether its bytes were checked a short while ago.
@@ -79,7 +80,7 @@ class Segment:
     @property
     def raw(self) -> memoryview:
         """The file's bytes, mapped: a view shows what is written later, too."""
-        self._used = True
+        self._used = self._touched = True
         if self._raw is None:
             self._raw = self._disk.map(self.descriptor, self.size_bytes)
         return self._raw
@@ -97,7 +98,8 @@ class Segment:
         """Unmap what was read: it then counts as the kernel's memory, no longer as this
         process's."""
         self._read_bytes = 0
-        if self._raw is not None:
+        if self._touched and self._raw is not None:
+            self._touched = False
             self._disk.forget_pages(self._raw)
 
     def release_if_idle(self) -> None:

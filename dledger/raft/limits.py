@@ -9,12 +9,13 @@ from __future__ import annotations
 from dledger.limits import KIB, MIB, NO_SPACE_RETRY_S
 
 # Elections. Pairs are the ends of a range that a node draws from, so that nodes do not act in step.
-ELECTION_TIMEOUT_MIN_S = 0.9
+ELECTION_TIMEOUT_MIN_S = 1.0
 """A follower that hears nothing from its leader for this long may ask for an election. A loaded
 machine may give a node no processor for 0.7 s, and that is no reason to elect."""
-ELECTION_TIMEOUT_MAX_S = 1.2
-HEARTBEAT_S = 0.2
-"""Four heartbeats fit into the shortest election timeout. More would only wake idle groups."""
+ELECTION_TIMEOUT_MAX_S = 1.3
+HEARTBEAT_S = 0.3
+"""So a follower stays patient with a leader that stands still for 0.7 s just before a heartbeat.
+More heartbeats would only wake idle groups."""
 LINK_LOST_WAIT_S = (0.002, 0.03)
 """A node whose link to the leader broke waits this long before it asks the others."""
 RETRY_WAIT_S = (0.05, 0.2)
@@ -67,9 +68,10 @@ NO_SPACE_ASK_S = 1.0
 """A follower whose disk is full asks again that often for the entries that it lacks."""
 SIGN_OF_LIFE_S = 0.2
 """A follower whose disk is busy for longer than this tells the leader that it is alive."""
-ACK_AGAIN_S = 0.3
-"""A follower repeats its last acknowledgement after this time: three times within the leader's
-patience. Not more often, since each one wakes the leader of an idle group."""
+ACK_AGAIN_S = 0.5
+"""A follower repeats its last acknowledgement at the first heartbeat after this time, so at every
+second one: twice within the leader's patience. Not more often, since each one wakes the leader of
+an idle group."""
 
 # Reads and repairs.
 READS_ASK_AGAIN_S = 0.1

@@ -15,6 +15,7 @@ from dledger.log.entry import Kind
 from dledger.raft.library.adapter import Node
 from dledger.raft.library.messages import Denied, PeerKind, Vote
 from dledger.raft.library.transport import PeerTransport
+from dledger.raft.limits import ELECTION_TIMEOUT_MAX_S
 from dledger.raft.roles import Role
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import Donor, ScriptedNode, follower_of
@@ -98,7 +99,7 @@ def test_hole_14_a_leader_that_hears_from_no_majority_steps_down() -> None:
             node.engine.core.conf.leaderFallbackTimeout = fallback_s
         node.serve("f")
         outcome = node.append()
-        node.advance(1.3)
+        node.advance(ELECTION_TIMEOUT_MAX_S + 0.1)
         return [type(result) for result in outcome]
 
     assert outcome_after_silence(None) == [OutcomeUnknown]

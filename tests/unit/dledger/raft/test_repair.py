@@ -16,6 +16,7 @@ from dledger.log.recovery.startup import open_log
 from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
 from dledger.raft.library.messages import Ack, Append, Confirmed, Given, Lacking
+from dledger.raft.limits import HEARTBEAT_S
 from dledger.raft.replication.repair import Asking
 from dledger.testing.contracts.log_store import copy_to
 from dledger.testing.disk import Crashed, SimulatedDisk
@@ -269,7 +270,7 @@ def test_a_leader_sends_nothing_that_has_rotted(rotten: int, at: int) -> None:
         node.step()
     assert not node.take("f", Append)
     with plant("send what has rotted"):
-        node.advance(0.3)
+        node.advance(HEARTBEAT_S + 0.1)
         assert node.take("f", Append)
 
 
