@@ -10,7 +10,6 @@ Layout
 ``jobs``        slow work that a log hands out: syncs and removals
 ``writing``     what was appended and is not in the files yet
 ``reading``     entries by index, bytes by position
-``checkpoints`` when a checkpoint is due, and what is in it
 ``head``        where a log begins whose first segments are gone (pure)
 ``retention``   which old segments may be removed (pure)
 ``hard_state``  term, vote and seat, durable before any message that depends on them

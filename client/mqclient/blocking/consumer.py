@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NoReturn, Self
+from typing import NoReturn, Self, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
@@ -23,6 +23,9 @@ from mqclient.consuming.sharing.starts import Start
 from mqclient.consuming.subscriptions import Sql
 from mqclient.errors import ClientClosed
 from mqclient.models import Rebalance, ReceivedMessage
+
+_Handled = TypeVar("_Handled")
+"""What a handler is called with: a message, or a batch."""
 
 
 class Consumer(Face[consumers.Consumer]):
@@ -99,17 +102,10 @@ class Consumer(Face[consumers.Consumer]):
         """
         if concurrency == 1 and timeout_s is None:
             self._run_here(handler, self._client.sending_back(on_error, max_reconsume_times))
-        threads = CapacityLimiter(concurrency + limits.ABANDONED_HANDLERS_MAX)
-
-        async def handle(message: ReceivedMessage) -> None:
-            await to_thread.run_sync(
-                handler, message, limiter=threads, abandon_on_cancel=timeout_s is not None
-            )
-
         self.call(
             partial(
                 self._client.run,
-                handle,
+                _in_threads(handler, concurrency, timeout_s),
                 concurrency,
                 order=order,
                 timeout_s=timeout_s,
@@ -156,17 +152,10 @@ class Consumer(Face[consumers.Consumer]):
         max_reconsume_times: int | None = None,
     ) -> None:
         """Call `handler` with what there is of a queue, up to `max_messages`, by other threads."""
-        threads = CapacityLimiter(concurrency + limits.ABANDONED_HANDLERS_MAX)
-
-        async def handle(messages: Sequence[ReceivedMessage]) -> None:
-            await to_thread.run_sync(
-                handler, messages, limiter=threads, abandon_on_cancel=timeout_s is not None
-            )
-
         self.call(
             partial(
                 self._client.run_batches,
-                handle,
+                _in_threads(handler, concurrency, timeout_s),
                 max_messages,
                 concurrency,
                 order=order,
@@ -221,3 +210,18 @@ def _in_a_thread(told: Callable[[tuple[MessageQueue, ...]], None]) -> OnRevoke:
         await to_thread.run_sync(told, queues, abandon_on_cancel=True)
 
     return tell
+
+
+def _in_threads(
+    handler: Callable[[_Handled], None], concurrency: int, timeout_s: float | None
+) -> Callable[[_Handled], Awaitable[None]]:
+    """Call a handler in threads of its own. One that takes too long is left alone with its thread,
+    if there is a time to take."""
+    threads = CapacityLimiter(concurrency + limits.ABANDONED_HANDLERS_MAX)
+
+    async def handle(handled: _Handled) -> None:
+        await to_thread.run_sync(
+            handler, handled, limiter=threads, abandon_on_cancel=timeout_s is not None
+        )
+
+    return handle

@@ -166,10 +166,8 @@ class SendingBack:
                 "can't send back: only members that share queues read their group's retry topic. "
                 "Handle the message again, or leave it"
             )
-        if delay.is_open and self.schedule:
-            delay = Delay(
-                millis=self.schedule[min(message.reconsume_times, len(self.schedule) - 1)]
-            )
+        if delay.is_open:
+            delay = self._scheduled(message.reconsume_times)
         header = ConsumerSendMsgBackHeader(
             offset=message.position,
             group=self.group,
@@ -218,14 +216,17 @@ class SendingBack:
         """Wait, to handle it again in its place; or give it up after so many times."""
         if self.times_max is not None and message.handled_again >= self.times_max:
             return await self._send_back_or_again(message, Delay(DEAD))
-        seconds = delay.millis / 1000
         if delay.is_open:
-            last = len(self.schedule) - 1
-            scheduled = self.schedule[min(message.handled_again, last)] if self.schedule else 0
-            seconds = scheduled / 1000 or limits.SUSPEND_S
+            delay = self._scheduled(message.handled_again)
         message.handled_again += 1
-        await anyio.sleep(seconds or limits.SUSPEND_S)
+        await anyio.sleep(delay.millis / 1000 or limits.SUSPEND_S)
         return False
+
+    def _scheduled(self, failures: int) -> Delay:
+        """The group's own delay after so many failures; open without a schedule."""
+        if not self.schedule:
+            return Delay()
+        return Delay(millis=self.schedule[min(failures, len(self.schedule) - 1)])
 
 
 def _names(message: ReceivedMessage) -> dict[str, str | int]:

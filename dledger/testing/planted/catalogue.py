@@ -76,7 +76,7 @@ PLANTED = (
     PlantedBug("use a removed segment", (), storage.use_a_removed_segment),
     PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=149),
     PlantedBug(
-        "believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, nodes=5, seed=355
+        "believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, nodes=5, seed=848
     ),
     PlantedBug("miss no lost segment", (), storage.miss_no_lost_segment, seed=164),
     PlantedBug("note no new segment", (), storage.note_no_new_segment),
@@ -89,13 +89,13 @@ PLANTED = (
     PlantedBug("count a learner", (), joining.count_a_learner, seed=3),
     PlantedBug("seat a learner at once", (), joining.seat_a_learner_at_once),
     PlantedBug(
-        "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=126
+        "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=90
     ),
     PlantedBug(
         "begin anew without the first entry",
         (),
         joining.begin_anew_without_the_first_entry,
-        seed=122,
+        seed=210,
     ),
     PlantedBug(
         "apply before the state is there", (), joining.apply_before_the_state_is_there, seed=0
@@ -106,7 +106,7 @@ PLANTED = (
     PlantedBug("give what is not committed", (), repair.give_what_is_not_committed, seed=20),
     PlantedBug("give without a round", (), repair.give_without_a_round, seed=20),
     PlantedBug(
-        "write entries before their term", (), repair.write_entries_before_their_term, seed=111
+        "write entries before their term", (), repair.write_entries_before_their_term, seed=164
     ),
     PlantedBug(
         "replay what no start has checked", (), repair.replay_what_no_start_has_checked, seed=26
@@ -132,7 +132,7 @@ PLANTED = (
     PlantedBug(
         "act only by what is committed", (15,), members.act_only_by_what_is_committed, seed=3
     ),
-    PlantedBug("keep what was cut", (15,), members.keep_what_was_cut, seed=19),
+    PlantedBug("keep what was cut", (15,), members.keep_what_was_cut, seed=68),
     PlantedBug("forget the members", (15,), members.forget_the_members, seed=3),
     PlantedBug("save the members too late", (), members.save_the_members_too_late, seed=7),
     PlantedBug("believe the file alone", (), members.believe_the_file_alone, seed=78),

@@ -7,11 +7,11 @@ from dataclasses import replace
 from unittest.mock import patch
 
 from dledger.log import entry, walk
-from dledger.log.checkpoints import Checkpoints
 from dledger.log.entry import Header, decode_header
 from dledger.log.jobs import SyncJob
 from dledger.log.recovery import startup
 from dledger.log.recovery.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
+from dledger.log.recovery.checkpoints import Checkpoints
 from dledger.log.segment import PreparedSegment, Segment
 from dledger.log.store import SegmentedLog
 from dledger.testing.disk import SimulatedDisk

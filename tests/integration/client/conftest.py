@@ -1,12 +1,18 @@
-"""What tests of the client share: both event loops, and topics that no other test uses."""
+"""What tests of the client share: event loops, a broker, and topics that no other test uses."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import anyio
 import pytest
+import trio
+
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import plan, ports_needed
+from mqchaos.cluster.probe import serving
+from mqchaos.cluster.processes import free_ports
 
 Run = Callable[[Callable[[], Awaitable[None]]], None]
 
@@ -31,3 +37,13 @@ def run(request: pytest.FixtureRequest) -> Run:
 def topic() -> str:
     """A topic, and a group, that no other test uses."""
     return f"T{next(_number)}"
+
+
+@pytest.fixture(scope="session")
+def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A name server and a group of one, real processes, that no test stops or sets otherwise."""
+    layout = plan(free_ports(ports_needed(1, 1, 1)), 1, 1, 1, "ASYNC_FLUSH")
+    cluster = Cluster.create(tmp_path_factory.mktemp("cluster") / "c", layout)
+    with cluster.running():
+        trio.run(serving, cluster)
+        yield layout.namesrv_addr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +15,6 @@ import pytest
 import trio
 
 from dledger.errors import BadInput
-from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import serving
-from mqchaos.cluster.processes import free_ports
 from mqclient import (
     Admin,
     Consumer,
@@ -49,16 +45,6 @@ def run(request: pytest.FixtureRequest) -> Run:
         anyio.run(bounded, backend=getattr(request, "param", "trio"))
 
     return runner
-
-
-@pytest.fixture(scope="module")
-def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A name server and a group of one, real processes."""
-    layout = plan(free_ports(ports_needed(1, 1, 1)), 1, 1, 1, "ASYNC_FLUSH")
-    cluster = Cluster.create(tmp_path_factory.mktemp("cluster") / "c", layout)
-    with cluster.running():
-        trio.run(serving, cluster)
-        yield layout.namesrv_addr
 
 
 async def send(namesrv_addr: str, topic: str, count: int, queues: int = 4) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import anyio
@@ -16,10 +15,6 @@ from dledger.net import connect_peer
 from dledger.remoting.bodies import LockBatchBody, encode_body
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
-from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import serving
-from mqchaos.cluster.processes import free_ports
 from mqclient import (
     Admin,
     Consumer,
@@ -34,16 +29,6 @@ from mqclient.connection.addresses import parse_address
 pytestmark = pytest.mark.slow
 
 QUEUES, PER_QUEUE = 4, 30
-
-
-@pytest.fixture(scope="module")
-def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A name server and a group of one, real processes."""
-    layout = plan(free_ports(ports_needed(1, 1, 1)), 1, 1, 1, "ASYNC_FLUSH")
-    cluster = Cluster.create(tmp_path_factory.mktemp("cluster") / "c", layout)
-    with cluster.running():
-        trio.run(serving, cluster)
-        yield layout.namesrv_addr
 
 
 async def send(namesrv_addr: str, topic: str, per_queue: int) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dledger.errors import BadInput
+from dledger.log.disk import Disk
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient import ConsistentHash, Consumer, MachineRooms, Sql
 from mqclient.consuming.sharing.mode import Wanted
@@ -185,7 +186,7 @@ async def test_a_file_that_can_not_be_written_is_told_of_and_the_old_one_stays(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr(Disk, "sync_data", full)
     assert await file.store({QUEUE: 8}, 1) == {}
     assert json.loads((tmp_path / "o.json").read_bytes())["offsets"][0]["offset"] == 7
     with pytest.raises(BadInput, match="can't be used"):

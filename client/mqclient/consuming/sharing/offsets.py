@@ -16,6 +16,7 @@ import msgspec
 from anyio import CancelScope, Lock, to_thread
 
 from dledger.errors import BadInput, RemotingError
+from dledger.log.disk import Disk
 from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -256,14 +257,4 @@ class FileOffsets:
             _Row(queue.topic, queue.broker_name, queue.queue_id, offset)
             for queue, offset in sorted(known.items())
         ]
-        new = self._path.with_name(self._path.name + ".new")
-        with new.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(_File(1, rows))))
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        Disk().replace(self._path, msgspec.json.format(msgspec.json.encode(_File(1, rows))))
