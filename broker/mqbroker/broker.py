@@ -40,6 +40,11 @@ from mqbroker.requests.groups.readers import Readers
 from mqbroker.requests.groups.relays import RelayHandler
 from mqbroker.requests.groups.resets import ResetHandler
 from mqbroker.requests.needs import Needs
+from mqbroker.requests.popping.giving_back import GivingBackHandler
+from mqbroker.requests.popping.modes import RequestModeHandler
+from mqbroker.requests.popping.pop import PopHandler
+from mqbroker.requests.popping.questions import PopQuestionHandler
+from mqbroker.requests.popping.waiting import Popping
 from mqbroker.requests.reading.held_pulls import HeldPulls
 from mqbroker.requests.reading.lookups import LookupHandler
 from mqbroker.requests.reading.pull import PullHandler
@@ -71,6 +76,7 @@ class Broker:
         membership = Membership()
         fence = Fence(core, membership)
         self._readers = Readers()
+        self._popping = Popping(core)
         self._held = HeldPulls(self._wake_pulls, self._sweep_due.set)
         self._commits = OffsetCommits(core.machine, core.definitions, self._wake_commits)
         self._deliveries = Deliveries(
@@ -88,9 +94,12 @@ class Broker:
             self._transactions,
             AssignmentHandler(core, membership),
             BrokerAdminHandler(core),
+            GivingBackHandler(core, self._popping),
             GroupAdminHandler(core, membership),
             LeadershipHandler(core),
             LookupHandler(core, membership, self._commits, self._readers, fence),
+            PopHandler(core, self._popping),
+            PopQuestionHandler(core, self._popping),
             ProduceHandler(core),
             ProgressHandler(core, membership, self._commits),
             PullHandler(core, membership, self._commits, self._readers, self._held, fence),
@@ -98,6 +107,7 @@ class Broker:
             RecallHandler(core, self._deliveries),
             RelayHandler(core, self._clients),
             ReplyHandler(core, self._clients),
+            RequestModeHandler(core),
             ResetHandler(core, self._clients, self._readers),
             SendBackHandler(core, fence),
             SendHandler(core),
@@ -115,6 +125,10 @@ class Broker:
                 self._sweep,
                 self._commit,
                 self._deliver_due,
+                self._popping.serve,
+                self._popping.sweep,
+                self._popping.look,
+                self._popping.settle,
                 self._scan,
             ):
                 nursery.start_soon(self._take_turns, turn)
@@ -146,6 +160,7 @@ class Broker:
 
     def _arrived(self, index: EntryIndex) -> None:
         self._held.arrived(index)
+        self._popping.arrived(index.topic)
         if index.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
             self._deliveries_due.set()
         if self.core.role.serving:
@@ -186,6 +201,7 @@ class Broker:
         core.definitions.reset()
         core.appender.reset()
         self._readers.clear()
+        self._popping.leading()
         self._transactions.reset()
         self._log_role()
         self._deliveries_due.set()
@@ -209,6 +225,7 @@ class Broker:
             return
         self._commits.reset()
         self._held.release_all()
+        self._popping.following()
         self._log_role()
         self.topics_changed(())
 
@@ -217,6 +234,7 @@ class Broker:
     def disconnected(self, connection: Connection) -> None:
         """A client's connection is gone."""
         self._held.disconnected(connection.id)
+        self._popping.disconnected(connection.id)
         self._clients.disconnected(connection)
 
     # -- the loops --------------------------------------------------------------------------

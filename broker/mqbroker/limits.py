@@ -22,6 +22,9 @@ DEDUP_KEY_BYTES_MAX = 512
 LOCK_S = 60.0
 """A queue lock that is not renewed ends (RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime)."""
 
+POP_BITS_BYTES_MAX = 64 * KIB
+"""Of one bitmap in an entry."""
+
 ASIDE_REASONS_KEPT = 16
 """Entries set aside that are shown with the reason."""
 ASIDE_INDEXES_KEPT = 65_536
@@ -114,6 +117,36 @@ EARLIEST_ENTRIES_MAX = 256
 SUBSCRIPTION_TAGS_MAX = 1024
 SUBSCRIPTION_CHARACTERS_MAX = 32 * KIB
 """Of tags: each character is hashed, with each pull."""
+
+# POP.
+POP_MESSAGES_MAX = 32
+"""RocketMQ's, for stock clients."""
+POP_MESSAGES_OURS_MAX = 1024
+POP_IN_FLIGHT_PER_QUEUE_MAX = 10_000
+"""RocketMQ: popInflightMessageThreshold."""
+POP_IN_FLIGHT_PER_TOPIC_MAX = 100_000
+"""Of one group."""
+POP_IN_FLIGHT_MAX = 262_144
+"""Of all groups: what is in flight is kept in memory, and in every snapshot; 400 bytes for a
+message that nobody else was handed out with."""
+POP_INVISIBLE_S_MAX = 3 * 86_400
+POP_ATTEMPT_CHARACTERS_MAX = 128
+POPS_HELD_MAX = 100_000
+POPS_HELD_PER_QUEUE_MAX = 1024
+"""Both are RocketMQ's (maxPopPollingSize, popPollingSize); the second is of one group."""
+POP_HOLD_S_MAX = 30.0
+POP_LOOK_S_MAX = 0.25
+"""A wall clock that is set forward while messages are hidden is noticed within this time."""
+POP_PAUSE_S = 0.01
+"""Between two looks for what is visible again."""
+POP_GATHERED_BYTES_MAX = 2 * MIB
+POP_ROW_BYTES = 64
+"""What acks and the like take in an entry; each about so much beside its names and bits."""
+POP_MERGED_MESSAGES = 1024
+"""Acks of messages of one run of so many become one row."""
+BATCH_ACKS_MAX = 4096
+BATCH_ACK_BITS_BYTES_MAX = 8 * KIB
+REQUEST_MODES_MAX = 20_000
 
 # SQL92 filters.
 SQL_CHARACTERS_MAX = 8192

@@ -15,6 +15,7 @@ Layout, from the bytes upwards
 ``numbers``          how wide a number may be
 ``names``            what topics and groups may be called
 ``allocation``       how queues are shared out
+``receipts``         the handles of popped messages
 ``unavailable``      what an answer of code 14 says
 
 Sockets, clocks and tasks are `dledger.net`'s business.

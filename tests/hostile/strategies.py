@@ -25,6 +25,7 @@ from dledger.remoting.headers import Header
 from dledger.remoting.message import BatchItem, batch_encode, host_bytes, offset_message_id
 from dledger.remoting.record import encode_record
 from mqbroker.state import control
+from mqbroker.state.groups import popping
 
 Code = RequestCode
 EDGES = [
@@ -93,7 +94,17 @@ HONEST: dict[str, st.SearchStrategy[Any]] = {
     "tranStateTableOffset": st.just(0),
     "queueOffset": st.integers(0, 3),
     "commitOffset": st.integers(0, 9),
+    "initMode": st.integers(0, 2),
+    "queueId": st.integers(-1, 3),
     "queue": st.integers(0, 3),
+    "extraInfo": st.tuples(st.integers(0, 3), st.sampled_from([1_790_000_000_000, 0, 2**62])).map(
+        lambda pair: f"{pair[0]} {pair[1]} 1 0 0 broker-a 0 {pair[0]}"
+    ),
+    "invisibleTime": st.sampled_from([1, 1000, 60_000]),
+    "pollTime": st.sampled_from([0, 1, 15_000]),
+    "attemptId": st.sampled_from(["", "a", "b"]),
+    "bits": st.sampled_from(["Dw==", "AQ==", "", "//////8="]),
+    "expType": st.sampled_from(["TAG", "SQL92"]),
     "offset": known(POSITIONS),
     "flag": st.just(0),
     "nums": st.integers(1, 4),
@@ -230,6 +241,13 @@ ASSIGNMENT = {
     "strategyName": "AVG",
     "messageModel": "CLUSTERING",
 }
+BATCH_ACK = {
+    "brokerName": "broker-a",
+    "acks": [
+        {"c": "C", "t": "Orders", "r": "0", "so": 0, "q": 0, "rq": 0, "it": 1, "pt": 1, "b": "Dw=="}
+    ],
+}
+MODE = {"topic": "Orders", "consumerGroup": "C", "mode": "POP", "popShareQueueNum": 1}
 TOPIC = {"topicName": "Orders", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
 GROUP = {"groupName": "C", "retryMaxTimes": 3, "brokerId": 0}
 CHECK = {"clientId": "c", "group": "C", "subscriptionData": SUBSCRIPTION}
@@ -312,6 +330,14 @@ REQUESTS: dict[int, tuple[type[Header] | None, st.SearchStrategy[bytes] | None]]
     Code.LOCK_BATCH_MQ: (None, documents(LOCK)),
     Code.UNLOCK_BATCH_MQ: (None, documents(LOCK)),
     Code.QUERY_ASSIGNMENT: (None, documents(ASSIGNMENT)),
+    Code.SET_MESSAGE_REQUEST_MODE: (None, documents(MODE)),
+    Code.POP_MESSAGE: (H.PopMessageHeader, None),
+    Code.ACK_MESSAGE: (H.AckMessageHeader, None),
+    Code.BATCH_ACK_MESSAGE: (None, documents(BATCH_ACK)),
+    Code.CHANGE_MESSAGE_INVISIBLETIME: (H.ChangeMessageInvisibletimeHeader, None),
+    Code.PEEK_MESSAGE: (H.PeekMessageHeader, None),
+    Code.NOTIFICATION: (H.NotificationHeader, None),
+    Code.POLLING_INFO: (H.PollingInfoHeader, None),
     Code.UPDATE_AND_CREATE_TOPIC: (H.UpdateAndCreateTopicHeader, None),
     Code.UPDATE_AND_CREATE_TOPIC_LIST: (None, documents({"topicConfigList": [TOPIC]})),
     Code.DELETE_TOPIC_IN_BROKER: (H.DeleteTopicInBrokerHeader, None),
@@ -343,6 +369,7 @@ WRITERS = (
     *(Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE, Code.PRODUCE),
     *(Code.CONSUMER_SEND_MSG_BACK, Code.END_TRANSACTION, Code.UPDATE_CONSUMER_OFFSET),
     *(Code.UPDATE_AND_CREATE_TOPIC, Code.PULL_MESSAGE, Code.HEART_BEAT, Code.LOCK_BATCH_MQ),
+    *(Code.POP_MESSAGE, Code.ACK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME),
 )
 
 
@@ -391,6 +418,19 @@ configs = st.builds(
 )
 group_configs = st.builds(SubscriptionGroupConfig, texts, retry_max_times=integers)
 times = integers | st.just(1_790_000_000_500)
+small = st.integers(-1, 6)
+fences = st.sampled_from([1_790_000_000_500, 1_790_000_000_501, 0, -1, 2**63]) | integers
+pop_bits = st.binary(max_size=3) | st.just(b"\xff" * 70_000)
+pop_names = (st.sampled_from(["C", "P", ""]), st.sampled_from(["Orders", "Canary", ""]))
+pop_rows = st.builds(
+    popping.PopQueue,
+    small | integers,
+    small | integers,
+    small | integers,
+    small | integers,
+    pop_bits,
+    st.lists(st.tuples(fences, small | integers, pop_bits), max_size=2),
+)
 Control = control.Control
 controls: st.SearchStrategy[Control] = st.one_of(
     st.builds(control.PutTopics, st.lists(configs, max_size=2), times),
@@ -402,6 +442,41 @@ controls: st.SearchStrategy[Control] = st.one_of(
     st.builds(control.LockQueues, texts, texts, queue_rows, times),
     st.builds(control.UnlockQueues, texts, texts, queue_rows),
     st.builds(control.DropHead, integers, integers),
+    st.builds(
+        popping.PopMessages,
+        texts | st.just("C"),
+        texts | st.just("Orders"),
+        st.lists(pop_rows, max_size=3),
+        times,
+        times,
+        st.sampled_from(["", "a"]),
+        st.booleans(),
+    ),
+    st.builds(
+        popping.SettlePopped,
+        st.lists(
+            st.builds(popping.PopAck, *pop_names, small, fences, small | integers, pop_bits),
+            max_size=3,
+        ),
+        st.lists(
+            st.builds(
+                popping.PopChange,
+                *pop_names,
+                small,
+                fences,
+                small | integers,
+                pop_bits,
+                times,
+                st.booleans(),
+                st.booleans(),
+            ),
+            max_size=3,
+        ),
+        times,
+    ),
+    st.builds(
+        control.PutRequestMode, texts, texts, st.sampled_from(["POP", "PULL", "x"]), integers
+    ),
 )
 
 

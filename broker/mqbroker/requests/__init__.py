@@ -4,6 +4,7 @@
 ``needs``        what a code needs before it is answered, such as a leader
 ``sending``      requests that store messages
 ``reading``      requests that read messages
+``popping``      requests that hand messages out for a time
 ``groups``       clients, and the progress of groups
 ``admin``        operators' tools
 ``forwarding``   passes tools' changes from a follower to the leader

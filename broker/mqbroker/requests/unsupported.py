@@ -13,7 +13,6 @@ from typing import Final
 from dledger.remoting.codes import RequestCode, ResponseCode
 from mqbroker.refusal import Refused
 
-_POP = "consumers of this broker pull: POP is not supported"
 _ACL = "there are no users and access lists here: whoever reaches the port may do everything"
 _REPLICAS = "replicas take all state out of the replicated log, and none by requests"
 
@@ -21,15 +20,7 @@ _TO_CLIENTS = "brokers ask clients this, and nobody asks brokers"
 _TO_NAME_SERVERS = "name servers answer this: ask one of them"
 
 REASONS: Final[Mapping[int, str]] = {
-    RequestCode.SET_MESSAGE_REQUEST_MODE: _POP,
-    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: _POP,
-    RequestCode.POP_MESSAGE: _POP,
-    RequestCode.ACK_MESSAGE: _POP,
-    RequestCode.PEEK_MESSAGE: _POP,
-    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _POP,
-    RequestCode.NOTIFICATION: _POP,
-    RequestCode.POLLING_INFO: _POP,
-    RequestCode.BATCH_ACK_MESSAGE: _POP,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: _REPLICAS,
     RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: _ACL,
     RequestCode.DELETE_ACL_CONFIG: _ACL,
     RequestCode.GET_BROKER_CLUSTER_ACL_INFO: _ACL,

@@ -17,9 +17,11 @@ import msgspec
 from dledger.buffers import Buffer
 from dledger.errors import BadInput, WrittenByNewer
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
+from dledger.remoting.numbers import INT32_MAX, INT32_MIN
 from mqbroker import limits
 from mqbroker.state import kept
 from mqbroker.state.aside import Unusable
+from mqbroker.state.groups.popping import PopMessages, SettlePopped, check_pop, check_settling
 
 
 class PutTopics(msgspec.Struct, frozen=True):
@@ -82,6 +84,15 @@ class UnlockQueues(msgspec.Struct, frozen=True):
     queues: list[tuple[str, int]]
 
 
+class PutRequestMode(msgspec.Struct, frozen=True):
+    """How a group's members read a topic if they let the broker share its queues out."""
+
+    topic: str
+    group: str
+    mode: str
+    share: int
+
+
 class DropHead(msgspec.Struct, frozen=True):
     """Drop all messages before `position`, where the segment that begins with entry `index`
     starts."""
@@ -99,6 +110,9 @@ Control: TypeAlias = (
     | CommitOffsets
     | LockQueues
     | UnlockQueues
+    | PopMessages
+    | SettlePopped
+    | PutRequestMode
     | DropHead
 )
 
@@ -111,8 +125,12 @@ _OPERATIONS: Final[dict[str, type[Control]]] = {
     "commit_offsets": CommitOffsets,
     "lock_queues": LockQueues,
     "unlock_queues": UnlockQueues,
+    "pop_messages": PopMessages,
+    "settle_popped": SettlePopped,
+    "put_request_mode": PutRequestMode,
     "drop_head": DropHead,
 }
+REQUEST_MODES: Final = frozenset({"PULL", "POP"})
 _NAME: Final = re.compile("[a-z][a-z_]{0,63}")
 _NAMES: Final = {operation: name for name, operation in _OPERATIONS.items()}
 
@@ -154,6 +172,13 @@ def check_control(control: Control, position: int, index: int) -> None:
                 counts = topic.read_queue_nums, topic.write_queue_nums
                 if not 0 < min(counts) <= max(counts) <= limits.QUEUES_IN_STATE_MAX:
                     raise Unusable(f"it gives {topic.topic_name!r} {counts} queues")
+        case PopMessages():
+            check_pop(control)
+        case SettlePopped():
+            check_settling(control)
+        case PutRequestMode(_, _, mode, share):
+            if mode not in REQUEST_MODES or not INT32_MIN <= share <= INT32_MAX:
+                raise Unusable(f"it has messages read by {mode[:80]!r}, shared by {share}")
         case DropHead(head_position, head_index):
             if not (0 <= head_position <= position and 0 < head_index <= index):
                 raise Unusable(f"it has the log begin at {head_position}, entry {head_index}")

@@ -414,6 +414,9 @@ class Machine(Memory):
             return
         gone = self.keys.files_before(position)
         self.queues.forget_before(position)
+        for topic in {topic for _, topic, _ in self.popped}:
+            for queue_id, queue in self.queues.topic(topic) or ():
+                self.retain_from(topic, queue_id, queue.begin)
         self._outdated.update(self.keys.forget_files(gone))
         self.first_position = self.dedup.first_position = position
         self.first_index = index

@@ -13,7 +13,10 @@ from mqbroker.state import control
 from mqbroker.state.aside import AsideBook
 from mqbroker.state.dedup import DedupWindow
 from mqbroker.state.groups.locks import QueueKey, QueueLocks
+from mqbroker.state.groups.modes import RequestModes
 from mqbroker.state.groups.offsets import ConsumerOffsets
+from mqbroker.state.groups.popped import Granted, Popped
+from mqbroker.state.groups.popping import PopMessages, SettlePopped, follow, pop, settle
 from mqbroker.state.groups.subscriptions import SubscriptionGroups
 from mqbroker.state.moves import Delays
 from mqbroker.state.topics import Topics
@@ -33,6 +36,9 @@ class Memory:
         self.groups = SubscriptionGroups()
         self.offsets = ConsumerOffsets()
         self.locks = QueueLocks()
+        #: What POP has handed out. `offsets` has the lowest offset that is not acknowledged.
+        self.popped = Popped()
+        self.modes = RequestModes()
         #: Config keys that were changed while the group ran, with their values as text.
         self.settings: dict[str, str] = {}
         #: Entries that were set aside.
@@ -47,10 +53,29 @@ class Memory:
     def change(self, change: control.Control, index: int) -> object:
         """Make the change of the control entry `index`; returns what its sender is told."""
         match change:
+            case control.PutSettings(settings, now_ms):
+                self._put_settings(settings, now_ms)
+            case control.PutTopics(topics, now_ms):
+                self.topics.put(topics, now_ms)
+            case control.DeleteTopic(topic, now_ms):
+                self.topics.delete(topic, now_ms)
+                self.offsets.delete_topic(topic)
+                self.locks.delete_topic(topic)
+                self.popped.delete_topic(topic)
+                self.modes.delete_topic(topic)
+            case PopMessages() | SettlePopped():
+                return self._change_popped(change)
+            case _:
+                return self._change_groups(change, index)
+        return None
+
+    def _change_groups(self, change: control.Control, index: int) -> object:
+        match change:
             case control.CommitOffsets(offsets):
                 for group, topic, queue_id, offset in offsets:
                     if self.topics.get(topic) is not None:
                         self.offsets.commit(group, topic, queue_id, offset)
+                        self.popped.reset(group, topic, queue_id, offset)
             case control.LockQueues(group, client_id, queues, now_ms):
                 self.clock_ms = max(self.clock_ms, now_ms)
                 keys = [QueueKey(group, topic, queue_id) for topic, queue_id in queues]
@@ -63,17 +88,27 @@ class Memory:
             case control.DeleteGroup(group, with_offsets, now_ms):
                 self.groups.delete(group, now_ms)
                 self.locks.delete_group(group)
+                self.popped.delete_group(group)
+                self.modes.delete_group(group)
                 if with_offsets:
                     self.offsets.delete_group(group)
-            case control.PutSettings(settings, now_ms):
-                self._put_settings(settings, now_ms)
-            case control.PutTopics(topics, now_ms):
-                self.topics.put(topics, now_ms)
-            case control.DeleteTopic(topic, now_ms):
-                self.topics.delete(topic, now_ms)
-                self.offsets.delete_topic(topic)
-                self.locks.delete_topic(topic)
+            case control.PutRequestMode(topic, group, mode, share):
+                if self.topics.get(topic) is not None and self.groups.get(group) is not None:
+                    self.modes.put(topic, group, mode, share)
         return None
+
+    def _change_popped(self, change: PopMessages | SettlePopped) -> object:
+        self.clock_ms = max(self.clock_ms, change.now_ms)
+        if isinstance(change, SettlePopped):
+            return settle(change, self.popped, self.offsets)
+        if self.topics.get(change.topic) is None or self.groups.get(change.group) is None:
+            return Granted(0, (), frozenset())
+        return pop(change, self.popped, self.offsets)
+
+    def retain_from(self, topic: str, queue_id: int, begin: int) -> None:
+        """The messages of a queue before `begin` are gone."""
+        for group in self.popped.forget_before(topic, queue_id, begin):
+            follow(self.popped, self.offsets, group, topic, queue_id)
 
     def _put_settings(self, settings: Mapping[str, str], now_ms: int) -> None:
         merged = {**self.settings, **settings}
@@ -88,6 +123,8 @@ class Memory:
         self.groups.restore(state.groups, state.groups_version)
         self.offsets.restore(state.offsets)
         self.locks.restore(state.locks, state.lock_tokens)
+        self.popped.restore(state.popped)
+        self.modes.restore(state.modes)
         self.dedup.restore(state.dedup)
         self.delays.restore(state.delays)
         self.timers.restore(state.timers)
@@ -105,6 +142,8 @@ class Memory:
         state.offsets = self.offsets.dump()
         state.locks = self.locks.dump()
         state.lock_tokens = self.locks.tokens()
+        state.popped = self.popped.dump()
+        state.modes = self.modes.dump()
         state.dedup = self.dedup.dump()
         state.delays = self.delays.dump()
         state.timers = self.timers.dump()

@@ -25,6 +25,8 @@ from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicC
 from mqbroker.state import kept
 from mqbroker.state.aside import AsideRow
 from mqbroker.state.groups.locks import LockRow
+from mqbroker.state.groups.modes import ModeRow
+from mqbroker.state.groups.popped import PoppedRow
 
 FORMAT: Final = 3
 UNITS_FORMAT: Final = 2
@@ -60,6 +62,8 @@ class State(msgspec.Struct):
     aside: tuple[int, list[AsideRow], list[int]] = (0, [], [])
     units_format: int = 1
     lock_tokens: list[int] = []
+    popped: list[PoppedRow] = []
+    modes: list[ModeRow] = []
 
 
 def decode_state(payload: bytes) -> State:

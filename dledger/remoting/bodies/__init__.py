@@ -22,6 +22,8 @@ from dledger.remoting.bodies.base import (
     encode_body,
 )
 from dledger.remoting.bodies.groups import (
+    BatchAck,
+    BatchAckMessageBody,
     CheckClientConfigBody,
     ConsumerData,
     ConsumerIdList,
@@ -32,6 +34,7 @@ from dledger.remoting.bodies.groups import (
     QueryAssignmentBody,
     QueryAssignmentResponseBody,
     QueueAssignment,
+    SetMessageRequestModeBody,
     SubscriptionData,
     SubscriptionGroupConfig,
     SubscriptionGroupList,
@@ -82,6 +85,8 @@ from dledger.remoting.bodies.state import (
 from dledger.remoting.json_dialect import MessageQueue
 
 __all__ = [
+    "BatchAck",
+    "BatchAckMessageBody",
     "Body",
     "BrokerData",
     "BrokerMemberGroup",
@@ -127,6 +132,7 @@ __all__ = [
     "RegisterBrokerBody",
     "ResetOffsetBody",
     "ResetOffsetListBody",
+    "SetMessageRequestModeBody",
     "SubscriptionData",
     "SubscriptionGroupConfig",
     "SubscriptionGroupList",

@@ -127,6 +127,42 @@ class QueryAssignmentResponseBody(Body):
     message_queue_assignments: list[QueueAssignment] | None = None
 
 
+class SetMessageRequestModeBody(ClientBody):
+    """SET_MESSAGE_REQUEST_MODE: how a group's members read a topic whose queues the broker shares
+    out; with POP how many further members each queue is shared with, below 1 all."""
+
+    topic: str
+    consumer_group: str
+    mode: str
+    pop_share_queue_num: Int32 = -1
+
+
+class BatchAck(Body):
+    """Messages of one delivery that are done. Each member has a short name and a long one."""
+
+    c: str | None = None
+    t: str | None = None
+    r: str | int | None = None
+    so: Int64 | None = None
+    q: Int32 | None = None
+    pt: Int64 | None = None
+    b: str | None = None
+    consumer_group: str | None = None
+    topic: str | None = None
+    retry: str | int | None = None
+    start_offset: Int64 | None = None
+    queue_id: Int32 | None = None
+    pop_time: Int64 | None = None
+    bit_set: str | None = None
+
+
+class BatchAckMessageBody(ClientBody):
+    """BATCH_ACK_MESSAGE."""
+
+    broker_name: str = ""
+    acks: list[BatchAck] = []
+
+
 class LockBatchBody(ClientBody):
     """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: the queues that a client asks for or gives up.
 

@@ -3,6 +3,7 @@
 ``base``     how a header becomes the `ext` map of a command, and back
 ``send``     messages in
 ``consume``  messages and offsets out
+``pop``      messages handed out for a time
 ``group``    who consumes, and who leads
 ``namesrv``  registration, routes, key-value config
 ``admin``    what operators' tools ask
@@ -95,6 +96,19 @@ from dledger.remoting.headers.namesrv import (
     WipeWritePermOfBrokerHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
+from dledger.remoting.headers.pop import (
+    AckMessageHeader,
+    AckMessageResponseHeader,
+    ChangeMessageInvisibletimeHeader,
+    ChangeMessageInvisibletimeResponseHeader,
+    NotificationHeader,
+    NotificationResponseHeader,
+    PeekMessageHeader,
+    PollingInfoHeader,
+    PollingInfoResponseHeader,
+    PopMessageHeader,
+    PopMessageResponseHeader,
+)
 from dledger.remoting.headers.send import (
     CheckTransactionStateHeader,
     EndTransactionHeader,
@@ -109,10 +123,14 @@ from dledger.remoting.headers.send import (
 )
 
 __all__ = [
+    "AckMessageHeader",
+    "AckMessageResponseHeader",
     "AddMemberHeader",
     "AddWritePermOfBrokerHeader",
     "AddWritePermOfBrokerResponseHeader",
     "BrokerHeartbeatHeader",
+    "ChangeMessageInvisibletimeHeader",
+    "ChangeMessageInvisibletimeResponseHeader",
     "CheckTransactionStateHeader",
     "CloneGroupOffsetHeader",
     "ConsumeMessageDirectlyHeader",
@@ -150,7 +168,14 @@ __all__ = [
     "Header",
     "InvokeBrokerToGetConsumerStatusHeader",
     "InvokeBrokerToResetOffsetHeader",
+    "NotificationHeader",
+    "NotificationResponseHeader",
     "NotifyConsumerIdsChangedHeader",
+    "PeekMessageHeader",
+    "PollingInfoHeader",
+    "PollingInfoResponseHeader",
+    "PopMessageHeader",
+    "PopMessageResponseHeader",
     "ProduceHeader",
     "ProduceResponseHeader",
     "ProveHeader",

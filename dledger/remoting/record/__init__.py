@@ -12,7 +12,12 @@ whose import takes longer than a whole command of `mqadmin` should.
 
 from __future__ import annotations
 
-from dledger.remoting.record.encode import encode_record, place_record, with_queue
+from dledger.remoting.record.encode import (
+    encode_record,
+    place_record,
+    with_queue,
+    with_reconsume_times,
+)
 from dledger.remoting.record.layout import (
     BORN_HOST_IPV6,
     COMPRESSED,
@@ -45,4 +50,5 @@ __all__ = [
     "place_record",
     "walk",
     "with_queue",
+    "with_reconsume_times",
 ]

@@ -12,6 +12,7 @@ from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import RecordError
 from dledger.limits import PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
+from dledger.remoting.numbers import INT32_MAX
 from dledger.remoting.record.layout import (
     BORN_HOST_AT,
     BORN_HOST_IPV6,
@@ -136,3 +137,15 @@ def place_record(
 def with_queue(record: bytes, queue_id: int) -> bytes:
     """The same record for another queue of its topic."""
     return b"".join((record[:QUEUE_ID_AT], I32.pack(queue_id), record[QUEUE_ID_AT + I32.size :]))
+
+
+def with_reconsume_times(record: Buffer, times: int) -> bytes:
+    """A copy of a record that was delivered so often more. The body's CRC does not cover that."""
+    copy = bytearray(record)
+    flags = copy[SYS_FLAG_LOW_BYTE_AT]
+    hosts = HOST_IPV6_BYTES if flags & BORN_HOST_IPV6 else HOST_IPV4_BYTES
+    hosts += HOST_IPV6_BYTES if flags & STORE_HOST_IPV6 else HOST_IPV4_BYTES
+    at = BORN_HOST_AT + hosts + I64.size
+    present = I32.unpack_from(copy, at)[0]
+    I32.pack_into(copy, at, min(max(present, 0) + times, INT32_MAX))
+    return bytes(copy)

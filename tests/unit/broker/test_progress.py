@@ -152,7 +152,7 @@ async def test_units_of_a_queue_are_shown(
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (RequestCode.POP_MESSAGE, "POP"),
+        (RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, "replicated log"),
         (RequestCode.LIST_USER, "no users"),
         (RequestCode.GET_BROKER_HA_STATUS, "mqadmin raftStatus"),
         (31_999, "request code 31999 is not supported"),

@@ -2,9 +2,12 @@
 
 Java clients from 5.0 on do so with `clientRebalance=false`; those from 5.3.3 on do nothing until
 they are answered. The answer covers the topic's queues in all broker groups, as a name server knows
-them, and the members that this replica knows by their heartbeats. The queues are to be pulled. A
-partial answer would make the client give up the other queues. So if anything is missing the answer
-is None, and the client keeps its queues and asks again.
+them, and the members that this replica knows by their heartbeats. A partial answer would make the
+client give up the other queues. So if anything is missing the answer is None, and the client keeps
+its queues and asks again.
+
+The queues are to be pulled, each by one member; or popped, if the group's request mode for the
+topic says so: then each member pops all queues, or its own and those of the next few members.
 """
 
 from __future__ import annotations
@@ -34,11 +37,13 @@ from dledger.remoting.bodies import (
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import GetRouteinfoByTopicHeader, encode_header
+from dledger.remoting.headers.pop import ANY_QUEUE
 from dledger.remoting.json_dialect import MessageQueue
 from mqbroker import limits
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.needs import Needs
+from mqbroker.state.groups.modes import RequestMode
 
 _Queues: TypeAlias = tuple[MessageQueue, ...]
 _STRATEGIES: Final[
@@ -59,13 +64,17 @@ class AssignmentHandler:
     async def query(self, request: Command, _: Connection) -> Command:
         """The member's queues of a topic."""
         body = decode_body(QueryAssignmentBody, request.payload)
-        queues = self._share(body, await self._readable(body.topic))
+        readable = await self._readable(body.topic)
+        mode = self._core.machine.modes.get(body.topic, body.consumer_group) or RequestMode()
+        queues = self._share(body, readable, mode)
         answer = QueryAssignmentResponseBody(
-            None if queues is None else [QueueAssignment(queue) for queue in queues]
+            None if queues is None else [QueueAssignment(queue, mode.mode) for queue in queues]
         )
         return request.reply(body=encode_body(answer))
 
-    def _share(self, body: QueryAssignmentBody, queues: _Queues | None) -> _Queues | None:
+    def _share(
+        self, body: QueryAssignmentBody, queues: _Queues | None, mode: RequestMode
+    ) -> _Queues | None:
         if queues is None or body.message_model == "BROADCASTING":
             return queues
         group = self._membership.consumers(body.consumer_group)
@@ -73,7 +82,18 @@ class AssignmentHandler:
         if group is None or strategy is None:
             return None
         members = sorted({client.client_id for client in group.members.values()})
-        return strategy(body.client_id, members, queues)
+        if mode.mode == "PULL":
+            return strategy(body.client_id, members, queues)
+        if not 0 < mode.share < len(members) - 1:
+            brokers = dict.fromkeys(queue.broker_name for queue in queues)
+            return tuple(MessageQueue(body.topic, name, ANY_QUEUE) for name in brokers)
+        if body.client_id not in members:
+            return ()
+        number = members.index(body.client_id)
+        if len(members) > len(queues):
+            return (queues[number % len(queues)],) if queues else ()
+        sharers = [members[(number + n) % len(members)] for n in range(mode.share + 1)]
+        return tuple(queue for each in sharers for queue in strategy(each, members, queues))
 
     async def _readable(self, topic: str) -> _Queues | None:
         """The topic's queues to read in all broker groups; None if no name server answers."""

@@ -6,6 +6,9 @@ comes with another token than the lock's is refused. Stock clients know none; th
 while a member with another client id holds the lock. A queue that nobody has locked is nobody's
 business here.
 
+Of a queue that others of the group pop, who pulls commits nothing while they have messages in hand:
+its offset would be passed over what they don't acknowledge.
+
 Looked at is the applied state of who leads. A commit that passes comes before the next owner is
 granted the lock, and that one's question for the offset waits for it.
 """
@@ -45,3 +48,11 @@ class Fence:
         group = self._membership.consumers(key.group)
         member = group.members.get(connection_id) if group is not None else None
         return member is None or member.client_id == held.client_id
+
+    def is_popped(self, key: QueueKey) -> bool:
+        """Whether members of the group have messages of a queue in hand that they popped."""
+        queue = self._core.machine.popped.queue(*key)
+        if queue is None or not queue.count:
+            return False
+        now_ms = self._core.assignments.now_ms()
+        return any(each.visible_ms > now_ms for each in queue.deliveries())

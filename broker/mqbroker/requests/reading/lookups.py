@@ -167,14 +167,15 @@ class LookupHandler:
         elif not self._fence.counts(key, connection.id):
             self._core.replies.send(request, connection, request.reply())
             return
-        if not self._readers.counts(
+        # Consumers commit one-way, tools wait for the answer. Before the next heartbeat of a
+        # consumer that had to reconnect, nothing else tells it from a tool.
+        is_consumer = request.is_oneway or self._membership.is_consumer(key.group, connection.id)
+        if (is_consumer and self._fence.is_popped(key)) or not self._readers.counts(
             key,
             header.commit_offset,
             committed=self._commits.latest(*key),
             connection_id=connection.id,
-            # Consumers commit one-way, tools wait for the answer. Before the next heartbeat of a
-            # consumer that had to reconnect, nothing else tells it from a tool.
-            is_consumer=request.is_oneway or self._membership.is_consumer(key.group, connection.id),
+            is_consumer=is_consumer,
         ):
             self._core.replies.send(request, connection, request.reply())
             return

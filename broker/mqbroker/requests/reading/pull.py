@@ -87,6 +87,8 @@ class PullHandler:
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
         if header.commit_offset < 0 or not self._fence.counts(key, connection.id):
             return
+        if self._fence.is_popped(key):
+            return
         if self._readers.counts(
             key,
             header.commit_offset,

@@ -65,17 +65,17 @@ def read_queue(
         numbers = np.arange(len(units))
     sizes = units["size"].astype(np.int64)
     ends = np.cumsum(sizes)
-    count = min(_fitting(ends, bytes_max), len(units))
+    count = min(fitting(ends, bytes_max), len(units))
     pieces = _pieces(units[:count], sizes[:count].tolist())
     if len(pieces) > limits.PULL_PIECES_MAX and ends[count - 1] > limits.PULL_JOINED_BYTES_MAX:
-        count = _fitting(ends, limits.PULL_JOINED_BYTES_MAX)
+        count = fitting(ends, limits.PULL_JOINED_BYTES_MAX)
         pieces = _pieces(units[:count], sizes[:count].tolist())
     if count < len(units):
         last_scanned = offset + int(numbers[count])
     return Found(ResponseCode.SUCCESS, "FOUND", last_scanned, low, high, pieces, count)
 
 
-def _fitting(ends: npt.NDArray[np.int64], bytes_max: int) -> int:
+def fitting(ends: npt.NDArray[np.int64], bytes_max: int) -> int:
     """How many messages fit, from the first on; one always does. `ends` are running sums of their
     sizes."""
     return max(1, int(np.searchsorted(ends, bytes_max, "right")))

@@ -3,4 +3,7 @@
 ``subscriptions``  their configs (pure)
 ``offsets``        how far each has consumed each queue (pure)
 ``locks``          queues that one client holds (pure)
+``popped``         what POP has handed out, and not got back (pure)
+``popping``        the entries of POP, and what they do (pure)
+``modes``          how members read a topic: by pulls or by POP (pure)
 """

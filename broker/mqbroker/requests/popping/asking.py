@@ -1,0 +1,103 @@
+"""What requests of POP ask for, checked as RocketMQ does: the codes, and their order, are its."""
+
+from __future__ import annotations
+
+import itertools
+
+from dledger.remoting.bodies import TopicConfig
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command, HeaderEncoding
+from dledger.remoting.headers.pop import ANY_QUEUE, NotificationHeader, PopMessageHeader
+from dledger.remoting.message import RETRY_PREFIX
+from mqbroker import limits
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+from mqbroker.requests.popping.planning import Want
+from mqbroker.requests.reading.filters import MessageFilter, parse_subscription, selection
+from mqbroker.state.topics import PERM_READ
+
+_starts = itertools.count()
+
+
+def is_ours(request: Command) -> bool:
+    """Whether a client of ours asks: others have no such headers."""
+    return request.encoding is HeaderEncoding.MSGPACK
+
+
+def want_of(core: Core, request: Command, header: PopMessageHeader) -> Want:
+    """What a POP asks for. Refused."""
+    count_max = limits.POP_MESSAGES_OURS_MAX if is_ours(request) else limits.POP_MESSAGES_MAX
+    if not 0 < header.max_msg_nums <= count_max:
+        raise invalid(f"maxMsgNums {header.max_msg_nums} is not within 1 and {count_max}")
+    if not 0 < header.invisible_time <= limits.POP_INVISIBLE_S_MAX * 1000:
+        raise invalid(
+            f"invisibleTime {header.invisible_time} ms is not within 1 and "
+            f"{limits.POP_INVISIBLE_S_MAX * 1000}"
+        )
+    attempt_id = header.attempt_id or ""
+    if len(attempt_id) > limits.POP_ATTEMPT_CHARACTERS_MAX:
+        raise invalid(f"an attemptId of {len(attempt_id)} characters")
+    wanted_bytes = header.max_msg_bytes or 0
+    bytes_max = wanted_bytes if wanted_bytes > 0 else limits.PULL_BYTES_DEFAULT
+    queue_ids = queues_of(core, header.consumer_group, header.topic, header.queue_id)
+    return Want(
+        group=header.consumer_group,
+        topic=header.topic,
+        queue_ids=queue_ids,
+        messages_max=header.max_msg_nums,
+        bytes_max=min(bytes_max, limits.PULL_BYTES_MAX),
+        invisible_ms=header.invisible_time,
+        selection=selection(_filter(header), core.log.view),
+        # A retry topic is read from its beginning, whatever the group's first members wanted.
+        init_mode=0 if header.topic.startswith(RETRY_PREFIX) else header.init_mode,
+        ordered=header.order is True,
+        attempt_id=attempt_id,
+    )
+
+
+def _filter(header: PopMessageHeader | NotificationHeader) -> MessageFilter:
+    return parse_subscription(header.exp, header.exp_type)
+
+
+def look_of(core: Core, header: NotificationHeader) -> Want:
+    """A POP that is not made: whether there would be a message for it."""
+    return Want(
+        group=header.consumer_group,
+        topic=header.topic,
+        queue_ids=queues_of(core, header.consumer_group, header.topic, header.queue_id),
+        messages_max=1,
+        bytes_max=1,
+        invisible_ms=0,
+        selection=selection(_filter(header), core.log.view),
+        init_mode=0,
+        ordered=header.order is True,
+        attempt_id=header.attempt_id or "",
+    )
+
+
+def queues_of(core: Core, group: str, topic: str, queue_id: int) -> tuple[int, ...]:
+    """The queues that a request means, beginning with another one each time. Refused if the topic,
+    the queue or the group is not there, or may not be read."""
+    queues = readable(core, topic).read_queue_nums
+    if not ANY_QUEUE <= queue_id < queues:
+        raise invalid(f"queue {queue_id} of {topic!r} does not exist: it has {queues}")
+    config = core.definitions.group(group)
+    if not config.consume_enable:
+        raise Refused(ResponseCode.NO_PERMISSION, f"the group {group!r} is disabled")
+    if queue_id != ANY_QUEUE:
+        return (queue_id,)
+    first = next(_starts) % queues
+    return (*range(first, queues), *range(first))
+
+
+def readable(core: Core, topic: str) -> TopicConfig:
+    """A topic that may be read. Refused."""
+    config = core.definitions.topic(topic)
+    if not config.perm & PERM_READ:
+        raise Refused(ResponseCode.NO_PERMISSION, f"the topic {topic!r} is not readable")
+    return config
+
+
+def invalid(reason: str) -> Refused:
+    """The refusal of a value."""
+    return Refused(ResponseCode.INVALID_PARAMETER, reason)

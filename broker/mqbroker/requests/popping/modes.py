@@ -1,0 +1,52 @@
+"""SET_MESSAGE_REQUEST_MODE (401): whether a group's members pull a topic, or pop it.
+
+Only members that let the broker share the queues out ask for it (QUERY_ASSIGNMENT).
+"""
+
+from __future__ import annotations
+
+from dledger.net import Connection
+from dledger.net.serving import serves
+from dledger.remoting.bodies import SetMessageRequestModeBody, decode_body
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.message import RETRY_PREFIX
+from mqbroker import limits
+from mqbroker.leader.outcome import changed
+from mqbroker.refusal import Refused, busy
+from mqbroker.requests.core import Core
+from mqbroker.requests.needs import Needs
+from mqbroker.requests.popping.asking import invalid
+from mqbroker.state.control import REQUEST_MODES, PutRequestMode
+
+
+class RequestModeHandler:
+    """Answers this request."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    @serves(RequestCode.SET_MESSAGE_REQUEST_MODE, needs=Needs.FORWARDED)
+    async def put(self, request: Command, _: Connection) -> Command:
+        """Set the mode, for all members from their next question on."""
+        body = decode_body(SetMessageRequestModeBody, request.payload)
+        if body.topic.startswith(RETRY_PREFIX):
+            raise Refused(
+                ResponseCode.NO_PERMISSION, f"{body.topic!r} is a retry topic: those are pulled"
+            )
+        if body.mode not in REQUEST_MODES:
+            raise invalid(
+                f"the mode {body.mode[:80]!r} is none of {', '.join(sorted(REQUEST_MODES))}"
+            )
+        definitions, modes = self._core.definitions, self._core.machine.modes
+        definitions.topic(body.topic)
+        definitions.group(body.consumer_group)
+        if len(modes) >= limits.REQUEST_MODES_MAX and (
+            modes.get(body.topic, body.consumer_group) is None
+        ):
+            raise busy(f"{len(modes)} request modes are kept")
+        change = PutRequestMode(
+            body.topic, body.consumer_group, body.mode, body.pop_share_queue_num
+        )
+        await changed(definitions, change)
+        return request.reply()

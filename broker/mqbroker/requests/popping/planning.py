@@ -1,0 +1,269 @@
+"""What a POP takes of which queues: planned by the leader, against the state and its clock. Pure.
+
+Messages that are visible again come first, but for at most half of what is asked for if there are
+new ones: neither kind may starve the other. An attempt that is repeated (its answer may have been
+lost with a leader) gets what it was given. An ordered POP takes a queue only if nobody has messages
+of it in hand, and then from the lowest one on.
+
+A plan may be made while others are on their way. `Ahead` has what these will leave: cursors that
+they move, and deliveries that they take again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dledger.remoting.headers.pop import FROM_END, FROM_LAST
+from mqbroker import limits
+from mqbroker.requests.reading.queue_reading import fitting
+from mqbroker.state.groups.popped import Delivery, PoppedTopic, bits_to_bytes, offsets_in
+from mqbroker.state.groups.popping import PopMessages, PopQueue
+
+if TYPE_CHECKING:
+    from mqbroker.requests.reading.filters import Selection
+    from mqbroker.state.derived.consume_queue import ConsumeQueue
+    from mqbroker.state.derived.units import Units
+
+
+class Want(NamedTuple):
+    """What a POP asks for. `queue_ids` in the order in which they are looked at."""
+
+    group: str
+    topic: str
+    queue_ids: Sequence[int]
+    messages_max: int
+    bytes_max: int
+    invisible_ms: int
+    selection: Selection | None
+    init_mode: int
+    ordered: bool = False
+    attempt_id: str = ""
+
+
+@dataclass(slots=True)
+class Ahead:
+    """What plans that are on their way leave of one group's topic: cursors, and deliveries that
+    are being taken again. Queues that an ordered POP is about to take are busy."""
+
+    cursors: dict[int, int] = field(default_factory=dict)
+    leaving: set[Delivery] = field(default_factory=set)
+    busy: set[int] = field(default_factory=set)
+    on_their_way: int = 0
+
+
+@dataclass(slots=True)
+class Plan:
+    """An entry, what it needs to be answered, and what it leaves to the plans behind it."""
+
+    entry: PopMessages
+    #: (queue id, offset) -> (position, size in bytes) of each message.
+    places: dict[tuple[int, int], tuple[int, int]]
+    leaving: list[Delivery]
+    cursors: dict[int, int]
+
+
+class View(NamedTuple):
+    """What a plan is made from: the queues by their ids, what the group has of them, and the
+    offsets that it has committed."""
+
+    queues: dict[int, ConsumeQueue | None]
+    popped: PoppedTopic
+    committed: dict[int, int | None]
+    ahead: Ahead
+    is_full: bool = False
+    """Whether so much is in flight that nothing new is handed out."""
+
+    def known(self, queue_id: int) -> int:
+        """The cursor as the state has it when this plan is applied; -1 if there is none as yet."""
+        if queue_id in self.ahead.cursors:
+            return self.ahead.cursors[queue_id]
+        queue = self.popped.queues.get(queue_id)
+        return -1 if queue is None else queue.cursor
+
+    def start(self, queue_id: int, init_mode: int) -> int:
+        """Where new messages begin."""
+        queue = self.queues.get(queue_id)
+        begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)
+        at = self.known(queue_id)
+        if at < 0:
+            committed = self.committed.get(queue_id)
+            at = _first(begin, end, init_mode) if committed is None else committed
+        return min(max(at, begin), end)
+
+    def rest(self, queue_id: int, init_mode: int) -> int:
+        """New messages that are left."""
+        queue = self.queues.get(queue_id)
+        return 0 if queue is None else queue.end - self.start(queue_id, init_mode)
+
+
+def _first(begin: int, end: int, init_mode: int) -> int:
+    """Where a group without an offset begins. As with pulls, a queue that still has its first
+    message is read from there on."""
+    if init_mode == FROM_END:
+        return end
+    return max(begin, end - 1) if init_mode == FROM_LAST and begin > 0 else begin
+
+
+def plan(want: Want, view: View, now_ms: int) -> Plan | None:
+    """What the POP gets; None if there is nothing for it now."""
+    work = _Work(want, view)
+    leaving, of_attempt = view.ahead.leaving, view.popped.of(want.attempt_id)
+    repeated = [each for each in of_attempt if each not in leaving]
+    if repeated:
+        work.again(repeated, want.messages_max)
+    elif want.ordered:
+        work.in_order(now_ms)
+    else:
+        queue_ids = frozenset(want.queue_ids)
+        visible = view.popped.visible(
+            now_ms,
+            want.messages_max,
+            lambda each: each.queue_id in queue_ids and each not in leaving,
+        )
+        work.again(visible, max(1, want.messages_max // 2))
+        work.new()
+        work.again(visible, want.messages_max)
+    return work.made(now_ms, repeats=bool(repeated))
+
+
+class _Work:
+    """A plan in the making."""
+
+    def __init__(self, want: Want, view: View) -> None:
+        self._want = want
+        self._view = view
+        self._bytes_left = want.bytes_max
+        self._rows: dict[int, PopQueue] = {}
+        self._places: dict[tuple[int, int], tuple[int, int]] = {}
+        self._leaving: list[Delivery] = []
+        self._cursors: dict[int, int] = {}
+
+    def again(self, deliveries: Sequence[Delivery], messages_max: int) -> None:
+        """Take messages that are in flight, until there are `messages_max` in all."""
+        for delivery in deliveries:
+            room = messages_max - len(self._places)
+            queue = self._view.queues.get(delivery.queue_id)
+            if room <= 0 or self._bytes_left <= 0 or queue is None:
+                return
+            if delivery not in self._leaving:
+                self._take_again(delivery, queue, room)
+
+    def _take_again(self, delivery: Delivery, queue: ConsumeQueue, room: int) -> None:
+        units = queue.read(delivery.base, delivery.end - delivery.base)
+        positions, sizes = units["position"].tolist(), units["size"].tolist()
+        bits = 0
+        for offset in offsets_in(delivery.base, delivery.bits):
+            number = offset - delivery.base
+            if room <= 0 or self._bytes_left <= 0 or number >= len(units):
+                break
+            bits |= 1 << number
+            room -= 1
+            self._bytes_left -= sizes[number]
+            self._places[delivery.queue_id, offset] = (positions[number], sizes[number])
+        if bits:
+            self._leaving.append(delivery)
+            self._row(delivery.queue_id).again.append(
+                (delivery.fence, delivery.base, bits_to_bytes(bits))
+            )
+
+    def new(self) -> None:
+        """Take messages that nobody has had."""
+        for queue_id in self._want.queue_ids:
+            if len(self._places) >= self._want.messages_max or self._bytes_left <= 0:
+                return
+            popped = self._view.popped.queues.get(queue_id)
+            room = limits.POP_IN_FLIGHT_PER_QUEUE_MAX - (0 if popped is None else popped.count)
+            if room > 0 and not self._view.is_full:
+                self._take_new(queue_id, room)
+
+    def in_order(self, now_ms: int) -> None:
+        """Take of the first queue that is free: all that is in flight of it, then new ones."""
+        for queue_id in self._want.queue_ids:
+            popped = self._view.popped.queues.get(queue_id)
+            flying = [] if popped is None else sorted(popped.deliveries(), key=_base)
+            is_held = any(each.visible_ms > now_ms for each in flying)
+            if queue_id in self._view.ahead.busy or is_held:
+                continue
+            self.again(flying, self._want.messages_max)
+            if len(self._places) == sum(map(len, flying)) and not self._view.is_full:
+                self._take_new(queue_id, self._want.messages_max)
+            if self._rows:
+                return
+
+    def _take_new(self, queue_id: int, room: int) -> None:
+        queue = self._view.queues.get(queue_id)
+        known = self._view.known(queue_id)
+        start = self._view.start(queue_id, self._want.init_mode)
+        if queue is None:
+            return
+        count = min(room, self._want.messages_max - len(self._places))
+        found = _found(queue, start, count, self._bytes_left, self._want.selection)
+        if found.next_offset == known:
+            return
+        sizes = found.units["size"].tolist()
+        self._bytes_left -= sum(sizes)
+        bits = 0
+        for number, *place in zip(
+            found.numbers, found.units["position"].tolist(), sizes, strict=True
+        ):
+            bits |= 1 << number
+            self._places[queue_id, start + number] = (place[0], place[1])
+        row = self._row(queue_id)
+        self._rows[queue_id] = PopQueue(
+            queue_id, known, found.next_offset, start, bits_to_bytes(bits), row.again
+        )
+        self._cursors[queue_id] = found.next_offset
+
+    def _row(self, queue_id: int) -> PopQueue:
+        """What the entry takes of a queue; no new messages unless it is said."""
+        row = self._rows.get(queue_id)
+        if row is None:
+            row = self._rows[queue_id] = PopQueue(queue_id, -2, 0, 0, b"", [])
+        return row
+
+    def made(self, now_ms: int, *, repeats: bool) -> Plan | None:
+        """The plan."""
+        if not self._rows:
+            return None
+        entry = PopMessages(
+            group=self._want.group,
+            topic=self._want.topic,
+            queues=[*self._rows.values()],
+            now_ms=now_ms,
+            visible_ms=now_ms + self._want.invisible_ms,
+            attempt_id=self._want.attempt_id,
+            repeats=repeats,
+        )
+        return Plan(entry, self._places, self._leaving, self._cursors)
+
+
+class _Found(NamedTuple):
+    """New messages: their numbers from where the search began, their units, where to go on."""
+
+    numbers: list[int]
+    units: Units
+    next_offset: int
+
+
+def _found(
+    queue: ConsumeQueue, start: int, count: int, bytes_max: int, selection: Selection | None
+) -> _Found:
+    """Up to `count` messages from `start` on that pass, of about `bytes_max`; one at least."""
+    units = queue.read(start, count if selection is None else selection.units_max)
+    numbers, scanned = np.arange(len(units)), len(units)
+    if selection is not None:
+        numbers, scanned = selection.wanted(units)
+    chosen = units[numbers[:count]]
+    if len(chosen):
+        chosen = chosen[: fitting(np.cumsum(chosen["size"].astype(np.int64)), bytes_max)]
+    if len(chosen) < len(numbers):
+        scanned = int(numbers[len(chosen)])
+    return _Found(numbers[: len(chosen)].tolist(), chosen, start + scanned)
+
+
+def _base(delivery: Delivery) -> int:
+    return delivery.base

@@ -1,0 +1,206 @@
+"""POP_MESSAGE (200050): messages for a time, from whatever queue has some.
+
+The answer has no info strings (`startOffsetInfo` and so on): clients then make the handles of the
+messages themselves, of the answer's pop time and each message's place. A message that comes again
+comes from its own topic, with the count of its deliveries in the record: there are no retry topics
+of POP. How long a pop may wait is measured from its arrival, whatever the client's clock says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dledger.buffers import Buffer
+from dledger.errors import AppendError, StorageError
+from dledger.net import Connection
+from dledger.net.serving import serves
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    PopMessageHeader,
+    PopMessageResponseHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.receipts import ORDERED_QUEUE
+from dledger.remoting.record import with_reconsume_times
+from mqbroker import limits
+from mqbroker.refusal import Refused, unreadable
+from mqbroker.requests.core import Core
+from mqbroker.requests.needs import Needs
+from mqbroker.requests.popping.asking import want_of
+from mqbroker.requests.popping.held_pops import HeldPop
+from mqbroker.requests.popping.planning import Want
+from mqbroker.requests.popping.pops import Got, Handed
+from mqbroker.requests.popping.settling import Change, Row
+from mqbroker.requests.popping.waiting import Popping
+
+
+class PopHandler:
+    """Answers this request."""
+
+    def __init__(self, core: Core, popping: Popping) -> None:
+        self._core = core
+        self._popping = popping
+
+    @serves(RequestCode.POP_MESSAGE, needs=Needs.LEADER)
+    def pop(self, request: Command, connection: Connection) -> Command | None:
+        """Answered when what is handed out is in the log, or when the wait is over."""
+        header = decode_header(PopMessageHeader, request)
+        want = want_of(self._core, request, header)
+        request.body = b""  # as a view it would keep alive all bytes that arrived with it
+        hold_s = min(max(header.poll_time, 0) / 1000, limits.POP_HOLD_S_MAX)
+        until_s = self._core.clock_s() + hold_s
+        _Asked(self._core, self._popping, request, connection, want, until_s).start()
+        return None
+
+
+class _Asked:
+    """One POP, from its arrival to its answer."""
+
+    def __init__(
+        self,
+        core: Core,
+        popping: Popping,
+        request: Command,
+        connection: Connection,
+        want: Want,
+        until_s: float,
+    ) -> None:
+        self._core = core
+        self._popping = popping
+        self._request = request
+        self._connection = connection
+        self._want = want
+        self._until_s = until_s
+        self._finished = False
+
+    def start(self) -> None:
+        """Hand something out, or wait. Raises Refused."""
+        if self._append():
+            return
+        if self._until_s <= self._core.clock_s():
+            self._nothing(ResponseCode.POLLING_TIMEOUT, "no message for now")
+            return
+        again = self._connection.answer_by(self._request, self._again)
+
+        def run(is_last: bool) -> bool:
+            self._finished = False
+            again(is_last)
+            return self._finished or self._connection.closed
+
+        want = self._want
+        held = HeldPop(
+            connection_id=self._connection.id,
+            key=(want.group, want.topic),
+            queue_id=want.queue_ids[0] if len(want.queue_ids) == 1 else -1,
+            until_s=self._until_s,
+            is_open=want.selection is None and len(want.queue_ids) > 1 and not want.ordered,
+            again=run,
+        )
+        if not self._popping.hold(held):
+            self._nothing(ResponseCode.POLLING_FULL, "too many wait already")
+
+    def _append(self) -> bool:
+        """Whether something is being handed out. Raises Refused."""
+        done = self._connection.answer_by(self._request, self._done)
+        try:
+            return self._popping.pops.pop(self._want, done)
+        except AppendError as error:
+            raise self._core.role.refusal_of(error) from error
+
+    def _again(self, is_last: bool) -> None:
+        """Once more, for one that waited."""
+        core = self._core
+        try:
+            core.role.check_serving()
+            core.definitions.topic(self._want.topic)
+            core.definitions.group(self._want.group)
+            self._finished = self._append()
+            if is_last and not self._finished:
+                self._nothing(ResponseCode.POLLING_TIMEOUT, "no message for now")
+        except Refused as refused:
+            self._refuse(refused)
+        except StorageError as error:
+            self._refuse(unreadable(error))
+
+    def _done(self, outcome: Got | AppendError) -> None:
+        if isinstance(outcome, AppendError):
+            self._refuse(self._core.role.refusal_of(outcome))
+            return
+        try:
+            if outcome.messages:
+                self._answer(outcome)
+            else:
+                self.start()  # it was planned on what has changed meanwhile
+        except Refused as refused:
+            self._refuse(refused)
+        except StorageError as error:
+            self._refuse(unreadable(error))
+
+    def _answer(self, got: Got) -> None:
+        core, want = self._core, self._want
+        counts, sizes = Counter[int](), Counter[int]()
+        for each in got.messages:
+            counts[each.queue_id] += 1
+            sizes[each.queue_id] += each.size_bytes
+        for queue_id, count in counts.items():
+            queue = (want.group, want.topic, queue_id)
+            next_offset = core.machine.popped.queue(*queue)
+            cursor = 0 if next_offset is None else next_offset.cursor
+            core.rates.got(queue, count, sizes[queue_id], cursor)
+        header = PopMessageResponseHeader(
+            pop_time=got.pop_time_ms,
+            invisible_time=want.invisible_ms,
+            revive_qid=ORDERED_QUEUE if want.ordered else 0,
+            rest_num=got.rest,
+        )
+        body = records_of(core, got.messages)
+        answer = self._request.reply(ResponseCode.SUCCESS, encode_header(header), body, "FOUND")
+        if not core.replies.send(self._request, self._connection, answer):
+            self._put_back(got)
+        self._finished = True
+
+    def _put_back(self, got: Got) -> None:
+        """Nobody is there any more to have them: let others have them at once."""
+        bits = Counter[tuple[int, int]]()
+        for each in got.messages:
+            block = each.offset - each.offset % limits.POP_MERGED_MESSAGES
+            bits[each.queue_id, block] |= 1 << each.offset - block
+        for (queue_id, base), some in bits.items():
+            row = Row(self._want.group, self._want.topic, queue_id, got.pop_time_ms, base, some)
+            change = Change(row, self._core.assignments.now_ms(), uncounted=True, keeps_fence=False)
+            self._popping.settling.change(change, lambda _: None)
+
+    def _nothing(self, code: ResponseCode, remark: str) -> None:
+        queue = (self._want.group, self._want.topic, self._want.queue_ids[0])
+        self._core.rates.got(queue, 0, 0, 0)
+        answer = self._request.reply(code, remark=remark)
+        self._core.replies.send(self._request, self._connection, answer)
+        self._finished = True
+
+    def _refuse(self, refused: Refused) -> None:
+        self._core.replies.refuse(self._request, self._connection, refused)
+        self._finished = True
+
+
+def records_of(core: Core, messages: list[Handed]) -> tuple[Buffer, ...]:
+    """The records as they are sent: those next to each other in the log as one piece."""
+    pieces: list[Buffer] = []
+    start = end = -1
+    for each in messages:
+        if each.deliveries > 1:
+            if end > start:
+                pieces.append(core.log.view(start, end - start))
+            start = end = -1
+            record = core.log.view(each.position, each.size_bytes)
+            pieces.append(with_reconsume_times(record, each.deliveries - 1))
+            continue
+        if each.position != end:
+            if end > start:
+                pieces.append(core.log.view(start, end - start))
+            start = each.position
+        end = each.position + each.size_bytes
+    if end > start:
+        pieces.append(core.log.view(start, end - start))
+    return (b"".join(pieces),) if len(pieces) > limits.PULL_PIECES_MAX else tuple(pieces)

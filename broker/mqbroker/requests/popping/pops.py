@@ -1,0 +1,150 @@
+"""Appends POPs: plans what a member gets, and answers when that is in the log and applied.
+
+Nothing is handed out before a majority has noted to whom: a new leader knows it then, and hides it
+from the others. Several POPs may be on their way for one group; each is planned as if those before
+it were applied already. If it turns out otherwise (a message was acknowledged meanwhile, or the
+group reset), what is not there is left out of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dledger.errors import AppendError
+from dledger.log.entry import Kind
+from dledger.raft.engine import Appended
+from mqbroker import limits
+from mqbroker.requests.core import Core
+from mqbroker.requests.popping.planning import Ahead, Plan, View, Want, plan
+from mqbroker.state.control import encode_control
+from mqbroker.state.groups.popped import Granted, PoppedTopic, offsets_in
+
+
+class Handed(NamedTuple):
+    """A message that a POP has got: how often it was handed out, and where it lies."""
+
+    queue_id: int
+    offset: int
+    deliveries: int
+    position: int
+    size_bytes: int
+
+
+class Got(NamedTuple):
+    """What a POP has got, by queue and offset; and how many new messages are left."""
+
+    pop_time_ms: int
+    messages: list[Handed]
+    rest: int
+
+
+Done = Callable[[Got | AppendError], None]
+
+
+class Pops:
+    """Plans and appends. `changed` is called with (group, topic) when something was applied."""
+
+    def __init__(self, core: Core, changed: Callable[[str, str], None]) -> None:
+        self._core = core
+        self._changed = changed
+        self._ahead: dict[tuple[str, str], Ahead] = {}
+
+    def reset(self) -> None:
+        """A leadership begins, or ends: nothing is on its way."""
+        self._ahead.clear()
+
+    def view(self, want: Want) -> View:
+        """What a plan is made from."""
+        machine = self._core.machine
+        group, topic = want.group, want.topic
+        popped = machine.popped.topic(group, topic) or PoppedTopic()
+        is_full = (
+            machine.popped.count >= limits.POP_IN_FLIGHT_MAX
+            or popped.count >= limits.POP_IN_FLIGHT_PER_TOPIC_MAX
+            or len(machine.offsets) + len(want.queue_ids) > limits.CONSUMER_OFFSETS_MAX
+        )
+        return View(
+            queues={each: machine.queues.get(topic, each) for each in want.queue_ids},
+            popped=popped,
+            committed={each: machine.offsets.get(group, topic, each) for each in want.queue_ids},
+            ahead=self._ahead.get((group, topic), Ahead()),
+            is_full=is_full,
+        )
+
+    def pop(self, want: Want, on_done: Done) -> bool:
+        """Append what the POP gets; False if there is nothing for it.
+
+        `on_done` is called once. Raises an AppendError if certainly nothing was appended, and
+        StorageError if a queue can't be read.
+        """
+        made = plan(want, self.view(want), self._core.assignments.now_ms())
+        if made is None:
+            return False
+        key = (want.group, want.topic)
+        body = encode_control(made.entry)
+
+        ahead = self._depart(key, made, ordered=want.ordered)
+
+        def done(outcome: Appended | AppendError) -> None:
+            granted = None if isinstance(outcome, AppendError) else outcome.result
+            self._arrived(key, ahead, made, granted)
+            if isinstance(outcome, AppendError):
+                on_done(outcome)
+                return
+            assert isinstance(granted, Granted)  # what applying a POP returns
+            got = _got(made, granted, self._rest(want))
+            self._changed(*key)
+            on_done(got)
+
+        try:
+            self._core.log.append_nowait(body, Kind.CONTROL, done)
+        except BaseException:
+            self._arrived(key, ahead, made, None)
+            raise
+        return True
+
+    def peek(self, want: Want) -> Got:
+        """What a POP would get now, without handing it out."""
+        now_ms = self._core.assignments.now_ms()
+        made = plan(want, self.view(want), now_ms)
+        places = {} if made is None else made.places
+        messages = [Handed(*key, 1, *place) for key, place in places.items()]
+        return Got(now_ms, sorted(messages), self._rest(want))
+
+    def _rest(self, want: Want) -> int:
+        view = self.view(want)
+        return sum(view.rest(queue_id, want.init_mode) for queue_id in want.queue_ids)
+
+    def _depart(self, key: tuple[str, str], made: Plan, *, ordered: bool) -> Ahead:
+        ahead = self._ahead.setdefault(key, Ahead())
+        ahead.on_their_way += 1
+        ahead.cursors |= made.cursors
+        ahead.leaving.update(made.leaving)
+        if ordered:
+            ahead.busy.update(queue.queue_id for queue in made.entry.queues)
+        return ahead
+
+    def _arrived(
+        self, key: tuple[str, str], ahead: Ahead, made: Plan, granted: object | None
+    ) -> None:
+        if self._ahead.get(key) is not ahead:
+            return  # leadership changed meanwhile
+        ahead.on_their_way -= 1
+        ahead.leaving.difference_update(made.leaving)
+        ahead.busy.difference_update(queue.queue_id for queue in made.entry.queues)
+        passed = granted.passed if isinstance(granted, Granted) else frozenset()
+        for queue_id in made.cursors.keys() - passed:
+            ahead.cursors.pop(queue_id, None)  # the state's own counts again
+        if not ahead.on_their_way:
+            del self._ahead[key]
+
+
+def _got(made: Plan, granted: Granted, rest: int) -> Got:
+    messages = [
+        Handed(taken.queue_id, offset, taken.deliveries, *made.places[taken.queue_id, offset])
+        for taken in granted.taken
+        for offset in offsets_in(taken.base, taken.bits)
+    ]
+    messages.sort()
+    return Got(granted.fence, messages, rest)

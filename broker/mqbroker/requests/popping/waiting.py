@@ -1,0 +1,132 @@
+"""What the handlers of POP share: what is on its way to the log, who waits, and the loop that looks
+after both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import trio
+
+from dledger.net.turns import in_turns
+from mqbroker import limits
+from mqbroker.requests.core import Core
+from mqbroker.requests.popping.held_pops import HeldPop, HeldPops, Key
+from mqbroker.requests.popping.pops import Pops
+from mqbroker.requests.popping.settling import Settling
+from mqbroker.upkeep.alarm import Alarm
+
+
+class Popping:
+    """One broker's POP, beside its replicated state."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._due = trio.Event()
+        self._look_due, self._sweep_due = Alarm(core.clock_s), Alarm(core.clock_s)
+        self._gathered = trio.Event()
+        self.held = HeldPops(self._wake)
+        self.pops = Pops(core, self.changed)
+        self.settling = Settling(core, self._wake_settling, self.changed)
+        self._is_over = False
+
+    def _wake(self) -> None:
+        self._due.set()
+
+    def _wake_settling(self) -> None:
+        self._gathered.set()
+
+    def hold(self, pop: HeldPop) -> bool:
+        """Let a pop wait; False if too many do."""
+        if not self.held.hold(pop):
+            return False
+        self._sweep_due.set(pop.until_s)
+        self._set_look(pop.key)
+        return True
+
+    def arrived(self, topic: str) -> None:
+        """Messages of a topic can be popped now."""
+        self.held.arrived(topic)
+
+    def changed(self, group: str, topic: str) -> None:
+        """Something was handed out or given back: others may get what they could not before."""
+        key = (group, topic)
+        self.held.look(key)
+        self._set_look(key)
+
+    def leading(self) -> None:
+        """Begin anew."""
+        self.pops.reset()
+        self._is_over = False
+
+    def following(self) -> None:
+        """Leadership ended: who waits is told where to ask."""
+        self.pops.reset()
+        self.settling.reset()
+        self._is_over = True
+        self._due.set()
+
+    def disconnected(self, connection_id: int) -> None:
+        """Nobody is there to be answered."""
+        self.held.disconnected(connection_id)
+
+    async def serve(self) -> None:
+        """Try those for whom there may be something; one turn of the loop."""
+        await self._due.wait()
+        self._due = trio.Event()
+        if self._is_over:
+            self._is_over = False
+            await in_turns(self._end(self.held.everything()))
+        await in_turns(self._try_due())
+
+    def _try_due(self) -> Iterator[None]:
+        for key in self.held.take_due():
+            for pop in self.held.of(key):
+                if not self.held.holds(pop):
+                    continue
+                if pop.again(False):
+                    self.held.drop(pop)
+                elif pop.is_open:
+                    break
+                yield
+
+    def _end(self, pops: list[HeldPop]) -> Iterator[None]:
+        for pop in pops:
+            if self.held.holds(pop):
+                self.held.drop(pop)
+                pop.again(True)
+                yield
+
+    async def sweep(self) -> None:
+        """Answer those that have waited long enough; one turn of the loop."""
+        await self._sweep_due.wait()
+        now_s = self._core.clock_s()
+        try:
+            await in_turns(self._end(self.held.expired(now_s)))
+        finally:
+            self._sweep_due.set(max(self.held.next_s, now_s + limits.SWEEP_PAUSE_S))
+
+    async def look(self) -> None:
+        """Find what is visible again; one turn of the loop."""
+        await self._look_due.wait()
+        if self._core.role.serving:
+            for key in [*self.held.keys()]:
+                self._set_look(key)
+        await trio.sleep(limits.POP_PAUSE_S)
+
+    def _set_look(self, key: Key) -> None:
+        """Look again when the next message of a key is visible; if one is, somebody may want it."""
+        popped = self._core.machine.popped.topic(*key)
+        next_ms = None if popped is None else popped.next_ms()
+        if next_ms is None or key not in self.held:
+            return
+        wait_s = (next_ms - self._core.assignments.now_ms()) / 1000
+        if wait_s <= 0:
+            self.held.look(key)
+            wait_s = limits.POP_LOOK_S_MAX
+        self._look_due.set(self._core.clock_s() + min(wait_s, limits.POP_LOOK_S_MAX))
+
+    async def settle(self) -> None:
+        """Write what was given back; one turn of the loop."""
+        await self._gathered.wait()
+        self._gathered = trio.Event()
+        self.settling.flush()

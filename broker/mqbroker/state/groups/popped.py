@@ -1,0 +1,497 @@
+"""What POP has handed out: for each group and queue, who has which messages until when. Pure.
+
+Below the `cursor` of a queue every message was handed out once, or passed over by a filter. One
+that is not acknowledged is in flight: it has a `fence` (RocketMQ's pop time), which the handle of
+its receiver names, the time from which it is visible again, and a count of its deliveries. Messages
+that one POP took of a queue share all that, so they are one `Delivery`: a first offset, and a bit
+for each message from there on. An acknowledged one costs a bit that is cleared.
+
+====================  ==========================  =================================================
+a message that is     and then                    is
+====================  ==========================  =================================================
+at the cursor         POP takes it as new         in flight: fence f1, visible at t1, 1 delivery
+at the cursor         POP's filter passes it      done: it never was in flight
+in flight (f1)        POP takes it again          in flight: fence f2 > f1, 1 delivery more
+in flight (f1)        POP repeats its attempt     in flight: fence f2 > f1, as many deliveries
+in flight (f1)        ACK with f1                 done, for ever
+in flight (f2)        ACK, CHANGE with f1         as it was: its receiver of then came too late
+in flight (f1)        CHANGE with f1              in flight: fence f2 > f1 (the same if ordered),
+                                                  visible at another time
+in flight or done     the group's offset is set   at the cursor if not below the offset, else done
+in flight             retention drops it          done: it is gone
+====================  ==========================  =================================================
+
+Time is no part of it. Visible again means that `visible_ms` is not after the leader's clock when it
+plans a POP; the entry then names the message. A fence grows with each delivery of a queue, so an
+old handle never meets a newer delivery. The offset that the group has committed is the lowest that
+is in flight, else the cursor (`ConsumerOffsets` is told); so it never passes a message that is not
+acknowledged. What an entry asks of messages that are not there (any more) has no effect: entries
+behind each other in the log may have been planned before the first was applied.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+#: (base, bits, fence, visible at ms, deliveries, attempt id), as a snapshot keeps it.
+DeliveryRow: TypeAlias = tuple[int, bytes, int, int, int, str]
+#: (group, topic, queue id, cursor, last fence, deliveries), as a snapshot keeps it.
+PoppedRow: TypeAlias = tuple[str, str, int, int, int, list[DeliveryRow]]
+
+#: So many that are no longer in flight are kept at least before they are looked for.
+_STALE: Final = 64
+
+
+class Taken(NamedTuple):
+    """Messages that a POP has: a bit for each from `base` on, all in their n-th delivery."""
+
+    queue_id: int
+    base: int
+    bits: int
+    deliveries: int
+
+
+class Granted(NamedTuple):
+    """What a POP entry came to. `passed` are the queues whose cursor it moved."""
+
+    fence: int
+    taken: Sequence[Taken]
+    passed: frozenset[int]
+
+
+class Again(NamedTuple):
+    """Messages in flight that are to be handed out again."""
+
+    fence: int
+    base: int
+    bits: int
+
+
+class Take(NamedTuple):
+    """What a POP takes of one queue: new ones, if the cursor is at `expected` still (-1: there is
+    none as yet); the cursor then goes to `cursor`. And others again."""
+
+    queue_id: int
+    expected: int
+    cursor: int
+    base: int
+    bits: int
+    again: Sequence[Again] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """Messages of a queue that were handed out together. Bit 0 is set while any is in flight."""
+
+    queue_id: int
+    base: int
+    bits: int
+    fence: int
+    visible_ms: int
+    deliveries: int
+    attempt_id: str = ""
+
+    def take_out(self, base: int, bits: int) -> int:
+        """Remove those of [base, bits] that are here; returns them as bits from `base` on."""
+        shift = self.base - base
+        # However far apart they are, no more bits are made than there are.
+        if shift >= bits.bit_length() or -shift >= self.bits.bit_length():
+            return 0
+        found = (self.bits << shift if shift >= 0 else self.bits >> -shift) & bits
+        if found:
+            self._clear(base, found)
+        return found
+
+    def _clear(self, base: int, found: int) -> None:
+        shift = base - self.base
+        self.bits &= ~(found << shift if shift >= 0 else found >> -shift)
+        if self.bits:
+            zeros = lowest_bit(self.bits)
+            self.base += zeros
+            self.bits >>= zeros
+
+    @property
+    def end(self) -> int:
+        """Behind its last message."""
+        return self.base + self.bits.bit_length()
+
+    def __len__(self) -> int:
+        return self.bits.bit_count()
+
+
+def lowest_bit(bits: int) -> int:
+    """The number of the lowest bit that is set."""
+    return (bits & -bits).bit_length() - 1
+
+
+def offsets_in(base: int, bits: int) -> Iterator[int]:
+    """The offsets whose bits are set."""
+    while bits:
+        number = lowest_bit(bits)
+        yield base + number
+        bits &= bits - 1
+
+
+class Heap:
+    """Deliveries by a number of theirs that never falls; those no longer in flight are skipped."""
+
+    def __init__(self, number: Callable[[Delivery], int]) -> None:
+        self._number = number
+        self._heap: list[tuple[int, int, Delivery]] = []
+        self._serial = 0
+        self._room = _STALE
+
+    def add(self, delivery: Delivery) -> None:
+        """One more."""
+        self._serial += 1
+        heapq.heappush(self._heap, (self._number(delivery), self._serial, delivery))
+        if len(self._heap) > self._room:
+            self._heap = [each for each in self._heap if each[2].bits]
+            heapq.heapify(self._heap)
+            self._room = 2 * len(self._heap) + _STALE
+
+    def first(self) -> Delivery | None:
+        """One with the lowest number; None if nothing is in flight."""
+        heap = self._heap
+        while heap:
+            number, serial, delivery = heap[0]
+            if not delivery.bits:
+                heapq.heappop(heap)
+            elif self._number(delivery) != number:
+                heapq.heapreplace(heap, (self._number(delivery), serial, delivery))
+            else:
+                return delivery
+        return None
+
+    def up_to(
+        self, number_max: int, count_max: int, wanted: Callable[[Delivery], bool]
+    ) -> list[Delivery]:
+        """Up to `count_max` that are wanted and whose number is not above a limit, the lowest
+        first."""
+        passed: list[tuple[int, int, Delivery]] = []
+        found: list[Delivery] = []
+        while (delivery := self.first()) is not None and self._number(delivery) <= number_max:
+            if len(found) >= count_max:
+                break
+            passed.append(heapq.heappop(self._heap))
+            if wanted(delivery):
+                found.append(delivery)
+        for each in passed:
+            heapq.heappush(self._heap, each)
+        return found
+
+
+class PoppedQueue:
+    """One queue, for one group."""
+
+    def __init__(self, cursor: int, last_fence: int = 0) -> None:
+        self.cursor = cursor
+        self.last_fence = last_fence
+        #: Messages in flight.
+        self.count = 0
+        self._deliveries: dict[int, list[Delivery]] = {}
+        self._lowest = Heap(lambda delivery: delivery.base)
+
+    @property
+    def committed(self) -> int:
+        """The lowest offset that is in flight, else the cursor."""
+        lowest = self._lowest.first()
+        return self.cursor if lowest is None else lowest.base
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """Everything that is in flight."""
+        return (each for some in self._deliveries.values() for each in some)
+
+    def of_fence(self, fence: int) -> Sequence[Delivery]:
+        """What was handed out under a fence and is in flight."""
+        return self._deliveries.get(fence, ())
+
+    def add(self, delivery: Delivery) -> None:
+        """Messages are in flight from now on."""
+        self._deliveries.setdefault(delivery.fence, []).append(delivery)
+        self._lowest.add(delivery)
+        self.last_fence = max(self.last_fence, delivery.fence)
+        self.count += len(delivery)
+
+    def take_out(self, again: Again) -> list[tuple[Delivery, int]]:
+        """Messages of a fence are no longer in flight: (whose they were, bits from `again.base`
+        on)."""
+        found = []
+        for delivery in [*self.of_fence(again.fence)]:
+            bits = delivery.take_out(again.base, again.bits)
+            if bits:
+                self.count -= bits.bit_count()
+                found.append((delivery, bits))
+                if not delivery.bits:
+                    self._drop(delivery)
+        return found
+
+    def take_out_range(self, first: int, end: int) -> None:
+        """Nothing from `first` to `end` (exclusive) is in flight any more."""
+        for delivery in [*self.deliveries()]:
+            low, high = max(first, delivery.base), min(end, delivery.end)
+            if low < high:
+                self.take_out(Again(delivery.fence, low, (1 << high - low) - 1))
+
+    def _drop(self, delivery: Delivery) -> None:
+        left = [each for each in self._deliveries[delivery.fence] if each is not delivery]
+        if left:
+            self._deliveries[delivery.fence] = left
+        else:
+            del self._deliveries[delivery.fence]
+
+
+class PoppedTopic:
+    """The queues of a topic that a group pops."""
+
+    def __init__(self) -> None:
+        self.queues: dict[int, PoppedQueue] = {}
+        self._visible = Heap(lambda delivery: delivery.visible_ms)
+        # Deliveries by the attempt that they were made for, if it had an id.
+        self._attempts: dict[str, list[Delivery]] = {}
+        self._attempts_room = _STALE
+
+    @property
+    def count(self) -> int:
+        """Messages in flight."""
+        return sum(queue.count for queue in self.queues.values())
+
+    def add(self, delivery: Delivery) -> None:
+        """Messages are in flight from now on."""
+        self.queues[delivery.queue_id].add(delivery)
+        self._visible.add(delivery)
+        if delivery.attempt_id:
+            self._attempts.setdefault(delivery.attempt_id, []).append(delivery)
+            if len(self._attempts) > self._attempts_room:
+                self._attempts = {key: left for key in self._attempts if (left := self.of(key))}
+                self._attempts_room = 2 * len(self._attempts) + _STALE
+
+    def of(self, attempt_id: str) -> list[Delivery]:
+        """What was handed out for an attempt and is in flight."""
+        return [each for each in self._attempts.get(attempt_id, ()) if each.bits]
+
+    def next_ms(self) -> int | None:
+        """When the next message is visible again; None if none is in flight."""
+        first = self._visible.first()
+        return None if first is None else first.visible_ms
+
+    def visible(
+        self, now_ms: int, count_max: int, wanted: Callable[[Delivery], bool]
+    ) -> list[Delivery]:
+        """Up to `count_max` wanted ones that are visible again, the longest first."""
+        return self._visible.up_to(now_ms, count_max, wanted)
+
+
+class Popped:
+    """All that POP has handed out, and not got back."""
+
+    def __init__(self) -> None:
+        self._topics: dict[tuple[str, str], PoppedTopic] = {}
+        #: Messages in flight, of all groups.
+        self.count = 0
+
+    def __iter__(self) -> Iterator[tuple[str, str, PoppedTopic]]:
+        return ((group, topic, each) for (group, topic), each in self._topics.items())
+
+    def topic(self, group: str, topic: str) -> PoppedTopic | None:
+        """What a group has of a topic, if it ever popped it."""
+        return self._topics.get((group, topic))
+
+    def queue(self, group: str, topic: str, queue_id: int) -> PoppedQueue | None:
+        """What a group has of a queue, if it ever popped it."""
+        of_topic = self._topics.get((group, topic))
+        return None if of_topic is None else of_topic.queues.get(queue_id)
+
+    def pop(
+        self,
+        group: str,
+        topic: str,
+        takes: Sequence[Take],
+        now_ms: int,
+        visible_ms: int,
+        attempt_id: str = "",
+        *,
+        repeats: bool = False,
+    ) -> Granted:
+        """Hand messages out. What is planned on another state than this is left where it is.
+
+        A POP that `repeats` an attempt gets what that attempt was given: one delivery still.
+        """
+        of_topic = self._topics.setdefault((group, topic), PoppedTopic())
+        known = [of_topic.queues.get(take.queue_id) for take in takes]
+        fence = max([now_ms, *(queue.last_fence + 1 for queue in known if queue is not None)])
+        taken: list[Taken] = []
+        passed = set()
+        for take in takes:
+            queue = of_topic.queues.get(take.queue_id)
+            made = [] if queue is None else self._again(queue, take, repeats=repeats)
+            if take.expected == (-1 if queue is None else queue.cursor):
+                queue = self._passed(of_topic, take)
+                passed.add(take.queue_id)
+                if take.bits:
+                    made.append(Taken(take.queue_id, take.base, take.bits, 1))
+            for each in made:
+                shift = lowest_bit(each.bits)
+                delivery = Delivery(
+                    take.queue_id,
+                    each.base + shift,
+                    each.bits >> shift,
+                    fence,
+                    visible_ms,
+                    each.deliveries,
+                    attempt_id,
+                )
+                of_topic.add(delivery)
+                self.count += len(delivery)
+            taken += made
+        if not of_topic.queues:
+            del self._topics[group, topic]
+        return Granted(fence, taken, frozenset(passed))
+
+    def _again(self, queue: PoppedQueue, take: Take, *, repeats: bool) -> list[Taken]:
+        made = []
+        for again in take.again:
+            for delivery, bits in queue.take_out(again):
+                self.count -= bits.bit_count()
+                deliveries = delivery.deliveries + (not repeats)
+                made.append(Taken(take.queue_id, again.base, bits, deliveries))
+        return made
+
+    def _passed(self, of_topic: PoppedTopic, take: Take) -> PoppedQueue:
+        """Move a queue's cursor. If it goes back, what is behind it was never there."""
+        queue = of_topic.queues.setdefault(take.queue_id, PoppedQueue(take.cursor))
+        if take.cursor < queue.cursor:
+            before = queue.count
+            queue.take_out_range(take.cursor, queue.cursor)
+            self.count -= before - queue.count
+        queue.cursor = take.cursor
+        return queue
+
+    def ack(self, group: str, topic: str, queue_id: int, acked: Again) -> int:
+        """Messages are done, if they are in flight under this fence; which ones, from the base
+        on."""
+        queue = self.queue(group, topic, queue_id)
+        if queue is None:
+            return 0
+        found = 0
+        for _, bits in queue.take_out(acked):
+            found |= bits
+        self.count -= found.bit_count()
+        return found
+
+    def change(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        changed: Again,
+        now_ms: int,
+        visible_ms: int,
+        *,
+        uncounted: bool,
+        keeps_fence: bool,
+    ) -> tuple[int, int]:
+        """Messages in flight under a fence are visible at another time.
+
+        Returns their new fence, and which they are, from the base on. If `uncounted`, the delivery
+        that is given up by this is not counted.
+        """
+        of_topic = self._topics.get((group, topic))
+        queue = None if of_topic is None else of_topic.queues.get(queue_id)
+        if of_topic is None or queue is None:
+            return 0, 0
+        fence = changed.fence if keeps_fence else max(now_ms, queue.last_fence + 1)
+        found = 0
+        for delivery, bits in queue.take_out(changed):
+            shift = lowest_bit(bits)
+            deliveries = max(0, delivery.deliveries - uncounted)
+            base = changed.base + shift
+            of_topic.add(Delivery(queue_id, base, bits >> shift, fence, visible_ms, deliveries))
+            found |= bits
+        return fence, found
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The group goes on at an offset: nothing of the queue is in flight any more."""
+        queue = self.queue(group, topic, queue_id)
+        if queue is None:
+            return
+        self.count -= queue.count
+        queue.take_out_range(0, queue.cursor)
+        queue.cursor = offset
+
+    def forget_before(self, topic: str, queue_id: int, begin: int) -> list[str]:
+        """Messages of a queue below `begin` are gone. The groups that had some."""
+        had = []
+        for (group, name), of_topic in self._topics.items():
+            queue = of_topic.queues.get(queue_id) if name == topic else None
+            if queue is not None and queue.committed < begin:
+                before = queue.count
+                queue.take_out_range(0, begin)
+                self.count -= before - queue.count
+                queue.cursor = max(queue.cursor, begin)
+                had.append(group)
+        return had
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget what was handed out of a topic."""
+        self._delete([key for key in self._topics if key[1] == topic])
+
+    def delete_group(self, group: str) -> None:
+        """Forget what was handed out to a group. Its offsets say where another one begins."""
+        self._delete([key for key in self._topics if key[0] == group])
+
+    def _delete(self, keys: Iterable[tuple[str, str]]) -> None:
+        for key in keys:
+            self.count -= self._topics.pop(key).count
+
+    def dump(self) -> list[PoppedRow]:
+        """What a snapshot keeps."""
+        return [
+            (
+                group,
+                topic,
+                queue_id,
+                queue.cursor,
+                queue.last_fence,
+                [
+                    (
+                        each.base,
+                        bits_to_bytes(each.bits),
+                        each.fence,
+                        each.visible_ms,
+                        each.deliveries,
+                        each.attempt_id,
+                    )
+                    for each in queue.deliveries()
+                ],
+            )
+            for (group, topic), of_topic in self._topics.items()
+            for queue_id, queue in of_topic.queues.items()
+        ]
+
+    def restore(self, rows: Iterable[PoppedRow]) -> None:
+        """Take over what a snapshot kept."""
+        self._topics.clear()
+        self.count = 0
+        for group, topic, queue_id, cursor, last_fence, deliveries in rows:
+            of_topic = self._topics.setdefault((group, topic), PoppedTopic())
+            of_topic.queues[queue_id] = PoppedQueue(cursor, last_fence)
+            for base, bits, fence, visible_ms, times, attempt_id in deliveries:
+                delivery = Delivery(
+                    queue_id, base, bits_from_bytes(bits), fence, visible_ms, times, attempt_id
+                )
+                of_topic.add(delivery)
+                self.count += len(delivery)
+
+
+def bits_to_bytes(bits: int) -> bytes:
+    """As entries and snapshots hold them: the first byte has the first eight messages."""
+    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+
+
+def bits_from_bytes(data: bytes) -> int:
+    """What `bits_to_bytes` made."""
+    return int.from_bytes(data, "little")

@@ -1,0 +1,73 @@
+"""The handle of a popped message, by which its receiver acknowledges it. Pure.
+
+RocketMQ's POP_CK: eight words, ``<first offset> <pop time> <invisible time> <revive queue> <flag>
+<broker> <queue> <offset>``. Here the pop time names the delivery: a broker gives each delivery of a
+queue's messages another one. The others only say which message it is; the revive queue is 999 for
+ordered pops. A batch of acks names messages by bits from the first offset on.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from typing import Final, NamedTuple
+
+from dledger.errors import BadInput
+from dledger.remoting.numbers import INT64_MAX
+
+ORDERED_QUEUE: Final = 999
+"""The revive queue in the handles of ordered pops."""
+_WORDS: Final = 8
+_LONGEST: Final = len(str(INT64_MAX))
+
+
+class Receipt(NamedTuple):
+    """What a broker needs of a handle."""
+
+    pop_time: int
+    ordered: bool
+    queue_id: int
+    offset: int
+
+
+def read_receipt(text: str) -> Receipt:
+    """Raises BadInput for what is no handle."""
+    words = text.split(" ")
+    if len(words) != _WORDS:
+        raise BadInput(f"the handle {text[:80]!r} has {len(words)} words, expected {_WORDS}")
+    numbers = [words[number] for number in (1, 3, 6, 7)]
+    if not all(word.isdecimal() and word.isascii() and len(word) <= _LONGEST for word in numbers):
+        raise BadInput(f"the handle {text[:80]!r} has a word that is no number")
+    pop_time, revive, queue_id, offset = map(int, numbers)
+    if max(pop_time, offset) > INT64_MAX:
+        raise BadInput(f"the handle {text[:80]!r} has a number above {INT64_MAX}")
+    return Receipt(pop_time, revive == ORDERED_QUEUE, queue_id, offset)
+
+
+def write_receipt(
+    pop_time: int,
+    invisible_ms: int,
+    broker_name: str,
+    queue_id: int,
+    offset: int,
+    *,
+    ordered: bool = False,
+) -> str:
+    """The handle of a message of an ordinary topic."""
+    revive = ORDERED_QUEUE if ordered else 0
+    return f"{offset} {pop_time} {invisible_ms} {revive} 0 {broker_name} {queue_id} {offset}"
+
+
+def read_bits(text: str, bytes_max: int) -> int:
+    """Bits as batches of acks write them, the lowest first. Raises BadInput."""
+    try:
+        data = b64decode(text, validate=True)
+    except ValueError as error:
+        raise BadInput(f"the bits {text[:80]!r} are no Base64") from error
+    if len(data) > bytes_max:
+        raise BadInput(f"{len(data)} bytes of bits are above {bytes_max}")
+    return int.from_bytes(data, "little")
+
+
+def write_bits(bits: int) -> str:
+    """What `read_bits` reads."""
+    return b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "little")).decode()

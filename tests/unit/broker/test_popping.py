@@ -1,0 +1,515 @@
+"""POP by its requests: what a consumer gets, when again, and what its acks do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from dledger.net import Peer
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command, ExtValue, HeaderEncoding
+from dledger.remoting.receipts import write_receipt
+from dledger.remoting.record import Record
+from mqbroker.testing import MemoryBroker, served
+from mqbroker.testing.requests import (
+    GROUP,
+    TIMEOUT_S,
+    TOPIC,
+    ask,
+    heartbeat,
+    make_topic,
+    produce_request,
+    records,
+)
+
+INVISIBLE_MS = 60_000
+
+
+def pop_request(
+    queue_id: int = -1, count: int = 32, poll_ms: int = 0, **changed: ExtValue
+) -> Command:
+    """POP_MESSAGE as a stock client writes it."""
+    ext: dict[str, ExtValue] = {
+        "consumerGroup": GROUP,
+        "topic": TOPIC,
+        "queueId": str(queue_id),
+        "maxMsgNums": str(count),
+        "invisibleTime": str(INVISIBLE_MS),
+        "pollTime": str(poll_ms),
+        "bornTime": "0",
+        "initMode": "0",
+        "expType": "TAG",
+        "exp": "*",
+        "order": "false",
+    }
+    return Command(RequestCode.POP_MESSAGE, ext | changed, encoding=HeaderEncoding.JSON)
+
+
+class Popped:
+    """The answer to a pop."""
+
+    def __init__(self, answer: Command) -> None:
+        self.code = answer.code
+        self.ext = answer.ext
+        self.records = records(answer) if answer.code == ResponseCode.SUCCESS else []
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """(queue id, queue offset) of each message."""
+        return [(record.queue_id, record.queue_offset) for record in self.records]
+
+    def receipt(self, record: Record, revive: int = 0) -> str:
+        """The message's handle, as a client makes it."""
+        return write_receipt(
+            int(str(self.ext["popTime"])),
+            int(str(self.ext["invisibleTime"])),
+            "broker-a",
+            record.queue_id,
+            record.queue_offset,
+            ordered=revive == 999,
+        )
+
+
+async def pop(peer: Peer, *args: int, **changed: ExtValue) -> Popped:
+    """Pop, and read the answer."""
+    return Popped(await peer.request(pop_request(*args, **changed), TIMEOUT_S))
+
+
+def handle(record: Record, receipt: str) -> dict[str, ExtValue]:
+    """The fields by which a message is named."""
+    return {
+        "consumerGroup": GROUP,
+        "topic": TOPIC,
+        "queueId": str(record.queue_id),
+        "extraInfo": receipt,
+        "offset": str(record.queue_offset),
+    }
+
+
+async def ack(peer: Peer, popped: Popped, record: Record) -> Command:
+    """Acknowledge one message."""
+    return await ask(peer, RequestCode.ACK_MESSAGE, **handle(record, popped.receipt(record)))
+
+
+async def hide(
+    peer: Peer, popped: Popped, record: Record, for_ms: int, revive: int = 0, **more: ExtValue
+) -> Command:
+    """Change a message's invisible time."""
+    fields = handle(record, popped.receipt(record, revive))
+    code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+    return await ask(peer, code, **fields, invisibleTime=for_ms, **more)
+
+
+@asynccontextmanager
+async def with_messages(
+    directory: Path, *runs: tuple[int, int], auto: bool = True
+) -> AsyncIterator[tuple[MemoryBroker, Peer]]:
+    """A broker with a group, and messages in its topic: (queue id, count)."""
+    async with served(directory) as (broker, peer):
+        await make_topic(peer)
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+        if runs:
+            await peer.request(produce_request("k", runs=runs), TIMEOUT_S)
+        yield broker, peer
+
+
+async def test_what_was_popped_is_hidden_until_its_time_is_over(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It comes again with the count of its deliveries, from its own topic."""
+    async with with_messages(tmp_path, (0, 2), (3, 1)) as (broker, peer):
+        first = await pop(peer)
+        assert sorted(first.places) == [(0, 0), (0, 1), (3, 0)]
+        assert {record.reconsume_times for record in first.records} == {0}
+        assert (await pop(peer)).code == ResponseCode.POLLING_TIMEOUT
+
+        await trio.sleep(INVISIBLE_MS / 1000)
+        again = await pop(peer)
+        assert sorted(again.places) == sorted(first.places)
+        assert {record.reconsume_times for record in again.records} == {1}
+        assert {record.topic for record in again.records} == {TOPIC}
+        assert int(str(again.ext["popTime"])) > int(str(first.ext["popTime"]))
+        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 0
+
+
+async def test_an_acknowledged_message_never_comes_again(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The group's offset is that of the first message that is not acknowledged."""
+    async with with_messages(tmp_path, (0, 3)) as (broker, peer):
+        first = await pop(peer)
+        for record, offset in zip(first.records[1:], (0, 0), strict=True):
+            assert (await ack(peer, first, record)).code == ResponseCode.SUCCESS
+            assert broker.machine.offsets.get(GROUP, TOPIC, 0) == offset
+        await trio.sleep(INVISIBLE_MS / 1000)
+        again = await pop(peer)
+        assert again.places == [(0, 0)]
+        assert (await ack(peer, again, again.records[0])).code == ResponseCode.SUCCESS
+        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 3
+        await trio.sleep(INVISIBLE_MS / 1000)
+        assert (await pop(peer)).code == ResponseCode.POLLING_TIMEOUT
+
+
+async def test_an_ack_that_comes_after_the_next_delivery_changes_nothing(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It is answered with success, as RocketMQ does; clients of ours are told."""
+    async with with_messages(tmp_path, (0, 1)) as (broker, peer):
+        first = await pop(peer)
+        await trio.sleep(INVISIBLE_MS / 1000)
+        second = await pop(peer)
+        late = await ack(peer, first, first.records[0])
+        assert (late.code, late.ext["late"]) == (ResponseCode.SUCCESS, 1)
+        assert broker.machine.popped.count == 1
+        assert (await ack(peer, second, second.records[0])).ext["late"] == 0
+        assert broker.machine.popped.count == 0
+
+
+async def test_an_ack_counts_while_nobody_else_was_given_the_message(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The time may be over: it is still the message's last delivery."""
+    async with with_messages(tmp_path, (0, 1)) as (broker, peer):
+        first = await pop(peer)
+        await trio.sleep(2 * INVISIBLE_MS / 1000)
+        assert (await ack(peer, first, first.records[0])).ext["late"] == 0
+        assert (await pop(peer)).code == ResponseCode.POLLING_TIMEOUT
+        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 1
+
+
+async def test_a_batch_of_acks_names_messages_by_bits(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Bits 0, 3 and 9 from the first offset on are "CQI=", as Java writes them."""
+    async with with_messages(tmp_path, (0, 12)) as (broker, peer):
+        first = await pop(peer)
+        row = {
+            **{"c": GROUP, "t": TOPIC, "r": "0", "so": 0, "q": 0, "rq": 0, "it": INVISIBLE_MS},
+            **{"pt": int(str(first.ext["popTime"])), "b": "CQI="},
+        }
+        body = json.dumps({"brokerName": "broker-a", "acks": [row]}).encode()
+        answer = await ask(peer, RequestCode.BATCH_ACK_MESSAGE, body)
+        assert (answer.code, answer.ext["late"]) == (ResponseCode.SUCCESS, 0)
+        await trio.sleep(INVISIBLE_MS / 1000)
+        left = [0, 3, 9]
+        assert [at for _, at in (await pop(peer)).places] == [n for n in range(12) if n not in left]
+        assert broker.machine.popped.count == 9
+
+
+async def test_a_nack_brings_a_message_back_after_its_own_time(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Its new handle is made of the answer; the old one is void."""
+    async with with_messages(tmp_path, (0, 2)) as (_, peer):
+        first = await pop(peer)
+        changed = await hide(peer, first, first.records[0], 10_000)
+        assert int(str(changed.ext["popTime"])) > int(str(first.ext["popTime"]))
+        assert (await ack(peer, first, first.records[0])).ext["late"] == 1
+        await trio.sleep(9.9)
+        assert (await pop(peer)).code == ResponseCode.POLLING_TIMEOUT
+        await trio.sleep(0.2)
+        again = await pop(peer)
+        assert again.places == [(0, 0)]
+        assert again.records[0].reconsume_times == 1
+
+
+async def test_a_suspended_message_counts_no_delivery(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """With `suspend` its count stays as it was."""
+    async with with_messages(tmp_path, (0, 1)) as (_, peer):
+        first = await pop(peer)
+        await hide(peer, first, first.records[0], 0, suspend=True)
+        assert (await pop(peer)).records[0].reconsume_times == 0
+
+
+async def test_a_longer_time_keeps_a_message_hidden(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Clients of ours may keep the handle, for acks that are on their way."""
+    async with with_messages(tmp_path, (0, 4)) as (_, peer):
+        first = await pop(peer)
+        await trio.sleep(INVISIBLE_MS / 1000 - 1)
+        kept = await hide(peer, first, first.records[0], INVISIBLE_MS, bits="Dw==", keep=True)
+        assert (kept.ext["popTime"], kept.ext["late"]) == (int(str(first.ext["popTime"])), 0)
+        await trio.sleep(30)
+        assert (await pop(peer)).code == ResponseCode.POLLING_TIMEOUT
+        assert (await ack(peer, first, first.records[2])).ext["late"] == 0
+
+
+async def test_a_pop_waits_for_a_message(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """One message wakes one of those who wait; the others wait on, until their time is over."""
+    async with with_messages(tmp_path) as (_, peer):
+        found: list[Popped] = []
+        async with trio.open_nursery() as nursery:
+
+            async def wait() -> None:
+                found.append(await pop(peer, -1, 32, 5000))
+
+            for _ in range(3):
+                nursery.start_soon(wait)
+            await trio.sleep(1)
+            fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": -1}
+            polling = await ask(peer, RequestCode.POLLING_INFO, **fields)
+            assert polling.ext["pollingNum"] == 3
+            await peer.request(produce_request("k", runs=[(2, 1)]), TIMEOUT_S)
+            await trio.sleep(1)
+            assert [each.places for each in found] == [[(2, 0)]]
+        assert trio.current_time() >= 5
+        assert [each.code for each in found[1:]] == [ResponseCode.POLLING_TIMEOUT] * 2
+
+
+async def test_a_pop_waits_for_a_message_to_be_visible_again(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Within a quarter of a second."""
+    async with with_messages(tmp_path, (0, 1)) as (_, peer):
+        await pop(peer, -1, 32, 0, invisibleTime="3000")
+        began_s = trio.current_time()
+        again = await pop(peer, -1, 32, 20_000)
+        assert again.places == [(0, 0)]
+        assert 2.9 <= trio.current_time() - began_s <= 3.3
+
+
+async def test_more_consumers_than_queues_share_one(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Pops at the same time get different messages."""
+    async with with_messages(tmp_path, (0, 20)) as (_, peer):
+        found: list[Popped] = []
+        async with trio.open_nursery() as nursery:
+
+            async def take() -> None:
+                found.append(await pop(peer, 0, 2))
+
+            for _ in range(10):
+                nursery.start_soon(take)
+        places = [place for each in found for place in each.places]
+        assert sorted(places) == [(0, offset) for offset in range(20)]
+
+
+async def test_an_ordered_pop_blocks_its_queue_until_all_is_acknowledged(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Then who waits gets the next ones; the same attempt gets the same ones at once."""
+    async with with_messages(tmp_path, (0, 5)) as (_, peer):
+        first = await pop(peer, 0, 2, order="true", attemptId="a1")
+        assert [at for _, at in first.places] == [0, 1]
+        assert first.ext["reviveQid"] == "999"
+        assert (await pop(peer, 0, 2, order="true")).code == ResponseCode.POLLING_TIMEOUT
+        repeated = await pop(peer, 0, 2, order="true", attemptId="a1")
+        assert repeated.places == first.places
+        assert {record.reconsume_times for record in repeated.records} == {0}
+        waited: list[Popped] = []
+        async with trio.open_nursery() as nursery:
+
+            async def wait() -> None:
+                waited.append(await pop(peer, 0, 2, 5000, order="true"))
+
+            nursery.start_soon(wait)
+            await trio.sleep(0.1)
+            await ack(peer, repeated, repeated.records[0])
+            await trio.sleep(0.1)
+            assert waited == []
+            await ack(peer, repeated, repeated.records[1])
+        assert [at for _, at in waited[0].places] == [2, 3]
+
+
+async def test_an_ordered_batch_comes_again_in_order_with_what_follows(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """When the time of all of it is over; a change of one keeps the others' handles."""
+    async with with_messages(tmp_path, (0, 5)) as (_, peer):
+        first = await pop(peer, 0, 3, order="true")
+        held = await hide(peer, first, first.records[1], 2 * INVISIBLE_MS, 999)
+        assert held.ext["popTime"] == int(str(first.ext["popTime"]))
+        await ack(peer, first, first.records[0])
+        await trio.sleep(1.5 * INVISIBLE_MS / 1000)
+        assert (await pop(peer, 0, 5, order="true")).code == ResponseCode.POLLING_TIMEOUT
+        await trio.sleep(INVISIBLE_MS / 1000)
+        again = await pop(peer, 0, 5, order="true")
+        assert [at for _, at in again.places] == [1, 2, 3, 4]
+        assert [record.reconsume_times for record in again.records] == [1, 1, 0, 0]
+
+
+async def test_a_filter_passes_over_what_is_not_wanted(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """What it passes over is done: the group's offset goes on."""
+    async with with_messages(tmp_path, (0, 3)) as (broker, peer):
+        assert (await pop(peer, exp="Nobody")).code == ResponseCode.POLLING_TIMEOUT
+        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 3
+
+
+async def test_a_reset_makes_everything_new_again(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Nothing is in flight any more, and old handles are void."""
+    async with with_messages(tmp_path, (0, 3)) as (broker, peer):
+        first = await pop(peer)
+        fields = {"group": GROUP, "topic": TOPIC, "timestamp": 0, "isForce": True}
+        await ask(peer, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **fields, queueId=0, offset=1)
+        assert broker.machine.popped.count == 0
+        assert (await ack(peer, first, first.records[2])).ext["late"] == 1
+        assert [at for _, at in (await pop(peer)).places] == [1, 2]
+
+
+async def test_a_leader_that_is_none_any_more_answers_whoever_waits(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """At once, and what was handed out is known to the next leader."""
+    async with with_messages(tmp_path, (0, 2)) as (broker, peer):
+        await pop(peer, 0, 1)
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def wait() -> None:
+                refused = await pop(peer, 3, 1, 20_000)
+                assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+                assert trio.current_time() < 2
+
+            await trio.sleep(1)
+            broker.ledger.follow()
+        broker.ledger.lead()
+        assert (await pop(peer)).places == [(0, 1)]
+
+
+async def test_an_attempt_is_repeated_at_the_next_leader(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Who did not hear the answer gets the same messages by asking again."""
+    async with with_messages(tmp_path, (0, 4)) as (broker, peer):
+        first = await pop(peer, -1, 2, attemptId="one")
+        broker.ledger.follow()
+        broker.ledger.lead()
+        assert (await pop(peer, -1, 2, attemptId="two")).places == [(0, 2), (0, 3)]
+        repeated = await pop(peer, -1, 2, attemptId="one")
+        assert repeated.places == first.places
+        assert {record.reconsume_times for record in repeated.records} == {0}
+        assert (await ack(peer, first, first.records[0])).ext["late"] == 1
+        assert (await ack(peer, repeated, repeated.records[0])).ext["late"] == 0
+
+
+async def test_a_notification_waits_and_takes_nothing(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It says when there is something; a peek shows it."""
+    async with with_messages(tmp_path) as (broker, peer):
+        fields: dict[str, ExtValue] = {
+            **{"consumerGroup": GROUP, "topic": TOPIC, "queueId": -1},
+            **{"pollTime": 9000, "bornTime": 0},
+        }
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def wait() -> None:
+                answer = await ask(peer, RequestCode.NOTIFICATION, **fields)
+                assert (answer.code, answer.ext["hasMsg"]) == (ResponseCode.SUCCESS, True)
+                assert trio.current_time() < 2
+
+            await trio.sleep(1)
+            await peer.request(produce_request("k", runs=[(1, 2)]), TIMEOUT_S)
+        peek = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": -1, "maxMsgNums": 9}
+        seen = Popped(await ask(peer, RequestCode.PEEK_MESSAGE, **peek))
+        assert seen.places == [(1, 0), (1, 1)]
+        assert broker.machine.popped.count == 0
+        assert (await pop(peer)).places == seen.places
+        nothing = await ask(peer, RequestCode.PEEK_MESSAGE, **peek)
+        assert nothing.code == ResponseCode.PULL_NOT_FOUND
+        none = await ask(peer, RequestCode.NOTIFICATION, **fields)
+        assert none.ext["hasMsg"] is False
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"maxMsgNums": "33"}, ResponseCode.INVALID_PARAMETER),
+        ({"maxMsgNums": "0"}, ResponseCode.INVALID_PARAMETER),
+        ({"invisibleTime": "0"}, ResponseCode.INVALID_PARAMETER),
+        ({"invisibleTime": str(2**62)}, ResponseCode.INVALID_PARAMETER),
+        ({"queueId": "4"}, ResponseCode.INVALID_PARAMETER),
+        ({"queueId": "-2"}, ResponseCode.INVALID_PARAMETER),
+        ({"topic": "Nowhere"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"consumerGroup": "Nobody"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        ({"expType": "SQL92", "exp": "a >"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ({"initMode": "x"}, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+async def test_what_can_not_be_popped_is_refused(
+    tmp_path: Path, changed: dict[str, ExtValue], code: int
+) -> None:
+    """With RocketMQ's codes."""
+    async with with_messages(tmp_path, (0, 1)) as (broker, peer):
+        answer = await peer.request(pop_request(**changed), TIMEOUT_S)
+        assert answer.code == code, answer.remark
+        assert broker.machine.popped.count == 0
+
+
+async def test_pulls_of_a_group_that_pops_go_on_below_what_is_in_flight(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Its offset is the first that is not acknowledged: a pull from there misses nothing."""
+    async with with_messages(tmp_path, (0, 4)) as (_, peer):
+        first = await pop(peer)
+        await ack(peer, first, first.records[0])
+        fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0}
+        offset = await ask(peer, RequestCode.QUERY_CONSUMER_OFFSET, **fields)
+        assert offset.ext["offset"] == 1
+
+
+async def test_who_pulls_commits_nothing_while_others_have_popped_messages(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """When their time is over it does, and pops go on from there."""
+    async with with_messages(tmp_path, (0, 4)) as (broker, peer):
+        await pop(peer, 0, 2)
+        fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0, "commitOffset": 3}
+        await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **fields)  # a member's: it has beaten
+        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 0
+        assert broker.machine.popped.count == 2
+        await trio.sleep(INVISIBLE_MS / 1000)
+        await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
+        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 3
+        assert (await pop(peer, 0, 9)).places == [(0, 3)]
+
+
+async def test_a_topic_that_is_made_again_is_popped_from_its_beginning(tmp_path: Path) -> None:
+    """Nothing of the old one is left."""
+    async with with_messages(tmp_path, (0, 2)) as (broker, peer):
+        first = await pop(peer)
+        await ask(peer, RequestCode.DELETE_TOPIC_IN_BROKER, topic=TOPIC)
+        assert broker.machine.popped.count == 0
+        await make_topic(peer)
+        await peer.request(produce_request("n", runs=[(0, 1)]), TIMEOUT_S)
+        second = await pop(peer)
+        assert second.places == [(0, 0)]
+        assert bytes(second.records[0].body) != bytes(first.records[0].body)
+
+
+async def test_a_mode_says_whether_a_group_pops(tmp_path: Path) -> None:
+    """A retry topic is pulled; topic and group must be there."""
+    async with with_messages(tmp_path) as (broker, peer):
+
+        async def put(topic: str, group: str, mode: str = "POP") -> int:
+            body = {"topic": topic, "consumerGroup": group, "mode": mode, "popShareQueueNum": 2}
+            answer = await ask(
+                peer, RequestCode.SET_MESSAGE_REQUEST_MODE, json.dumps(body).encode()
+            )
+            return answer.code
+
+        assert await put(TOPIC, GROUP) == ResponseCode.SUCCESS
+        assert broker.machine.modes.get(TOPIC, GROUP) == ("POP", 2)
+        assert await put(f"%RETRY%{GROUP}", GROUP) == ResponseCode.NO_PERMISSION
+        assert await put("Nowhere", GROUP) == ResponseCode.TOPIC_NOT_EXIST
+        assert await put(TOPIC, "Nobody") == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        assert await put(TOPIC, GROUP, "PUSH") == ResponseCode.INVALID_PARAMETER
+        await ask(peer, RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName=GROUP)
+        assert broker.machine.modes.get(TOPIC, GROUP) is None
