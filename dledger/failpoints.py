@@ -19,6 +19,8 @@ class When(Enum):
     """Which work comes by a place: what a run has to do so that it is reached."""
 
     LOAD = "sends"
+    ROLL = "a segment that becomes full"
+    SAVE = "a state that is saved: an end in order, or a long log"
     START = "a start"
     ELECTION = "an election"
     TRANSFER = "a transfer of leadership"
@@ -55,18 +57,22 @@ _TOLD: Final = {
         "disk.write": "bytes are about to be written to the log",
         "disk.torn-write": "half of the bytes are written",
         "disk.sync": "written bytes are about to be synced",
-        "disk.create": "a new segment is about to be made",
-        "disk.created": "a new segment has its blocks, and no name yet",
-        "disk.named": "a new segment has its name, and its folder is not synced",
         "disk.replace": "a small file is about to be replaced",
         "disk.replacing": "a small file's new content is synced, and not in place",
         "disk.replaced": "a small file is replaced, and its folder not synced",
-        "log.roll": "a new segment is the log's last, and empty",
         "log.staged": "an entry is in memory only",
         "log.written": "entries are written, and not synced",
         "log.marked": "a segment says what was durable before; the rest is not synced",
         "log.durable": "entries are durable, and not counted",
         "log.checkpoint": "a checkpoint is about to be saved",
+    },
+    (When.ROLL, By.ANY): {
+        "disk.create": "a new segment is about to be made",
+        "disk.created": "a new segment has its blocks, and no name yet",
+        "disk.named": "a new segment has its name, and its folder is not synced",
+        "log.roll": "a new segment is the log's last, and empty",
+    },
+    (When.SAVE, By.ANY): {
         "snapshot.begin": "queues and index are about to be flushed for a snapshot",
         "snapshot.sync": "a snapshot is taken, its queues are not synced",
         "snapshot.write": "queues are synced, the snapshot is not written",

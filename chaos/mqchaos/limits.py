@@ -24,6 +24,7 @@ PORT_LAST = 32_000
 NODES_MAX = 7
 GROUPS_MAX = 16
 NAMESRVS_MAX = 5
+SHORT_SEGMENT_BYTES = 2 << 20
 SEGMENT_BYTES = 16 << 20
 """Small segments, so that even a short run fills several of them."""
 
@@ -71,6 +72,32 @@ STILL_S = (2.0, 4.0)
 BREATH_S = (0.05, 0.5)
 """From one change of leader to the next."""
 
+# Failpoints.
+HELD_S_MAX = 600.0
+"""A process that is held goes on after this, whatever became of who held it."""
+PROVOKED_S = 20.0
+"""A node that was not made to come by a place for so long does not come by."""
+PROVOKED_BYTES = 64 << 10
+"""Of a message that is sent to fill segments."""
+ELECTED_S = 2.0
+"""Within this another leads, if the leader stands still or is cut off."""
+
+# Faults of disks, clocks and resources.
+SLOW_SYNC_S = 0.1
+STALE_S = 6.0
+"""So old is a file that comes back; checkpoints are 5 s apart at most."""
+CLOCK_JUMP_S = 60.0
+STROBE_JUMP_S = 2.0
+STROBE_EVERY_S = 0.05
+SPARE_DESCRIPTORS = 4
+SPARE_MEMORY_BYTES = 16 << 20
+CYCLE_STANDS_S = 0.09
+CYCLE_GOES_S = 0.01
+"""A process that is stopped and let go on so long each gets a tenth of a processor."""
+CHANGE_AGAIN_S = 0.5
+CHANGE_TIMEOUT_S = 30.0
+"""Of a change of the members that is asked for again and again."""
+
 # Power losses.
 IMAGE_BYTES = 16 << 30
 """Of one replica's file system; the file is sparse. A hundred power losses under load write some
@@ -111,6 +138,8 @@ RETRANSMISSIONS_MAX = 5
 
 # Random plans, and what runs them one after the other.
 DURATION_S_MAX = 3_600.0
+PROXIED_SHARE = 0.7
+"""Of random runs whose links pass the proxy: in the others members come and go."""
 OVERLAP_SHARE = 0.35
 """Of faults that a second one joins while they last."""
 RANDOM_SEND_TIMEOUT_S = 60.0

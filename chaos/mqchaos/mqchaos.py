@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dledger.errors import ConfigError
+from dledger.failpoints import PLACES
 from dledger.program.console import let_reader_leave
 from dledger.program.extras import require_spark
 from mqchaos.command_line import run_app, run_command
@@ -56,6 +57,15 @@ def list_scenarios() -> None:
     )
     for table in (scenarios, workloads, faults):
         console.print(table)
+
+
+@app.command
+def failpoints() -> None:
+    """Name the places of our code at which a node can be stopped or held."""
+    table = Table("place", "comes by", "because of", "what has happened, and what has not")
+    for place in PLACES.values():
+        table.add_row(place.name, place.by.value, place.when.value, place.told)
+    Console().print(table)
 
 
 def _can(lacks: str | None) -> str:

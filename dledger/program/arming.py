@@ -36,9 +36,10 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `stop` kills the process, `hold` keeps the thread there for so long or until another order
     comes, `slow` keeps it so long at every pass, `fail` raises the error of that name at every pass
-    from the n-th on.
+    from the n-th on. `number` tells it from others for the same place.
     """
 
+    number: int
     place: str
     action: Literal["stop", "hold", "slow", "fail"]
     nth: int = 1
@@ -59,19 +60,22 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Orders(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All that shall happen. `number` tells orders apart; `notes`: write down each place once.
 
-    `ahead_ms`: by how much the broker's wall clock is ahead of the machine's.
+    `ahead_ms`: by how much the broker's wall clock is ahead of the machine's; with `strobe_s` it
+    is ahead and behind in turn, so long each time.
     """
 
     number: int = 0
     orders: tuple[Order, ...] = ()
     ahead_ms: int = 0
+    strobe_s: float = 0.0
     notes: bool = False
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """What happened: orders were taken (`place` is empty), or one was carried out, or noted.
+    """What happened: all orders were taken (`place` is empty), or one was carried out, or a place
+    noted.
 
-    `pid`: of the process. `problem`: why orders were not taken.
+    `number`: of the order, or of all orders. `problem`: why they were not taken.
     """
 
     number: int
@@ -91,7 +95,7 @@ class _Armed:
         )
         self._lock = threading.Lock()
         self._noted: set[str] = set()
-        self._passes: dict[str, int] = {}
+        self._passes: dict[int, int] = {}
         self._by_place: dict[str, Order] = {}
         self._all = Orders()
 
@@ -106,18 +110,19 @@ class _Armed:
         except (OSError, msgspec.DecodeError, RecursionError) as error:
             every, problem = Orders(), str(error)
         self._all = Orders(every.number) if problem else every
-        self._passes = {}
         self._by_place = {order.place: order for order in self._all.orders}
         SEAM.ahead_ms = self._all.ahead_ms
+        if self._all.strobe_s > 0:
+            threading.Thread(target=self._strobe, args=(self._all,), daemon=True).start()
         # Who is held looks at a set that can't change under it.
         SEAM.handler = self.reached if self._by_place or self._all.notes else None
-        self._say("", "orders", problem)
+        self._say(every.number, "", "orders", problem)
 
     def reached(self, place: str) -> bool:
         """Do what is ordered here; returns whether a write shall be done by halves."""
         if self._all.notes and place not in self._noted:
             self._noted.add(place)
-            self._say(place, "noted")
+            self._say(0, place, "noted")
         order = self._by_place.get(place)
         if order is not None:
             self._carry_out(order)
@@ -125,12 +130,12 @@ class _Armed:
 
     def _carry_out(self, order: Order) -> None:
         with self._lock:
-            passes = self._passes.get(order.place, 0) + 1
-            self._passes[order.place] = passes
+            passes = self._passes.get(order.number, 0) + 1
+            self._passes[order.number] = passes
         if passes < order.nth or (passes > order.nth and order.action in ("stop", "hold")):
             return
         if passes == order.nth:
-            self._say(order.place, order.action)
+            self._say(order.number, order.place, order.action)
         if order.action == "stop":
             os.kill(os.getpid(), signal.SIGKILL)
             threading.Event().wait()
@@ -139,13 +144,20 @@ class _Armed:
             raise OSError(number, os.strerror(number))
         self._hold(order)
 
+    def _strobe(self, orders: Orders) -> None:
+        """Have the clock jump to and fro while these orders hold."""
+        while self._all is orders:
+            SEAM.ahead_ms = -SEAM.ahead_ms
+            time.sleep(orders.strobe_s)
+        SEAM.ahead_ms = self._all.ahead_ms
+
     def _hold(self, order: Order) -> None:
         until = time.monotonic() + order.seconds
-        while (left_s := until - time.monotonic()) > 0 and self._by_place.get(order.place) is order:
+        while (left_s := until - time.monotonic()) > 0 and self._by_place.get(order.place) == order:
             time.sleep(min(left_s, HELD_LOOK_S))
 
-    def _say(self, place: str, action: str, problem: str = "") -> None:
-        told = Reached(self._all.number, place, action, os.getpid(), problem)
+    def _say(self, number: int, place: str, action: str, problem: str = "") -> None:
+        told = Reached(number, place, action, os.getpid(), problem)
         os.write(self._reached, msgspec.json.encode(told) + b"\n")
 
 

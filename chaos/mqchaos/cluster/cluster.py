@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dledger.errors import ConfigError
+from dledger.failpoints import VARIABLE
 from mqchaos.cluster import processes
 from mqchaos.cluster.layout import NETWORK, Layout, NodeLayout, broker_toml, namesrv_toml
 from mqchaos.cluster.processes import ClusterError, Process
@@ -41,8 +42,9 @@ class Cluster:
     def __init__(self, directory: Path, state: _State) -> None:
         self.directory = directory
         self._state = state
+        self.nodes_at_first = len(state.layout.nodes)
         self.cut_off: set[str] = set()
-        """Servers that run and can't take part, for a fault of the network."""
+        """Servers that run and can't take part, for a fault of the network, or held at a place."""
 
     @property
     def layout(self) -> Layout:
@@ -76,9 +78,7 @@ class Cluster:
 
     def _make_secret(self) -> None:
         """Make a secret that only this user can read."""
-        path, flags = self.directory / SECRET_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with os.fdopen(os.open(path, flags, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(32) + "\n")
+        _write_secret(self.directory / SECRET_FILE)
 
     def _write_configs(self) -> None:
         for server in self.layout.namesrvs:
@@ -97,6 +97,8 @@ class Cluster:
     def _write_broker_config(self, node: NodeLayout) -> None:
         folder = self.folder(node.name)
         folder.mkdir(parents=True)
+        if self.layout.failpoints:
+            self.orders(node.name).mkdir()
         (folder / "broker.toml").write_text(
             broker_toml(self.layout, node, folder, self.secret_file)
         )
@@ -113,6 +115,16 @@ class Cluster:
         self._state.layout = replace(self.layout, nodes=nodes)
         self._state.processes.pop(node.name, None)
         self._save()
+
+    def estrange(self, name: str, *, strange: bool) -> None:
+        """Give a name server that does not run another secret than all others have, or theirs."""
+        folder, secret = self.folder(name), self.secret_file
+        if strange:
+            secret = folder / SECRET_FILE
+            secret.unlink(missing_ok=True)
+            _write_secret(secret)
+        server = next(server for server in self.layout.namesrvs if server.name == name)
+        (folder / "namesrv.toml").write_text(namesrv_toml(server, folder, secret))
 
     @classmethod
     def load(cls, directory: Path) -> Cluster:
@@ -145,6 +157,10 @@ class Cluster:
     def log(self, name: str) -> Path:
         """The file with all that a server printed, over all its starts."""
         return self.folder(name) / LOG_FILE
+
+    def orders(self, name: str) -> Path:
+        """The folder by which a broker node takes orders, in a layout with failpoints."""
+        return self.folder(name) / "failpoints"
 
     def store(self, node: NodeLayout) -> Path:
         """A broker node's replica directory."""
@@ -226,7 +242,8 @@ class Cluster:
             process = processes.start("mqnamesrv", arguments, self.log(name))
         else:
             arguments = ["-c", str(self.folder(name) / "broker.toml")]
-            process = processes.start("mqbroker", arguments, self.log(name))
+            orders = {VARIABLE: str(self.orders(name))} if self.layout.failpoints else None
+            process = processes.start("mqbroker", arguments, self.log(name), orders)
         self._state.processes[name] = process
         self._save()
 
@@ -246,3 +263,10 @@ class Cluster:
         temporary = self.directory / f".{STATE_FILE}"
         temporary.write_bytes(msgspec.json.format(msgspec.json.encode(self._state), indent=2))
         temporary.replace(self.directory / STATE_FILE)
+
+
+def _write_secret(path: Path) -> None:
+    """A new secret, in a new file that only this user may read."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with os.fdopen(os.open(path, flags, 0o600), "w") as file:
+        file.write(secrets.token_urlsafe(32) + "\n")

@@ -5,7 +5,7 @@
     D/cluster.json                       this layout and the processes' pids
     D/cluster.secret                     what its servers prove to each other that they know
     D/namesrv-0/namesrv.toml, log.jsonl
-    D/broker-a-n0/broker.toml, log.jsonl, store/
+    D/broker-a-n0/broker.toml, log.jsonl, store/, failpoints/
 
 A broker group is named broker-a, broker-b, ...; its nodes n0, n1, ...; a server of the cluster is
 named by both, "broker-a-n0", or "namesrv-0".
@@ -76,6 +76,10 @@ class Layout(msgspec.Struct, frozen=True):
     flush: Flush = "SYNC_FLUSH"
     segment_bytes: int = SEGMENT_BYTES
     network: bool = False
+    failpoints: bool = False
+    """Whether brokers take orders from the harness (`dledger.program.arming`)."""
+    retain_bytes: int = 0
+    """Of each log; 0: all of it."""
 
     @property
     def namesrv_addr(self) -> str:
@@ -179,6 +183,7 @@ def broker_toml(
         storePathRootDir=str(directory / "store"),
         flushDiskType=layout.flush,
         mappedFileSizeCommitLog=layout.segment_bytes,
+        **_retention(layout.retain_bytes),
         dLegerGroup=node.broker,
         dLegerSelfId=node.node,
         dLegerPeers=";".join(f"{each.node}-{host}:{each.raft_port}" for each, host in peers),
@@ -186,6 +191,11 @@ def broker_toml(
         logFormat="json",
         **_secret(secret_file),
     )
+
+
+def _retention(retain_bytes: int) -> dict[str, int]:
+    """The keys for a log that is kept short; none for one that keeps all."""
+    return {"commitLogSizeMax": retain_bytes, "cleanResourceInterval": 500} if retain_bytes else {}
 
 
 def _secret(path: Path | None) -> dict[str, str]:

@@ -91,13 +91,22 @@ class Probe:
 
     async def routed(self, namesrv: str, broker: str) -> str | None:
         """The leader's address that a name server ("host:port") gives for a group, if any."""
+        info = await self._cluster_info(namesrv)
+        table = {} if info is None else info.broker_addr_table
+        return table[broker].broker_addrs.get(0) if broker in table else None
+
+    async def known_groups(self, namesrv: str) -> int | None:
+        """How many broker groups a name server knows; None if it does not answer."""
+        info = await self._cluster_info(namesrv)
+        return None if info is None else len(info.broker_addr_table)
+
+    async def _cluster_info(self, namesrv: str) -> ClusterInfo | None:
         request = Command(RequestCode.GET_BROKER_CLUSTER_INFO)
         try:
             answer = await self._pool.request(namesrv, request, PROBE_TIMEOUT_S)
-            table = decode_body(ClusterInfo, answer.payload).broker_addr_table
+            return decode_body(ClusterInfo, answer.payload)
         except DledgerError:
             return None
-        return table[broker].broker_addrs.get(0) if broker in table else None
 
     async def wait_until_serving(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Until every group has a leader that every name server routes to."""

@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -86,15 +86,20 @@ def _started_ticks(pid: int) -> int | None:
     return int(fields[19])
 
 
-def start(module: str, arguments: Sequence[str], log: Path) -> Process:
-    """Start `python -m module` in a session of its own, its output appended to `log`."""
+def start(
+    module: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+) -> Process:
+    """Start `python -m module` in a session of its own, its output appended to `log`.
+
+    `environment`: what is set in it besides ours.
+    """
     # -P: a folder named like a package in the current directory must not stand in for it.
     argv = [sys.executable, "-P", "-m", module, *arguments]
     output = (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     pid = os.posix_spawn(
         sys.executable,
         argv,
-        os.environ,
+        {**os.environ, **(environment or {})},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             output,

@@ -3,6 +3,8 @@
 ``kinds``       the kinds of faults, as data (pure)
 ``targets``     which servers a role means (pure)
 ``fault``       how each is injected, healed, and looked for
+``failpoints``  those inside our processes
+``surroundings``  those of what servers live in
 ``network``     those of the network
 ``disk``        those of one replica's disk
 ``killing``     processes that are killed

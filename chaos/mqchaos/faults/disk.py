@@ -20,9 +20,10 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.processes import ClusterError
 from mqchaos.faults.killing import Killing
-from mqchaos.faults.kinds import LOST_FILE, ROT, WIPE, Kind
+from mqchaos.faults.kinds import LOST_FILE, ROT, STALE, WIPE, Kind
 from mqchaos.faults.obstacles import OfFew
 from mqchaos.faults.targets import Victims
+from mqchaos.limits import STALE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,44 @@ class DiskFault(OfFew, Killing):
         down = await Killing.took_effect(self, cluster, victims)
         stores = _stores(cluster, victims)
         return down and await trio.to_thread.run_sync(lambda: all(map(self.damaged, stores)))
+
+
+class StaleFile(OfFew, Killing):
+    """A file of the log comes back as it was some seconds before, as from a backup, or a snapshot.
+
+    Only where a start can miss what was in it: a log that was never longer, as far as its own files
+    say, is no damaged log.
+    """
+
+    kind = STALE
+
+    async def inject(self, cluster: Cluster, victims: Victims) -> None:
+        """Keep the last segments, wait, kill the nodes, and put those back. ClusterError if nobody
+        would miss what is gone then."""
+        kept = {}
+        for store in _stores(cluster, victims):
+            segment = max((store / "log").glob("*.seg"))
+            kept[store] = segment, await trio.to_thread.run_sync(segment.read_bytes)
+        await trio.sleep(STALE_S)
+        await Killing.inject(self, cluster, victims)
+        for store, (segment, content) in kept.items():
+            await trio.to_thread.run_sync(put_back, store, segment, content)
+
+    async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
+        """They are down, and something is missing."""
+        down = await Killing.took_effect(self, cluster, victims)
+        stores = _stores(cluster, victims)
+        return down and await trio.to_thread.run_sync(lambda: all(map(is_damaged, stores)))
+
+
+def put_back(store: Path, segment: Path, content: bytes) -> None:
+    """Give a segment its old content. Raises ClusterError, and changes nothing, if nobody would
+    miss the new one."""
+    new = segment.read_bytes()
+    segment.write_bytes(content)
+    if not is_damaged(store):
+        segment.write_bytes(new)
+        raise ClusterError(f"{store} has nothing yet that would miss the end of {segment.name}")
 
 
 def _stores(cluster: Cluster, victims: Victims) -> list[Path]:
@@ -96,4 +135,5 @@ DISK_FAULTS: Final = (
     DiskFault(WIPE, wipe, is_gone),
     DiskFault(ROT, rot, is_damaged),
     DiskFault(LOST_FILE, lose_file, is_damaged),
+    StaleFile(),
 )

@@ -24,6 +24,9 @@ from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import ClusterError
 from mqchaos.faults.disk import DISK_FAULTS
+from mqchaos.faults.failpoints.clocks import CLOCK_FAULTS
+from mqchaos.faults.failpoints.disks import ORDERED_DISKS
+from mqchaos.faults.failpoints.places import PLACE_FAULTS, AtPlace
 from mqchaos.faults.killing import Killing
 from mqchaos.faults.kinds import (
     KILL,
@@ -38,6 +41,9 @@ from mqchaos.faults.kinds import (
 )
 from mqchaos.faults.network import NETWORK_FAULTS
 from mqchaos.faults.obstacles import OfFew, OfMany, effect_of, not_serving
+from mqchaos.faults.surroundings.members import MEMBER_FAULTS
+from mqchaos.faults.surroundings.resources import RESOURCE_FAULTS
+from mqchaos.faults.surroundings.strangers import STRANGER_FAULTS
 from mqchaos.faults.targets import Server, Victims
 from mqchaos.limits import EFFECT_S, STORM_KILLED_AFTER_S
 from mqclient.connection.peers import PeerPool
@@ -192,5 +198,17 @@ FAULTS: dict[str, Fault] = {
         KillNameServers(),
         *NETWORK_FAULTS,
         *DISK_FAULTS,
+        *PLACE_FAULTS,
+        *ORDERED_DISKS,
+        *CLOCK_FAULTS,
+        *RESOURCE_FAULTS,
+        *MEMBER_FAULTS,
+        *STRANGER_FAULTS,
     )
 }
+
+
+def fault_of(kind: str, place: str = "") -> Fault:
+    """A kind of fault; at a place of our code, if the kind has one."""
+    fault = FAULTS[kind]
+    return fault.at(place) if isinstance(fault, AtPlace) else fault

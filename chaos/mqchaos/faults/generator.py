@@ -7,12 +7,13 @@ into servers, or heals it. They are named by their role, since who leads is know
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
+from dledger.failpoints import PLACES, By, When
 from mqchaos.faults.kinds import (
     KILL,
     KILL_NAMESRV,
@@ -51,8 +52,9 @@ class After(msgspec.Struct, frozen=True, tag="after"):
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One thing to do. `pick` (0 to 1) chooses among several nodes of the target's role.
 
-    `fault` names the kind that is injected. With a `name` the fault is healed by the step of the
-    same name; without, a step that heals undoes what was injected longest ago.
+    `fault` names the kind that is injected, at the failpoint `place` if it is of that kind. With a
+    `name` the fault is healed by the step of the same name; without, a step that heals undoes what
+    was injected longest ago.
     """
 
     when: AtShare | After
@@ -61,6 +63,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     pick: float = 0.0
     fault: str = ""
     name: str = ""
+    place: str = ""
 
 
 Plan: TypeAlias = tuple[Step, ...]
@@ -87,6 +90,36 @@ def in_turn(faults: Sequence[tuple[Kind, Target]], count: int, uniform: Uniform)
         fault, target = faults[turn % len(faults)]
         plan += strikes(fault, target, 1, uniform)
     return plan
+
+
+ROLES: Final = {
+    By.LEADER: (Target.LEADER,),
+    By.FOLLOWER: (Target.FOLLOWER,),
+    By.ANY: (Target.LEADER, Target.FOLLOWER),
+}
+"""Who comes by a place of our code."""
+
+
+def at_places(
+    faults: Sequence[Kind], places: Collection[When], count: int, uniform: Uniform
+) -> Plan:
+    """`count` times: a node ends or is held at a place, all places in a drawn order, again and
+    again."""
+    names = [place.name for place in PLACES.values() if place.when in places]
+    plan: list[Step] = []
+    order: list[str] = []
+    for turn in range(count):
+        order = order or sorted(names, key=lambda _: uniform(0.0, 1.0))
+        name, fault = order.pop(), faults[turn % len(faults)]
+        roles = ROLES[PLACES[name].by]
+        target = roles[int(uniform(0.0, len(roles))) % len(roles)]
+        moment = After(uniform(*STEADY_S))
+        plan += [
+            Step(moment, Phase.INJECT, target, uniform(0.0, 1.0), fault.name, place=name),
+            Step(After(uniform(*AWAY_S)), Phase.HEAL, Target.HURT),
+            Step(After(0.0), Phase.LEVEL, Target.GROUP),
+        ]
+    return (*plan, Step(After(uniform(*STEADY_S)), Phase.LEVEL, Target.GROUP))
 
 
 def transfers(count: int, uniform: Uniform) -> Plan:

@@ -82,13 +82,81 @@ LOST_FILE: Final = Kind(
     "lost-file", "file-missed", "down", "is killed and loses a file of its log", _BACK
 )
 
+FAILPOINT_KILL: Final = Kind(
+    "failpoint-kill", "failpoint-passed", "down", "ends at a named place", _BACK, 2.0, 8
+)
+FAILPOINT_HOLD: Final = Kind(
+    "failpoint-hold", "failpoint-left", "paused", "is held at a named place", "goes on", 2.0, 8
+)
+
+SLOW_DISK: Final = Kind(
+    "slow-disk", "fast-disk", "", "has a disk that syncs slowly", "has a fast disk again", 1, 2.5
+)
+BAD_SYNC: Final = Kind("bad-sync", "good-sync", "down", "has a disk that can't sync", _BACK, 1, 3)
+FULL_DISK: Final = Kind("full-disk", "room-again", "", "has a full disk", "has room again", 4, 12)
+READ_ONLY: Final = Kind(
+    "read-only", "writable", "down", "has a disk that can't be written", _BACK, 1, 3
+)
+TORN: Final = Kind("torn-write", "torn-read", "down", "ends in the middle of a write", _BACK, 1, 3)
+STALE: Final = Kind(
+    "stale-file", "stale-read", "down", "is killed and gets an old file of its log back", _BACK
+)
+
+CLOCK_AHEAD: Final = Kind("clock-ahead", "clock-fell-back", "", "has a clock ahead", "has not")
+CLOCK_BEHIND: Final = Kind("clock-behind", "clock-caught-up", "", "has a clock behind", "has not")
+CLOCK_STROBE: Final = Kind(
+    "clock-strobe", "clock-still", "", "has a clock that jumps to and fro", "has a steady clock"
+)
+FEW_FILES: Final = Kind(
+    "few-files", "enough-files", "", "may open a few files more only", "may open files", 1, 3
+)
+LOW_MEMORY: Final = Kind(
+    "low-memory", "enough-memory", "", "may have a little more memory only", "may have more", 2, 5
+)
+SLOW_CPU: Final = Kind(
+    "slow-cpu", "fast-cpu", "", "gets a tenth of a processor", "gets a processor again", 2.5, 5
+)
+JOIN: Final = Kind("join", "leave", "", "sees a node come to its group", "sees it go", 0.6, 3)
+DISMISS: Final = Kind(
+    "dismiss", "readmit", "", "is removed from its group", "is a member again", 0.6, 3
+)
+BLANK_NAMESRV: Final = Kind(
+    "blank-namesrv", "namesrv-told", "", "knows nothing", "is told by brokers again", 0.3, 1.5
+)
+
 KINDS: Final = {
     kind.name: kind
     for kind in (
         *(KILL, STOP, PAUSE, KILL_MAJORITY, KILL_ALL, STORM, TRANSFER, KILL_NAMESRV),
         *(PARTITION, ISLAND, BRIDGE, RING, MUTE, DEAF, CUT_CLIENTS, CUT_NAMESRV),
         *(SLOW, LOSSY, NARROW, RESET),
-        *(WIPE, ROT, LOST_FILE),
+        *(WIPE, ROT, LOST_FILE, STALE),
+        *(FAILPOINT_KILL, FAILPOINT_HOLD),
+        *(SLOW_DISK, BAD_SYNC, FULL_DISK, READ_ONLY, TORN),
+        *(CLOCK_AHEAD, CLOCK_BEHIND, CLOCK_STROBE),
+        *(FEW_FILES, LOW_MEMORY, SLOW_CPU),
+        *(JOIN, DISMISS, BLANK_NAMESRV),
     )
 }
 UNDONE: Final = {kind.undone: kind for kind in KINDS.values() if kind.undone}
+AT_PLACES: Final = frozenset({FAILPOINT_KILL.name, FAILPOINT_HOLD.name})
+"""A step of these names a place."""
+ORDERED: Final = AT_PLACES | {
+    kind.name
+    for kind in (
+        *(SLOW_DISK, BAD_SYNC, FULL_DISK, READ_ONLY, TORN),
+        *(CLOCK_AHEAD, CLOCK_BEHIND, CLOCK_STROBE),
+    )
+}
+"""For these brokers must take orders."""
+OF_NETWORK: Final = frozenset(
+    kind.name
+    for kind in (
+        *(PARTITION, ISLAND, BRIDGE, RING, MUTE, DEAF, CUT_CLIENTS, CUT_NAMESRV),
+        *(SLOW, LOSSY, NARROW, RESET),
+    )
+)
+"""For these links must pass the proxy."""
+OF_MEMBERS: Final = frozenset({JOIN.name, DISMISS.name})
+"""For these they must not."""
+OF_CLOCKS: Final = frozenset({CLOCK_AHEAD.name, CLOCK_BEHIND.name, CLOCK_STROBE.name})

@@ -12,8 +12,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
+from dledger.failpoints import PLACES, When
 from mqchaos.faults import kinds
-from mqchaos.faults.generator import After, Phase, Plan, Step, Uniform
+from mqchaos.faults.generator import ROLES, After, Phase, Plan, Step, Uniform
 from mqchaos.faults.kinds import Kind
 from mqchaos.faults.targets import Target
 from mqchaos.limits import AWAY_S, OVERLAP_SHARE, QUIET_S, SHORT_S, STILL_S
@@ -33,10 +36,18 @@ class Choice:
     lasts_s: tuple[float, float] = SHORT_S
     nodes_min: int = 1
     alone: bool = False
+    places: tuple[str, ...] = ()
+    """Of our code, of which one is drawn; who comes by says whom it hurts."""
 
 
 _ONE: Final = (Target.LEADER, Target.LEADER, Target.FOLLOWER)
 _ALL: Final = (Target.ALL,)
+_PLACES: Final = tuple(
+    place.name
+    for place in PLACES.values()
+    if place.when in (When.LOAD, When.ROLL, When.SAVE, When.START, When.TOPIC)
+)
+"""Those that a node comes by without a second fault."""
 
 CHOICES: Final = (
     Choice(kinds.KILL, _ONE, AWAY_S),
@@ -62,6 +73,23 @@ CHOICES: Final = (
     Choice(kinds.WIPE, _ONE, AWAY_S, nodes_min=3, alone=True),
     Choice(kinds.ROT, _ONE, AWAY_S, nodes_min=3, alone=True),
     Choice(kinds.LOST_FILE, _ONE, AWAY_S, nodes_min=3, alone=True),
+    Choice(kinds.STALE, _ONE, AWAY_S, nodes_min=3, alone=True),
+    Choice(kinds.FAILPOINT_KILL, _ONE, AWAY_S, places=_PLACES),
+    Choice(kinds.FAILPOINT_HOLD, _ONE, places=_PLACES),
+    Choice(kinds.SLOW_DISK, _ONE),
+    Choice(kinds.BAD_SYNC, _ONE, AWAY_S),
+    Choice(kinds.FULL_DISK, _ONE, STILL_S),
+    Choice(kinds.READ_ONLY, _ONE, AWAY_S),
+    Choice(kinds.TORN, _ONE, AWAY_S),
+    Choice(kinds.CLOCK_AHEAD, _ONE),
+    Choice(kinds.CLOCK_BEHIND, _ONE),
+    Choice(kinds.CLOCK_STROBE, (Target.LEADER, Target.ALL)),
+    Choice(kinds.FEW_FILES, _ONE),
+    Choice(kinds.LOW_MEMORY, _ONE),
+    Choice(kinds.SLOW_CPU, _ONE),
+    Choice(kinds.JOIN, (Target.LEADER,), alone=True),
+    Choice(kinds.DISMISS, (Target.FOLLOWER,), nodes_min=3, alone=True),
+    Choice(kinds.BLANK_NAMESRV, (Target.NAMESRV,)),
 )
 
 
@@ -101,8 +129,10 @@ def _moments(
     now: float, lasts_s: float, choice: Choice, name: str, uniform: Uniform
 ) -> list[tuple[float, Step]]:
     """When a fault begins, and when it ends if it has an end."""
-    target, pick = _one_of(choice.targets, uniform), uniform(0.0, 1.0)
-    begin = Step(After(0.0), Phase.INJECT, target, pick, choice.kind.name, name)
+    place = _one_of(choice.places, uniform) if choice.places else ""
+    targets = ROLES[PLACES[place].by] if place else choice.targets
+    target, pick = _one_of(targets, uniform), uniform(0.0, 1.0)
+    begin = Step(After(0.0), Phase.INJECT, target, pick, choice.kind.name, name, place)
     end = Step(After(0.0), Phase.HEAL, Target.HURT, name=name)
     return [(now, begin), (now + lasts_s, end)] if choice.kind.undone else [(now, begin)]
 
@@ -113,6 +143,6 @@ def _in_order(moments: list[tuple[float, Step]]) -> Plan:
     plan, before_s = [], 0.0
     for at_s, step in ordered:
         waited = After(round(at_s - before_s, 3))
-        plan.append(Step(waited, step.phase, step.target, step.pick, step.fault, step.name))
+        plan.append(replace(step, when=waited))
         before_s = at_s
     return tuple(plan)

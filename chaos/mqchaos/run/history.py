@@ -171,12 +171,16 @@ class GroupOffset(_Event, frozen=True, gc=False, tag="group_offset"):
     offset: int
 
 
-class Fault(_Event, frozen=True, gc=False):
-    """The harness injected a fault into a node, or healed it (`mqchaos.faults.kinds`)."""
+class Fault(_Event, frozen=True, gc=False, omit_defaults=True):
+    """The harness injected a fault into a node, or healed it (`mqchaos.faults.kinds`).
+
+    `place`: of our code, for a fault at one.
+    """
 
     fault: str
     broker: str
     node: str
+    place: str = ""
 
 
 class End(_Event, frozen=True, gc=False):

@@ -12,9 +12,10 @@ from typing import Final
 import msgspec
 
 from dledger.errors import ConfigError
+from dledger.failpoints import PLACES
 from mqchaos.faults.generator import AtShare, Plan
-from mqchaos.faults.kinds import KINDS
-from mqchaos.limits import NAMESRVS_MAX, NODES_MAX, SEND_TIMEOUT_S
+from mqchaos.faults.kinds import AT_PLACES, KINDS
+from mqchaos.limits import NAMESRVS_MAX, NODES_MAX, SEGMENT_BYTES, SEND_TIMEOUT_S
 from mqchaos.run.workload import WORKLOADS
 
 PLAN_FILE: Final = "plan.json"
@@ -38,6 +39,7 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: int = 3
     namesrvs: int = 1
     network: bool = False
+    segment_bytes: int = SEGMENT_BYTES
     strict: bool = True
     send_timeout_s: float = SEND_TIMEOUT_S
     drawn_by: str = ""
@@ -67,6 +69,9 @@ def checked(planned: Planned, path: Path) -> Planned:
     unknown = {step.fault for step in planned.steps if step.fault} - {*KINDS}
     if unknown:
         raise ConfigError(f"{path} has faults that do not exist: {', '.join(sorted(unknown))}")
+    for step in planned.steps:
+        if (step.fault in AT_PLACES) != (step.place in PLACES):
+            raise ConfigError(f"{path} has {step.fault or step.phase.value} at {step.place!r}")
     if planned.messages is None and any(isinstance(step.when, AtShare) for step in planned.steps):
         raise ConfigError(f"{path} has steps at a share of the messages, but no number of messages")
     if planned.workload not in WORKLOADS:
@@ -75,6 +80,7 @@ def checked(planned: Planned, path: Path) -> Planned:
         ("version", planned.version, VERSION, VERSION),
         ("nodes", planned.nodes, 1, NODES_MAX),
         ("namesrvs", planned.namesrvs, 1, NAMESRVS_MAX),
+        ("segment_bytes", planned.segment_bytes, 64 << 10, 1 << 30),
         ("rate_per_s", planned.rate_per_s, 1, 1e6),
         ("send_timeout_s", planned.send_timeout_s, 0.1, 3600),
     ):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import trio
+from msgspec.structs import replace
 
 from mqchaos.cluster import layout
 from mqchaos.cluster.cluster import Cluster
@@ -22,6 +23,7 @@ from mqchaos.cluster.probe import NodeState, Probe
 from mqchaos.cluster.processes import ClusterError, free_ports
 from mqchaos.faults import fault as faults
 from mqchaos.faults.generator import After, AtShare, Phase, Step
+from mqchaos.faults.kinds import ORDERED
 from mqchaos.faults.targets import NEED_LEADER, Server, Target, Victims, victims
 from mqchaos.limits import (
     DRAIN_TIMEOUT_S,
@@ -83,7 +85,11 @@ class Run:
         self.consumers: list[Worker] = []
         nodes, namesrvs = planned.nodes, planned.namesrvs
         ports = free_ports(layout.ports_needed(nodes, 1, namesrvs))
-        servers = layout.plan(ports, nodes, 1, namesrvs, network=planned.network)
+        servers = replace(
+            layout.plan(ports, nodes, 1, namesrvs, network=planned.network),
+            segment_bytes=planned.segment_bytes,
+            failpoints=any(step.fault in ORDERED for step in planned.steps),
+        )
         self.cluster = Cluster.create(directory / "cluster", servers)
 
     async def execute(self) -> None:
@@ -203,7 +209,7 @@ class Run:
 
     async def _inject(self, step: Step, probe: Probe, history: HistoryWriter) -> None:
         """Inject a fault, or say why not: that ends a strict run. Raises ClusterError."""
-        fault = faults.FAULTS[step.fault]
+        fault = faults.fault_of(step.fault, step.place)
         try:
             servers = await self._choose(step, probe)
             obstacle = fault.why_not(self.cluster, servers)
@@ -214,7 +220,8 @@ class Run:
                 raise
             self.done.append(f"left out: {step.fault} ({str(error).splitlines()[0]})")
             return
-        self._note(history, step.fault, servers, " (leader)" * (step.target is Target.LEADER))
+        role = " (leader)" * (step.target is Target.LEADER)
+        self._note(history, step.fault, servers, role, step.place)
         hurt = _Hurt(step.name, servers, fault)
         self._hurt.append(hurt)
         probe.away = self._away()
@@ -241,13 +248,16 @@ class Run:
             leader = (await probe.wait_for_leader(BROKER, timeout_s)).node
         return victims(step.target, step.pick, self.cluster.layout, BROKER, leader)
 
-    def _note(self, history: HistoryWriter, fault: str, hurt: Victims, role: str = "") -> None:
+    def _note(
+        self, history: HistoryWriter, fault: str, hurt: Victims, role: str = "", place: str = ""
+    ) -> None:
         """One event for each server, all of one moment."""
         now = time.monotonic_ns()
         for server in hurt:
             broker = server.broker if isinstance(server, NodeLayout) else ""
-            history.write(Fault(now, fault, broker, short_name(server)))
-        self.done.append(f"{fault} {names_of(hurt)}{role}")
+            history.write(Fault(now, fault, broker, short_name(server), place))
+        at = f" at {place}" * bool(place)
+        self.done.append(f"{fault} {names_of(hurt)}{role}{at}")
 
     async def _watch(self, probe: Probe, observer: Observer) -> None:
         """Write down who leads and who voted for whom, whenever that changes."""

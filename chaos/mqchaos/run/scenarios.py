@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from dledger.failpoints import When
 from mqchaos.faults.generator import (
     Plan,
     Uniform,
+    at_places,
     blind,
     in_turn,
     main_job,
@@ -20,34 +22,64 @@ from mqchaos.faults.generator import (
     transfers,
 )
 from mqchaos.faults.kinds import (
+    BAD_SYNC,
+    BLANK_NAMESRV,
     BRIDGE,
+    CLOCK_AHEAD,
+    CLOCK_BEHIND,
+    CLOCK_STROBE,
     CUT_CLIENTS,
     CUT_NAMESRV,
     DEAF,
+    DISMISS,
+    FAILPOINT_HOLD,
+    FAILPOINT_KILL,
+    FEW_FILES,
+    FULL_DISK,
     ISLAND,
+    JOIN,
     KILL,
     KILL_ALL,
     KILL_MAJORITY,
     KILL_NAMESRV,
+    KINDS,
     LOSSY,
     LOST_FILE,
+    LOW_MEMORY,
     MUTE,
     NARROW,
+    OF_CLOCKS,
+    OF_MEMBERS,
+    OF_NETWORK,
     PARTITION,
     PAUSE,
+    READ_ONLY,
     RESET,
     RING,
     ROT,
     SLOW,
+    SLOW_CPU,
+    SLOW_DISK,
+    STALE,
     STORM,
+    TORN,
     WIPE,
 )
 from mqchaos.faults.schedule import draw
 from mqchaos.faults.targets import Target
-from mqchaos.limits import RANDOM_RATE_PER_S, RANDOM_SEND_TIMEOUT_S
+from mqchaos.limits import (
+    PROXIED_SHARE,
+    RANDOM_RATE_PER_S,
+    RANDOM_SEND_TIMEOUT_S,
+    SEGMENT_BYTES,
+    SHORT_SEGMENT_BYTES,
+)
 from mqchaos.run.planned import Planned
+from mqchaos.run.workload import WORKLOADS
 
 NODES = 3
+_WITH_WHOLE_LOGS = frozenset(When) - {When.RETENTION, When.COPY}
+"""What makes nodes come by places where nothing is removed: a judge wants to see all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +94,7 @@ class Scenario:
     namesrvs: int = 1
     network: bool = False
     """Whether links pass the proxy."""
+    segment_bytes: int = SEGMENT_BYTES
 
 
 SCENARIOS = {
@@ -181,6 +214,57 @@ SCENARIOS = {
             partial(in_turn, [(kind, Target.ALL) for kind in (SLOW, LOSSY, NARROW, RESET)]),
             network=True,
         ),
+        Scenario(
+            "failpoints",
+            "a node ends, and the next time is held, at one named place of our code after another",
+            partial(at_places, [FAILPOINT_KILL, FAILPOINT_HOLD], _WITH_WHOLE_LOGS),
+            network=True,
+            segment_bytes=SHORT_SEGMENT_BYTES,
+        ),
+        Scenario(
+            "sick-disks",
+            "a disk syncs slowly, then not at all, is full, read-only, writes by halves, goes back",
+            partial(
+                in_turn,
+                [
+                    (kind, target)
+                    for target in (Target.LEADER, Target.FOLLOWER)
+                    for kind in (SLOW_DISK, BAD_SYNC, FULL_DISK, READ_ONLY, TORN, STALE)
+                ],
+            ),
+            segment_bytes=SHORT_SEGMENT_BYTES,
+        ),
+        Scenario(
+            "clock-jumps",
+            "the leader's clock is a minute ahead, then one behind, then jumps to and fro",
+            partial(
+                in_turn,
+                [(kind, Target.LEADER) for kind in (CLOCK_AHEAD, CLOCK_BEHIND, CLOCK_STROBE)],
+            ),
+        ),
+        Scenario(
+            "starved",
+            "the leader and then a follower may open no files, has no memory, gets no processor",
+            partial(
+                in_turn,
+                [
+                    (kind, target)
+                    for target in (Target.LEADER, Target.FOLLOWER)
+                    for kind in (FEW_FILES, LOW_MEMORY, SLOW_CPU)
+                ],
+            ),
+        ),
+        Scenario(
+            "membership-storm",
+            "a fourth node comes and goes, then a follower is removed and added again",
+            partial(in_turn, [(JOIN, Target.LEADER), (DISMISS, Target.FOLLOWER)]),
+        ),
+        Scenario(
+            "namesrv-blank",
+            "one of two name servers knows nothing, and says so to whoever asks it",
+            partial(strikes, BLANK_NAMESRV, Target.NAMESRV),
+            namesrvs=2,
+        ),
     )
 }
 
@@ -198,21 +282,28 @@ def planned_of(scenario: Scenario, seed: int, count: int, workload: str = "keyed
         nodes=scenario.nodes,
         namesrvs=scenario.namesrvs,
         network=scenario.network,
+        segment_bytes=scenario.segment_bytes,
         drawn_by=_command(scenario.name, seed, f"--kills {count}", workload),
     )
 
 
 def random_plan(seed: int, duration_s: float, workload: str = "keyed") -> Planned:
     """All faults that there are, drawn by a seed, for about so many seconds."""
+    uniform = random.Random(seed).uniform
+    network = uniform(0.0, 1.0) < PROXIED_SHARE
+    left_out = OF_MEMBERS if network else OF_NETWORK
+    if WORKLOADS[workload].sends == "delayed":
+        left_out |= OF_CLOCKS  # what is due goes by them
     return Planned(
         RANDOM,
         seed,
-        draw(duration_s, random.Random(seed).uniform, NODES),
+        draw(duration_s, uniform, NODES, KINDS.keys() - left_out),
         RANDOM_RATE_PER_S,
         workload=workload,
         nodes=NODES,
         namesrvs=2,
-        network=True,
+        network=network,
+        segment_bytes=SHORT_SEGMENT_BYTES,
         strict=False,
         send_timeout_s=RANDOM_SEND_TIMEOUT_S,
         drawn_by=_command(RANDOM, seed, f"--duration {duration_s}", workload),

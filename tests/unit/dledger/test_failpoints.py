@@ -50,7 +50,7 @@ def test_without_orders_nothing_happens(folder: Path) -> None:
 
 def test_a_place_fails_from_its_nth_pass_on(folder: Path) -> None:
     """With the error that was ordered, until other orders come."""
-    order(folder, Order("disk.sync", "fail", nth=2, error="EIO"))
+    order(folder, Order(1, "disk.sync", "fail", nth=2, error="EIO"))
     arm(folder)
 
     failpoint("disk.sync")
@@ -66,7 +66,7 @@ def test_a_place_fails_from_its_nth_pass_on(folder: Path) -> None:
 
 def test_a_held_thread_goes_on_when_its_time_is_over(folder: Path) -> None:
     """Once; the next pass is not held."""
-    order(folder, Order("log.staged", "hold", seconds=0.05))
+    order(folder, Order(1, "log.staged", "hold", seconds=0.05))
     arm(folder)
 
     began = time.monotonic()
@@ -80,7 +80,7 @@ def test_a_held_thread_goes_on_when_its_time_is_over(folder: Path) -> None:
 
 def test_a_held_thread_goes_on_when_orders_change(folder: Path) -> None:
     """The signal comes while it is held."""
-    order(folder, Order("log.staged", "hold", seconds=600))
+    order(folder, Order(1, "log.staged", "hold", seconds=600))
     arm(folder)
     order(folder)
     signal.setitimer(signal.ITIMER_REAL, 0.02)
@@ -121,15 +121,15 @@ def test_places_are_noted_once(folder: Path) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        Order("no.such-place", "stop"),
-        Order("log.staged", "fail"),
-        Order("disk.sync", "fail", error="NOT_AN_ERROR"),
-        Order("log.staged", "stop", nth=0),
+        Order(1, "no.such-place", "stop"),
+        Order(1, "log.staged", "fail"),
+        Order(1, "disk.sync", "fail", error="NOT_AN_ERROR"),
+        Order(1, "log.staged", "stop", nth=0),
     ],
 )
 def test_wrong_orders_are_refused_as_a_whole(folder: Path, wrong: Order) -> None:
     """With the reason, and nothing is in force."""
-    order(folder, Order("log.staged", "hold", seconds=600), wrong)
+    order(folder, Order(2, "log.staged", "hold", seconds=600), wrong)
     arm(folder)
 
     failpoint("log.staged")
@@ -156,7 +156,7 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 def test_a_stopped_process_ends_there_by_sigkill(tmp_path: Path) -> None:
     """At the pass that was ordered, and it has written that down."""
-    order(tmp_path, Order("log.staged", "stop", nth=3))
+    order(tmp_path, Order(1, "log.staged", "stop", nth=3))
     program = (
         "import sys; from pathlib import Path; from dledger.program.arming import arm; "
         "from dledger.failpoints import failpoint\n"

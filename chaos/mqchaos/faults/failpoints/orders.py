@@ -1,0 +1,129 @@
+"""What a broker is told to do at its failpoints, and what it says that it did.
+
+Both are files in a folder of the node (`dledger.program.arming`). A signal tells the process that
+there is something new, but only one that has taken orders since its start: to any other SIGUSR1 is
+the end. A node that does not run takes them when it starts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+import trio
+
+from dledger.program.arming import ORDERS, REACHED, Order, Orders, Reached
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.processes import ClusterError
+from mqchaos.limits import EFFECT_S, POLL_S
+
+_numbers = itertools.count(1)
+
+
+def next_number() -> int:
+    """A number that no other order of this harness has."""
+    return next(_numbers)
+
+
+def not_ordered(cluster: Cluster) -> str | None:
+    """Why no broker of a cluster takes orders; None if all do."""
+    return None if cluster.layout.failpoints else "the brokers of this cluster take no orders"
+
+
+async def give(
+    cluster: Cluster,
+    name: str,
+    orders: Iterable[Order] = (),
+    *,
+    ahead_ms: int | None = None,
+    strobe_s: float | None = None,
+) -> None:
+    """Give one node orders besides those that it has; return when it has taken them.
+
+    Raises ClusterError if it does not.
+    """
+    await _change(
+        cluster,
+        name,
+        lambda held: msgspec.structs.replace(
+            held,
+            orders=(*held.orders, *orders),
+            ahead_ms=held.ahead_ms if ahead_ms is None else ahead_ms,
+            strobe_s=held.strobe_s if strobe_s is None else strobe_s,
+        ),
+    )
+
+
+async def withdraw(cluster: Cluster, name: str, places: Iterable[str]) -> None:
+    """Take the orders for these places back. Raises ClusterError as `give` does."""
+    gone = {*places}
+    await _change(
+        cluster,
+        name,
+        lambda held: msgspec.structs.replace(
+            held, orders=tuple(order for order in held.orders if order.place not in gone)
+        ),
+    )
+
+
+async def note_places(cluster: Cluster, name: str) -> None:
+    """Have a node write down each place that it comes by."""
+    await _change(cluster, name, lambda held: msgspec.structs.replace(held, notes=True))
+
+
+def ordered(cluster: Cluster, name: str) -> Orders:
+    """What a node has been told."""
+    try:
+        return msgspec.json.decode((cluster.orders(name) / ORDERS).read_bytes(), type=Orders)
+    except FileNotFoundError:
+        return Orders()
+
+
+def reached(cluster: Cluster, name: str) -> list[Reached]:
+    """All that a node has said, over all its starts."""
+    try:
+        lines = (cluster.orders(name) / REACHED).read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    return [msgspec.json.decode(line, type=Reached) for line in lines]
+
+
+def has_done(cluster: Cluster, name: str, places: Iterable[str], every: bool = False) -> bool:
+    """Whether a node has carried out an order that it has for one of these places, or for each."""
+    wanted = {order.number for order in ordered(cluster, name).orders if order.place in {*places}}
+    done = {told.number for told in reached(cluster, name) if told.place} & wanted
+    return bool(done) and (done == wanted or not every)
+
+
+def taken(cluster: Cluster, name: str) -> bool:
+    """Whether a node has taken the orders that it was given last."""
+    number = ordered(cluster, name).number
+    return any(not told.place and told.number == number for told in reached(cluster, name))
+
+
+async def _change(cluster: Cluster, name: str, change: Callable[[Orders], Orders]) -> None:
+    held = change(ordered(cluster, name))
+    wanted = msgspec.structs.replace(held, number=next_number())
+    _write(cluster.orders(name) / ORDERS, msgspec.json.encode(wanted))
+    with trio.move_on_after(EFFECT_S):
+        while (pid := cluster.pid(name)) is not None and not cluster.stopped(name):
+            taken = [told for told in reached(cluster, name) if told.pid == pid and not told.place]
+            if taken and taken[-1].number == wanted.number:
+                if taken[-1].problem:
+                    raise ClusterError(f"{name} can't take these orders: {taken[-1].problem}")
+                return
+            if taken:
+                os.kill(pid, signal.SIGUSR1)
+            await trio.sleep(POLL_S)
+        return
+    raise ClusterError(f"{name} took no orders within {EFFECT_S:.0f} s")
+
+
+def _write(path: Path, content: bytes) -> None:
+    temporary = path.with_suffix(".new")
+    temporary.write_bytes(content)
+    temporary.replace(path)

@@ -1,0 +1,118 @@
+"""Nodes that come to a group and go, while it serves: as an operator does it, by `mqadmin`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+import trio
+
+from dledger.errors import BadInput, DledgerError
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import HOST, NodeLayout
+from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.processes import ClusterError
+from mqchaos.cluster.resizing import add_node, remove_node
+from mqchaos.faults.kinds import DISMISS, JOIN
+from mqchaos.faults.obstacles import OfFew, OfMany
+from mqchaos.faults.targets import Victims
+from mqchaos.limits import CHANGE_AGAIN_S, CHANGE_TIMEOUT_S
+from mqclient import Admin
+from mqclient.connection.peers import PeerPool
+
+
+class Join(OfMany):
+    """A new node comes to the group of these, and goes again."""
+
+    kind = JOIN
+
+    def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
+        """While they serve, and the links are those of a group that may change."""
+        return _proxied(cluster) or super().why_not(cluster, victims)
+
+    async def inject(self, cluster: Cluster, victims: Victims) -> None:
+        """Start one more node, and return when it votes. Raises ClusterError."""
+        try:
+            await add_node(cluster, _nodes(victims)[0].broker)
+        except (DledgerError, BadInput) as error:
+            raise ClusterError(f"no node was added: {error}") from error
+
+    async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
+        """There is a node that has come later than these."""
+        return _newest(cluster, victims) is not None
+
+    async def heal(self, cluster: Cluster, victims: Victims) -> None:
+        """Remove the newest node, and end it. Raises ClusterError."""
+        node = _newest(cluster, victims)
+        if node is not None:
+            await _persist(partial(remove_node, cluster, node))
+
+
+class Dismiss(OfFew):
+    """A node is removed from its group, goes on running, and is added again with all it has."""
+
+    kind = DISMISS
+
+    def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
+        """While they serve, a majority without them, and the links may change."""
+        return _proxied(cluster) or super().why_not(cluster, victims)
+
+    async def inject(self, cluster: Cluster, victims: Victims) -> None:
+        """Remove them. Raises ClusterError."""
+        async with Admin(cluster.layout.namesrv_addr) as admin:
+            for node in _nodes(victims):
+                await _persist(partial(admin.members.remove, node.broker, node.node))
+
+    async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
+        """The group's leader does not name them."""
+        return not await _are_members(cluster, victims)
+
+    async def heal(self, cluster: Cluster, victims: Victims) -> None:
+        """Add them. Raises ClusterError."""
+        async with Admin(cluster.layout.namesrv_addr) as admin:
+            for node in _nodes(victims):
+                peer = f"{HOST}:{node.raft_port}"
+                add = partial(admin.members.add, node.broker, node.node, peer, node.address)
+                await _persist(add)
+
+
+MEMBER_FAULTS: Final = (Join(), Dismiss())
+
+
+def _proxied(cluster: Cluster) -> str | None:
+    """A proxy knows the links of the nodes that it was made for, and no others."""
+    return "the proxy of this cluster knows no new links" if cluster.layout.network else None
+
+
+def _nodes(victims: Victims) -> list[NodeLayout]:
+    return [victim for victim in victims if isinstance(victim, NodeLayout)]
+
+
+def _newest(cluster: Cluster, victims: Victims) -> NodeLayout | None:
+    """The last node of the group of these, if it is none of those that it began with."""
+    group = cluster.layout.group(_nodes(victims)[0].broker)
+    return group[-1] if len(group) > cluster.nodes_at_first else None
+
+
+async def _are_members(cluster: Cluster, victims: Victims) -> bool:
+    """Whether the leader names one of these."""
+    names = {node.node for node in _nodes(victims)}
+    async with PeerPool() as pool:
+        leader = await Probe(cluster, pool).leader(_nodes(victims)[0].broker)
+    return leader is None or leader.info is None or bool(names & {*dict(leader.info.members)})
+
+
+async def _persist(change: Callable[[], Awaitable[object]]) -> None:
+    """Ask for a change until it is made. Raises ClusterError with the last reason if it is not."""
+    told = "nobody answered"
+    with trio.move_on_after(CHANGE_TIMEOUT_S):
+        while True:
+            try:
+                await change()
+            except (DledgerError, BadInput) as error:
+                told = str(error)
+            else:
+                return
+            await trio.sleep(CHANGE_AGAIN_S)
+    raise ClusterError(f"the members did not change within {CHANGE_TIMEOUT_S:.0f} s: {told}")

@@ -1,0 +1,131 @@
+"""Every failpoint is come by, and a node that ends there comes back to what the others hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+import trio
+from msgspec.structs import replace
+
+from dledger.errors import DledgerError
+from dledger.failpoints import PLACES, By, Place
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import plan, ports_needed
+from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.processes import free_ports
+from mqchaos.faults.failpoints.orders import note_places, reached
+from mqchaos.faults.fault import fault_of
+from mqchaos.faults.kinds import FAILPOINT_HOLD, FAILPOINT_KILL
+from mqchaos.faults.targets import Target, Victims, victims
+from mqclient import Consumer, Message, Producer
+from mqclient.connection.peers import PeerPool
+
+pytestmark = pytest.mark.slow
+
+BROKER, TOPIC = "broker-a", "Lines"
+SAMPLE = (
+    "disk.torn-write",
+    "recovery.dropped",
+    "transfer.tell",
+    "log.cut-marked",
+    "snapshot.written",
+)
+SEGMENT_BYTES = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three replicas that take orders, with short logs, behind a proxy."""
+    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1, network=True)
+    layout = replace(
+        layout, failpoints=True, segment_bytes=SEGMENT_BYTES, retain_bytes=4 * SEGMENT_BYTES
+    )
+    with Cluster.create(tmp_path_factory.mktemp("places") / "c", layout).running() as cluster:
+        yield cluster
+
+
+async def send(cluster: Cluster) -> None:
+    """Send and read for ever, as applications do."""
+    address = cluster.layout.namesrv_addr
+    async with (
+        Producer(address, "Filling", timeout_s=60.0) as producer,
+        Consumer(address, group="Reading", subscriptions={TOPIC: "*"}) as consumer,
+    ):
+        while True:
+            with suppress(DledgerError):
+                for _ in range(20):
+                    await producer.send_soon(Message(TOPIC, bytes(500)))
+                await consumer.poll(max_messages=100, timeout_s=0.02)
+                await consumer.commit()
+
+
+async def level(cluster: Cluster, target: Target) -> Victims:
+    """Wait until all have what the leader has; whom a fault of this role hurts."""
+    async with PeerPool() as pool:
+        probe = Probe(cluster, pool)
+        await probe.wait_until_serving()
+        await probe.wait_until_level(BROKER)
+        leader = (await probe.wait_for_leader(BROKER)).node
+    return victims(target, 0.0, cluster.layout, BROKER, leader)
+
+
+def strike(cluster: Cluster, place: Place, kind: str) -> None:
+    """Have a node come by and end there, or be held, and go on."""
+
+    async def run() -> None:
+        target = Target.LEADER if place.by is By.LEADER else Target.FOLLOWER
+        fault = fault_of(kind, place.name)
+        async with trio.open_nursery() as nursery:
+            hurt = await level(cluster, target)
+            nursery.start_soon(send, cluster)
+            assert fault.why_not(cluster, hurt) is None
+
+            await fault.inject(cluster, hurt)
+
+            assert await fault.took_effect(cluster, hurt)
+            await fault.heal(cluster, hurt)
+            assert not await fault.took_effect(cluster, hurt)
+            await level(cluster, target)
+            nursery.cancel_scope.cancel()
+
+    trio.run(run)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_node_that_ends_there_comes_back(cluster: Cluster, name: str) -> None:
+    """Level with the others."""
+    strike(cluster, PLACES[name], FAILPOINT_KILL.name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in PLACES if name not in SAMPLE])
+def test_a_node_that_ends_anywhere_comes_back(cluster: Cluster, name: str) -> None:
+    """All other places."""
+    strike(cluster, PLACES[name], FAILPOINT_KILL.name)
+
+
+@pytest.mark.parametrize("name", ["disk.sync", "batch.applied"])
+def test_a_node_that_is_held_goes_on(cluster: Cluster, name: str) -> None:
+    """In a thread of its own, or in its loop."""
+    strike(cluster, PLACES[name], FAILPOINT_HOLD.name)
+
+
+def test_what_sends_come_by_is_noted(cluster: Cluster) -> None:
+    """A leader's and a follower's places, within a few seconds of load."""
+
+    async def run() -> set[str]:
+        for node in cluster.layout.nodes:
+            await note_places(cluster, node.name)
+        await level(cluster, Target.LEADER)
+        with trio.move_on_after(8):
+            await send(cluster)
+        nodes = cluster.layout.nodes
+        return {told.place for node in nodes for told in reached(cluster, node.name)}
+
+    noted = trio.run(run)
+
+    assert noted >= {place.name for place in PLACES.values() if place.when.name == "LOAD"} - {
+        "disk.torn-write"
+    }
