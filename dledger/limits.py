@@ -172,5 +172,12 @@ STATE_BYTES_MAX = 512 * MIB
 STICKY_PAIRS_MAX = 100_000
 """Pairs of queue and member that sticky allocation compares: a quarter of a second of work."""
 
+VIOLATIONS_TOLD_MAX = 5
+"""Of one property, in the text of a failed test case for CI."""
+VIOLATIONS_OPEN_MAX = 2
+"""Of one property, on a report's page: further ones open at a click."""
+SENTENCE_CHARACTERS_MAX = 160
+"""Of a violation's sentence, in the list at the top of a page."""
+
 assert MESSAGE_BODY_BYTES_MAX + PROPERTIES_BYTES_MAX < ENTRY_BYTES_MAX < SEGMENT_BYTES
 assert ENTRY_BYTES_MAX < FRAME_BYTES_MAX

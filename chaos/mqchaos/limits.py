@@ -112,13 +112,16 @@ REFRESH_S = 0.2
 LINE_S = 5.0
 """Between two lines of progress where the output is no terminal."""
 BUCKETS_MAX = 400
-"""Of the throughput in a chart."""
+"""Of the throughput in a chart, and of what is kept of a history."""
+SLOT_WIDTH_MIN_S = 0.1
+UNANSWERED_MAX = 1_000_000
+"""Sends whose answer is awaited, in a reader of a history: of further ones no latency is taken."""
+FAILURES_KEPT_MAX = 100
+"""Of sends that failed, the words of the first; all are counted."""
 GAP_WIDTH_MIN = 1.5
 """In pixels: a shorter gap is not drawn as a band."""
 FAULTS_TOLD_MAX = 6
 """A chart with more faults than this shows their texts as tooltips only."""
-VIOLATIONS_SHOWN_MAX = 5
-"""Of one property, in the report of a run."""
 JVM_END_S = 5.0
 """Spark's JVM ends a moment after the Python that started it; it removes its files then."""
 

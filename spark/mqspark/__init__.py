@@ -7,6 +7,7 @@
 ``history``   what clients did and were answered, as a DataFrame
 ``judge``     one module per property
 ``verdict``   puts the evidence before every judge
+``exhibits``  what shows each violation: history lines and bytes
 ``report``    prints the results
 ``limits``    the bounds
 ``testing``   replicas and histories without a broker, and faults in them

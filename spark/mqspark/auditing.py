@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from dledger.verdict.form import write_verdict
+from dledger.verdict.junit import cases, junit
+from mqspark.exhibits.collecting import exhibits
 from mqspark.history import find_history, read_history, read_meta, read_notes
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.members import Members
-from mqspark.limits import BRIEF_HISTORY_BYTES_MAX
+from mqspark.limits import BRIEF_HISTORY_BYTES_MAX, EXHIBITS_MAX
 from mqspark.report import html_report
 from mqspark.session import open_session
 from mqspark.source.planning import Replica, find_replicas
@@ -41,9 +44,33 @@ def judge_run(
     """The verdict, with a session that is there already. Raises ConfigError for unusable input."""
     evidence = gather(session, history, replicas)
     try:
-        return judge(evidence, say)
+        verdict = judge(evidence, say)
     finally:
         evidence.close()
+    if not verdict.holds:
+        say("gathering what shows the violations")
+    return shown(verdict, session, history, replicas)
+
+
+def shown(
+    verdict: Verdict, session: SparkSession, history: Path, replicas: list[Replica]
+) -> Verdict:
+    """The same verdict, with exhibits of the first violations of each property."""
+    rows = [
+        (judgement.number, row)
+        for judgement in verdict.judgements
+        for row in judgement.violations[:EXHIBITS_MAX]
+    ]
+    found = exhibits(session, history, replicas, rows)
+    judgements = []
+    for judgement in verdict.judgements:
+        mine = [
+            exhibit
+            for (number, _), exhibit in zip(rows, found, strict=True)
+            if number == judgement.number
+        ]
+        judgements.append(replace(judgement, exhibits=mine))
+    return replace(verdict, judgements=judgements)
 
 
 def gather(session: SparkSession, history: Path, replicas: list[Replica]) -> Evidence:
@@ -65,8 +92,10 @@ def is_brief(history: Path) -> bool:
     return events_bytes <= BRIEF_HISTORY_BYTES_MAX
 
 
-def write_report(verdict: Verdict, directory: Path) -> None:
-    """Write `verdict.json` and `report.html`."""
+def write_report(verdict: Verdict, directory: Path, replay: str, seconds: float) -> None:
+    """Write `verdict.json`, `report.html` and `junit.xml`. `replay`: the command that judges so."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "verdict.json").write_text(json.dumps(verdict.as_json(), indent=2) + "\n")
-    (directory / "report.html").write_text(html_report(verdict))
+    written = verdict.written()
+    write_verdict(directory, written)
+    (directory / "report.html").write_text(html_report(written, replay), encoding="utf-8")
+    (directory / "junit.xml").write_bytes(junit("mqaudit", seconds, cases(written.properties)))

@@ -68,16 +68,21 @@ def read_notes(session: SparkSession, path: Path) -> DataFrame:
 
     A line that plainly begins as a message's is passed over unread: that is nearly all of them.
     """
-    find_history(path)
-    reader = session.read
-    if path.is_dir():
-        reader = reader.option("pathGlobFilter", "*.jsonl")
     line = F.col("value")
-    lines = reader.text(str(path))
+    lines = read_lines(session, path)
     for kind in OF_MESSAGES:
         lines = lines.where(~line.startswith(f'{{"kind":"{kind}",'))
     events = lines.select(F.from_json(line, NOTE_SCHEMA).alias("event")).select("event.*")
     return events.where(F.col("kind").isNotNull() & ~F.col("kind").isin(*OF_MESSAGES))
+
+
+def read_lines(session: SparkSession, path: Path) -> DataFrame:
+    """All lines as they are, in the column `value`. Raises ConfigError as `find_history`."""
+    find_history(path)
+    reader = session.read
+    if path.is_dir():
+        reader = reader.option("pathGlobFilter", "*.jsonl")
+    return reader.text(str(path))
 
 
 def find_history(path: Path) -> list[Path]:

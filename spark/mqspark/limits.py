@@ -21,6 +21,17 @@ TERMINAL_VIOLATIONS_MAX = 10
 """Violations of one property that the table on the terminal shows."""
 REPLICAS_MAX = 62
 """Of one broker: they are the bits of a signed 64-bit mask."""
+EXHIBITS_MAX = 20
+"""Violations of one property that are shown with history lines and bytes."""
+EXHIBIT_LINES_MAX = 30
+EXHIBIT_LINE_BYTES_MAX = 2_000
+EXHIBIT_POSITIONS_MAX = 4
+EXHIBIT_BYTES_MAX = 512
+EXHIBIT_PROPERTIES_MAX = 20
+EXHIBIT_TEXT_MAX = 200
+"""Of the characters of one field of a record."""
+LINES_SOUGHT_MAX = 50_000
+"""Lines of a history that all violations together may be about."""
 IDS_NAMED_MAX = 20
 """Message ids that one violation of a whole entry names."""
 

@@ -6,11 +6,13 @@
     spark-submit spark/mqspark/mqaudit.py --history H --store ...
 
 Exit status: 0 if every property holds, 1 if one is violated, 2 if the input can't be judged. The
-stores must not be written to meanwhile. `--report` gets `verdict.json` and `report.html`.
+stores must not be written to meanwhile. `--report` gets `verdict.json`, `report.html`
+and `junit.xml`.
 """
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 import traceback
@@ -55,7 +57,7 @@ def audit(
     store:
         A replica's directory (the one with replica.json). Give it once for each replica.
     report:
-        A directory for verdict.json and report.html; it is made if it is missing.
+        A directory for verdict.json, report.html and junit.xml; it is made if it is missing.
     cores:
         How many tasks run at a time; by default as many as there are processors.
     """
@@ -92,7 +94,8 @@ def audit(
     say("done")
     print_table(verdict, console)
     if report is not None:
-        write_report(verdict, report)
+        words = ["mqaudit", "--history", history, *(w for path in store for w in ("--store", path))]
+        write_report(verdict, report, shlex.join(map(str, words)), time.monotonic() - started)
         console.print(f"report: {report / 'report.html'}", highlight=False)
     return 0 if verdict.holds else EXIT_VIOLATED
 

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
-
 from rich.console import Console
 from rich.table import Table
 
+from dledger.verdict import form
+from dledger.verdict.page import (
+    NOTHING,
+    card,
+    command,
+    document,
+    joined,
+    tag,
+    text,
+    tiles,
+)
+from dledger.verdict.sections import headline, judged, violations, worst
 from mqspark.limits import TERMINAL_VIOLATIONS_MAX
-from mqspark.verdict import Judgement, Verdict
-
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --good: #1a7f37; --bad: #c9252d; --soft: #8881; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; margin: 0 0 .2rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-.verdict { display: inline-block; padding: .1rem .7rem; border-radius: 1rem; color: #fff; }
-.good { background: var(--good); } .bad { background: var(--bad); }
-.figures { display: flex; flex-wrap: wrap; gap: .6rem; margin: 1.2rem 0; }
-.figure { background: var(--soft); border-radius: .5rem; padding: .5rem .9rem; min-width: 6.5rem; }
-.figure b { display: block; font-size: 1.3rem; font-variant-numeric: tabular-nums; }
-.figure span { font-size: .8rem; opacity: .75; }
-table { border-collapse: collapse; width: 100%; } .scroll { overflow-x: auto; }
-th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
-th { font-size: .8rem; opacity: .75; } td.number { text-align: right; }
-td.number, code { font-variant-numeric: tabular-nums; font-family: ui-monospace, monospace; }
-td { vertical-align: top; } .holds { color: var(--good); } .violated { color: var(--bad); }
-"""
+from mqspark.verdict import Counts, Judgement, Verdict
 
 
 def print_table(verdict: Verdict, console: Console) -> None:
     """The counts, the properties, and the first violations of each."""
     counts = Table(title="Messages", show_header=False)
-    for name, value in figures(verdict):
+    for name, value in figures(verdict.counts):
         counts.add_row(name, value)
     console.print(counts)
     properties = Table(title="Properties")
@@ -53,10 +45,10 @@ def print_table(verdict: Verdict, console: Console) -> None:
         console.print(f"note: {note}", style="dim", highlight=False)
 
 
-def figures(verdict: Verdict) -> list[tuple[str, str]]:
+def figures(counted: Counts) -> list[tuple[str, str]]:
     """The counts as (name, text), in the order in which people ask for them."""
     shown = []
-    for name, value in verdict.counts.items():
+    for name, value in counted.items():
         title = name.replace("_", " ")
         if isinstance(value, dict):
             shown += [(f"{title} on {node}", f"{count:,}") for node, count in value.items()]
@@ -67,41 +59,31 @@ def figures(verdict: Verdict) -> list[tuple[str, str]]:
     return shown
 
 
-def html_report(verdict: Verdict) -> str:
-    """The report as one HTML document."""
-    holds = verdict.holds
-    tiles = "".join(
-        f'<div class="figure"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
-        for name, value in figures(verdict)
+def html_report(verdict: form.Verdict, replay: str) -> str:
+    """The report as one HTML document. `replay`: the command that judges so again."""
+    heading = headline(verdict.properties)
+    counts = verdict.counts
+    lost = counts.get("lost", 0)
+    told = (
+        f"{counts.get('acknowledged', 0):,} messages were acknowledged; {lost:,} of them are lost."
     )
-    properties = _table(
-        ("", "Property", "Checked", "Violations", "Verdict"),
-        [
-            (
-                str(judgement.number),
-                escape(judgement.title),
-                f"{judgement.checked:,}",
-                f"{judgement.count:,}",
-                '<span class="holds">holds</span>'
-                if judgement.holds
-                else '<b class="violated">violated</b>',
-            )
-            for judgement in verdict.judgements
-        ],
-        numbers=(0, 2, 3),
-    )
-    details = "".join(_details(judgement) for judgement in verdict.judgements)
-    notes = "".join(f"<li>{escape(note)}</li>" for note in verdict.notes)
-    badge = "every property holds" if holds else "violated"
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><title>Audit</title>'
-        f"<style>{_STYLE}</style></head><body><h1>Audit</h1>"
-        f'<span class="verdict {"good" if holds else "bad"}">{badge}</span>'
-        f'<div class="figures">{tiles}</div><h2>Properties</h2>{properties}{details}'
-        + (f"<h2>Notes</h2><ul>{notes}</ul>" if notes else "")
-        + "</body></html>\n"
-    )
+    notes = [tag("li", text(note)) for note in verdict.notes]
+    body = [
+        NOTHING if verdict.holds else card("What is wrong", worst(verdict.properties)),
+        tiles((value, name, not name_is_bad(name, value)) for name, value in figures(counts)),
+        card("What was judged", judged(verdict.properties)),
+        violations(verdict.properties, replay),
+        card("Notes", tag("ul", *notes)) if notes else NOTHING,
+        card("Judge it again", command(replay)),
+    ]
+    summary = tag("p", text(told))
+    return document("Audit", heading, summary, joined(body), good=verdict.holds)
+
+
+def name_is_bad(name: str, value: str) -> bool:
+    """Whether a count says that something is wrong."""
+    wrong = {"lost", "phantom", "duplicated", "reordered"}
+    return value == "NO" or (name in wrong and value != "0")
 
 
 def _print_violations(judgement: Judgement, console: Console) -> None:
@@ -116,18 +98,6 @@ def _print_violations(judgement: Judgement, console: Console) -> None:
     hidden = judgement.count - TERMINAL_VIOLATIONS_MAX
     if hidden > 0:
         console.print(f"... and {hidden:,} more; --report DIR writes them down")
-
-
-def _details(judgement: Judgement) -> str:
-    if judgement.holds:
-        return ""
-    rows = [tuple(map(escape, row)) for row in _cells(judgement)]
-    hidden = judgement.count - len(rows)
-    return (
-        f"<h2>{judgement.number}. {escape(judgement.title)}</h2>"
-        + _table(("What", "Message", "Replica", "Queue", "Positions", "Detail"), rows)
-        + (f"<p>... and {hidden:,} more.</p>" if hidden else "")
-    )
 
 
 def _cells(judgement: Judgement) -> list[tuple[str, ...]]:
@@ -150,20 +120,3 @@ def _cells(judgement: Judgement) -> list[tuple[str, ...]]:
             )
         )
     return cells
-
-
-def _table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()
-) -> str:
-    """An HTML table; cells are HTML already. `numbers` are the columns to align as such."""
-    head = "".join(f"<th>{name}</th>" for name in header)
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f"<td{' class=number' if place in numbers else ''}>{cell}</td>"
-            for place, cell in enumerate(row)
-        )
-        + "</tr>"
-        for row in rows
-    )
-    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'

@@ -7,14 +7,16 @@ vacuously; `checked` being 0 says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from dledger.errors import ConfigError
+from dledger.verdict import form
 from mqspark.judge import (
     authenticity,
     commits,
@@ -31,6 +33,7 @@ from mqspark.judge.evidence import Evidence
 from mqspark.limits import VIOLATIONS_SHOWN_MAX
 
 Scalar = str | int | bool | None
+Violation = dict[str, Scalar | list[int]]
 Counts = dict[str, int | bool | dict[str, int]]
 
 
@@ -94,12 +97,20 @@ class Judgement:
     title: str
     checked: int
     count: int
-    violations: list[dict[str, Scalar | list[int]]]
+    violations: list[Violation]
+    exhibits: Sequence[form.Exhibit] = ()
 
     @property
     def holds(self) -> bool:
         """Whether nothing was found against the property."""
         return self.count == 0
+
+    def written(self) -> form.Property:
+        """The judgement as `verdict.json` has it. The first violations have exhibits."""
+        shown = [msgspec.convert(row, form.Violation) for row in self.violations]
+        for number, exhibit in enumerate(self.exhibits):
+            shown[number] = msgspec.structs.replace(shown[number], exhibit=exhibit)
+        return form.Property(self.number, self.title, self.holds, self.checked, shown, self.count)
 
 
 @dataclass(frozen=True)
@@ -115,16 +126,14 @@ class Verdict:
         """Whether every property holds."""
         return all(judgement.holds for judgement in self.judgements)
 
-    def as_json(self) -> dict[str, object]:
+    def written(self) -> form.Verdict:
         """The verdict as `verdict.json` has it."""
-        return {
-            "verdict": "ok" if self.holds else "violated",
-            "properties": [
-                {**asdict(judgement), "holds": judgement.holds} for judgement in self.judgements
-            ],
-            "counts": self.counts,
-            "notes": self.notes,
-        }
+        return form.Verdict(
+            "ok" if self.holds else "violated",
+            [judgement.written() for judgement in self.judgements],
+            self.counts,
+            self.notes,
+        )
 
 
 def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
@@ -179,7 +188,7 @@ def _totals(evidence: Evidence) -> dict[str, int]:
     return {name: int(row[name] or 0) for name in columns}
 
 
-def _collect(rows: DataFrame) -> tuple[int, list[dict[str, Scalar | list[int]]]]:
+def _collect(rows: DataFrame) -> tuple[int, list[Violation]]:
     """How many violations there are, and the worst and first of them; replicas are put together."""
     names = [name for name in rows.columns if name != "replica"]
     merged = (

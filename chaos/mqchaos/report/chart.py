@@ -1,181 +1,219 @@
-"""The timeline chart: throughput above, leaders and the dead below, faults across both. Pure SVG.
+"""The timeline: throughput, latencies, leaders and the dead, and faults across all. Pure SVG.
 
-Colours are CSS variables of the page (`mqchaos.report.report`), so that one drawing serves light
-and dark. Nothing is fetched and no script runs; what a bar or a line means in numbers is its
-tooltip.
+It is drawn twice, wide and narrow, since text in a drawing shrinks with it: the page shows the one
+that fits its reader's screen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
+from dledger.verdict.page import Markup
 from mqchaos.faults.kinds import KINDS
 from mqchaos.limits import FAULTS_TOLD_MAX, GAP_WIDTH_MIN
-from mqchaos.report.measure import Gap, Mark, Series, Span, Timeline, bucket_width, series, spans
+from mqchaos.report.drawing import (
+    Scale,
+    area,
+    box,
+    curve,
+    duration,
+    line,
+    nice_step,
+    svg,
+    word,
+)
+from mqchaos.report.measure import Span, Timeline, spans
+from mqchaos.report.pauses import Mark
 
-WIDTH = 1080
-LEFT, RIGHT = 64, 20
-LABELS_TOP, PLOT_TOP, PLOT_HEIGHT = 14, 46, 250
-LANES_TOP = PLOT_TOP + PLOT_HEIGHT + 34
-LANE_HEIGHT, LANE_STEP = 20, 28
-TICKS_X, TICKS_Y = 10, 4
-LABEL_WIDTH, NAME_WIDTH = 125, 28
-
-
-class _Scale:
-    """From seconds and messages per second to the drawing's units."""
-
-    def __init__(self, end_s: float, rate_max: float) -> None:
-        self.end_s = max(end_s, 0.1)
-        self.rate_max = max(rate_max, 1.0)
-
-    def x(self, at_s: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * min(max(at_s / self.end_s, 0.0), 1.0)
-
-    def y(self, rate: float) -> float:
-        return PLOT_TOP + PLOT_HEIGHT * (1 - min(rate / self.rate_max, 1.0))
+QUANTILES: Final = (0.5, 0.99, 1.0)
+LATENCY_LEAST_S, LATENCY_MOST_S = 1e-4, 100.0
 
 
-def draw(found: Timeline, nodes: Sequence[str]) -> str:
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How large a drawing is, and what it has room for. In the drawing's units."""
+
+    style: str
+    width: float
+    left: float
+    plot_height: float
+    latency_height: float
+    ticks_x: int
+    told_max: int
+    label_width: float = 125
+    name_width: float = 28
+    right: float = 16
+    top: float = 46
+    lane_height: float = 20
+    lane_step: float = 28
+
+    @property
+    def plot_end(self) -> float:
+        """Below the throughput."""
+        return self.top + self.plot_height
+
+    @property
+    def latency_top(self) -> float:
+        """Above the latencies."""
+        return self.plot_end + 42
+
+    @property
+    def lanes_top(self) -> float:
+        """Above the nodes."""
+        return self.latency_top + self.latency_height + 26
+
+
+WIDE: Final = Format("wide", 1080, 64, 210, 110, 10, FAULTS_TOLD_MAX)
+NARROW: Final = Format("narrow", 400, 48, 150, 90, 4, 0, right=10)
+
+
+def draw(found: Timeline, nodes: Sequence[str], form: Format = WIDE) -> Markup:
     """The whole chart as one <svg> element."""
-    width_s = bucket_width(found.end_s)
-    acked = series(found.acked, found.end_s, width_s)
-    delivered = series(found.delivered, found.end_s, width_s)
-    peak = max([*acked.rates, *delivered.rates], default=0.0)
-    step = nice_step(peak, TICKS_Y)
-    scale = _Scale(found.end_s, step * (int(peak / step) + 1))
-    height = LANES_TOP + LANE_STEP * len(nodes) + 30
-    parts = [
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" '
-        'aria-label="Throughput, leaders and faults over time">',
-        *_axes(scale, step, len(nodes)),
-        *_gaps(found.gaps(), scale),
-        _area(acked, scale),
-        _line(acked, scale, "acked", "acknowledged"),
-        _line(delivered, scale, "consumed", "consumed"),
-        *_lanes(spans(nodes, found), nodes, scale),
-        *_faults(found.faults, scale, LANES_TOP + LANE_STEP * len(nodes)),
-        "</svg>",
-    ]
-    return "\n".join(parts)
+    return _Chart(found, nodes, form).whole()
 
 
-def nice_step(largest: float, count: int) -> float:
-    """A step of 1, 2 or 5 times a power of ten, so that about `count` of them reach `largest`."""
-    power = 1e-3
-    while power * 1000 < largest / count:
-        power *= 10
-    for factor in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000):
-        if power * factor * count >= largest:
-            return power * factor
-    return largest
+class _Chart:
+    def __init__(self, found: Timeline, nodes: Sequence[str], form: Format) -> None:
+        self._found, self._nodes, self._form = found, nodes, form
+        self._slots, self._width_s = found.slots.all, found.slots.width_s
+        self._bottom = form.lanes_top + form.lane_step * len(nodes)
+        self._x = Scale(0.0, max(found.end_s, 0.1), form.left, form.width - form.right)
+        most = max((max(slot.acked, slot.delivered) for slot in self._slots), default=0)
+        peak = most / self._width_s
+        self._step = nice_step(peak, 4)
+        full = max(self._step * (int(peak / self._step) + 1), 1.0)
+        self._rate = Scale(0.0, full, form.plot_end, form.top)
+        lowest = form.latency_top + form.latency_height
+        self._latency = Scale(*self._latency_range(), lowest, form.latency_top, True)
 
+    def whole(self) -> Markup:
+        told = "Throughput, latencies, leaders and faults over time"
+        parts = [
+            *self._axes(),
+            *self._gaps(),
+            *self._throughput(),
+            *self._latencies(),
+            *self._lanes(),
+            *self._faults(),
+        ]
+        return svg(self._form.width, self._bottom + 30, told, parts, self._form.style)
 
-def _axes(scale: _Scale, step: float, lanes: int) -> list[str]:
-    bottom = LANES_TOP + LANE_STEP * lanes
-    parts = []
-    for k in range(int(scale.rate_max / step) + 1):
-        y = scale.y(k * step)
-        parts.append(
-            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    def _latency_range(self) -> tuple[float, float]:
+        """Whole powers of ten around what there is."""
+        some = [slot.latencies.quantiles(QUANTILES) for slot in self._slots]
+        lows, highs = [each[0] for each in some if each], [each[-1] for each in some if each]
+        least, most = LATENCY_LEAST_S, LATENCY_LEAST_S * 10
+        while lows and least * 10 <= min(lows) and least * 10 < LATENCY_MOST_S:
+            least *= 10
+        while (highs and most < max(highs) and most < LATENCY_MOST_S) or most <= least:
+            most *= 10
+        return least, most
+
+    def _axes(self) -> Iterator[Markup]:
+        form = self._form
+        right = form.width - form.right
+        for k in range(round(self._rate.most / self._step) + 1):
+            y = self._rate.at(k * self._step)
+            yield line(form.left, y, right, y, "grid")
+            yield word(form.left - 8, y + 4, f"{k * self._step:,.0f}", "tick end")
+        yield word(0, form.top - 14, "messages/s", "tick")
+        yield word(0, form.latency_top - 15, "time until acknowledged", "tick")
+        latency = self._latency.least
+        while latency <= self._latency.most * 1.01:
+            y = self._latency.at(latency)
+            yield line(form.left, y, right, y, "grid")
+            yield word(form.left - 8, y + 4, duration(latency).replace(".00", ""), "tick end")
+            latency *= 10
+        seconds = nice_step(self._x.most, form.ticks_x)
+        for k in range(int(self._x.most / seconds) + 1):
+            x = self._x.at(k * seconds)
+            yield line(x, self._bottom, x, self._bottom + 5, "grid")
+            yield word(x, self._bottom + 20, f"{k * seconds:g} s", "tick middle")
+
+    def _middle(self, number: int) -> float:
+        return self._x.at((number + 0.5) * self._width_s)
+
+    def _throughput(self) -> Iterator[Markup]:
+        def points(counts: Sequence[int]) -> list[tuple[float, float]]:
+            rates = [self._rate.at(count / self._width_s) for count in counts]
+            return [(self._middle(k), y) for k, y in enumerate(rates)]
+
+        acked = points([slot.acked for slot in self._slots])
+        yield area(acked, [(x, self._rate.at(0)) for x, _ in acked], "area")
+        yield curve(acked, "line acked", "acknowledged per second")
+        delivered = points([slot.delivered for slot in self._slots])
+        yield curve(delivered, "line consumed", "consumed per second")
+
+    def _latencies(self) -> Iterator[Markup]:
+        some = [
+            (self._middle(number), slot.latencies.quantiles(QUANTILES))
+            for number, slot in enumerate(self._slots)
+            if slot.latencies.bins
+        ]
+        median, most, longest = (
+            [(x, self._latency.at(values[k])) for x, values in some] for k in range(3)
         )
-        parts.append(_text(LEFT - 8, y + 4, f"{k * step:,.0f}", "tick end"))
-    parts.append(_text(0, PLOT_TOP - 14, "messages/s", "tick"))
-    seconds = nice_step(scale.end_s, TICKS_X)
-    for k in range(int(scale.end_s / seconds) + 1):
-        x = scale.x(k * seconds)
-        parts.append(
-            f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 5}"/>'
-        )
-        parts.append(_text(x, bottom + 20, f"{k * seconds:g} s", "tick middle"))
-    return parts
+        yield area(most, median, "band")
+        yield curve(median, "line p50", "half were acknowledged within")
+        yield curve(most, "line p99", "99 of 100 were acknowledged within")
+        yield curve(longest, "line longest", "the longest")
 
+    def _gaps(self) -> Iterator[Markup]:
+        """The pauses that the senders felt: each one's length beside its fault, and a band."""
+        form, gaps = self._form, self._found.gaps
+        for gap in gaps:
+            told = f"longest pause {duration(gap.length_s)}"
+            if len(gaps) <= form.told_max:
+                yield word(self._x.at(gap.fault.at_s) + 6, form.top + 14, told, "tick halo")
+            x = self._x.at(gap.began_s)
+            width = self._x.at(gap.began_s + gap.length_s) - x
+            if width >= GAP_WIDTH_MIN:
+                yield box(x, form.top, width, form.plot_height, "gap", told)
 
-def _points(data: Series, scale: _Scale) -> list[tuple[float, float]]:
-    """The middle of each bucket."""
-    return [(scale.x((k + 0.5) * data.width_s), scale.y(rate)) for k, rate in enumerate(data.rates)]
+    def _lanes(self) -> Iterator[Markup]:
+        form, found = self._form, spans(self._nodes, self._found)
+        for lane, node in enumerate(self._nodes):
+            y = form.lanes_top + form.lane_step * lane
+            yield word(form.left - 8, y + 14, node, "name end")
+            for span in found:
+                if span.node == node:
+                    yield from self._span(span, y)
 
+    def _span(self, span: Span, y: float) -> Iterator[Markup]:
+        x, end = self._x.at(span.began_s), self._x.at(span.ended_s)
+        term = f" of term {span.term}" if span.term else ""
+        told = f"{span.node}: {span.state}{term}, {span.began_s:.1f} s to {span.ended_s:.1f} s"
+        style = f"span {span.state}"
+        yield box(x, y, max(1.0, end - x), self._form.lane_height, style, told)
+        for words in (f"{span.state}{term}", span.state, f"{span.term}" if span.term else ""):
+            if words and end - x > len(words) * 6.8 + 10:
+                yield word(x + 7, y + 14, words, f"in {span.state}")
+                break
 
-def _path(points: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    def _faults(self) -> Iterator[Markup]:
+        """A line down through everything for each fault, and a label where there is room for one.
 
+        A few faults are told in full, in two rows if need be; of many, those injected are named by
+        node.
+        """
+        faults, form = self._found.faults, self._form
+        few = len(faults) <= form.told_max
+        rows = [float("-inf")] * (2 if few else 1)
+        for fault in faults:
+            x = self._x.at(fault.at_s)
+            told = f"{fault.what} {fault.node} · {fault.at_s:.1f} s"
+            phase = "injected" if fault.what in KINDS else "healed"
+            row = next((k for k, end in enumerate(rows) if x >= end), len(rows))
+            top = 5 + 14 * row
+            yield line(x, top, x, self._bottom, f"fault {phase}", told)
+            if row < len(rows) and (few or fault.what in KINDS):
+                rows[row] = x + (form.label_width if few else form.name_width)
+                yield self._label(fault, x, top, phase, told if few else fault.node)
 
-def _line(data: Series, scale: _Scale, style: str, title: str) -> str:
-    path = _path(_points(data, scale))
-    return f'<path class="line {style}" d="{path}"><title>{title} per second</title></path>'
-
-
-def _area(data: Series, scale: _Scale) -> str:
-    points = _points(data, scale)
-    floor = scale.y(0)
-    outline = [(points[0][0], floor), *points, (points[-1][0], floor)]
-    return f'<path class="area" d="{_path(outline)}Z"/>'
-
-
-def _gaps(gaps: Sequence[Gap], scale: _Scale) -> list[str]:
-    """The pauses that the senders felt: each one's length beside its fault, a band if it shows."""
-    parts = []
-    for gap in gaps:
-        told = f"longest pause {gap.length_s * 1000:.0f} ms"
-        if len(gaps) <= FAULTS_TOLD_MAX:
-            parts.append(_text(scale.x(gap.fault.at_s) + 6, PLOT_TOP + 14, told, "tick"))
-        x = scale.x(gap.began_s)
-        width = scale.x(gap.began_s + gap.length_s) - x
-        if width >= GAP_WIDTH_MIN:
-            parts.append(
-                f'<rect class="gap" x="{x:.1f}" y="{PLOT_TOP}" width="{width:.1f}" '
-                f'height="{PLOT_HEIGHT}"><title>{told}</title></rect>'
-            )
-    return parts
-
-
-def _lanes(found: Sequence[Span], nodes: Sequence[str], scale: _Scale) -> list[str]:
-    parts = []
-    for lane, node in enumerate(nodes):
-        y = LANES_TOP + LANE_STEP * lane
-        parts.append(_text(LEFT - 8, y + 14, node, "name end"))
-        for span in (span for span in found if span.node == node):
-            x, end = scale.x(span.began_s), scale.x(span.ended_s)
-            term = f" of term {span.term}" if span.term else ""
-            told = f"{node}: {span.state}{term}, {span.began_s:.1f} s to {span.ended_s:.1f} s"
-            parts.append(
-                f'<rect class="span {span.state}" x="{x:.1f}" y="{y}" rx="3" '
-                f'width="{max(1.0, end - x):.1f}" height="{LANE_HEIGHT}">'
-                f"<title>{told}</title></rect>"
-            )
-            if end - x > len(span.state + term) * 6.5:
-                parts.append(_text(x + 7, y + 14, f"{span.state}{term}", f"in {span.state}"))
-    return parts
-
-
-def _faults(faults: Sequence[Mark], scale: _Scale, bottom: float) -> list[str]:
-    """A line down through everything for each fault, and a label where there is room for one.
-
-    A few faults are told in full, in two rows if need be; of many, those injected are named by
-    node.
-    """
-    parts = []
-    few = len(faults) <= FAULTS_TOLD_MAX
-    rows = [float("-inf")] * (2 if few else 1)
-    for fault in faults:
-        x = scale.x(fault.at_s)
-        told = f"{fault.what} {fault.node} · {fault.at_s:.1f} s"
-        phase = "injected" if fault.what in KINDS else "healed"
-        row = next((k for k, end in enumerate(rows) if x >= end), len(rows))
-        top = LABELS_TOP - 9 + 14 * row
-        parts.append(
-            f'<line class="fault {phase}" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" '
-            f'y2="{bottom}"><title>{told}</title></line>'
-        )
-        if row < len(rows) and (few or fault.what in KINDS):
-            rows[row] = x + (LABEL_WIDTH if few else NAME_WIDTH)
-            at_edge = few and x > WIDTH - RIGHT - LABEL_WIDTH
-            anchor, shift = ("end", -5) if at_edge else ("", 5)
-            text = told if few else fault.node
-            parts.append(_text(x + shift, top + 9, text, f"label {phase} {anchor}"))
-    return parts
-
-
-def _text(x: float, y: float, text: str, style: str) -> str:
-    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+    def _label(self, fault: Mark, x: float, top: float, phase: str, told: str) -> Markup:
+        room = self._form.width - self._form.right - x
+        at_edge = room < len(told) * 6.8
+        anchor, shift = ("end", -5) if at_edge else ("", 5)
+        return word(x + shift, top + 9, told, f"label {phase} {anchor}")

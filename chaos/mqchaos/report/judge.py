@@ -13,10 +13,9 @@ from pathlib import Path
 import trio
 
 from dledger.errors import BadInput
+from dledger.verdict.form import Verdict, read_verdict
 from mqchaos.cluster.processes import ClusterError, log_tail
 from mqchaos.limits import JVM_END_S
-from mqchaos.report.report import read_verdict
-from mqchaos.report.verdict import Verdict
 
 HOLDS, VIOLATED = 0, 1
 

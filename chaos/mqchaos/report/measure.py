@@ -1,137 +1,135 @@
-"""The times in a history: gaps, throughput, leaders. Pure; times in s from its start.
+"""The times in a history: gaps, throughput, latencies, leaders. Pure; times in s from its start.
 
-The gap of a fault is the longest time between two successive acknowledged sends, over all
-producers, that ended after the fault and began before the next one: what an application feels of
-it, whether the pause came with the fault itself or with the node's return. The next fault's own
-pause begins with the last acknowledgement before it, so only what lies before it counts here.
-Without an acknowledgement after it the gap lasts until the end, unless nothing waited for one: then
-nobody felt anything.
+A history is read once, in the order of its time, and may be of any length: what is kept of it is a
+bounded number of slots (:mod:`mqchaos.report.slots`), the faults and the leaders.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from operator import attrgetter
 
 from mqchaos.faults.kinds import KINDS, UNDONE
-from mqchaos.limits import BUCKETS_MAX, NS_PER_S
+from mqchaos.limits import FAILURES_KEPT_MAX, NS_PER_S, UNANSWERED_MAX
+from mqchaos.report.pauses import Gap, Mark, Pauses
+from mqchaos.report.slots import Latencies, Slots
 from mqchaos.run.history import Ack, Deliver, Event, Fail, Fault, Lead, Send
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A moment at which something happened to a node."""
-
-    at_s: float
-    what: str
-    node: str
-    term: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """A fault and the longest pause between acknowledged sends that followed. Times in s."""
-
-    fault: Mark
-    began_s: float
-    length_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """Events per second, in buckets of equal width."""
-
-    width_s: float
-    rates: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Timeline:
-    """The parts of a history that the report shows. Lists of moments are ascending."""
+    """The parts of a history that the report shows. Marks are in the order of time.
 
-    sent: list[float] = field(default_factory=list)
-    acked: list[float] = field(default_factory=list)
-    delivered: list[float] = field(default_factory=list)
+    `failures` are the first of the `failed` sends' words.
+    """
+
+    slots: Slots = field(default_factory=Slots)
+    latencies: Latencies = field(default_factory=Latencies)
+    gaps: list[Gap] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    failed: int = 0
     leads: list[Mark] = field(default_factory=list)
     faults: list[Mark] = field(default_factory=list)
     end_s: float = 0.0
 
-    def gaps(self) -> list[Gap]:
-        """One gap for each fault that was injected, in order."""
-        injected = _together([fault for fault in self.faults if fault.what in KINDS])
-        untils = [*(fault.at_s for fault in injected), float("inf")][1:]
-        return [self._gap(fault, until_s) for fault, until_s in zip(injected, untils, strict=False)]
-
-    def _gap(self, fault: Mark, until_s: float) -> Gap:
-        first = max(0, bisect_right(self.acked, fault.at_s) - 1)
-        last = bisect_right(self.acked, until_s)
-        moments = self.acked[first : last + 1]
-        pauses = [
-            (began_s, min(ended_s, until_s) - began_s) for began_s, ended_s in pairwise(moments)
-        ]
-        if not pauses:
-            waited = len(self.sent) > len(self.acked)
-            return Gap(fault, fault.at_s, max(0.0, self.end_s - fault.at_s) if waited else 0.0)
-        return Gap(fault, *max(pauses, key=lambda pause: pause[1]))
-
-
-def _together(marks: Sequence[Mark]) -> list[Mark]:
-    """A fault that hurt several nodes at one moment is one: its mark names them all."""
-    found: dict[tuple[float, str], list[str]] = {}
-    for mark in marks:
-        found.setdefault((mark.at_s, mark.what), []).append(mark.node)
-    return [Mark(at_s, what, ", ".join(nodes)) for (at_s, what), nodes in found.items()]
-
 
 def timeline(events: Iterable[Event]) -> Timeline:
-    """Read a whole history, in any order of files."""
-    by_kind: dict[type[Event], list[Event]] = {}
+    """Read a whole history, in the order of time."""
+    reading = _Reading()
     for event in events:
-        by_kind.setdefault(type(event), []).append(event)
-    ends = [event.t for some in by_kind.values() for event in some]
-    start = min(ends, default=0)
-
-    def seconds(t: int) -> float:
-        return (t - start) / NS_PER_S
-
-    def moments(kind: type[Event]) -> list[float]:
-        return sorted(seconds(event.t) for event in by_kind.get(kind, []))
-
-    leads = [e for e in by_kind.get(Lead, []) if isinstance(e, Lead)]
-    faults = [e for e in by_kind.get(Fault, []) if isinstance(e, Fault)]
-    return Timeline(
-        sent=moments(Send),
-        acked=moments(Ack),
-        delivered=moments(Deliver),
-        failures=[e.error for e in by_kind.get(Fail, []) if isinstance(e, Fail)],
-        leads=sorted(
-            (Mark(seconds(e.t), "lead", e.node, e.term) for e in leads), key=attrgetter("at_s")
-        ),
-        faults=sorted(
-            (Mark(seconds(e.t), e.fault, e.node) for e in faults), key=attrgetter("at_s")
-        ),
-        end_s=seconds(max(ends, default=0)),
-    )
+        reading.take(event)
+    return reading.result()
 
 
-def series(moments: Sequence[float], end_s: float, width_s: float) -> Series:
-    """Count moments into buckets of `width_s` from 0 to `end_s`."""
-    counts = [0] * (int(end_s / width_s) + 1)
-    for moment in moments:
-        counts[min(int(moment / width_s), len(counts) - 1)] += 1
-    return Series(width_s, tuple(count / width_s for count in counts))
+class _Reading:
+    """What was read so far."""
+
+    def __init__(self) -> None:
+        self._start: int | None = None
+        self._end_s = 0.0
+        self._slots = Slots()
+        self._pauses = Pauses()
+        self._unanswered: dict[str, int] = {}
+        self._unanswered_count = 0
+        self._failures: list[str] = []
+        self._failed = 0
+        self._leads: list[Mark] = []
+        self._faults: list[Mark] = []
+
+    def take(self, event: Event) -> None:
+        """One event more."""
+        if self._start is None:
+            self._start = event.t
+        at_s = (event.t - self._start) / NS_PER_S
+        self._end_s = max(self._end_s, at_s)
+        if isinstance(event, Send):
+            self._unanswered_count += 1
+            if len(self._unanswered) < UNANSWERED_MAX:
+                self._unanswered[event.id] = event.t
+        elif isinstance(event, Ack):
+            self._acked(event, at_s)
+        elif isinstance(event, Deliver):
+            self._slots.at(at_s).delivered += 1
+        elif isinstance(event, Fail):
+            self._unanswered.pop(event.id, None)
+            self._failed += 1
+            self._failures += [event.error][: FAILURES_KEPT_MAX - len(self._failures)]
+        elif isinstance(event, Lead):
+            self._leads.append(Mark(at_s, "lead", event.node, event.term))
+        elif isinstance(event, Fault):
+            self._faults.append(Mark(at_s, event.fault, event.node))
+            if event.fault in KINDS:
+                self._pauses.injected(self._faults[-1])
+
+    def _acked(self, event: Ack, at_s: float) -> None:
+        self._unanswered_count -= 1
+        self._pauses.acked(at_s)
+        slot = self._slots.at(at_s)
+        slot.acked += 1
+        began = self._unanswered.pop(event.id, None)
+        if began is not None:
+            slot.latencies.add((event.t - began) / NS_PER_S)
+
+    def result(self) -> Timeline:
+        """All of it."""
+        latencies = Latencies()
+        for slot in self._slots.all:
+            latencies.merge(slot.latencies)
+        return Timeline(
+            self._slots,
+            latencies,
+            self._pauses.gaps(self._end_s, waiting=self._unanswered_count > 0),
+            self._failures,
+            self._failed,
+            self._leads,
+            self._faults,
+            self._end_s,
+        )
 
 
-def bucket_width(end_s: float) -> float:
-    """A width that shows a gap of half a second, and makes at most BUCKETS_MAX buckets."""
-    for width_s in (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0):
-        if end_s / width_s <= BUCKETS_MAX:
-            return width_s
-    return end_s / BUCKETS_MAX
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """A fault that hurt whoever led, and how long it took until another was seen to lead."""
+
+    fault: Mark
+    leader: str
+    seconds: float
+
+
+def failovers(found: Timeline) -> list[Failover]:
+    """Those of all faults that were followed by a new leader before the next fault."""
+    leader, result = "", list[Failover]()
+    hurt: Mark | None = None
+    for mark in sorted([*found.leads, *found.faults], key=attrgetter("at_s")):
+        if mark.what == "lead":
+            if hurt is not None:
+                result.append(Failover(hurt, mark.node, mark.at_s - hurt.at_s))
+            leader, hurt = mark.node, None
+        elif mark.what in KINDS:
+            same = hurt is not None and hurt.at_s == mark.at_s
+            hurt = mark if mark.node == leader else hurt if same else None
+    return result
 
 
 @dataclass(frozen=True, slots=True)

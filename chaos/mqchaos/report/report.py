@@ -2,12 +2,13 @@
 
 `audit/verdict.json` is the audit's own file; `report.json` and `report.html` add what only the
 harness knows: the timeline, the gaps at each kill, the exceptions that reached the application, and
-the command that runs the same again.
+the command that runs the same again. `junit.xml` is for CI.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from statistics import median
@@ -15,22 +16,23 @@ from statistics import median
 import msgspec
 
 from dledger.errors import BadInput
+from dledger.verdict.form import Verdict
+from dledger.verdict.junit import Case, cases, junit
 from mqchaos.faults.kinds import KINDS, UNDONE
-from mqchaos.report.chart import draw
-from mqchaos.report.measure import Timeline
+from mqchaos.report.measure import Timeline, failovers
 from mqchaos.report.page import render
-from mqchaos.report.verdict import GapFound, Report, Verdict
+from mqchaos.report.verdict import (
+    LATENCY_SHARES,
+    Counts,
+    FailoverFound,
+    GapFound,
+    Latency,
+    Report,
+)
 
 AUDIT_FOLDER = "audit"
 """Below the report's own folder: the audit's verdict.json and page."""
-
-
-def read_verdict(directory: Path) -> Verdict:
-    """The verdict.json that mqaudit left in a directory."""
-    try:
-        return msgspec.json.decode((directory / "verdict.json").read_bytes(), type=Verdict)
-    except (OSError, msgspec.DecodeError) as error:
-        raise BadInput(f"the audit left no readable verdict in {directory}: {error}") from error
+FILES = ("report.html", "report.json", "junit.xml")
 
 
 def make_report(
@@ -48,30 +50,45 @@ def make_report(
     Where faults overlap, no pause is one fault's: `pauses_judged` is False then.
     """
     gaps = [
-        GapFound(gap.fault.what, gap.fault.node, gap.fault.at_s, gap.length_s)
-        for gap in found.gaps()
+        GapFound(gap.fault.what, gap.fault.node, gap.fault.at_s, gap.length_s) for gap in found.gaps
     ]
     lengths = [gap.gap_s for gap in gaps]
     exceeded = [*findings, *(_too_long(gaps) if pauses_judged else [])]
-    if found.failures:
+    if found.failed:
         exceeded.append(
-            f"{len(found.failures)} sends ended in an exception, the first: {found.failures[0]}"
+            f"{found.failed} sends ended in an exception, the first: {found.failures[0]}"
         )
+    quantiles_s = found.latencies.quantiles(LATENCY_SHARES)
     return Report(
-        holds=verdict.verdict == "ok" and not exceeded,
+        holds=verdict.holds and not exceeded,
         scenario=scenario,
         seed=seed,
         replay=replay,
         seconds=found.end_s,
-        counts=verdict.counts,
+        counts=_counts(verdict),
         properties=verdict.properties,
         gaps=gaps,
         gap_median_s=median(lengths) if lengths else None,
         gap_worst_s=max(lengths, default=None),
-        exceptions=len(found.failures),
+        exceptions=found.failed,
         findings=exceeded,
         pauses_judged=pauses_judged,
+        failovers=[
+            FailoverFound(
+                each.fault.what, each.fault.node, each.fault.at_s, each.leader, each.seconds
+            )
+            for each in failovers(found)
+        ],
+        latency=Latency(quantiles_s) if quantiles_s else None,
+        notes=verdict.notes,
     )
+
+
+def _counts(verdict: Verdict) -> Counts:
+    try:
+        return msgspec.convert(verdict.counts, Counts)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"the audit's counts are not those of a run: {error}") from error
 
 
 def _too_long(gaps: Sequence[GapFound]) -> list[str]:
@@ -120,11 +137,32 @@ def rows(report: Report) -> list[tuple[str, str, bool]]:
 
 
 def write_report(directory: Path, report: Report, found: Timeline, nodes: Sequence[str]) -> None:
-    """Write report.json and report.html."""
+    """Write report.json, report.html and junit.xml."""
     data = msgspec.json.format(msgspec.json.encode(report), indent=2)
     (directory / "report.json").write_bytes(data)
-    page = render(report, rows(report), draw(found, nodes), events(found))
+    page = render(report, rows(report), found, nodes, events(found))
     (directory / "report.html").write_text(page, encoding="utf-8")
+    (directory / "junit.xml").write_bytes(junit_of(report))
+
+
+def junit_of(report: Report) -> bytes:
+    """A test case for each property, one for the exceptions, one for all that was not in time."""
+    failed = [text for text in report.findings if "exception" in text]
+    others = [text for text in report.findings if text not in failed]
+    replay = f"run it again: {report.replay}"
+    measured = [
+        Case(name, "run", "; ".join(told), "\n".join([*told, replay]) if told else "")
+        for name, told in (
+            ("no exception reaches the application", failed),
+            ("all is in time", others),
+        )
+    ]
+    judged = [
+        replace(case, evidence=f"{case.evidence}\n\n{replay}") if case.failure else case
+        for case in cases(report.properties)
+    ]
+    suite = f"mqchaos {report.scenario} seed {report.seed}"
+    return junit(suite, report.seconds, [*judged, *measured])
 
 
 def events(found: Timeline) -> list[tuple[float, str]]:

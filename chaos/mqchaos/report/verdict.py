@@ -1,18 +1,14 @@
-"""The results of a run as data: the audit's verdict.json, and report.json, which adds to it."""
+"""The results of a run as data: report.json, which adds to the audit's verdict what is measured."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
+from dledger.verdict.form import Property
 
-class Property(msgspec.Struct, frozen=True):
-    """The audit's verdict on one property."""
-
-    number: int
-    title: str
-    holds: bool
-    checked: int
-    violations: list[dict[str, msgspec.Raw]] = []
+LATENCY_SHARES: Final = (0.5, 0.9, 0.99, 0.999, 1.0)
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -29,14 +25,6 @@ class Counts(msgspec.Struct, frozen=True):
     replicas_equal: bool
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """What mqaudit writes: "ok" or "violated", and why."""
-
-    verdict: str
-    properties: list[Property]
-    counts: Counts
-
-
 class GapFound(msgspec.Struct, frozen=True):
     """The longest pause between acknowledged sends after one fault. Times in s."""
 
@@ -44,6 +32,23 @@ class GapFound(msgspec.Struct, frozen=True):
     node: str
     at_s: float
     gap_s: float
+
+
+class FailoverFound(msgspec.Struct, frozen=True):
+    """A fault that hurt whoever led, and how long it took until another was seen to lead."""
+
+    fault: str
+    node: str
+    at_s: float
+    leader: str
+    led_after_s: float
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """How long acknowledgements took: so many of all (LATENCY_SHARES) came within so long."""
+
+    quantiles_s: list[float]
+    shares: tuple[float, ...] = LATENCY_SHARES
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -62,3 +67,6 @@ class Report(msgspec.Struct, frozen=True):
     exceptions: int
     findings: list[str]
     pauses_judged: bool = True
+    failovers: list[FailoverFound] = []
+    latency: Latency | None = None
+    notes: list[str] = []

@@ -14,6 +14,8 @@ offsets of queues). A message is named by its unique key.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import merge
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, TypeAlias
@@ -243,8 +245,15 @@ class HistoryWriter:
 
 
 def read_history(path: Path) -> Iterator[Event]:
-    """The events of one file, or of all *.jsonl files of a directory, file after file."""
-    for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
-        with file.open("rb") as lines:
-            for line in lines:
-                yield _decoder.decode(line)
+    """The events of one file, or of all *.jsonl files of a directory, in the order of time.
+
+    Each file is in that order by itself, so no more than a line of each is held.
+    """
+    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    return merge(*map(_read_file, files), key=attrgetter("t"))
+
+
+def _read_file(file: Path) -> Iterator[Event]:
+    with file.open("rb") as lines:
+        for line in lines:
+            yield _decoder.decode(line)

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from dledger.errors import StorageError
 from mqchaos.limits import SOAK_DISK_BYTES_MIN
+from mqchaos.report.report import FILES
 from mqchaos.report.soaked import PAGE, RunLine, render
 from mqchaos.run.again import order_of
 from mqchaos.run.outcome import Outcome, outcome_of
@@ -86,8 +87,9 @@ def _write(directory: Path, lines: list[RunLine]) -> None:
 
 
 def _keep_report(run: Path, reports: Path) -> None:
-    for suffix in ("json", "html"):
-        (run / "report" / f"report.{suffix}").rename(reports / f"{run.name}.{suffix}")
+    for name in FILES:
+        suffix = Path(name).suffix
+        (run / "report" / name).rename(reports / f"{run.name}{suffix}")
     shutil.rmtree(run)
 
 

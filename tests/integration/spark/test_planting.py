@@ -5,6 +5,7 @@ An audit takes seconds, so faults that don't touch each other share one.
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -98,6 +99,22 @@ def found(verdict: Verdict) -> dict[int, set[tuple[object, ...]]]:
     }
 
 
+def shown_well(verdict: Verdict, nodes: list[str]) -> None:
+    """The lost message's exhibit: what was said of it, what is there instead, and where it is."""
+    (exhibit,) = [
+        violation.exhibit
+        for violation in verdict.written().properties[0].violations
+        if violation.message_id == REMOVED
+    ]
+    assert exhibit is not None
+    own = [json.loads(line) for line in exhibit.lines if REMOVED in line]
+    assert [event["kind"] for event in own] == ["send", "ack", "deliver"]
+    assert all(each.position == own[1]["position"] for each in exhibit.held)
+    there = {each.replica for each in exhibit.held if each.what == f"message {REMOVED}"}
+    assert there == set(NODES) - set(nodes)
+    assert all(each.data.startswith("00000000") for each in exhibit.held if each.replica in nodes)
+
+
 def test_a_clean_run_has_no_violation(copy: Copy, session: SparkSession) -> None:
     """Nothing is found in a run as it should be, and everything in it is counted."""
     verdict = copy.audited(session)
@@ -120,8 +137,10 @@ def test_a_lying_disk_is_found(nodes: list[str], copy: Copy, session: SparkSessi
     """Bytes flipped, zeroed, replaced and swapped under stale CRCs, on one disk and on all."""
     copy.lie(nodes, recompute=False)
     copy.on(nodes, lambda replica: planting.remove(replica, REMOVED, recompute=False))
-    violations = found(copy.audited(session))
+    verdict = copy.audited(session)
+    violations = found(verdict)
     where = ", ".join(nodes)
+    shown_well(verdict, nodes)
     assert violations[1] == {
         ("damaged", FLIPPED, where),
         ("lost", REMOVED, where),

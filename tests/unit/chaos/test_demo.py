@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dledger.verdict.form import Property
 from mqchaos.demo import in_short, keep_evidence, rate_for
-from mqchaos.report.verdict import Counts, Property, Report
+from mqchaos.report.verdict import Counts, Report
 
 
 @pytest.mark.parametrize(

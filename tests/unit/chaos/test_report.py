@@ -10,27 +10,38 @@ import msgspec
 import pytest
 
 from dledger.errors import BadInput
-from mqchaos.report.chart import draw, nice_step
-from mqchaos.report.measure import Mark, Timeline
-from mqchaos.report.report import make_report, read_verdict, rows, write_report
-from mqchaos.report.verdict import Counts, Property, Report, Verdict
+from dledger.verdict.form import Exhibit, Property, Verdict, Violation, read_verdict
+from mqchaos.report.chart import NARROW, draw
+from mqchaos.report.drawing import nice_step
+from mqchaos.report.measure import Timeline, timeline
+from mqchaos.report.report import FILES, make_report, rows, write_report
+from mqchaos.report.strips import distributions
+from mqchaos.report.verdict import Report
+from mqchaos.run.history import Ack, Deliver, Event, Fail, Fault, Lead, Send
 
-COUNTS = Counts(3, 3, {"n0": 3, "n1": 3}, 3, 0, 0, 0, 0, True)
+S = 1_000_000_000
+COUNTS: dict[str, int | bool | dict[str, int]] = {
+    **{"sent": 3, "acknowledged": 3, "stored": {"n0": 3, "n1": 3}, "consumed": 3},
+    **{"lost": 0, "phantom": 0, "duplicated": 0, "reordered": 0, "replicas_equal": True},
+}
 HOLDS = Verdict("ok", [Property(1, "nothing is lost", True, 3)], COUNTS)
 VIOLATED = Verdict("violated", [Property(1, "nothing is lost", False, 3)], COUNTS)
 
 
 def run_with_gap(gap_s: float, failures: list[str] | None = None) -> Timeline:
-    acked = [1.0, 2.0, 2.0 + gap_s]
-    return Timeline(
-        sent=acked,
-        acked=acked,
-        delivered=acked,
-        faults=[Mark(2.0, "kill", "n0"), Mark(2.5, "restart", "n0")],
-        leads=[Mark(0.5, "lead", "n0", 1), Mark(2.1, "lead", "n1", 2)],
-        failures=failures or [],
-        end_s=4.0,
-    )
+    events: list[Event] = [
+        Lead(S // 2, "b", "n0", 1),
+        *(Send(0, "p", str(number), "T", "k", 0, 0) for number in range(3)),
+        Fault(2 * S, "kill", "b", "n0"),
+        Lead(round(2.1 * S), "b", "n1", 2),
+        Fault(round(2.5 * S), "restart", "b", "n0"),
+        *(Fail(3 * S, "p", "x", True, words) for words in failures or []),
+        Lead(4 * S, "b", "n1", 2),
+    ]
+    for number, at_s in enumerate([1.0, 2.0, 2.0 + gap_s]):
+        events.append(Ack(round(at_s * S), "p", str(number), "T", "b", 0, 0, 0))
+        events.append(Deliver(round(at_s * S), "c", "g", "T", "b", 0, 0, "", 0))
+    return timeline(sorted(events, key=lambda event: event.t))
 
 
 def parsed(chart: str) -> ET.Element:
@@ -60,14 +71,14 @@ def test_gaps_above_their_bounds_are_findings(gap_s: float, words: list[str]) ->
 
 def test_the_table_marks_what_is_not_as_it_should_be() -> None:
     """A replica that holds less than was acknowledged stands out."""
-    short = Verdict("violated", [], msgspec.structs.replace(COUNTS, stored={"n0": 3, "n1": 2}))
+    short = Verdict("violated", [], COUNTS | {"stored": {"n0": 3, "n1": 2}})
 
     marked = [name for name, _, good in rows(report_of(run_with_gap(0.3), short)) if not good]
 
     assert marked == ["stored on n1"]
 
 
-def test_both_files_are_written_and_the_page_needs_no_network(tmp_path: Path) -> None:
+def test_all_files_are_written_and_the_page_needs_no_network(tmp_path: Path) -> None:
     """report.json reads back as the report; report.html names no other place and runs no script."""
     report = report_of(run_with_gap(0.3))
 
@@ -75,6 +86,7 @@ def test_both_files_are_written_and_the_page_needs_no_network(tmp_path: Path) ->
 
     read_back = msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=Report)
     page = (tmp_path / "report.html").read_text()
+    assert {path.name for path in tmp_path.iterdir()} == set(FILES)
     assert read_back == report
     assert not re.search(r"https?://|<script|@import|url\(", page)
     assert "Every property holds" in page
@@ -89,6 +101,44 @@ def test_what_the_run_says_is_text_on_the_page(tmp_path: Path) -> None:
     assert "&lt;b&gt;no&lt;/b&gt;" in (tmp_path / "report.html").read_text()
 
 
+def test_a_violation_is_on_the_page_and_in_the_xml_with_the_command_that_repeats_it(
+    tmp_path: Path,
+) -> None:
+    """So that who sees it can point at it, and try again."""
+    shown = Violation("lost", "ID-1", detail="no such message", exhibit=Exhibit(["{}"]))
+    verdict = Verdict("violated", [Property(1, "nothing is lost", False, 3, [shown], 1)], COUNTS)
+
+    write_report(tmp_path, report_of(run_with_gap(0.3), verdict), run_with_gap(0.3), ["n0"])
+
+    page, xml = ((tmp_path / name).read_text() for name in ("report.html", "junit.xml"))
+    assert '<article id="p1-1">' in page
+    assert page.count("./dev demo") == 2
+    (failure,) = parsed(xml.split("?>")[1]).iter("failure")
+    assert "ID-1" in (failure.text or "")
+    assert "./dev demo" in (failure.text or "")
+
+
+def test_what_was_not_in_time_fails_a_case_of_its_own(tmp_path: Path) -> None:
+    """No property is violated by it."""
+    write_report(tmp_path, report_of(run_with_gap(1.6)), run_with_gap(1.6), ["n0"])
+
+    suite = ET.parse(tmp_path / "junit.xml").getroot()[0]  # noqa: S314 - our own file
+    failed = [case.get("name") for case in suite if case.find("failure") is not None]
+    assert failed == ["all is in time"]
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
+
+
+def test_pauses_and_failovers_are_told_as_distributions() -> None:
+    """By kind of fault: how often, the median and the worst, and a mark for each."""
+    told = distributions(run_with_gap(0.3), bounds=True)
+
+    assert "sends paused" in told
+    assert told.count("300 ms") >= 3
+    assert "until another led" in told
+    assert told.count('class="each"') == 2
+    assert distributions(Timeline(), bounds=True) == ""
+
+
 def test_the_chart_is_well_formed_and_shows_each_fault() -> None:
     """The drawing parses as XML, with a labelled line for every fault."""
     chart = parsed(draw(run_with_gap(0.3), ["n0", "n1"]))
@@ -100,9 +150,11 @@ def test_the_chart_is_well_formed_and_shows_each_fault() -> None:
     assert "longest pause 300 ms" in labels
 
 
-def test_a_run_without_any_event_can_be_drawn() -> None:
-    """A run that failed at once still leaves a page."""
-    assert parsed(draw(Timeline(), ["n0"])).tag == "svg"
+@pytest.mark.parametrize("found", [Timeline(), timeline([Lead(0, "b", "n0", 1)])])
+def test_a_run_without_any_event_can_be_drawn(found: Timeline) -> None:
+    """A run that failed at once still leaves a page, for a wide screen and a narrow one."""
+    assert parsed(draw(found, ["n0"])).tag == "svg"
+    assert parsed(draw(found, ["n0"], NARROW)).tag == "svg"
 
 
 @pytest.mark.parametrize(("largest", "step"), [(17.0, 5.0), (4000.0, 1000.0), (0.0, 0.001)])

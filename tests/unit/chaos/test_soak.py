@@ -6,8 +6,9 @@ from itertools import islice
 
 import msgspec
 
+from dledger.verdict.form import Property
 from mqchaos.report.soaked import RunLine, render
-from mqchaos.report.verdict import Counts, GapFound, Property, Report
+from mqchaos.report.verdict import Counts, GapFound, Report
 from mqchaos.run.outcome import ENDED, EXCEPTION, FINDING, Outcome, judged
 from mqchaos.run.scenarios import random_plan
 from mqchaos.run.soak import line_of, plans

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 
 from rich.console import Console
 
+from dledger.verdict.form import read_verdict, write_verdict
 from mqspark.report import html_report, print_table
 from mqspark.verdict import Judgement, Verdict
 
@@ -35,26 +37,29 @@ OK = Verdict(judgements=VIOLATED.judgements[1:], counts={"sent": 10}, notes=[])
 def test_a_verdict_holds_if_every_property_does() -> None:
     """One violation is enough."""
     assert (OK.holds, VIOLATED.holds) == (True, False)
-    assert OK.as_json()["verdict"] == "ok"
+    assert (OK.written().verdict, VIOLATED.written().holds) == ("ok", False)
 
 
-def test_the_json_has_what_a_program_needs() -> None:
+def test_the_json_has_what_a_program_needs(tmp_path: Path) -> None:
     """Per property whether it holds, the complete count, and the violations spelled out."""
-    written = json.loads(json.dumps(VIOLATED.as_json()))
+    write_verdict(tmp_path, VIOLATED.written())
+    written = json.loads((tmp_path / "verdict.json").read_bytes())
     assert written["verdict"] == "violated"
     first = written["properties"][0]
     assert (first["number"], first["holds"], first["count"]) == (1, False, 2)
-    assert first["violations"] == [VIOLATION]
+    assert first["violations"] == [VIOLATION | {"exhibit": None}]
+    assert read_verdict(tmp_path) == VIOLATED.written()
 
 
 def test_the_page_needs_no_network_and_escapes_what_it_shows() -> None:
     """One self-contained file: no address is in it, and no id becomes markup."""
-    page = html_report(VIOLATED)
-    assert "http" not in page
+    page = html_report(VIOLATED.written(), "mqaudit --history 'a&b'")
+    assert "http:" not in page
     assert "src=" not in page
     assert "ID&lt;1&gt;" in page
     assert "n2 is &lt;not&gt; judged" in page
-    assert "Orders/3 @17" in page
+    assert "Orders/3 offset 17" in page
+    assert "a&amp;b" in page
     assert "and 1 more" in page
 
 

@@ -1,0 +1,100 @@
+"""A verdict as data: what verdict.json holds, and whoever reads it gets.
+
+A violation is shown by an exhibit: what the history says of it, line by line, and what each replica
+has at the places that it is about. So who doubts a verdict can look by himself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from dledger.errors import BadInput
+
+VERDICT_FILE = "verdict.json"
+
+
+class Held(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one replica has at one position of its log.
+
+    `what` says it in a few words. `entry` and `record` are the fields of the entry there and of the
+    message record in it, if they can be read; `data` is where the bytes begin and the first of
+    them, in hex, of `data_bytes` in all. `end` is where the replica's log ends.
+    """
+
+    replica: str
+    position: int
+    what: str
+    end: int
+    entry: dict[str, int | str] = {}
+    record: dict[str, int | str] = {}
+    data_at: int = 0
+    data: str = ""
+    data_bytes: int = 0
+
+
+class Exhibit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What shows a violation. `lines` are the history's own, in time; others are `lines_hidden`."""
+
+    lines: list[str] = []
+    lines_hidden: int = 0
+    held: list[Held] = []
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """One. `what` is a word for its kind, `detail` a sentence; the others say where, if known."""
+
+    what: str
+    message_id: str | None = None
+    broker: str | None = None
+    replica: str | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    positions: list[int] | None = None
+    detail: str | None = None
+    exhibit: Exhibit | None = None
+
+
+class Property(msgspec.Struct, frozen=True):
+    """The judgement on one property. `count` is of all violations; some of them are spelled out.
+
+    With `unjudged` it was not judged: the text says why.
+    """
+
+    number: int
+    title: str
+    holds: bool
+    checked: int
+    violations: list[Violation] = []
+    count: int = 0
+    unjudged: str | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """All of it: "ok" or "violated", and why. `counts` is what people ask for first."""
+
+    verdict: str
+    properties: list[Property]
+    counts: dict[str, int | bool | dict[str, int]]
+    notes: list[str] = []
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing was found against any property."""
+        return self.verdict == "ok"
+
+
+def write_verdict(directory: Path, verdict: Verdict) -> None:
+    """Write verdict.json."""
+    data = msgspec.json.format(msgspec.json.encode(verdict), indent=2)
+    (directory / VERDICT_FILE).write_bytes(data + b"\n")
+
+
+def read_verdict(directory: Path) -> Verdict:
+    """The verdict.json of a directory. Raises BadInput if there is none that can be read."""
+    try:
+        return msgspec.json.decode((directory / VERDICT_FILE).read_bytes(), type=Verdict)
+    except (OSError, msgspec.DecodeError) as error:
+        raise BadInput(f"the audit left no readable verdict in {directory}: {error}") from error
