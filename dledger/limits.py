@@ -81,7 +81,8 @@ LOOP_COST_UNKNOWN_S = 0.02
 LOOP_COST_WEIGHT = 0.25
 """The weight of the last turn in the average cost of a connection's turns."""
 WATCHDOG_LOOK_S = 0.04
-WATCHDOG_IDLE_LOOK_S = 0.5
+WATCHDOG_IDLE_LOOK_S = 1.0
+"""A stall that ends before the watchdog's next look is logged without what ran."""
 WATCHDOG_BUSY_TURNS = 50
 """A process with this many turns since the watchdog's last look is busy."""
 
