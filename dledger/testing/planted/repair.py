@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from unittest.mock import patch
 
 from dledger.log.reading import LogReader
+from dledger.log.recovery.checkpoints import Checkpoints
 from dledger.log.recovery.scrub import Scrub
-from dledger.log.store import SegmentedLog
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library.messages import Lacking, PeerMessage
 from dledger.raft.replication.repair import Asking
@@ -64,7 +64,7 @@ def send_what_has_rotted() -> Planted:
 
 def vouch_for_rot_that_was_found() -> Planted:
     """The checkpoint that a node leaves behind, when it has found rot, vouches for the segment."""
-    return patch.object(SegmentedLog, "distrust", lambda self, base_position: None)
+    return patch.object(Checkpoints, "distrust", lambda self, base_position: None)
 
 
 def apply_what_waited_for_the_state() -> Planted:
