@@ -7,6 +7,7 @@ from __future__ import annotations
 
 KIB = 1024
 MIB = 1024 * KIB
+GIB = 1024 * MIB
 
 # The wire (RocketMQ's NettyDecoder: com.rocketmq.remoting.frameMaxLength).
 FRAME_BYTES_MAX = 16 * MIB

@@ -19,7 +19,8 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from dledger.raft.library.adapter import monotonic, use_clock
+from dledger.raft.library.adapter import use_clock
+from dledger.world import steady_s
 
 # A shared machine may stop a process for half a second: that says nothing about an example.
 settings.register_profile("dledger", deadline=None, print_blob=True)
@@ -147,4 +148,4 @@ def _logs_can_be_read() -> None:
 @pytest.fixture(autouse=True)
 def _time_is_real() -> None:
     """The Raft library's clock is a module global: tests on virtual time leave theirs behind."""
-    use_clock(monotonic)
+    use_clock(steady_s)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import itertools
 import signal
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import anyio
 import trio
 
 from dledger.errors import Fenced, StorageError, WrittenByNewer
-from dledger.failpoints import SEAM, failpoint
+from dledger.failpoints import failpoint
 from dledger.ledger.ledger import Ledger, open_ledger
 from dledger.log.space import FULL
 from dledger.net import serve_remoting
@@ -28,6 +28,7 @@ from dledger.net.room import Room
 from dledger.net.turns import in_turns
 from dledger.net.watchdog import watched_loop
 from dledger.observe import get_logger
+from dledger.world import steady_s, unix_ms, world
 from mqbroker import limits
 from mqbroker.broker import Broker
 from mqbroker.config import BrokerConfig
@@ -54,7 +55,7 @@ Stop = Callable[[], Awaitable[None]]
 
 
 async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
-    """Run a broker until it is told to stop: by SIGTERM or SIGINT.
+    """Be a broker's process until it is told to stop: by SIGTERM or SIGINT.
 
     Raises ConfigError, StorageError or OSError if it can't start, and Fenced if its disk fails.
     """
@@ -63,6 +64,22 @@ async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
     room = room_on_machine(
         config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
     )
+    async with _open_replica(config) as (machine, ledger):
+        calm_collector()
+        with watched_loop():
+            await _serve(config, machine, ledger, room, stop)
+
+
+async def run_replica(config: BrokerConfig, room: Room, stop: Stop) -> None:
+    """Run a broker until `stop` returns, in a process that is not its own. Raises likewise."""
+    config.check()
+    async with _open_replica(config) as (machine, ledger):
+        await _serve(config, machine, ledger, room, stop)
+
+
+@asynccontextmanager
+async def _open_replica(config: BrokerConfig) -> AsyncIterator[tuple[Machine, Ledger]]:
+    """The state from its snapshot, and the ledger; closed when the block is left."""
     machine = Machine(Path(config.store_path_root_dir))
     unusable = machine.restore()
     if unusable is not None:
@@ -77,10 +94,8 @@ async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
                 f"{ledger.status.last_index}",
             )
             machine.forget()
-        calm_collector()
         try:
-            with watched_loop():
-                await _serve(config, machine, ledger, room, stop)
+            yield machine, ledger
         finally:
             machine.close()
 
@@ -88,9 +103,7 @@ async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
 async def _serve(
     config: BrokerConfig, machine: Machine, ledger: Ledger, room: Room, stop: Stop
 ) -> None:
-    core = Core.build(
-        config, machine, ledger, clock_ms=_clock_ms, clock_s=time.monotonic, room=room
-    )
+    core = Core.build(config, machine, ledger, clock_ms=unix_ms, clock_s=steady_s, room=room)
     registration = Registration(core)
     broker = Broker(core)
     snapshots = Snapshots(machine, ledger)
@@ -109,7 +122,7 @@ async def _serve(
         )
         space = DiskSpace(config)
         core.appender.refusal = lambda: space.refusal
-        retention = Retention(config, machine, ledger, core.role, time.time, space)
+        retention = Retention(config, machine, ledger, core.role, _unix_s, space)
         mending = Mending(machine, ledger)
         watches = broker.run, registration.run, snapshots.run, retention.run, mending.run, space.run
         for task in watches:
@@ -190,7 +203,7 @@ class Snapshots:
         failpoint("snapshot.sync")
         try:
             # A stop does not wait for ten thousand files: a restart replays what was not saved.
-            await trio.to_thread.run_sync(pending.write, abandon_on_cancel=True)
+            await world().in_thread(pending.write, abandon_on_cancel=True)
         except OSError as error:
             self._writing = False
             if pending.generation != machine.generation:
@@ -214,7 +227,7 @@ class Snapshots:
             # snapshot.
             if queues.dirty <= limits.SYNCED_ONE_BY_ONE_MAX:
                 break
-            await trio.to_thread.run_sync(make_files, queues.new_files(), abandon_on_cancel=True)
+            await world().in_thread(make_files, queues.new_files(), abandon_on_cancel=True)
             await in_turns(itertools.islice(queues.flush_steps(), queues.dirty))
 
     def _not_saved(self, error: OSError) -> None:
@@ -248,5 +261,5 @@ async def _watch_fence(ledger: Ledger) -> None:
     raise Fenced(str(error))
 
 
-def _clock_ms() -> int:
-    return time.time_ns() // 1_000_000 + SEAM.ahead_ms
+def _unix_s() -> float:
+    return unix_ms() / 1000

@@ -19,7 +19,8 @@ from dledger.net import Connection
 from dledger.net.serving import table_of
 from dledger.net.turns import in_turns
 from dledger.observe import get_logger
-from dledger.program.pulse import beat
+from dledger.program.pulse import beat, look
+from dledger.world import world
 from mqbroker import limits
 from mqbroker.leader.deliveries import Deliveries
 from mqbroker.leader.offset_commits import OffsetCommits
@@ -304,7 +305,7 @@ class Broker:
                     return
                 wait_ms = self._deliveries.wait_ms()
                 if wait_ms is not None:
-                    wait_s = min(limits.DELIVERY_SLEEP_S_MAX, wait_ms / 1000)
+                    wait_s = min(world().seldom_s(limits.DELIVERY_SLEEP_S_MAX), wait_ms / 1000)
             except StorageError as error:
                 # A queue is being rebuilt, or an entry repaired: due messages wait.
                 _log.error("delayed messages wait", reason=str(error))
@@ -340,7 +341,8 @@ class Broker:
         return True
 
     async def _scan(self) -> None:
-        await beat()
+        # Only a leader has something to do whose time has come: it checks transactions.
+        await (beat() if self.core.role.serving else look())
         now_s = self.core.clock_s()
         self.core.role.take_members(self.core.log.status.members)
         self.core.rates.sample(now_s, _local_day(self.core.clock_ms()))

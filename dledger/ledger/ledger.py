@@ -42,13 +42,13 @@ from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
 from dledger.raft.election.transfer import Preference
 from dledger.raft.engine import Appended, OnDone, RaftEngine, StateMachine
-from dledger.raft.library.adapter import monotonic
 from dledger.raft.limits import PREFERRED_HEALTHY_S, TRANSFER_TIMEOUT_S
 from dledger.raft.links import listen
 from dledger.raft.membership.configuration import Member
 from dledger.raft.membership.members import Members
 from dledger.raft.roles import Role
 from dledger.trust.secret import require_secret
+from dledger.world import steady_s, world
 
 __all__ = ["Ledger", "open_ledger"]
 
@@ -87,8 +87,8 @@ class Ledger:
             self._hard_state,
             self._machine,
             sync=config.flush == "sync",
-            timing=config.timing,
-            clock=monotonic,
+            timing=config.timing.slowed(world().seldom_s(1.0)),
+            clock=steady_s,
             rng=random.Random(),
             preference=Preference(preferred, PREFERRED_HEALTHY_S) if preferred else None,
         )

@@ -23,13 +23,13 @@ from dledger.log.recovery.repair import DamagedLog, LogRepair, Place
 from dledger.log.recovery.startup import open_log
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
-from dledger.raft.library.adapter import monotonic
 from dledger.raft.library.messages import Given, PeerMessage, encode_message
 from dledger.raft.limits import REPAIR_ASK_AGAIN_S
 from dledger.raft.links import LinkOwner, SocketLink
 from dledger.raft.membership.configuration import initial
 from dledger.raft.membership.members import Members, last_saved, open_members
 from dledger.raft.replication.repair import Asking
+from dledger.world import steady_s
 
 log = get_logger("dledger.ledger.opening")
 
@@ -73,7 +73,7 @@ async def open_whole_log(
     committed_end: int | None = None
     repaired: Place | None = None
     while True:
-        started_at = monotonic()
+        started_at = steady_s()
         try:
             store, recovery = open_log(folder, segment_bytes, committed_end=committed_end)
             break
@@ -104,7 +104,7 @@ async def open_whole_log(
         entries_checked=recovery.entries_checked,
         torn_bytes=recovery.torn_bytes,
         torn_because=recovery.torn_because,
-        seconds=round(monotonic() - started_at, 3),
+        seconds=round(steady_s() - started_at, 3),
     )
     return store
 

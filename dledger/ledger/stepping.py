@@ -19,10 +19,10 @@ from dledger.ledger.config import LedgerConfig
 from dledger.log.jobs import SyncJob
 from dledger.log.store import SegmentedLog
 from dledger.raft.engine import RaftEngine
-from dledger.raft.library.adapter import monotonic
 from dledger.raft.library.messages import PeerMessage
 from dledger.raft.links import LinkOwner, PeerNetwork, SocketLink
 from dledger.raft.membership.members import Members
+from dledger.world import steady_s, world
 
 
 def peer_network(config: LedgerConfig, owner: LinkOwner) -> PeerNetwork:
@@ -51,7 +51,7 @@ class Stepper:
         #: From the first append on that is not durable, to the sync that covers it.
         self._sync_after_s = 0.0 if config.flush == "sync" else period_s
         self._stepping = False
-        self._due_at = self._patience_ends_at = self._sleeps_until = self._forgot_at = monotonic()
+        self._due_at = self._patience_ends_at = self._sleeps_until = self._forgot_at = steady_s()
         self._failure: DledgerError | OSError | None = None
         self._has_news = False
         self._wake = trio.Event()
@@ -131,7 +131,7 @@ class Stepper:
     def _lost_patience(self) -> bool:
         """Whether a step now may take peers for gone. If this process stood still, their messages
         may be waiting to be read."""
-        return bool(monotonic() >= self._patience_ends_at)
+        return steady_s() >= self._patience_ends_at
 
     # -- links (LinkOwner) -----------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class Stepper:
         error."""
         while True:
             await self._sleep()
-            if not self._has_news and monotonic() < self._due_at:
+            if not self._has_news and steady_s() < self._due_at:
                 continue  # it was woken to sleep for less time, or has stepped meanwhile
             if self._lost_patience:
                 # Read what the others said meanwhile before judging them silent.
@@ -185,14 +185,14 @@ class Stepper:
     async def _sleep(self) -> None:
         """Sleep until something happens, or the next step is due."""
         self._sleeps_until = self._due_at
-        pause_s = max(limits.STEP_PAUSE_S_MIN, self._due_at - monotonic())
+        pause_s = max(limits.STEP_PAUSE_S_MIN, self._due_at - steady_s())
         with trio.move_on_after(pause_s):
             await self._wake.wait()
         self._sleeps_until = -math.inf
         self._wake = trio.Event()
 
     def _forget_pages(self) -> None:
-        now = monotonic()
+        now = steady_s()
         if now - self._forgot_at >= limits.FORGET_PAGES_S:
             self._forgot_at = now
             self._log.forget_pages()
@@ -215,7 +215,7 @@ class Stepper:
     async def _sync(self, job: SyncJob) -> None:
         error: OSError | None = None
         try:
-            await trio.to_thread.run_sync(job.run)
+            await world().in_thread(job.run)
         except OSError as caught:
             error = caught
         self._engine.synced(job, error)

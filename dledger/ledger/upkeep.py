@@ -19,6 +19,7 @@ from dledger.ledger.config import LedgerConfig
 from dledger.log.recovery.scrub import SLICE_BYTES, Scrub
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
+from dledger.world import world
 
 log = get_logger("dledger.ledger.upkeep")
 
@@ -103,7 +104,7 @@ class Upkeep:
         content = self._log.checkpoints.take()
         if content != self._saved_checkpoint:
             failpoint("log.checkpoint")
-            await trio.to_thread.run_sync(self._log.checkpoints.save, content)
+            await world().in_thread(self._log.checkpoints.save, content)
             self._saved_checkpoint = content
         self._log.release_idle()
 
@@ -111,7 +112,7 @@ class Upkeep:
         space = self._log.space
         lacked = space.lacking
         try:
-            prepared = await trio.to_thread.run_sync(self._log.prepare_segment)
+            prepared = await world().in_thread(self._log.prepare_segment)
         except OSError as error:
             if not space.lacks(error):
                 raise
@@ -128,7 +129,7 @@ class Upkeep:
         if job is None:
             return
         try:
-            await trio.to_thread.run_sync(job.run)
+            await world().in_thread(job.run)
         except OSError as error:
             log.warning("old segments not removed", node=self._node_id, reason=str(error))
             return
@@ -149,7 +150,7 @@ class Upkeep:
                 await trio.sleep(limits.SCRUB_PAUSE_S)
                 continue
             try:
-                scrub.checked(part, await trio.to_thread.run_sync(part.check))
+                scrub.checked(part, await world().in_thread(part.check))
             except FileNotFoundError:
                 pass  # removed by retention meanwhile
             except Rot:

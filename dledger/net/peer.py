@@ -37,6 +37,7 @@ from dledger.net.link import Link
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import FLAG_ONEWAY, Command
+from dledger.world import world
 
 OnResponse: TypeAlias = Callable[[Command | RemotingError], None]
 OnRequest: TypeAlias = Callable[[Command], Command | None]
@@ -264,8 +265,8 @@ async def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
             addresses = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise ConnectFailed(f"{host}:{port}: the name can't be resolved: {error}") from error
-        for family, kind, protocol, _name, address in addresses:
-            connecting = socket.socket(family, kind, protocol)
+        for family, _kind, _protocol, _name, address in addresses:
+            connecting = world().socket(family)
             try:
                 await _connect_socket(connecting, address)
             except OSError as error:

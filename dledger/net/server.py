@@ -22,7 +22,8 @@ from dledger.net.faults import Faults
 from dledger.net.link import Link
 from dledger.net.room import Room
 from dledger.observe import get_logger
-from dledger.program.pulse import beat
+from dledger.program.pulse import look
+from dledger.world import listen
 
 log = get_logger(__name__)
 
@@ -61,11 +62,7 @@ async def serve_remoting(
     port has room for `CONNECTIONS_MAX`. `task_status` is told the port, which matters for port 0:
     any free one. Raises OSError if the address can't be listened on.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server(
-        (host, port), family=family, backlog=bounds.CONNECTIONS_PENDING_MAX
-    ) as listener:
-        listener.setblocking(False)
+    with listen(host, port, bounds.CONNECTIONS_PENDING_MAX) as listener:
         # Connections inherit the option from their listener, even before they are accepted.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_DEATH)
         server = _Server(handler, limits or ServerLimits(), faults or Faults(), room or Room())
@@ -140,7 +137,7 @@ class _Server:
     async def sweep_forever(self) -> None:
         """Once a second, close connections that were silent or busy with one frame for too long."""
         while True:
-            await beat(bounds.CONNECTIONS_LOOK_S)
+            await look(bounds.CONNECTIONS_LOOK_S)
             now = trio.current_time()
             for connection, progress in self._progress.items():
                 if reason := self._overdue(connection, progress, now):

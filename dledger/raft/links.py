@@ -21,7 +21,7 @@ from typing import Protocol
 
 import trio
 
-from dledger import limits
+from dledger import limits, world
 from dledger.buffers import Buffer
 from dledger.errors import FrameError
 from dledger.observe import get_logger
@@ -312,7 +312,7 @@ class PeerNetwork:
     ) -> tuple[socket.socket, Session | None] | None:
         host, port = address
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock = world.world().socket(family)
         try:
             _tune(sock)
             with trio.fail_after(CONNECT_TIMEOUT_S):
@@ -353,19 +353,10 @@ class PeerNetwork:
 
 def listen(host: str, port: int) -> socket.socket:
     """Open the peer port. An OSError names it."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(64)
-        listener.setblocking(False)
+        return world.listen(host, port, limits.HANDSHAKES_MAX)
     except OSError as error:
-        listener.close()
-        raise OSError(
-            error.errno, f"the peer port {host}:{port} can't be opened ({error.strerror})"
-        ) from error
-    return listener
+        raise OSError(error.errno, f"the peer port can't be opened: {error.strerror}") from error
 
 
 def _tune(sock: socket.socket) -> None:

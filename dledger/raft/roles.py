@@ -33,3 +33,11 @@ class Timing:
         self.election_timeout_min_s = election_timeout_min_s
         self.election_timeout_max_s = election_timeout_max_s
         self.heartbeat_s = heartbeat_s
+
+    def slowed(self, factor: float) -> Timing:
+        """The same in proportion, so many times as long."""
+        return Timing(
+            self.election_timeout_min_s * factor,
+            self.election_timeout_max_s * factor,
+            self.heartbeat_s * factor,
+        )

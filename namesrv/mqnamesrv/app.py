@@ -11,9 +11,10 @@ import trio
 
 from dledger.net import Faults, serve_remoting
 from dledger.net.machine import room_on_machine
+from dledger.net.room import Room
 from dledger.net.watchdog import watched_loop
 from dledger.observe import get_logger
-from dledger.program.pulse import beat
+from dledger.program.pulse import look
 from dledger.trust.proof import NONCE_BYTES
 from mqnamesrv import limits
 from mqnamesrv.config import NamesrvConfig
@@ -24,15 +25,19 @@ _log = get_logger("namesrv")
 
 
 async def serve(
-    config: NamesrvConfig, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED
+    config: NamesrvConfig,
+    room: Room | None = None,
+    *,
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled; `task_status` gets the port once connections are accepted.
+    """Serve until cancelled; `task_status` gets the port once connections are accepted. Without a
+    `room` there is as much as the machine has.
 
     ConfigError if the key-value file or the secret can't be used, OSError if the port can't.
     """
     kv = KvStore(Path(config.kv_config_path) if config.kv_config_path else None)
     door = config.door(partial(os.urandom, NONCE_BYTES))
-    room = room_on_machine(
+    room = room or room_on_machine(
         config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
     )
     dispatcher = Dispatcher(config, kv, trio.current_time, door)
@@ -50,7 +55,7 @@ async def serve(
         )
         task_status.started(port)
         while True:
-            await beat(limits.SCAN_INTERVAL_S)
+            await look(limits.SCAN_INTERVAL_S)
             try:
                 dispatcher.expire()
             except Exception as error:  # caused by what a broker said: go on for the others

@@ -19,6 +19,7 @@ import trio
 
 from dledger.errors import ConfigError, StorageError
 from dledger.log.disk import Disk
+from dledger.world import world
 from mqnamesrv import limits
 from mqnamesrv.kv import KvTable, encode_change
 
@@ -47,7 +48,7 @@ class KvStore:
     async def _replace(self, table: KvTable, change: bytes) -> None:
         if self._files is not None:
             try:
-                await trio.to_thread.run_sync(self._files.change, table, change)
+                await world().in_thread(self._files.change, table, change)
             except OSError as error:
                 raise StorageError(
                     f"kvConfigPath {self._files.path} can't be written: {error}"

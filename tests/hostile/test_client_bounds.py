@@ -31,6 +31,8 @@ from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import GroupInfoResponseHeader, encode_header
 from dledger.remoting.message import host_bytes, properties_encode
 from dledger.remoting.record import encode_record
+from dledger.testing.virtual import VirtualWorld
+from dledger.world import in_world
 from mqclient import Admin, Consumer, Message, Producer, limits
 from mqclient.connection import session
 from mqclient.connection.answers import checked_offset, consumers_in, route_in
@@ -257,13 +259,13 @@ CALLS: list[Call] = [
 
 @contextmanager
 def hostile(plan: dict[int, list[Spec]], others: list[Spec]) -> Iterator[None]:
-    """All servers are one that answers so; time is virtual for who asks `time.monotonic`, too."""
+    """All servers are one that answers so."""
     answers = {code: cycle(specs) for code, specs in plan.items()}
 
     async def opened(tasks: TaskGroup, *_: object, **__: object) -> HostilePeer:
         return HostilePeer(answers, cycle(others), tasks)
 
-    with patch.object(Peer, "open", opened), patch.object(time, "monotonic", trio.current_time):
+    with patch.object(Peer, "open", opened):
         yield
 
 
@@ -271,12 +273,13 @@ def run(call: Call) -> object:
     """What a call ends with, in virtual time; it must end."""
 
     async def main() -> object:
-        with trio.fail_after(SLACK_S):
+        with in_world(VirtualWorld(clock)), trio.fail_after(SLACK_S):
             return await call()
 
+    clock = MockClock(autojump_threshold=0)
     began_s = time.perf_counter()
     try:
-        return trio.run(main, clock=MockClock(autojump_threshold=0))
+        return trio.run(main, clock=clock)
     except DledgerError as error:
         return error
     finally:

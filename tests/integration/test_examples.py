@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+ORDERS_S = 5.0
+"""About one on an idle machine; other tests run beside these."""
 pytestmark = pytest.mark.slow
 
 
@@ -88,6 +91,19 @@ def test_an_order_is_packed_if_it_is_in_the_database(namesrv: str) -> None:
     packed = {line for line in printed.splitlines() if line.startswith("packed")}
     assert packed == {"packed order-1", "packed order-3"}
     assert "asked about order-2: not there" in printed
+
+
+def test_an_order_service_is_tested_within_its_own_process() -> None:
+    """examples/orders: its tests have real clusters, and take about a second."""
+    printed = python(
+        *("-m", "pytest", "-p", "mqlocal.plugin", "-p", "no:cacheprovider"),
+        *("--durations=0", "--durations-min=0", "-vv", "examples/orders"),
+    )
+    took = re.findall(r"^(\d+\.\d+)s (?:call|setup|teardown)", printed, re.M)
+
+    assert "4 passed" in printed
+    assert len(took) == 12
+    assert sum(map(float, took)) < ORDERS_S, printed
 
 
 def test_a_failover_is_a_pause() -> None:

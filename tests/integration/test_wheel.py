@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("mqnamesrv", "mqbroker", "mqadmin", "mqcluster", "mqchaos", "mqaudit")
-PACKAGES = ("dledger", "mqbroker", "mqnamesrv", "mqclient", "mqchaos", "mqspark")
+PACKAGES = ("dledger", "mqbroker", "mqnamesrv", "mqclient", "mqchaos", "mqspark", "mqlocal")
 
 # Modules of the user's own, called as some folders of ours are.
 THEIRS = {
@@ -49,6 +49,16 @@ def read(namesrv: str) -> list[bytes]:
 print(broker.NAME, chaos.NAME, client.NAME, spark.NAME, sep=", ")
 print(Consumer.__name__, LedgerConfig.__name__, open_ledger.__name__, trio.__name__)
 print(mqclient.__version__ == dledger.__version__)
+"""
+TEST = """\
+from mqclient import Message
+from mqlocal import LocalCluster
+
+
+async def test_an_order_is_stored(mq_cluster: LocalCluster, autojump_clock: object) -> None:
+    async with mq_cluster.producer("PG") as producer:
+        await mq_cluster.kill("leader")
+        assert (await producer.send(Message("Orders", b"x"))).queue_offset == 0
 """
 
 
@@ -119,6 +129,15 @@ def test_each_command_of_the_wheel_starts(away: Away, command: str) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert command in done.stdout
+
+
+def test_pytest_finds_the_fixtures_of_the_wheel(away: Away) -> None:
+    """Nothing names them: a test that wants a cluster has one."""
+    (away.home / "test_theirs.py").write_text(TEST)
+    (away.home / "pytest.ini").write_text("[pytest]\ntrio_mode = true\n")
+    done = away.run(away.bin / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
+
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_users_program_passes_strict_types(away: Away) -> None:

@@ -17,6 +17,7 @@ PACKAGES = (
     "client/mqclient",
     "chaos/mqchaos",
     "spark/mqspark",
+    "local/mqlocal",
 )
 
 
@@ -76,7 +77,7 @@ def read_below(folders: tuple[str, ...]) -> list[Source]:
 
 @pytest.fixture(scope="session")
 def modules() -> list[Source]:
-    """The modules of the six packages."""
+    """The modules of the packages."""
     return read_below(PACKAGES)
 
 

@@ -16,7 +16,7 @@ from mqclient.commands.__main__ import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-OUR_FILES = re.compile(r"(dledger|broker|namesrv|client|chaos|spark|tests|benchmarks|docs)/")
+OUR_FILES = re.compile(r"(dledger|broker|namesrv|client|chaos|spark|local|tests|benchmarks|docs)/")
 
 
 def first_column(page: str, heading: str) -> set[str]:

@@ -10,13 +10,15 @@ told.
 
 from __future__ import annotations
 
+import math
+
 import trio
 
 from dledger.errors import DledgerError
 from dledger.failpoints import failpoint
 from dledger.net import Peer, connect_peer
 from dledger.observe import get_logger
-from dledger.program.pulse import next_beat
+from dledger.program.pulse import next_look
 from dledger.remoting.bodies import RegisterBrokerBody, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -28,6 +30,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.trust.signing import Signing
+from dledger.world import world
 from mqbroker import limits
 from mqbroker.registering.announcements import Announcements
 from mqbroker.registering.proving import prove
@@ -119,10 +122,10 @@ class Registration:
     async def _tell(self, peer: _NameServer, announcements: Announcements) -> None:
         """Register and send heartbeats until the broker stops."""
         interval_s = self._core.config.register_broker_heartbeat_millis / 1000
-        registered_s, told_version = -limits.REGISTER_INTERVAL_S, announcements.version
+        registered_s, told_version = -math.inf, announcements.version
         while not self._stop_wanted.is_set():
             now_s, version, changed = self._core.clock_s(), announcements.version, self._changed
-            due = now_s - registered_s >= limits.REGISTER_INTERVAL_S
+            due = now_s - registered_s >= world().seldom_s(limits.REGISTER_INTERVAL_S)
             if version != told_version or due:
                 rest_s = limits.REGISTER_REST * await self._register(peer)
                 announcements.told(peer.address, version)
@@ -130,9 +133,9 @@ class Registration:
                 with trio.move_on_after(rest_s):
                     await self._stop_wanted.wait()
             elif not await self._heartbeat(peer):
-                registered_s = -limits.REGISTER_INTERVAL_S
+                registered_s = -math.inf
                 continue
-            with trio.move_on_at(next_beat(interval_s)):
+            with trio.move_on_at(next_look(interval_s)):
                 await changed.wait()
 
     async def _register(self, peer: _NameServer) -> float:
@@ -186,7 +189,7 @@ class Registration:
     @property
     def _heartbeat_timeout_ms(self) -> int:
         interval_ms = self._core.config.register_broker_heartbeat_millis
-        return limits.HEARTBEAT_TIMEOUT_INTERVALS * interval_ms
+        return int(world().seldom_s(limits.HEARTBEAT_TIMEOUT_INTERVALS * interval_ms))
 
     def _unregister_header(self) -> UnregisterBrokerHeader:
         core = self._core

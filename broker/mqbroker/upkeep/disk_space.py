@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 
 from dledger.observe import get_logger
-from dledger.program.pulse import beat
+from dledger.program.pulse import look
 from mqbroker import limits
 from mqbroker.config import BrokerConfig
 
@@ -46,7 +46,7 @@ class DiskSpace:
         """Look until cancelled."""
         while True:
             self.look()
-            await beat(limits.DISK_LOOK_S)
+            await look(limits.DISK_LOOK_S)
 
     def look(self) -> None:
         """Check how full the disk is."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dledger.ledger.ledger import Ledger
 from dledger.observe import get_logger
-from dledger.program.pulse import beat
+from dledger.program.pulse import look
 from mqbroker.state.machine import Machine
 
 _log = get_logger(__name__)
@@ -27,7 +27,7 @@ class Mending:
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
-            await beat()
+            await look()
             reason = self._machine.damage.take()
             if reason is not None:
                 await self._mend(reason)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import anyio
@@ -10,6 +9,7 @@ import anyio
 from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.headers import AddMemberHeader, GroupInfoResponseHeader, RemoveMemberHeader
+from dledger.world import steady_s
 from mqclient import limits
 from mqclient.admin.raft import ask_members, leader_among
 from mqclient.admin.results import MemberChange
@@ -78,14 +78,14 @@ class Members(Part):
         within_s: float,
         on_progress: Callable[[str], None] = lambda line: None,
     ) -> MemberChange:
-        since_s, said = time.monotonic(), "no leader has answered yet"
+        since_s, said = steady_s(), "no leader has answered yet"
         with anyio.move_on_after(within_s):
             while True:
                 infos = (await ask_members(self._requests, group)).values()
                 leader = leader_among(infos)
                 if leader is not None and is_done(leader):
                     members = tuple(sorted(member for member, _ in leader.members))
-                    waited_s = time.monotonic() - since_s
+                    waited_s = steady_s() - since_s
                     return MemberChange(group.broker_name, node_id, members, waited_s)
                 held = {info.node_id: info.last_index for info in infos if info is not None}
                 if leader is not None and node_id in held:

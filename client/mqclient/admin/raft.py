@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 
 import anyio
@@ -17,6 +16,7 @@ from dledger.remoting.headers import (
     TransferLeaderResponseHeader,
     decode_header,
 )
+from dledger.world import steady_s
 from mqclient import limits
 from mqclient.admin.requests import AdminRequests
 from mqclient.admin.results import LeaderTransfer, RaftMember
@@ -48,12 +48,12 @@ class Raft(Part):
         header = TransferLeaderHeader(node_id=node_id)
         answer = await self._requests.ask_leader(group, RequestCode.TRANSFER_LEADER, header)
         leader_id = decode_header(TransferLeaderResponseHeader, answer).leader_id
-        since_s = time.monotonic()
+        since_s = steady_s()
         with anyio.move_on_after(self._session.timeout_s):
             while True:
                 for address, info in (await ask_members(self._requests, group)).items():
                     if info is not None and (info.node_id, info.role) == (leader_id, "leader"):
-                        waited_s = time.monotonic() - since_s
+                        waited_s = steady_s() - since_s
                         return LeaderTransfer(group.broker_name, leader_id, address, waited_s)
                 await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
         asked = tuple(group.broker_addrs.values())

@@ -8,7 +8,6 @@ leader, or a route, may be older than the failure that started the search.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.world import steady_s
 from mqclient import limits
 from mqclient.connection.answers import route_in
 from mqclient.connection.lifetime import together
@@ -92,7 +92,7 @@ class LeaderFinder:
         is over; the server may hold each for `held_s` (long polling). Raises NoLeader, or the
         RemotingError of the last try, if none was answered.
         """
-        began_s = time.monotonic()
+        began_s = steady_s()
         deadline_s = began_s + timeout_s
         attempt = 0
         while True:
@@ -100,7 +100,7 @@ class LeaderFinder:
             server, outcome = await self._ask_once(broker_name, command, deadline_s, topic, held_s)
             if isinstance(outcome, Command) and outcome.code not in RETRIED_CODES:
                 return outcome
-            verdict = judge(outcome, attempt=attempt, now_s=time.monotonic(), deadline_s=deadline_s)
+            verdict = judge(outcome, attempt=attempt, now_s=steady_s(), deadline_s=deadline_s)
             if verdict.next is Next.REDIRECT:
                 self.routes.redirect(broker_name, server, verdict.address)
             elif verdict.next is Next.FIND:
@@ -119,16 +119,16 @@ class LeaderFinder:
         topic: str | None,
         held_s: float,
     ) -> tuple[str, Command | RemotingError]:
-        began_s = time.monotonic()
+        began_s = steady_s()
         leader = self.routes.leader(broker_name)
         if leader is None:
             with anyio.move_on_after(deadline_s - began_s):
                 leader = await self.find(broker_name, topic)
         if leader is None:
-            waited_s = time.monotonic() - began_s
+            waited_s = steady_s() - began_s
             raise NoLeader(broker_name, self.routes.members(broker_name), waited_s)
         try:
-            left_s = max(0.001, deadline_s - time.monotonic()) + held_s
+            left_s = max(0.001, deadline_s - steady_s()) + held_s
             return leader, await self.pool.request(leader, replace(command), left_s)
         except RemotingError as error:
             return leader, error

@@ -19,6 +19,7 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader, encode_header
 from dledger.remoting.message import DEFAULT_TOPIC
+from dledger.world import world
 from mqclient import limits
 from mqclient.connection.addresses import parse_addresses
 from mqclient.connection.identity import local_host_towards, make_client_id
@@ -107,7 +108,7 @@ class Session(Living):
 
     async def _refresh_routes(self) -> None:
         while True:
-            await anyio.sleep(limits.ROUTE_REFRESH_S)
+            await anyio.sleep(world().seldom_s(limits.ROUTE_REFRESH_S))
             for topic in self.routes.topics():
                 await self._fetch(topic, topic, {})
 
@@ -139,7 +140,7 @@ class Session(Living):
         """Beat once a second until cancelled."""
         while True:
             await self.beat(heartbeat())
-            await anyio.sleep(limits.HEARTBEAT_S)
+            await anyio.sleep(world().seldom_s(limits.HEARTBEAT_S))
 
     async def leave(self, header: UnregisterClientHeader) -> None:
         """Tell every broker that we are connected to that this client leaves a group."""

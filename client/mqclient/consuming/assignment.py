@@ -27,6 +27,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import GetConsumerListByGroupHeader, encode_header
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import RETRY_PREFIX
+from dledger.world import world
 from mqclient import limits
 from mqclient.connection.answers import consumers_in
 from mqclient.connection.retry import backoff_s
@@ -92,7 +93,7 @@ class Assignment:
                 complete = False
             if complete:
                 attempt = 0
-                await self._wake.wait(limits.REBALANCE_POLL_S)
+                await self._wake.wait(world().seldom_s(limits.REBALANCE_POLL_S))
             else:
                 attempt += 1
                 await self.beat()

@@ -27,6 +27,7 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.headers.consume import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.world import world
 from mqclient import limits
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.retry import backoff_s
@@ -108,6 +109,7 @@ class QueueFetcher:
     async def _pull_once(self) -> None:
         progress = self.progress
         epoch = progress.epoch
+        held_s = world().seldom_s(limits.PULL_SUSPEND_S)
         header = PullMessageHeader(
             consumer_group=self.group,
             topic=progress.queue.topic,
@@ -116,7 +118,7 @@ class QueueFetcher:
             max_msg_nums=limits.PULL_RECORDS_MAX,
             sys_flag=_SYS_FLAG,
             commit_offset=0,
-            suspend_timeout_millis=int(limits.PULL_SUSPEND_S * 1000),
+            suspend_timeout_millis=int(held_s * 1000),
             sub_version=self.subscription.sub_version,
             subscription=self.subscription.sub_string,
             expression_type=self.subscription.expression_type,
@@ -129,7 +131,7 @@ class QueueFetcher:
                 command,
                 limits.REQUEST_TIMEOUT_S,
                 progress.queue.topic,
-                held_s=limits.PULL_SUSPEND_S,
+                held_s=held_s,
             )
             before = progress.fetch_offset
             self._take(answer, epoch)

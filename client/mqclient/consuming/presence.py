@@ -7,7 +7,6 @@ from those that are there, unless the application says that this is what it want
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,6 +24,7 @@ from dledger.remoting.bodies import (
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
+from dledger.world import unix_ms, world
 from mqclient import limits
 from mqclient.connection.lifetime import together
 from mqclient.connection.session import Session
@@ -54,7 +54,7 @@ class Presence:
     subscriptions: Mapping[str, SubscriptionData]
     consume_from: Start
     same_subscriptions: bool
-    started_ms: int = field(default_factory=lambda: int(time.time() * 1000))
+    started_ms: int = field(default_factory=unix_ms)
 
     async def beat(self, session: Session) -> list[Command]:
         """Tell every known broker that we are here; the answers of those that decline."""
@@ -89,12 +89,12 @@ class Presence:
     async def _keep_beating(self, session: Session) -> None:
         while True:
             await self.beat(session)
-            await anyio.sleep(limits.HEARTBEAT_S)
+            await anyio.sleep(world().seldom_s(limits.HEARTBEAT_S))
 
     async def watch_leaders(self, session: Session, assignment: Assignment) -> None:
         """Notice a leader that fell silent or was replaced while a pull of ours waits there."""
         while True:
-            await anyio.sleep(limits.HEARTBEAT_S)
+            await anyio.sleep(world().seldom_s(limits.HEARTBEAT_S))
             async with together() as tasks:
                 for broker_name in {queue.broker_name for queue in assignment.fetchers}:
                     tasks.start_soon(self._watch_leader, session, assignment, broker_name)

@@ -6,7 +6,6 @@ per message, the broker per batch. This runs once for each message.
 
 from __future__ import annotations
 
-import time
 from functools import lru_cache
 
 from dledger.errors import BadInput
@@ -22,6 +21,7 @@ from dledger.remoting.message import (
 )
 from dledger.remoting.names import check_topic_name
 from dledger.remoting.record import encode_record
+from dledger.world import unix_ms
 from mqclient.connection.identity import UniqueKeys
 from mqclient.errors import BadMessage
 from mqclient.models import Message
@@ -74,7 +74,7 @@ class Encoder:
 
         With a producer group `half_of`, it is the half message of a transaction of that group.
         """
-        now_ms = int(time.time() * 1000)
+        now_ms = unix_ms()
         if now_ms != self._refreshed_ms:
             self._refreshed_ms = now_ms
             self._keys.refresh(now_ms)

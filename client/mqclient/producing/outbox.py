@@ -9,7 +9,6 @@ bounds what is held for all groups: a caller that finds it used up waits here fo
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ import anyio
 from dledger.observe import get_logger
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.record import with_queue
+from dledger.world import steady_s
 from mqclient import limits
 from mqclient.connection.identity import UniqueKeys
 from mqclient.connection.session import Session
@@ -127,7 +127,7 @@ class Outbox:
 
     def put_half(self, message: Message, choice: Choice, timeout_s: float) -> PendingSend:
         """Encode a message as the half message of a transaction, and send it."""
-        now_s = time.monotonic()
+        now_s = steady_s()
         queue = choice.queue
         unique_key, record = self._encoder.encode(message, queue.queue_id, self._producer_group)
         pending = PendingSend(unique_key, now_s + timeout_s, choice.moves_max)
@@ -148,7 +148,7 @@ class Outbox:
     ) -> list[PendingSend]:
         """Encode messages of one topic into one batch, and send it. Raises BadMessage."""
         _refuse_delays(messages, "a batch can't be delayed: send its messages one by one")
-        now_s = time.monotonic()
+        now_s = steady_s()
         queue = choice.queue
         encoded = [self._encoder.encode(message, queue.queue_id) for message in messages]
         records = [record for _, record in encoded]
@@ -169,7 +169,7 @@ class Outbox:
     def put_oneway(self, message: Message, queue: MessageQueue, timeout_s: float) -> None:
         """Encode a one-way message. Raises BadMessage."""
         _refuse_delays([message], "a delay needs an acknowledgement: use send")
-        now_s = time.monotonic()
+        now_s = steady_s()
         unique_key, record = self._encoder.encode(message, queue.queue_id)
         slot = PendingSend(unique_key, now_s + timeout_s)
         sender = self._sender(queue.broker_name)
@@ -264,7 +264,7 @@ class Outbox:
         publisher = self._publishers[batch.topic]
         if publisher.elsewhere(batch.broker_name) is None:
             return
-        now_s = time.monotonic()
+        now_s = steady_s()
         for slots, records in sender.accumulator.withdraw(batch):
             queue = publisher.elsewhere(batch.broker_name)
             assert queue is not None, "looked at a moment ago"

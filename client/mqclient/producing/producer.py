@@ -17,7 +17,6 @@ a message that is delivered only if the caller's own work was done.
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeAlias
@@ -31,6 +30,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import check_group_name
+from dledger.world import steady_s
 from mqclient import limits
 from mqclient.connection.lifetime import Living
 from mqclient.connection.session import Session
@@ -142,6 +142,8 @@ class Producer(Living):
         pending, sender = await self._hand_over(message, where, timeout_s, alone)
         if self._linger_s == 0.0 or alone or message.delayed:
             sender.pump()
+        else:
+            sender.wake()
         return await pending.wait()
 
     async def send_soon(
@@ -177,9 +179,7 @@ class Producer(Living):
         """
         self._check_room(message)
         chosen = self._outbox.choose(message, queue_id, key, selector)
-        pending, sender = self._outbox.put(
-            message, chosen, time.monotonic(), self._timeout(timeout_s)
-        )
+        pending, sender = self._outbox.put(message, chosen, steady_s(), self._timeout(timeout_s))
         sender.wake()
         return pending
 
@@ -203,10 +203,10 @@ class Producer(Living):
         if any(message.topic != topic for message in messages):
             raise BadMessage(f"a batch must have one topic: {sorted({m.topic for m in messages})}")
         timeout_s = self._timeout(timeout_s)
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = steady_s() + timeout_s
         await self._ready(topic, timeout_s)
         chosen = self._outbox.choose(messages[0], queue_id, key, selector)
-        left_s = deadline_s - time.monotonic()
+        left_s = deadline_s - steady_s()
         return [await slot.wait() for slot in self._outbox.put_together(messages, chosen, left_s)]
 
     def send_oneway(
@@ -312,7 +312,7 @@ class Producer(Living):
     ) -> tuple[PendingSend, GroupSender]:
         """Put a message into the outbox, once there is room and its topic's route is known."""
         timeout_s = self._timeout(timeout_s)
-        now_s = time.monotonic()
+        now_s = steady_s()
         await self._ready(message.topic, timeout_s)
         chosen = self._outbox.choose(message, *where)
         return self._outbox.put(message, chosen, now_s, timeout_s, alone)

@@ -9,7 +9,6 @@ deadline, or for a client that is gone, is lost, and the client may ask again.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -29,6 +28,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.record import COMPRESSED
+from dledger.world import steady_s, unix_ms
 from mqclient import limits
 from mqclient.connection.session import Session
 from mqclient.errors import BadMessage, BufferFull, NoReply, NoRoute, Refused
@@ -65,7 +65,7 @@ class Questions:
 
         `send` gets the message with the properties of a request, and the time that is left.
         """
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = steady_s() + timeout_s
         if len(self._expected) >= limits.REPLIES_AWAITED_MAX:
             reason = f"{limits.REPLIES_AWAITED_MAX} requests wait for their replies"
             raise BufferFull(reason, message.topic, "", message.unique_key or "without a key yet")
@@ -73,8 +73,8 @@ class Questions:
         correlation_id = question[wire.CORRELATION_ID]
         expected = self._expected[correlation_id] = _Expected(anyio.Event())
         try:
-            sent = await send(replace(message, properties=question), deadline_s - time.monotonic())
-            with anyio.move_on_after(deadline_s - time.monotonic()):
+            sent = await send(replace(message, properties=question), deadline_s - steady_s())
+            with anyio.move_on_after(deadline_s - steady_s()):
                 await expected.came.wait()
         finally:
             del self._expected[correlation_id]
@@ -92,7 +92,7 @@ class Questions:
         timeout_s: float,
     ) -> None:
         """Have the leader that the request came from push a reply; see `Producer.reply`."""
-        now_ms = int(time.time() * 1000)
+        now_ms = unix_ms()
         command = reply_request(to, body, properties, group=self._group, now_ms=now_ms)
         answer = await self._session.finder.ask(to.broker_name, command, timeout_s, to.topic)
         if answer.code != ResponseCode.SUCCESS:

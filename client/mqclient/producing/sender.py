@@ -18,7 +18,6 @@ recognise a second copy; unless its sender prefers two copies to an unknown outc
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -26,6 +25,7 @@ from dledger.errors import BadInput, Busy, ConnectFailed, RemotingError
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command
+from dledger.world import steady_s
 from mqclient import limits
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.peers import PeerPool
@@ -70,7 +70,7 @@ class GroupSender:
         self._on_wire: set[Batch] = set()
         self._wake = Wakeup()
         self._need_leader = Wakeup()
-        self._pumping = False
+        self._pumping = self._idle = False
 
     @property
     def serving(self) -> bool:
@@ -82,20 +82,24 @@ class GroupSender:
         self._wake.set()
 
     def pump(self) -> None:
-        """Send what can be sent now."""
+        """Send what can be sent now. Who adds a message calls this, or `wake`."""
+        if self._idle:
+            self._wake.set()
         if self._pumping:
             return
         self._pumping = True
-        now_s = time.monotonic()
+        now_s = steady_s()
         while (batch := self.accumulator.take(now_s)) is not None:
             self._try(batch, now_s)
         self._pumping = False
 
     async def keep_time(self) -> None:
-        """Retries, deadlines and linger, until cancelled."""
+        """Retries, deadlines and linger, until cancelled. With nothing to send it sleeps."""
         while True:
-            await self._wake.wait(self._sleep_s())
-            now_s = time.monotonic()
+            self._idle = self.accumulator.empty and not self._parked
+            await self._wake.wait(None if self._idle else self._sleep_s())
+            self._idle = False
+            now_s = steady_s()
             self._expire(now_s)
             self._retry(now_s)
             self._move_on(now_s)
@@ -107,7 +111,7 @@ class GroupSender:
         known: str | None = None
         while True:
             await self._need_leader.wait()
-            began_s = time.monotonic()
+            began_s = steady_s()
             if self._seeking_since_s is None:
                 self._seeking_since_s = began_s
             leader = self._routes.leader(self._name)
@@ -128,7 +132,7 @@ class GroupSender:
                     "leader found",
                     broker=self._name,
                     leader=leader,
-                    seconds=round(time.monotonic() - began_s, 4),
+                    seconds=round(steady_s() - began_s, 4),
                 )
             known = leader
             self._seeking_since_s = None
@@ -139,7 +143,7 @@ class GroupSender:
         """How long to sleep unless woken."""
         if self._parked:
             return limits.FIND_BACKOFF_MIN_S
-        linger_s = self.accumulator.ready_in_s(time.monotonic())
+        linger_s = self.accumulator.ready_in_s(steady_s())
         if linger_s is not None and self.accumulator.in_flight < self.accumulator.in_flight_max:
             return min(linger_s, limits.PRODUCER_TICK_S)
         return limits.PRODUCER_TICK_S
@@ -184,7 +188,7 @@ class GroupSender:
             return
         if attempt != batch.attempt:
             return
-        now_s = time.monotonic()
+        now_s = steady_s()
         verdict = judge(answer, attempt=attempt, now_s=now_s, deadline_s=batch.last_deadline_s)
         self._failed(batch, server, verdict, now_s)
 
@@ -229,7 +233,7 @@ class GroupSender:
 
     def _move_to(self, leader: str) -> None:
         """Send the batches that another server has not answered to the leader that was found."""
-        now_s = time.monotonic()
+        now_s = steady_s()
         for batch in tuple(self._on_wire):
             if batch.sent_to == leader:
                 batch.sent_s = now_s

@@ -14,7 +14,6 @@ runs in this process the checker is not asked about it: it could not know the en
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -31,6 +30,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.message import PGROUP
+from dledger.world import steady_s
 from mqclient import limits
 from mqclient.connection.retry import RETRIED_CODES
 from mqclient.connection.session import Session
@@ -130,7 +130,7 @@ class Transactions:
     async def end(self, half: Half, decision: Decision, timeout_s: float) -> None:
         """Commit or roll back; returns when that is in the broker group's log."""
         self._session.check_open()
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = steady_s() + timeout_s
         header = EndTransactionHeader(
             producer_group=self._group,
             tran_state_table_offset=half.queue_offset,
@@ -144,7 +144,7 @@ class Transactions:
         answer = await self._ask(half, command, decision, timeout_s)
         if answer.code == ResponseCode.SYSTEM_ERROR:
             # It has ended: by an earlier try whose answer was lost, or by another process.
-            committed = await self._committed(half, decision, deadline_s - time.monotonic())
+            committed = await self._committed(half, decision, deadline_s - steady_s())
             if committed != (decision is Decision.COMMIT):
                 raise TransactionEnded(half.topic, half.unique_key, committed=committed)
         elif answer.code != ResponseCode.SUCCESS:

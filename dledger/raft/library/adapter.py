@@ -32,9 +32,7 @@ import _socket
 import logging
 import math
 import socket
-import time
 from collections.abc import Callable, Iterable
-from functools import partial
 
 import pysyncobj.syncobj as syncobj_module
 from pysyncobj import SyncObj, SyncObjConf
@@ -46,8 +44,9 @@ from dledger.checksum import crc32
 from dledger.errors import StorageError
 from dledger.failpoints import failpoint
 from dledger.raft.roles import Role, Timing
+from dledger.world import steady_s
 
-__all__ = ["Core", "Journal", "Node", "Role", "Timing", "Transport", "monotonic"]
+__all__ = ["Core", "Journal", "Node", "Role", "Timing", "Transport"]
 
 #: SHA-256 of pysyncobj/syncobj.py 0.3.17, which all of the above was read from.
 SOURCE_SHA256 = "e8bdf06797085d734df86e24ab4802fe87893dff77268565ec036f7ad4a1cfe4"
@@ -62,9 +61,8 @@ logging.getLogger("pysyncobj.syncobj").disabled = True
 # pysyncobj/win_inet_pton.py replaces this with a version that works on Windows only.
 socket.inet_ntop = _socket.inet_ntop
 
-#: The clock that the library reads, in seconds, without its wrapper: a step reads it many times.
-monotonic = partial(time.clock_gettime, time.CLOCK_MONOTONIC_RAW)
-syncobj_module.monotonicTime = monotonic
+# The library shares its clock with the rest of the node.
+syncobj_module.monotonicTime = steady_s
 
 _create_journal = syncobj_module.createJournal
 
@@ -295,5 +293,6 @@ def majority_index(held: list[int]) -> int:
 
 
 def use_clock(clock: Callable[[], float]) -> None:
-    """Let the library read another clock, in seconds. For simulations: it is a module global."""
+    """Let the library read another clock, in seconds. For simulations, whose nodes have one each:
+    it is a module global."""
     syncobj_module.monotonicTime = clock

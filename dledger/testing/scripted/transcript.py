@@ -25,11 +25,12 @@ from pathlib import Path
 
 from dledger.errors import DledgerError
 from dledger.raft.engine import Appended
-from dledger.raft.library.adapter import monotonic, use_clock
+from dledger.raft.library.adapter import use_clock
 from dledger.raft.library.messages import PeerKind, PeerMessage
 from dledger.raft.membership.configuration import Member
 from dledger.testing.scripted.group import ScriptedGroup
 from dledger.testing.scripted.telling import facts_of, tell
+from dledger.world import steady_s
 
 
 class Script:
@@ -251,7 +252,7 @@ def play(text: str) -> str:
             if line.startswith("> "):
                 lines += script.command(line[2:])
     finally:
-        use_clock(monotonic)
+        use_clock(steady_s)
     return "\n".join(lines) + "\n"
 
 

@@ -16,7 +16,7 @@ from unittest.mock import patch
 from dledger.errors import CorruptLog, DledgerError, Rot
 from dledger.log.recovery.repair import DamagedLog
 from dledger.log.recovery.startup import open_log
-from dledger.raft.library.adapter import monotonic, use_clock
+from dledger.raft.library.adapter import use_clock
 from dledger.raft.membership.configuration import Member
 from dledger.raft.replication import sending
 from dledger.raft.roles import Role
@@ -33,6 +33,7 @@ from dledger.testing.simulation.weather.faults import Faults
 from dledger.testing.simulation.weather.healing import heal
 from dledger.testing.simulation.weather.odds import Weather, calmer, draw_weather
 from dledger.testing.simulation.weather.regrouping import Regrouping
+from dledger.world import steady_s
 
 TRANSCRIPT_LINES = 60
 REOPENED = 0.7
@@ -338,5 +339,5 @@ def run_seed(
         broken.add_note("\n".join(simulation.transcript[-TRANSCRIPT_LINES:]))
         raise broken from error
     finally:
-        use_clock(monotonic)
+        use_clock(steady_s)
     return simulation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,14 +23,6 @@ from mqbroker.state.machine import Machine
 from mqbroker.state.snapshot import FORMAT, State
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine, save
-
-
-async def at_once(
-    call: Callable[..., object], *values: object, abandon_on_cancel: bool = False
-) -> object:
-    """Virtual time waits for no thread."""
-    await trio.lowlevel.checkpoint()
-    return call(*values)
 
 
 @dataclass
@@ -109,8 +101,9 @@ async def test_a_state_that_is_waited_for_is_saved_at_once(tmp_path: Path) -> No
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.usefixtures("virtual_world")
 async def test_what_a_start_replays_is_a_reason_to_save(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A group that is killed again and again, before it has taken enough by itself, would replay
     more at each start."""
@@ -125,7 +118,6 @@ async def test_what_a_start_replays_is_a_reason_to_save(
     ledger = leader.ledger
     disk = Disk(ledger)
     disk.durable.set()
-    monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Snapshots(restarted, disk).run)
         await trio.sleep(1)

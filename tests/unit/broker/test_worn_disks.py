@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -119,16 +119,9 @@ def test_what_found_no_room_is_written_when_there_is_some(
     queues.close()
 
 
-async def at_once(call: Callable[..., object], *values: object, abandon_on_cancel: bool) -> None:
-    """Virtual time waits for no thread."""
-    await trio.lowlevel.checkpoint()
-    call(*values)
-
-
+@pytest.mark.usefixtures("virtual_world")
 async def test_a_full_disk_costs_a_save_and_no_process(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    autojump_clock: trio.testing.MockClock,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     """It is tried again every few seconds, though somebody waits for it, until there is room."""
     monkeypatch.setattr(limits, "SYNCED_ONE_BY_ONE_MAX", 2)
@@ -139,7 +132,6 @@ async def test_a_full_disk_costs_a_save_and_no_process(
         tried_at.append(trio.current_time())
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
     async with trio.open_nursery() as nursery:
         with monkeypatch.context() as full:
             full.setattr(app, "make_files", refuse)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,14 +18,10 @@ from dledger.log.recovery.repair import DamagedLog
 from dledger.log.recovery.startup import open_log
 from dledger.testing.planted.catalogue import plant
 
+pytestmark = pytest.mark.usefixtures("virtual_world")
+
 SEGMENT_BYTES = 64 * 1024
 FULL_FOR_S = 10.0
-
-
-async def at_once(call: Callable[..., object], *values: object) -> object:
-    """Virtual time waits for no thread."""
-    await trio.lowlevel.checkpoint()
-    return call(*values)
 
 
 async def test_a_full_disk_is_tried_now_and_then_however_much_the_log_grows(
@@ -49,7 +44,6 @@ async def test_a_full_disk_is_tried_now_and_then_however_much_the_log_grows(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         return create(disk, path, size_bytes)
 
-    monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
     monkeypatch.setattr(Disk, "create", creating)
     started_at = trio.current_time()
     async with trio.open_nursery() as nursery:
@@ -67,21 +61,20 @@ async def test_a_full_disk_is_tried_now_and_then_however_much_the_log_grows(
 
 
 async def test_a_young_logs_only_segment_is_missed_from_its_first_commit_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+    tmp_path: Path,
 ) -> None:
     """A start without the file says that the log is damaged; were the checkpoint left for later, it
     would take the log for a new one."""
-    assert await _starts_without_its_segment(tmp_path / "noted", monkeypatch) is False
+    assert await _starts_without_its_segment(tmp_path / "noted") is False
     with plant("note no new segment"):
-        assert await _starts_without_its_segment(tmp_path / "planted", monkeypatch) is True
+        assert await _starts_without_its_segment(tmp_path / "planted") is True
 
 
-async def _starts_without_its_segment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+async def _starts_without_its_segment(folder: Path) -> bool:
     """Commit an entry in a new log, look after it for a moment, lose its segment in a crash."""
     log, _ = open_log(folder / "log", SEGMENT_BYTES)
     config = LedgerConfig("g", "n1", {"n1": ("127.0.0.1", 1)}, folder, segment_bytes=SEGMENT_BYTES)
     upkeep = Upkeep(config, log, lambda: False, trio.lowlevel.checkpoint)
-    monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(upkeep.housekeeping_loop)
         await trio.sleep(0.01)

@@ -6,7 +6,6 @@ few seconds; one that is no longer granted, or was another's in between, is lost
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 import anyio
@@ -22,6 +21,7 @@ from dledger.remoting.bodies import (
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.world import steady_s
 from mqclient import limits
 from mqclient.connection.lifetime import together
 from mqclient.connection.session import Session
@@ -52,7 +52,7 @@ class Locks:
 
     def holds(self, queue: MessageQueue) -> bool:
         """Whether something of the queue may be begun now."""
-        return self.leases.holds(queue, time.monotonic())
+        return self.leases.holds(queue, steady_s())
 
     async def acquire(self, queue: MessageQueue) -> None:
         """Wait until the queue is ours; as long as it is another's."""
@@ -100,7 +100,7 @@ class Locks:
         self, broker_name: str, queues: Sequence[MessageQueue]
     ) -> Sequence[MessageQueue] | None:
         """Those that are ours now; None if nobody says. One that was another's is lost."""
-        asked_s = time.monotonic()
+        asked_s = steady_s()
         answer = await self._send(RequestCode.LOCK_BATCH_MQ, broker_name, queues)
         if answer is None:
             return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ from dledger.errors import BadInput
 from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.message import RETRY_PREFIX
 from dledger.remoting.names import check_group_name
+from dledger.world import unix_ms
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.session import Session
 from mqclient.consuming.sharing.locks import Locks
@@ -94,7 +94,7 @@ class Wanted:
         subscriptions: Mapping[str | re.Pattern[str], str | Sql] | Mapping[str, str | Sql] | None,
     ) -> Wanted:
         """What the parameters ask for. Raises BadInput."""
-        version_ms = int(time.time() * 1000)
+        version_ms = unix_ms()
         named: dict[str, str | Sql] = {}
         patterns: dict[re.Pattern[str], str | Sql] = {}
         for topic, expression in (subscriptions or {}).items():

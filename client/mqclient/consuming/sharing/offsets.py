@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
-from anyio import CancelScope, Lock, to_thread
+from anyio import CancelScope, Lock
 
 from dledger.errors import BadInput, RemotingError
 from dledger.log.disk import Disk
@@ -28,6 +28,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.world import world
 from mqclient import limits
 from mqclient.connection.answers import checked_offset
 from mqclient.connection.leaders import LeaderFinder
@@ -223,7 +224,7 @@ class FileOffsets:
             async with self._writing:
                 known = {**self._known, **offsets}
                 try:
-                    await to_thread.run_sync(self._write, known)
+                    await world().in_thread(self._write, known)
                 except OSError as error:
                     log.warning("offsets not kept", path=str(self._path), reason=str(error))
                     return {}

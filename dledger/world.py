@@ -1,0 +1,99 @@
+"""What a program asks of its machine: the time, threads, sockets. One seam for all three.
+
+A test may put another world in the machine's place: one whose time can be jumped over, and whose
+bytes stay in memory (`dledger.testing.virtual`). A world belongs to a context, as context variables
+do: a task has that of the task that started it. So nobody hands clocks around, and a program's own
+code runs in a test as it stands.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar, TypeVarTuple
+
+from anyio import to_thread
+
+from dledger.failpoints import SEAM
+
+ResultT = TypeVar("ResultT")
+ArgumentsT = TypeVarTuple("ArgumentsT")
+
+
+class World:
+    """The machine's own."""
+
+    def steady_s(self) -> float:
+        """Seconds of a clock that never goes back."""
+        return time.monotonic()
+
+    def unix_ms(self) -> int:
+        """The wall clock: milliseconds of Unix time, put wrong if a chaos run wants it."""
+        return time.time_ns() // 1_000_000 + SEAM.ahead_ms
+
+    def seldom_s(self, period_s: float) -> float:
+        """How often to do what is only done because a machine or a network may fail in silence:
+        heartbeats, and looks at what should have been told. Patience with them grows with it."""
+        return period_s
+
+    async def in_thread(
+        self,
+        work: Callable[[*ArgumentsT], ResultT],
+        *arguments: *ArgumentsT,
+        abandon_on_cancel: bool = False,
+    ) -> ResultT:
+        """Do what may wait for a disk, while others go on. After a cancellation it is awaited, or
+        abandoned."""
+        return await to_thread.run_sync(work, *arguments, abandon_on_cancel=abandon_on_cancel)
+
+    def socket(self, family: int) -> socket.socket:
+        """A new stream socket, for `bind`, or for `connect_ex`, with a host and a port."""
+        return socket.socket(family, socket.SOCK_STREAM)
+
+
+_world: ContextVar[World] = ContextVar("world", default=World())  # noqa: B039 - it has no state
+
+
+def world() -> World:
+    """The world of the present context."""
+    return _world.get()
+
+
+def steady_s() -> float:
+    """Seconds of a clock that never goes back."""
+    return _world.get().steady_s()
+
+
+def unix_ms() -> int:
+    """The wall clock: milliseconds of Unix time."""
+    return _world.get().unix_ms()
+
+
+@contextmanager
+def in_world(other: World) -> Iterator[None]:
+    """Have another world in this context, and in the tasks that are started from it."""
+    before = _world.get()
+    _world.set(other)
+    try:
+        yield
+    finally:
+        # No token: it would bind the end to the very context of the beginning.
+        _world.set(before)
+
+
+def listen(host: str, port: int, backlog: int) -> socket.socket:
+    """A socket that takes connections, and doesn't block. OSError if the address can't be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = _world.get().socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(backlog)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"{error.strerror} ({host}:{port})") from error
+    return listener

@@ -1,0 +1,91 @@
+"""`local_cluster_in_thread`: a cluster for tests that run on asyncio, or without an event loop.
+
+It has a thread and an event loop of its own, real time, and is on loopback, so every client reaches
+it: `mqclient`'s on any event loop, the blocking ones, stock ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Concatenate, ParamSpec, TypeVar
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from mqclient.blocking import Admin, Consumer, Producer
+from mqlocal import limits
+from mqlocal.cluster import LocalCluster, local_cluster
+
+P = ParamSpec("P")
+ClientT = TypeVar("ClientT")
+
+
+def _with_address(
+    make: Callable[Concatenate[str, P], ClientT],
+) -> Callable[Concatenate[ThreadedCluster, P], ClientT]:
+    """A method that makes a blocking client of the cluster."""
+
+    def method(cluster: ThreadedCluster, /, *args: P.args, **kwargs: P.kwargs) -> ClientT:
+        return make(cluster.namesrv_addr, *args, **kwargs)
+
+    return method
+
+
+class ThreadedCluster:
+    """The cluster, for any thread; its calls wait. Made by :func:`local_cluster_in_thread`.
+
+    `producer`, `consumer` and `admin` make blocking clients of it.
+    """
+
+    producer = _with_address(Producer)
+    consumer = _with_address(Consumer)
+    admin = _with_address(Admin)
+
+    def __init__(self, cluster: LocalCluster, portal: BlockingPortal) -> None:
+        self._cluster = cluster
+        self._portal = portal
+        #: The name server's address, for any client.
+        self.namesrv_addr = cluster.namesrv_addr
+        #: The names of the broker groups, and of all servers.
+        self.groups = cluster.groups
+        self.servers = cluster.servers
+
+    def address(self, name: str) -> str:
+        """Where clients find one server."""
+        return self._cluster.address(name)
+
+    def runs(self, name: str) -> bool:
+        """Whether a server runs."""
+        return self._cluster.runs(name)
+
+    def leader(self, group: str | None = None) -> str:
+        """The name of a group's leader; waits until there is one."""
+        return self._portal.call(self._cluster.leader, group)
+
+    def kill(self, name: str = "leader") -> str:
+        """Kill a server, by default the first group's leader. Returns its name."""
+        return self._portal.call(self._cluster.kill, name)
+
+    def stop(self, name: str = "leader") -> str:
+        """Stop a server in order. Returns its name."""
+        return self._portal.call(self._cluster.stop, name)
+
+    def restart(self, name: str) -> None:
+        """Start a server that was killed or stopped."""
+        self._portal.call(self._cluster.restart, name)
+
+
+@contextmanager
+def local_cluster_in_thread(
+    *,
+    replicas: int = limits.REPLICAS,
+    groups: int = 1,
+    settings: Mapping[str, object] | None = None,
+) -> Iterator[ThreadedCluster]:
+    """Run a cluster until the block is left: see :func:`~mqlocal.cluster.local_cluster`."""
+    block = local_cluster(replicas=replicas, groups=groups, settings=settings)
+    with (
+        start_blocking_portal("trio") as portal,
+        portal.wrap_async_context_manager(block) as cluster,
+    ):
+        yield ThreadedCluster(cluster, portal)

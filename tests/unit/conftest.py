@@ -1,0 +1,18 @@
+"""What tests of single parts share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+from dledger.testing.virtual import VirtualWorld
+from dledger.world import in_world
+
+
+@pytest.fixture
+def virtual_world(autojump_clock: trio.testing.MockClock) -> Iterator[None]:
+    """Time is the event loop's and jumps; what would wait for a thread is done at once."""
+    with in_world(VirtualWorld(autojump_clock)):
+        yield
