@@ -174,6 +174,14 @@ STATE_BYTES_MAX = 512 * MIB
 STICKY_PAIRS_MAX = 100_000
 """Pairs of queue and member that sticky allocation compares: a quarter of a second of work."""
 
+# Copies of a replica, made while it serves.
+EXPORT_PART_BYTES = MIB
+EXPORT_BYTES_PER_S = 200 * MIB
+"""Where files must be copied: the log's own writes come first."""
+EXPORT_SEGMENTS_FREE_MIN = 2
+"""Segments for which a copy leaves room on its disk."""
+
+# Verdicts, as people see them.
 VIOLATIONS_TOLD_MAX = 5
 """Of one property, in the text of a failed test case for CI."""
 VIOLATIONS_OPEN_MAX = 2

@@ -27,6 +27,7 @@ from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.leader.outcome import Outcome
 from mqbroker.refusal import NotApplied, Refused
 from mqbroker.requests.admin.broker import BrokerAdminHandler
+from mqbroker.requests.admin.exports import ExportHandler
 from mqbroker.requests.admin.groups import GroupAdminHandler
 from mqbroker.requests.admin.leadership import LeadershipHandler
 from mqbroker.requests.admin.topics import TopicAdminHandler
@@ -90,12 +91,14 @@ class Broker:
         )
         self._clients = ClientHandler(core, membership, self._wake_notices)
         self._transactions = TransactionHandler(core, self._clients)
+        self._exports = ExportHandler(core)
         handlers = [
             self._clients,
             self._transactions,
             AssignmentHandler(core, membership),
             BrokerAdminHandler(core),
             GivingBackHandler(core, self._popping),
+            self._exports,
             GroupAdminHandler(core, membership),
             LeadershipHandler(core),
             LookupHandler(core, membership, self._commits, self._readers, fence),
@@ -131,6 +134,7 @@ class Broker:
                 self._popping.look,
                 self._popping.settle,
                 self._scan,
+                self._exports.turn,
             ):
                 nursery.start_soon(self._take_turns, turn)
 

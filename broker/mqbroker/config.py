@@ -55,6 +55,7 @@ class BrokerConfig(
     vip_channel_enable: bool = False
     namesrv_addr: str = ""
     store_path_root_dir: str = "store"
+    export_dir: str = ""
     flush_disk_type: Literal["SYNC_FLUSH", "ASYNC_FLUSH"] = "SYNC_FLUSH"
     flush_interval_commit_log: int = int(foundation.FLUSH_INTERVAL_S * 1000)
     mapped_file_size_commit_log: int = foundation.SEGMENT_BYTES
@@ -167,8 +168,7 @@ class BrokerConfig(
 
     def check(self) -> None:
         """Raise ConfigError for values that don't go together, naming the key and the remedy."""
-        if "\0" in self.store_path_root_dir:
-            raise ConfigError("storePathRootDir has a NUL in it")
+        self._check_directories()
         if "\0" in self.bind_address:
             raise ConfigError("bindAddress has a NUL in it")
         peers, addresses = self.peers(), self.client_addresses()
@@ -217,6 +217,20 @@ class BrokerConfig(
             )
         DelayLevels.parse(self.message_delay_level)
         self.name_servers()
+
+    def _check_directories(self) -> None:
+        """Copies lie beside the store, not in it, and it not in them."""
+        if "\0" in self.store_path_root_dir:
+            raise ConfigError("storePathRootDir has a NUL in it")
+        if not self.export_dir:
+            return
+        if "\0" in self.export_dir:
+            raise ConfigError("exportDir has a NUL in it")
+        store, exports = Path(self.store_path_root_dir).resolve(), Path(self.export_dir).resolve()
+        if exports == store or store in exports.parents or exports in store.parents:
+            raise ConfigError(
+                f"exportDir {exports} and storePathRootDir {store} must lie beside each other"
+            )
 
 
 def _check_member(key: str, node_id: str, members: Mapping[str, object]) -> None:

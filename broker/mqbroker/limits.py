@@ -36,6 +36,9 @@ TIME_MS_MAX = 253_402_300_799_999
 TIME_DIGITS_MAX = 18
 """Of a time in a property."""
 
+EXPORT_DEPTH_MAX = 4
+"""Folders below exportDir that a copy of a replica may lie in."""
+
 # Consume queues.
 UNITS_PER_FILE = 1 << 18
 QUEUE_PENDING_BYTES_MAX = 64 * KIB

@@ -127,6 +127,9 @@ EMPTY_PULL_PAUSE_S = 0.01
 # The administration.
 CATCH_UP_S = 300.0
 """For a new node to copy the log, or for a removed one to be no longer counted."""
+EXPORT_S = 3_600.0
+"""For a copy of a replica; where files can be linked it takes a second."""
+EXPORT_POLL_S = 0.2
 DEAD_LETTERS_AT_ONCE = 1024
 """Told of or sent again by a call that names no count: they are held in memory."""
 READ_RECORDS_MAX = 32

@@ -29,6 +29,7 @@ from dledger.errors import (
     TransferFailed,
 )
 from dledger.ledger.config import LedgerConfig, LedgerStatus
+from dledger.ledger.exporting import ExportPlan
 from dledger.ledger.opening import open_replica
 from dledger.ledger.outcome import Outcome
 from dledger.ledger.stepping import Stepper
@@ -312,6 +313,27 @@ class Ledger:
         """
         self._kept_from = max(self._kept_from, index)
         self._upkeep.keep_from(index)
+
+    def export_plan(self) -> ExportPlan:
+        """What a copy of this replica would hold now. Raises StorageError if that is nothing."""
+        log, config = self._log, self.config
+        last_index = min(self._engine.core.commit_index, log.durable_index)
+        if last_index < log.first_index:
+            raise StorageError(f"{config.node_id} of {config.group} holds nothing committed yet")
+        last = log.header(last_index)
+        bases = [segment.base_position for segment in log.segments()]
+        return ExportPlan(
+            folder=config.directory,
+            group=config.group,
+            node_id=config.node_id,
+            segment_bytes=config.segment_bytes,
+            bases=tuple(base for base in bases if base <= last.position),
+            last_index=last_index,
+            last_term=last.term,
+            last_chain_crc=last.chain_crc,
+            end_position=last.end,
+            head=log.head_before(log.first_index),
+        )
 
     # -- running ---------------------------------------------------------------------------
 

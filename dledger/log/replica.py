@@ -10,10 +10,53 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from dledger.errors import ConfigError, StorageError
 from dledger.log.disk import Disk
 
 FORMAT_VERSION = 1
+MANIFEST_FILE = "export.json"
+PARTIAL_FILE = "export.partial"
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a copy of a replica holds: the log from `first_position` to `end_position`, all of it
+    committed. It is the last thing that is written of a copy."""
+
+    version: int
+    made_at_ms: int
+    first_position: int
+    end_position: int
+    last_index: int
+    last_term: int
+    last_chain_crc: int
+    segments: int
+    linked: int
+    copied_bytes: int
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a copy; None for a replica that is none. Raises ConfigError for half a
+    copy."""
+    try:
+        raw = (folder / MANIFEST_FILE).read_bytes()
+    except FileNotFoundError:
+        if (folder / PARTIAL_FILE).exists():
+            raise ConfigError(
+                f"{folder} is half a copy: its export was not finished, since the broker ended "
+                "meanwhile, or it goes on still. If it does not, remove it and export again"
+            ) from None
+        return None
+    except OSError as error:
+        raise ConfigError(f"{folder / MANIFEST_FILE}: {error.strerror}") from error
+    try:
+        manifest = msgspec.json.decode(raw, type=Manifest)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"{folder / MANIFEST_FILE} is damaged: {error}") from error
+    if manifest.version != 1:
+        raise ConfigError(f"{folder / MANIFEST_FILE} has version {manifest.version}, not 1")
+    return manifest
 
 
 @contextmanager
@@ -23,6 +66,11 @@ def hold_replica(folder: Path, group: str, node_id: str, segment_bytes: int) -> 
     Raises StorageError if it belongs to another node or group, was made with another segment size,
     or is in use; OSError if it can't be written.
     """
+    if any((folder / name).exists() for name in (MANIFEST_FILE, PARTIAL_FILE)):
+        raise StorageError(
+            f"{folder} is an exported copy: a node that started on it could take back what it has "
+            "promised since. Start the node on an empty folder; it copies all from its group"
+        )
     (folder / "log").mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         for held in (folder, folder / "log"):
@@ -65,14 +113,15 @@ class ReplicaDescription:
     node_id: str
     segment_bytes: int
     segments: tuple[int, ...]
+    manifest: Manifest | None = None
 
 
 def describe_replica(folder: Path) -> ReplicaDescription:
     """Read a replica's folder, of a running node or not; nothing is changed.
 
-    Raises ConfigError if it is none.
+    Raises ConfigError if it is none, or half a copy.
     """
-    path = folder / "replica.json"
+    path, manifest = folder / "replica.json", read_manifest(folder)
     try:
         fields = json.loads(path.read_bytes())
         group, node_id = str(fields["broker_name"]), str(fields["node_id"])
@@ -93,7 +142,7 @@ def describe_replica(folder: Path) -> ReplicaDescription:
                 f"{folder}: segment {position} does not start at a multiple of "
                 f"{segment_bytes} bytes, the segment size in replica.json"
             )
-    return ReplicaDescription(group, node_id, segment_bytes, segments)
+    return ReplicaDescription(group, node_id, segment_bytes, segments, manifest)
 
 
 def is_held(folder: Path) -> bool:

@@ -157,6 +157,7 @@ class RequestCode(IntEnum):
     ADD_MEMBER = 9004
     REMOVE_MEMBER = 9005
     PROVE = 9006
+    EXPORT_REPLICA = 9007
 
 
 class ResponseCode(IntEnum):

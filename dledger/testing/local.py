@@ -21,6 +21,7 @@ from dledger.errors import (
     WouldLoseMajority,
 )
 from dledger.ledger.config import LedgerStatus
+from dledger.ledger.exporting import ExportPlan
 from dledger.log.entry import (
     HEADER_BYTES,
     Draft,
@@ -135,6 +136,10 @@ class LocalLedger:
     async def remove_member(self, node_id: str) -> None:
         """Refuse: it is one node for ever."""
         raise WouldLoseMajority(f"without {node_id} no member would be left")
+
+    def export_plan(self) -> ExportPlan:
+        """Refuse: there are no files."""
+        raise StorageError("a log in memory has no files to copy")
 
     def view(self, position: int, size: int) -> memoryview:
         """Bytes of a header, without a chain, or of a body, by position. Raises StorageError."""

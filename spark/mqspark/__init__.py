@@ -6,6 +6,7 @@
 ``source``    replicas' files as a DataFrame: the data source `dledger`
 ``history``   what clients did and were answered, as a DataFrame
 ``judge``     one module per property
+``alone``     what replicas show without a history
 ``verdict``   puts the evidence before every judge
 ``exhibits``  what shows each violation: history lines and bytes
 ``report``    prints the results

@@ -11,18 +11,26 @@ from pyspark.sql import SparkSession
 from dledger.verdict.form import write_verdict
 from dledger.verdict.junit import cases, junit
 from mqspark.exhibits.collecting import exhibits
-from mqspark.history import find_history, read_history, read_meta, read_notes
+from mqspark.history import (
+    NOTE_SCHEMA,
+    SCHEMA,
+    Meta,
+    find_history,
+    read_history,
+    read_meta,
+    read_notes,
+)
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.members import Members
 from mqspark.limits import BRIEF_HISTORY_BYTES_MAX, EXHIBITS_MAX
 from mqspark.report import html_report
 from mqspark.session import open_session
 from mqspark.source.planning import Replica, find_replicas
-from mqspark.verdict import Verdict, judge
+from mqspark.verdict import Verdict, judge, judge_alone
 
 
 def run_audit(
-    history: Path,
+    history: Path | None,
     stores: list[Path],
     say: Callable[[str], None],
     *,
@@ -31,7 +39,7 @@ def run_audit(
     """The verdict. Starts Spark, and stops it again. Raises ConfigError for unusable input."""
     replicas = find_replicas([str(store) for store in stores])
     say("starting Spark")
-    session = open_session("mqaudit", cores=cores, brief=is_brief(history))
+    session = open_session("mqaudit", cores=cores, brief=history is None or is_brief(history))
     try:
         return judge_run(session, history, replicas, say)
     finally:
@@ -39,12 +47,17 @@ def run_audit(
 
 
 def judge_run(
-    session: SparkSession, history: Path, replicas: list[Replica], say: Callable[[str], None]
+    session: SparkSession, history: Path | None, replicas: list[Replica], say: Callable[[str], None]
 ) -> Verdict:
-    """The verdict, with a session that is there already. Raises ConfigError for unusable input."""
-    evidence = gather(session, history, replicas)
+    """The verdict, with a session that is there already. Raises ConfigError for unusable input.
+
+    Without a history only what replicas alone can show is judged.
+    """
+    evidence = (
+        gather_alone(session, replicas) if history is None else gather(session, history, replicas)
+    )
     try:
-        verdict = judge(evidence, say)
+        verdict = judge_alone(evidence, say) if history is None else judge(evidence, say)
     finally:
         evidence.close()
     if not verdict.holds:
@@ -53,7 +66,7 @@ def judge_run(
 
 
 def shown(
-    verdict: Verdict, session: SparkSession, history: Path, replicas: list[Replica]
+    verdict: Verdict, session: SparkSession, history: Path | None, replicas: list[Replica]
 ) -> Verdict:
     """The same verdict, with exhibits of the first violations of each property."""
     rows = [
@@ -83,6 +96,19 @@ def gather(session: SparkSession, history: Path, replicas: list[Replica]) -> Evi
         read_notes(session, history),
         read_meta(history, events),
         brief=is_brief(history),
+    )
+
+
+def gather_alone(session: SparkSession, replicas: list[Replica]) -> Evidence:
+    """The replicas, and a history in which nothing is said."""
+    return Evidence(
+        session,
+        Members(replicas),
+        session.createDataFrame([], SCHEMA),
+        session.createDataFrame([], NOTE_SCHEMA),
+        Meta(topics=(), idempotent=True, retries=0, brokers={}),
+        brief=True,
+        alone=True,
     )
 
 

@@ -3,6 +3,7 @@
 ::
 
     mqaudit --history H --store n0/store --store n1/store --store n2/store [--report DIR]
+    mqaudit --store copies/broker-a-n0 --store copies/broker-a-n1    # without a history
     spark-submit spark/mqspark/mqaudit.py --history H --store ...
 
 Exit status: 0 if every property holds, 1 if one is violated, 2 if the input can't be judged. The
@@ -43,7 +44,7 @@ app = App(
 @app.default
 def audit(
     *,
-    history: Path,
+    history: Path | None = None,
     store: Annotated[list[Path], Parameter(negative=())],
     report: Path | None = None,
     cores: int | None = None,
@@ -53,9 +54,11 @@ def audit(
     Parameters
     ----------
     history:
-        The history: a JSON Lines file, or a directory of *.jsonl files.
+        The history: a JSON Lines file, or a directory of *.jsonl files. Without one, only what
+        replicas alone can show is judged.
     store:
-        A replica's directory (the one with replica.json). Give it once for each replica.
+        A replica's directory (the one with replica.json), or a copy that exportReplica made. Give
+        it once for each replica.
     report:
         A directory for verdict.json, report.html and junit.xml; it is made if it is missing.
     cores:
@@ -94,7 +97,8 @@ def audit(
     say("done")
     print_table(verdict, console)
     if report is not None:
-        words = ["mqaudit", "--history", history, *(w for path in store for w in ("--store", path))]
+        words = ["mqaudit", *(() if history is None else ("--history", history))]
+        words += [word for path in store for word in ("--store", path)]
         write_report(verdict, report, shlex.join(map(str, words)), time.monotonic() - started)
         console.print(f"report: {report / 'report.html'}", highlight=False)
     return 0 if verdict.holds else EXIT_VIOLATED

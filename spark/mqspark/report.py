@@ -36,13 +36,19 @@ def print_table(verdict: Verdict, console: Console) -> None:
             judgement.title,
             f"{judgement.checked:,}",
             f"{judgement.count:,}",
-            "[green]holds[/]" if judgement.holds else "[bold red]VIOLATED[/]",
+            _word(judgement),
         )
     console.print(properties)
     for judgement in verdict.judgements:
         _print_violations(judgement, console)
     for note in verdict.notes:
         console.print(f"note: {note}", style="dim", highlight=False)
+
+
+def _word(judgement: Judgement) -> str:
+    if not judgement.holds:
+        return "[bold red]VIOLATED[/]"
+    return "[green]holds[/]" if judgement.unjudged is None else "not judged"
 
 
 def figures(counted: Counts) -> list[tuple[str, str]]:
@@ -63,10 +69,11 @@ def html_report(verdict: form.Verdict, replay: str) -> str:
     """The report as one HTML document. `replay`: the command that judges so again."""
     heading = headline(verdict.properties)
     counts = verdict.counts
-    lost = counts.get("lost", 0)
-    told = (
-        f"{counts.get('acknowledged', 0):,} messages were acknowledged; {lost:,} of them are lost."
-    )
+    if "replicas" not in counts:
+        acked, lost = counts.get("acknowledged", 0), counts.get("lost", 0)
+        told = f"{acked:,} messages were acknowledged; {lost:,} of them are lost."
+    else:
+        told = f"{counts['replicas']} replicas were judged by their own files, without a history."
     notes = [tag("li", text(note)) for note in verdict.notes]
     body = [
         NOTHING if verdict.holds else card("What is wrong", worst(verdict.properties)),

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from dledger.errors import ConfigError
 from dledger.verdict import form
+from mqspark import alone
 from mqspark.judge import (
     authenticity,
     commits,
@@ -99,6 +100,7 @@ class Judgement:
     count: int
     violations: list[Violation]
     exhibits: Sequence[form.Exhibit] = ()
+    unjudged: str | None = None
 
     @property
     def holds(self) -> bool:
@@ -110,7 +112,15 @@ class Judgement:
         shown = [msgspec.convert(row, form.Violation) for row in self.violations]
         for number, exhibit in enumerate(self.exhibits):
             shown[number] = msgspec.structs.replace(shown[number], exhibit=exhibit)
-        return form.Property(self.number, self.title, self.holds, self.checked, shown, self.count)
+        return form.Property(
+            self.number,
+            self.title,
+            self.holds,
+            self.checked,
+            shown,
+            self.count,
+            self.unjudged,
+        )
 
 
 @dataclass(frozen=True)
@@ -159,6 +169,44 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
         count, rows = _collect(item.judge(evidence))
         judgements.append(Judgement(item.number, item.title, totals[item.checked], count, rows))
     return Verdict(judgements, _counts(evidence, totals, judgements), _notes(evidence))
+
+
+def judge_alone(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
+    """Judge what replicas can show without a history."""
+    progress("reading the replicas' entries")
+    entries = evidence.ledger.count()
+    several = any(len(evidence.members.of(name)) > 1 for name in evidence.members.brokers)
+    columns = ["broker", "replica"]
+    stored = evidence.entries.where("error IS NULL").groupBy(*columns).count().collect()
+    compared = entries if several else 0
+    judges = {
+        authenticity.NUMBER: (alone.record_violations, entries),
+        replication.CHAIN_NUMBER: (replication.chain_violations, entries),
+        replication.EQUALITY_NUMBER: (replication.equality_violations, compared),
+    }
+    reasons = dict(alone.NEEDS_HISTORY)
+    if not several:
+        reasons[replication.EQUALITY_NUMBER] = alone.ONE_REPLICA
+    judgements = []
+    for item in PROPERTIES:
+        if item.number in reasons:
+            reason = reasons[item.number]
+            judgements.append(Judgement(item.number, item.title, 0, 0, [], unjudged=reason))
+            continue
+        progress(f"judging property {item.number}: {item.title}")
+        judged, checked = judges[item.number]
+        count, rows = _collect(judged(evidence))
+        judgements.append(Judgement(item.number, item.title, checked, count, rows))
+    counts: Counts = {
+        "replicas": len(evidence.members.replicas),
+        "entries": {f"{row.broker}/{row.replica}": row["count"] for row in stored},
+        "replicas_equal": judgements[-1].holds,
+    }
+    notes = [f"property {authenticity.NUMBER}: {alone.BODIES_ONLY}"]
+    for name in evidence.members.brokers:
+        begin, end = evidence.begins[name], evidence.settled_end[name]
+        notes.append(f"{name}: compared from position {begin} to {end}")
+    return Verdict(judgements, counts, notes)
 
 
 def _totals(evidence: Evidence) -> dict[str, int]:

@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 from dledger.buffers import Buffer
 from dledger.errors import AppendError
 from dledger.ledger.config import LedgerStatus
+from dledger.ledger.exporting import ExportPlan
 from dledger.log.entry import Draft, Kind
 from dledger.raft.engine import Appended
 from mqbroker.leader.assignments import Assignments
@@ -82,6 +83,10 @@ class Entries:
     async def remove_member(self, node_id: str) -> None:
         """See `Log`."""
         await self._log.remove_member(node_id)
+
+    def export_plan(self) -> ExportPlan:
+        """See `Log`."""
+        return self._log.export_plan()
 
     def view(self, position: int, size: int) -> memoryview:
         """See `Log`."""

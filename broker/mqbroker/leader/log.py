@@ -8,6 +8,7 @@ from typing import Protocol
 from dledger.buffers import Buffer
 from dledger.errors import AppendError
 from dledger.ledger.config import LedgerStatus
+from dledger.ledger.exporting import ExportPlan
 from dledger.log.entry import Draft
 from dledger.raft.engine import Appended
 
@@ -36,6 +37,9 @@ class Log(Protocol):
 
     async def remove_member(self, node_id: str) -> None:
         """Remove a node from the group. Raises MembershipError, TransferFailed, AppendError."""
+
+    def export_plan(self) -> ExportPlan:
+        """What a copy of this replica would hold now. Raises StorageError if that is nothing."""
 
     def view(self, position: int, size: int) -> memoryview:
         """Committed bytes of the log, not copied. Raises StorageError if they are not there."""

@@ -181,6 +181,7 @@ def broker_toml(
         **bind,
         namesrvAddr=layout.namesrv_addr_for(node.name),
         storePathRootDir=str(directory / "store"),
+        exportDir=str(directory / "exports"),
         flushDiskType=layout.flush,
         mappedFileSizeCommitLog=layout.segment_bytes,
         **_retention(layout.retain_bytes),

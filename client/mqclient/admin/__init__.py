@@ -12,6 +12,7 @@
 ``brokers``       broker groups
 ``raft``          the members of a broker group, and its leader
 ``members``       adding and removing members
+``replicas``      copies of replicas
 ``settings``      configs, key-value entries, write permissions
 ``statistics``    traffic by topic and group
 ``messages``      reading and finding messages
@@ -35,6 +36,7 @@ from mqclient.admin.groups import Groups
 from mqclient.admin.members import Members
 from mqclient.admin.messages import Messages
 from mqclient.admin.raft import Raft
+from mqclient.admin.replicas import Replicas
 from mqclient.admin.session import AdminSession, UnknownTarget
 from mqclient.admin.settings import Settings
 from mqclient.admin.statistics import Statistics
@@ -64,6 +66,7 @@ class Admin(Living):
         self.brokers = Brokers(session)
         self.raft = Raft(session)
         self.members = Members(session)
+        self.replicas = Replicas(session)
         self.settings = Settings(session)
         self.statistics = Statistics(session)
         self.messages = Messages(session)

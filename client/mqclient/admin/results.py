@@ -44,6 +44,24 @@ class BrokerState(msgspec.Struct, frozen=True):
     behind_entries: int | None = None
 
 
+class ExportedReplica(msgspec.Struct, frozen=True):
+    """A copy of a replica: `directory` is on its broker's machine.
+
+    It has all that was committed up to the entry `last_index`: the log from `first_position` to
+    `end_position`, in so many segments, of which so many are hard links.
+    """
+
+    broker_name: str
+    node_id: str
+    directory: str
+    segments: int
+    linked: int
+    copied_bytes: int
+    last_index: int
+    first_position: int
+    end_position: int
+
+
 class RaftMember(msgspec.Struct, frozen=True):
     """One member of a broker group, as it describes itself; `role` is unreachable if it does not
     answer.

@@ -12,7 +12,7 @@
 ``statistics``  statsAll
 ``messages``    sendMessage, consumeMessage, printMsg
 ``queries``     queryMsgById, queryMsgByKey, queryMsgByUniqueKey, queryMsgByOffset
-``replica``     verifyLog
+``replica``     verifyLog, exportReplica
 ``common``      the options of all commands, and how they run
 ``output``      the two forms of printing
 ``times``       points in time

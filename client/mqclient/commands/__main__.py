@@ -58,6 +58,7 @@ COMMANDS = {
     "addWritePerm": ("settings:add_write_perm", "Let producers write to it again."),
     "cleanExpiredCQ": ("settings:clean_expired_cq", "Remove consume queues without messages."),
     "cleanUnusedTopic": ("settings:clean_unused_topic", "Remove what deleted topics left."),
+    "exportReplica": ("replica:export_replica", "Copy replicas while they serve, to audit them."),
     "verifyLog": ("replica:verify_log", "Check a replica's folder, without changing it."),
 }
 

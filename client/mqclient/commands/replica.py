@@ -1,7 +1,8 @@
-"""verifyLog: checks a replica's files, without a server."""
+"""verifyLog checks a replica's files, without a server; exportReplica has brokers copy theirs."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,8 @@ from dledger.errors import CorruptLog
 from dledger.log.entry import Kind
 from dledger.log.recovery.scan import Found
 from dledger.log.recovery.verify import Verification, verify_replica
-from mqclient.commands.common import DEFAULT_OUTPUT, Output
+from mqclient import limits
+from mqclient.commands.common import DEFAULT_OUTPUT, DEFAULTS, Common, Output
 from mqclient.commands.output import Cell, Table, plural
 
 _KINDS = {kind.value: kind.name.lower() for kind in Kind}
@@ -84,6 +86,53 @@ def verify_log(
             f"{directory}: {plural(result.damaged, 'place')} of what was durable can't be read. "
             + (_REPAIRABLE if result.is_repairable else _TO_BE_REPLACED)
         )
+
+
+def export_replica(
+    *,
+    broker: Annotated[str, Parameter(name=["--broker", "-b", "--brokerName"])],
+    to: str,
+    node: str | None = None,
+    within: Annotated[float, Parameter(validator=Number(gt=0))] = limits.EXPORT_S,
+    common: Common = DEFAULTS,
+) -> None:
+    """Copy the replicas of a group while they serve: consistent, for mqaudit or a backup.
+
+    Each broker copies its own below the exportDir of its config, on its own machine. Segments that
+    don't change any more are hard links where the file system has them.
+
+    Parameters
+    ----------
+    broker
+        The group: its broker name, or a member's address.
+    to
+        A name below exportDir, such as nightly/2026-11-23; each replica gets a folder of its own in
+        it. It must not be there yet.
+    node
+        Only this member, by its dLegerSelfId; by default all that answer.
+    within
+        Seconds until this command waits no longer; a copy goes on.
+    """
+    said: set[str] = set()
+
+    def say(line: str) -> None:
+        if line not in said:
+            said.add(line)
+            sys.stderr.write(line + "\n")
+
+    copies = common.ask(
+        lambda admin: admin.replicas.export(broker, to, node, within_s=within, on_progress=say)
+    )
+    headers = ("NODE", "DIRECTORY", "SEGMENTS", "LINKED", "COPIED BYTES", "LAST", "FROM", "TO")
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *(c.node_id, c.directory, c.segments, c.linked, c.copied_bytes),
+            *(c.last_index, c.first_position, c.end_position),
+        )
+        for c in copies
+    ]
+    stores = " ".join(f"--store {copy.directory}" for copy in copies)
+    common.show("exportReplica", copies, Table(headers, rows, [f"mqaudit {stores}"]))
 
 
 def _dumped(base: int, found: Found) -> DumpedEntry:

@@ -61,6 +61,8 @@ from dledger.remoting.headers.consume import (
 from dledger.remoting.headers.group import (
     AddMemberHeader,
     ConsumeMessageDirectlyHeader,
+    ExportReplicaHeader,
+    ExportReplicaResponseHeader,
     GetConsumerListByGroupHeader,
     GetConsumerStatusFromClientHeader,
     GroupInfoHeader,
@@ -140,6 +142,8 @@ __all__ = [
     "DeleteTopicInBrokerHeader",
     "DeleteTopicInNamesrvHeader",
     "EndTransactionHeader",
+    "ExportReplicaHeader",
+    "ExportReplicaResponseHeader",
     "GetBrokerConfigResponseHeader",
     "GetBrokerConsumeStatsHeader",
     "GetBrokerMemberGroupHeader",

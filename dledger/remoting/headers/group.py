@@ -139,3 +139,32 @@ class RemoveMemberHeader(Header, frozen=True):
     """
 
     node_id: str
+
+
+class ExportReplicaHeader(Header, frozen=True):
+    """EXPORT_REPLICA (9007), to any member: copy yourself to a place below your `exportDir`.
+
+    Answered at once. Repeated with the same `export_id` it asks how far that copy is.
+    """
+
+    to: str
+    export_id: str
+
+
+class ExportReplicaResponseHeader(Header, frozen=True):
+    """How far a copy is; `directory` is where it lies, on the member's machine.
+
+    It will hold all that was committed up to the entry `last_index`, from `first_position` to
+    `end_position` of the log.
+    """
+
+    node_id: str
+    directory: str
+    is_done: bool
+    segments: Int64
+    segments_done: Int64
+    linked: Int64
+    copied_bytes: Int64
+    last_index: Int64
+    first_position: Int64
+    end_position: Int64

@@ -39,6 +39,7 @@ class Evidence:
     """The evidence of one audit. DataFrames are made when first asked for, and then kept.
 
     `brief`: there is so little of it that all testimony is kept, and no file is read twice.
+    `alone`: there is no history (:mod:`mqspark.alone`).
     """
 
     session: SparkSession
@@ -47,6 +48,7 @@ class Evidence:
     notes: DataFrame
     meta: Meta
     brief: bool = False
+    alone: bool = False
     _persisted: list[DataFrame] = field(default_factory=list)
 
     @cached_property
@@ -274,7 +276,7 @@ class Evidence:
         good = F.col("error").isNull()
         bits = self.members_table.select("broker", "replica", "bit")
         rows = (
-            self.entries.where(F.col("index").isNotNull())
+            self.entries.where(F.col("index").isNotNull() & self._is_common())
             .join(F.broadcast(bits), ["broker", "replica"])
             .groupBy("broker", "index")
             .agg(
@@ -297,6 +299,8 @@ class Evidence:
 
         Of a message with several copies only the first counts: the others may be in a tail.
         """
+        if self.alone:
+            return self._settled_alone()
         read = F.when(F.expr("ack_t IS NOT NULL OR read_t IS NOT NULL"), F.col("position_min"))
         waits = F.when(F.col("waiting_t").isNotNull(), F.col("held_position_min"))
         told = (
@@ -344,6 +348,40 @@ class Evidence:
         splits = self.disputes.groupBy("broker").agg(F.min("position").alias("at"))
         of_all = {row.broker: int(row.at) for row in ends.collect()}
         return of_all | {row.broker: int(row.at) for row in splits.collect()}
+
+    @cached_property
+    def begins(self) -> dict[str, int]:
+        """For each broker: the first position that all of its replicas' logs reach back to."""
+        return {
+            name: max((replica.segments[:1] or (0,))[0] for replica in self.members.of(name))
+            for name in self.members.brokers
+        }
+
+    def _is_common(self) -> Column:
+        if not self.alone:
+            return F.lit(True)
+        begins = [(F.col("broker") == name, F.lit(at)) for name, at in self.begins.items()]
+        return F.col("position") >= case(begins)
+
+    def _settled_alone(self) -> dict[str, int]:
+        """As `mqspark.alone` defines it."""
+        whole = self.entries.where("error IS NULL AND index IS NOT NULL")
+        ends = (
+            whole.groupBy("broker", "replica")
+            .agg(F.max(F.col("position") + F.col("size")).alias("end"))
+            .collect()
+        )
+        splits = self.ledger.where("term_min != term_max").groupBy("broker")
+        settled = {
+            row.broker: row.at for row in splits.agg(F.min("position").alias("at")).collect()
+        }
+        for row in ends:
+            settled[row.broker] = min(row.end, settled.get(row.broker, row.end))
+        for name in self.members.brokers:
+            told = [replica.manifest for replica in self.members.of(name)]
+            committed = min(0 if each is None else each.end_position for each in told)
+            settled[name] = max(committed, settled.get(name, 0))
+        return settled
 
     def _source(self, level: str) -> DataFrameReader:
         paths = PATH_SEPARATOR.join(replica.directory for replica in self.members.replicas)

@@ -17,7 +17,7 @@ from pathlib import Path
 from pyspark.sql.datasource import InputPartition
 
 from dledger.errors import ConfigError
-from dledger.log.replica import describe_replica
+from dledger.log.replica import Manifest, describe_replica
 from dledger.log.segment import segment_path
 from mqspark.limits import TASK_BYTES_MIN
 
@@ -26,13 +26,17 @@ PATH_SEPARATOR = ";"
 
 @dataclass(frozen=True)
 class Replica:
-    """One replica's directory. `segments` are the first positions of its segment files."""
+    """One replica's directory. `segments` are the first positions of its segment files.
+
+    A `manifest` says that it is a copy that a broker made of itself.
+    """
 
     broker: str
     node: str
     directory: str
     segment_bytes: int
     segments: tuple[int, ...]
+    manifest: Manifest | None = None
 
 
 @dataclass(frozen=True)
@@ -136,4 +140,11 @@ def plan(replicas: Sequence[Replica]) -> list[SegmentPartition]:
 
 def _open_replica(directory: Path) -> Replica:
     found = describe_replica(directory)
-    return Replica(found.group, found.node_id, str(directory), found.segment_bytes, found.segments)
+    return Replica(
+        found.group,
+        found.node_id,
+        str(directory),
+        found.segment_bytes,
+        found.segments,
+        found.manifest,
+    )

@@ -30,8 +30,9 @@ from mqclient.commands.__main__ import COMMANDS, main
 
 pytestmark = pytest.mark.slow
 
-#: One asks no cluster, the others would change who leads or belongs to it: each has its own test.
-ELSEWHERE = {"verifyLog", "transferLeader", "addNode", "removeNode"}
+#: One asks no cluster, others would change who leads or belongs to it, one leaves copies: each has
+#: its own test.
+ELSEWHERE = {"verifyLog", "transferLeader", "addNode", "removeNode", "exportReplica"}
 
 
 class Scene(NamedTuple):

@@ -43,6 +43,7 @@ def test_a_brokers_config_names_its_own_group_only() -> None:
     assert config["dLegerPeers"] == "n0-127.0.0.1:5008;n1-127.0.0.1:5010;n2-127.0.0.1:5012"
     assert config["groupClientAddrs"] == "n0-127.0.0.1:5007;n1-127.0.0.1:5009;n2-127.0.0.1:5011"
     assert config["storePathRootDir"] == "/c/b/store"
+    assert config["exportDir"] == "/c/b/exports"
 
 
 def test_a_directory_with_odd_characters_stays_whole_in_the_config() -> None:

@@ -3,6 +3,7 @@
 ``topics``      create, change, delete, list
 ``groups``      consumer groups and their settings
 ``broker``      the broker itself: config, figures, clean-up
+``exports``     copies of this replica
 ``leadership``  changes of the leader and of the members
 ``statistics``  traffic by minute, hour and day (pure)
 ``rates``       traffic over the last seconds and minutes (pure)

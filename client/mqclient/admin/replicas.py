@@ -1,0 +1,104 @@
+"""Copies of the replicas of a broker group, made by their brokers while they serve."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+import anyio
+
+from dledger.remoting.bodies import BrokerData
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.headers import (
+    ExportReplicaHeader,
+    ExportReplicaResponseHeader,
+    decode_header,
+)
+from mqclient import limits
+from mqclient.admin.raft import ask_members
+from mqclient.admin.requests import expect_success
+from mqclient.admin.results import ExportedReplica
+from mqclient.admin.session import Part, UnknownTarget, run_for_each
+from mqclient.errors import ClientError
+
+
+class ExportNotDone(ClientError):
+    """A copy has begun and goes on by itself; the message says how far it is."""
+
+    definite = False
+
+
+class Replicas(Part):
+    """`admin.replicas`."""
+
+    async def export(
+        self,
+        broker: str,
+        to: str,
+        node_id: str | None = None,
+        *,
+        within_s: float = limits.EXPORT_S,
+        on_progress: Callable[[str], None] = lambda line: None,
+    ) -> tuple[ExportedReplica, ...]:
+        """Have all members of a group that answer copy themselves, or one; return when they have.
+
+        `to` is a place below each broker's own `exportDir`, on its machine. Raises Refused with a
+        broker's reason, UnknownTarget if no such member answers, ExportNotDone if it takes longer
+        than `within_s`.
+        """
+        (group,) = await self._session.broker_groups(broker=broker)
+        addresses = await self._members(group, node_id)
+        header = ExportReplicaHeader(to=to, export_id=secrets.token_hex(16))
+
+        async def one(address: str) -> ExportedReplica:
+            return await self._export(group.broker_name, address, header, within_s, on_progress)
+
+        return await run_for_each(one, addresses)
+
+    async def _members(self, group: BrokerData, node_id: str | None) -> list[str]:
+        infos = await ask_members(self._requests, group)
+        known = {info.node_id: address for address, info in infos.items() if info is not None}
+        if node_id is not None and node_id not in known:
+            raise UnknownTarget(
+                f"no member {node_id!r} of {group.broker_name} answers; those that do are "
+                f"{', '.join(sorted(known)) or 'none'}"
+            )
+        return [known[name] for name in sorted(known) if node_id in (None, name)]
+
+    async def _export(
+        self,
+        broker: str,
+        address: str,
+        header: ExportReplicaHeader,
+        within_s: float,
+        on_progress: Callable[[str], None],
+    ) -> ExportedReplica:
+        told: ExportReplicaResponseHeader | None = None
+        with anyio.move_on_after(within_s):
+            while True:
+                answer = await self._requests.ask(address, RequestCode.EXPORT_REPLICA, header)
+                expect_success(answer, "EXPORT_REPLICA", address)
+                told = decode_header(ExportReplicaResponseHeader, answer)
+                if told.is_done:
+                    return ExportedReplica(
+                        broker_name=broker,
+                        node_id=told.node_id,
+                        directory=told.directory,
+                        segments=told.segments_done,
+                        linked=told.linked,
+                        copied_bytes=told.copied_bytes,
+                        last_index=told.last_index,
+                        first_position=told.first_position,
+                        end_position=told.end_position,
+                    )
+                on_progress(_progress(told))
+                await anyio.sleep(limits.EXPORT_POLL_S)
+        far = _progress(told) if told is not None else f"{address} has not answered yet"
+        raise ExportNotDone(
+            f"a copy was begun, but is not done after {within_s:g} s: {far}. It goes on by itself; "
+            "it is whole when export.json is in it"
+        )
+
+
+def _progress(told: ExportReplicaResponseHeader) -> str:
+    return f"{told.node_id}: {told.segments_done} of {told.segments} segments"

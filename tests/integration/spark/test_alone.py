@@ -1,0 +1,133 @@
+"""Replicas without a history: what they show, and what is said not to be judged."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from dledger.log.replica import MANIFEST_FILE, Manifest
+from mqspark.auditing import judge_run
+from mqspark.source.planning import Replica
+from mqspark.testing import planting
+from mqspark.testing.rewriting import read_log
+from mqspark.testing.synthetic import LogWriter, Run, write_run
+from mqspark.verdict import Verdict
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+RUN = Run(messages=200, queues=4, batch=20, segment_bytes=16_384)
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("clean")
+    write_run(RUN, directory)
+    return directory
+
+
+@pytest.fixture
+def copy(clean: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(clean, tmp_path / "copy")
+
+
+def replicas(directory: Path) -> list[Replica]:
+    return planting.replicas_of(sorted(directory.glob("broker-*")))
+
+
+def audited(directory: Path, session: SparkSession) -> Verdict:
+    return judge_run(session, None, replicas(directory), lambda _: None)
+
+
+def found(verdict: Verdict) -> set[tuple[object, ...]]:
+    return {
+        (judgement.number, row["what"], row["replica"])
+        for judgement in verdict.judgements
+        for row in judgement.violations
+    }
+
+
+def as_copy(store: Path, end_position: int) -> None:
+    """Say that a replica is a copy that was committed up to there."""
+    manifest = Manifest(1, 0, 0, end_position, 0, 0, 0, 0, 0, 0)
+    (store / MANIFEST_FILE).write_bytes(msgspec.json.encode(manifest))
+
+
+def rewritten(store: Path, entries: int, *, term: int) -> int:
+    """The replica with so many of its entries, and another one behind; the end of the former."""
+    (replica,) = replicas_of(store)
+    kept = read_log(replica)[:entries]
+    shutil.rmtree(store / "log")
+    log = LogWriter(store, RUN.segment_bytes)
+    for entry in kept:
+        log.append(entry.kind, entry.body, entry.term)
+    end = log.position
+    log.append(1, b"", term)
+    log.close()
+    return end
+
+
+def replicas_of(store: Path) -> list[Replica]:
+    return planting.replicas_of([store])
+
+
+def test_what_replicas_show_by_themselves_is_found(copy: Path, session: SparkSession) -> None:
+    """A turned bit, and another history with right checksums: each by its property; the bytes are
+    shown. What needs a history is named, with the reason."""
+    _, n1, n2 = replicas(copy)
+    planting.flip(n1, RUN.message_id(123), recompute=False)
+    planting.flip(n2, RUN.message_id(45), recompute=True)
+
+    verdict = audited(copy, session)
+
+    assert found(verdict) >= {(2, "damaged", "n1"), (5, "damaged", "n1"), (5, "changed", "n2")}
+    assert (13, "different", "n2") in found(verdict)
+    unjudged = {each.number for each in verdict.judgements if each.unjudged}
+    assert unjudged == {1, 3, 4, 6, 7, 8, 9, 10, 11, 12}
+    (two,) = [each for each in verdict.written().properties if each.number == 2]
+    exhibit = two.violations[0].exhibit
+    assert exhibit is not None
+    assert RUN.message_id(123) in {each.record.get("property UNIQ_KEY") for each in exhibit.held}
+
+
+def test_tails_that_may_be_replaced_prove_nothing(copy: Path, session: SparkSession) -> None:
+    """A replica that was copied earlier is shorter, and may end with an entry of a leader that was
+    replaced since."""
+    rewritten(copy / "broker-a-n1", 5, term=7)
+
+    verdict = audited(copy, session)
+
+    assert found(verdict) == set()
+    assert verdict.counts["entries"] == {"broker-a/n0": 11, "broker-a/n1": 6, "broker-a/n2": 11}
+
+
+def test_what_copies_say_was_committed_must_be_in_all(copy: Path, session: SparkSession) -> None:
+    """By their manifests: then a lost tail is a loss, and another one is a difference."""
+    (whole, *_) = replicas(copy)
+    end = read_log(whole)[8].position
+    for node in RUN.nodes:
+        as_copy(copy / f"broker-a-{node}", end)
+    rewritten(copy / "broker-a-n1", 5, term=7)
+
+    verdict = audited(copy, session)
+
+    assert {each[:2] for each in found(verdict)} == {(5, "changed"), (13, "different")}
+    assert {replica for *_, replica in found(verdict)} == {"n1"}
+    assert f"broker-a: compared from position 0 to {end}" in verdict.notes
+
+
+@pytest.mark.long
+def test_one_replica_has_nothing_to_be_compared_with(copy: Path, session: SparkSession) -> None:
+    """Its own bytes are judged; the oldest segments may be gone."""
+    for name in ("n1", "n2"):
+        shutil.rmtree(copy / f"broker-a-{name}")
+    first = min((copy / "broker-a-n0" / "log").glob("*.seg"))
+    first.unlink()
+
+    verdict = audited(copy, session)
+
+    assert verdict.holds
+    assert [each.number for each in verdict.judgements if not each.unjudged] == [2, 5]
