@@ -17,7 +17,7 @@ PACKAGES = (
     "client/mqclient",
     "chaos/mqchaos",
     "spark/mqspark",
-    "local/mqlocal",
+    "chaos/mqlocal",
 )
 
 
