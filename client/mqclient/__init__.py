@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from dledger.remoting.json_dialect import MessageQueue
     from mqclient.admin import Admin
     from mqclient.consuming.consumer import Consumer
+    from mqclient.consuming.popping.consumer import PopConsumer
+    from mqclient.consuming.popping.message import PoppedMessage
     from mqclient.consuming.sending_back import Nack
     from mqclient.consuming.sharing.plan import ConsistentHash, MachineRooms
     from mqclient.consuming.subscriptions import Sql
@@ -70,6 +72,8 @@ __all__ = [
     "NoRoute",
     "NotAssigned",
     "PendingSend",
+    "PopConsumer",
+    "PoppedMessage",
     "Producer",
     "Rebalance",
     "RecallTooLate",
@@ -97,6 +101,8 @@ _HOMES = {
     "mqclient.models": "Message Rebalance ReceivedMessage Reply SendResult",
     "mqclient.producing.pending": "PendingSend",
     "mqclient.producing.producer": "Producer",
+    "mqclient.consuming.popping.consumer": "PopConsumer",
+    "mqclient.consuming.popping.message": "PoppedMessage",
     "mqclient.consuming.sending_back": "Nack",
     "mqclient.consuming.sharing.plan": "ConsistentHash MachineRooms",
     "mqclient.consuming.subscriptions": "Sql",

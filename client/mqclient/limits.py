@@ -119,6 +119,38 @@ VIRTUAL_NODES_MAX = 1024
 OFFSETS_FILE_BYTES_MAX = 64 * foundation.MIB
 PATTERN_POLL_S = 2.0
 """How often name servers are asked for new topics, if topics are wanted by a pattern."""
+
+# POP.
+POP_INVISIBLE_S = 60.0
+"""RocketMQ: popInvisibleTime."""
+POP_INVISIBLE_S_MIN = 0.1
+POP_MESSAGES_MAX = 1024
+"""Of one pop; brokers of ours give as many."""
+POP_ACKS_MAX = 4096
+"""Messages acknowledged in one request."""
+POP_AHEAD_S = 0.25
+POP_AHEAD_MESSAGES_MAX = 8192
+"""What is popped before a handler asks for it: as much as it handles in that time."""
+POP_RATE_S = 0.05
+"""How fast handlers are is measured over so long."""
+POP_HOLD_S = 600.0
+"""For so long a message is kept from others while its handler works."""
+POP_HOLD_S_MIN = 0.02
+POP_PROLONG_SHARE = 0.5
+POP_LOOKS_PER_TIME = 6
+"""A message's time is prolonged when less than this share is left of it; looked at so often."""
+POP_RECONSUME_TIMES = 16
+POP_RETRY_DELAYS_S = (
+    *(10.0, 30.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 420.0, 480.0, 540.0, 600.0),
+    *(1200.0, 1800.0, 3600.0, 7200.0),
+)
+"""As stock consumers give popped messages back."""
+DELAY_LEVELS_S = (
+    *(1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 420.0, 480.0, 540.0, 600.0),
+    *(1200.0, 1800.0, 3600.0, 7200.0),
+)
+"""RocketMQ's levels by default (messageDelayLevel)."""
+
 REBALANCE_RETRY_S = 0.5
 REFUSED_RETRY_S = 1.0
 EMPTY_PULL_PAUSE_S = 0.01

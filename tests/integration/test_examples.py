@@ -113,3 +113,15 @@ def test_a_failover_is_a_pause() -> None:
     assert "300 messages acknowledged" in printed
     assert "leader before: broker-a-n" in printed
     assert "(term 1)" in printed
+
+
+def test_three_workers_share_one_queue(namesrv: str) -> None:
+    """examples/pop.py: each job is done once, the one that failed at its second delivery."""
+    printed = python("examples/pop.py", namesrv).splitlines()
+
+    assert printed[-1] == "0 jobs left"
+    jobs = [line.split(" did the ")[1] for line in printed if " did the " in line]
+    assert sorted(jobs) == sorted(
+        ["quick job, delivery 1"] * 10 + ["slow job, delivery 1", "failing job, delivery 2"]
+    )
+    assert len({line.split()[0] for line in printed if " did the " in line}) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from dledger.remoting.bodies import (
     BrokerData,
@@ -10,6 +11,7 @@ from dledger.remoting.bodies import (
     ConsumeStats,
     GroupList,
     ResetOffsetBody,
+    SetMessageRequestModeBody,
     SubscriptionGroupConfig,
     TopicStats,
     decode_body,
@@ -138,6 +140,33 @@ class Groups(Part):
 
         found = await run_for_each(ask, (await self._session.route(topic)).broker_datas)
         return tuple(sorted({group for groups in found for group in groups}))
+
+    async def set_request_mode(
+        self,
+        group: str,
+        topic: str,
+        mode: Literal["PULL", "POP"],
+        *,
+        share: int = 0,
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> tuple[str, ...]:
+        """Have a group's stock members that let brokers share the queues out pull a topic, or pop
+        it.
+
+        With POP each pops its own share of the queues and those of the `share` members behind it;
+        all queues if that is 0. Returns the broker groups' names. Raises Refused if the topic or
+        the group is not there.
+        """
+        body = encode_body(SetMessageRequestModeBody(topic, group, mode, share))
+
+        async def put(one: BrokerData) -> str:
+            await self._requests.ask_leader(one, RequestCode.SET_MESSAGE_REQUEST_MODE, body=body)
+            return one.broker_name
+
+        return await run_for_each(
+            put, await self._session.broker_groups(cluster, broker, only_one_cluster=True)
+        )
 
     async def reset_offset(
         self, group: str, topic: str, timestamp_ms: int, *, force: bool = True

@@ -12,13 +12,24 @@ ones; they may be called from several threads.
 ``face``      the thread, and the calls that wait for it
 ``producer``  sends, requests, transactions
 ``consumer``  messages in a loop
+``pop``       messages for a time
 ``admin``     the administration
 """
 
 from mqclient.blocking.admin import Admin, AdminPart
 from mqclient.blocking.consumer import Consumer
 from mqclient.blocking.face import Face
+from mqclient.blocking.pop import PopConsumer
 from mqclient.blocking.producer import Producer, Transaction
 from mqclient.models import Message
 
-__all__ = ["Admin", "AdminPart", "Consumer", "Face", "Message", "Producer", "Transaction"]
+__all__ = [
+    "Admin",
+    "AdminPart",
+    "Consumer",
+    "Face",
+    "Message",
+    "PopConsumer",
+    "Producer",
+    "Transaction",
+]

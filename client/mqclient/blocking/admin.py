@@ -54,6 +54,7 @@ class Groups(AdminPart[groups.Groups]):
     delete = blocking(groups.Groups.delete)
     of_topic = blocking(groups.Groups.of_topic)
     reset_offset = blocking(groups.Groups.reset_offset)
+    set_request_mode = blocking(groups.Groups.set_request_mode)
 
 
 class Clients(AdminPart[clients.Clients]):

@@ -3,7 +3,7 @@
 `__main__` lists the commands, each module here holds a few of them.
 
 ``topics``      updateTopic, deleteTopic, topicList, topicRoute, topicStatus
-``groups``      consumerProgress, updateSubGroup, deleteSubGroup
+``groups``      consumerProgress, updateSubGroup, deleteSubGroup, setConsumeMode
 ``clients``     consumerConnection, producerConnection, consumerStatus, resetOffsetByTime
 ``brokers``     clusterList, brokerStatus
 ``raft``        raftStatus, transferLeader

@@ -33,6 +33,7 @@ COMMANDS = {
     "deleteTopic": ("topics:delete_topic", "Delete a topic and its messages."),
     "updateSubGroup": ("groups:update_sub_group", "Create a consumer group or change it."),
     "deleteSubGroup": ("groups:delete_sub_group", "Delete a consumer group."),
+    "setConsumeMode": ("groups:set_consume_mode", "Have a group pull a topic, or pop it."),
     "consumerProgress": ("groups:consumer_progress", "Show how far consumer groups are."),
     "deadLetters": ("groups:dead_letters", "List the messages that a group gave up."),
     "redriveDeadLetters": ("groups:redrive_dead_letters", "Send them to their topics again."),

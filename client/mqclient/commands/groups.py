@@ -1,8 +1,8 @@
-"""consumerProgress, updateSubGroup, deleteSubGroup, deadLetters, redriveDeadLetters."""
+"""consumerProgress, updateSubGroup, deleteSubGroup, setConsumeMode, and dead letters."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from cyclopts import Parameter
@@ -20,6 +20,7 @@ from mqclient.commands.common import (
     Group,
     OneTopic,
     Switch,
+    Topic,
 )
 from mqclient.commands.output import Table, joined, moment, one_line, plural
 
@@ -137,6 +138,36 @@ def delete_sub_group(
     )
     result = {"group": group, "brokers": names}
     common.say("deleteSubGroup", result, f"group {group} is deleted on {joined(names)}")
+
+
+def set_consume_mode(
+    *,
+    topic: Topic,
+    group: Group,
+    mode: Annotated[Literal["PULL", "POP"], Parameter(name=["--mode", "-m"])],
+    share: Annotated[int, Parameter(name=["--share", "-q", "--popShareQueueNum"])] = 0,
+    cluster: ChangedCluster = None,
+    broker: ChangedBroker = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Have the members of a group that let brokers share the queues out pull a topic, or pop it.
+
+    Parameters
+    ----------
+    mode
+        PULL: each queue is one member's. POP: messages are handed out one by one.
+    share
+        With POP: each member pops its own queues and those of so many others; 0 for all queues.
+    """
+    names = common.ask(
+        lambda admin: admin.groups.set_request_mode(
+            group, topic, mode, share=share, cluster=cluster, broker=broker
+        )
+    )
+    how = "pull" if mode == "PULL" else "pop"
+    result = {"group": group, "topic": topic, "mode": mode, "share": share, "brokers": names}
+    said = f"members of {group} {how} {topic} on {joined(names)} from their next rebalance on"
+    common.say("setConsumeMode", result, said)
 
 
 def dead_letters(

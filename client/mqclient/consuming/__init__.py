@@ -4,6 +4,7 @@
 ``subscriptions``  what is wanted of a topic (pure)
 ``filters``        asks a broker whether it can be
 ``sharing``        which queues are read, and where their offsets are kept
+``popping``        messages for a time, instead of queues
 ``presence``       being a member of the group
 ``assignment``     which queues are this consumer's
 ``fetching``       reads them ahead

@@ -1,0 +1,86 @@
+"""Reading by POP, blocking: by polls, or by handlers in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Literal
+
+from anyio import CapacityLimiter, to_thread
+
+from mqclient import limits
+from mqclient.blocking.face import Face, blocking
+from mqclient.consuming.popping import consumer as consumers
+from mqclient.consuming.popping.message import PoppedMessage
+from mqclient.consuming.subscriptions import Sql
+
+
+class PopConsumer(Face[consumers.PopConsumer]):
+    """`mqclient.PopConsumer`, blocking."""
+
+    def __init__(
+        self,
+        namesrv_addr: str = limits.NAMESRV_ADDR,
+        group: str = limits.CONSUMER_GROUP,
+        subscriptions: Mapping[str, str | Sql] | None = None,
+        *,
+        invisible_s: float = limits.POP_INVISIBLE_S,
+        consume_from: Literal["first", "last"] = "first",
+        ordered: bool = False,
+        retry_delays_s: Sequence[float] = limits.POP_RETRY_DELAYS_S,
+        same_subscriptions: bool = True,
+    ) -> None:
+        super().__init__(
+            consumers.PopConsumer(
+                namesrv_addr,
+                group,
+                subscriptions,
+                invisible_s=invisible_s,
+                consume_from=consume_from,
+                ordered=ordered,
+                retry_delays_s=retry_delays_s,
+                same_subscriptions=same_subscriptions,
+            )
+        )
+
+    poll = blocking(consumers.PopConsumer.poll)
+    ack = blocking(consumers.PopConsumer.ack)
+    nack = blocking(consumers.PopConsumer.nack)
+    extend = blocking(consumers.PopConsumer.extend)
+
+    def run(
+        self,
+        handler: Callable[[PoppedMessage], None],
+        concurrency: int = 1,
+        *,
+        timeout_s: float | None = None,
+        hold_s: float = limits.POP_HOLD_S,
+        max_reconsume_times: int = limits.POP_RECONSUME_TIMES,
+    ) -> None:
+        """Call `handler` with each message, for ever, by `concurrency` threads.
+
+        A thread can't be cancelled: the message of one that takes longer than `timeout_s` comes
+        again, and what the thread still does is its own.
+        """
+        threads = CapacityLimiter(concurrency + limits.ABANDONED_HANDLERS_MAX)
+
+        async def handle(message: PoppedMessage) -> None:
+            await to_thread.run_sync(
+                handler, message, limiter=threads, abandon_on_cancel=timeout_s is not None
+            )
+
+        self.call(
+            partial(
+                self._client.run,
+                handle,
+                concurrency,
+                timeout_s=timeout_s,
+                hold_s=hold_s,
+                max_reconsume_times=max_reconsume_times,
+            )
+        )
+
+    @property
+    def client_id(self) -> str:
+        """How brokers know this consumer."""
+        return self._client.client_id

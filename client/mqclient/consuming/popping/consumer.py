@@ -1,0 +1,251 @@
+"""Reading messages for a time, as one of any number of members of a group.
+
+::
+
+    async with PopConsumer("127.0.0.1:9876", "CG", {"Orders": "*"}) as consumer:
+        await consumer.run(handle, concurrency=16)
+
+No member owns a queue: each message goes to whoever asks, and is hidden from the others for
+`invisible_s`. It is done when it is acknowledged; otherwise it comes again. So there may be more
+members than queues, a slow message holds up no other, and nothing is shared out anew when members
+come and go. `run` acknowledges what its handler returns from; who polls calls `ack` and `nack`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import anyio
+
+from dledger.errors import BadInput, DledgerError
+from dledger.observe import get_logger
+from dledger.remoting.bodies import ConsumerData, HeartbeatData
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.headers import UnregisterClientHeader
+from dledger.remoting.headers.pop import FROM_END, FROM_FIRST
+from dledger.remoting.names import check_group_name
+from mqclient import limits
+from mqclient.connection.lifetime import Living
+from mqclient.connection.session import Session
+from mqclient.consuming.filters import check_filters
+from mqclient.consuming.popping.message import PoppedMessage
+from mqclient.consuming.popping.pace import retry_delay_s
+from mqclient.consuming.popping.running import Handler, Policy, Running, delay_seconds
+from mqclient.consuming.popping.settling import Settling
+from mqclient.consuming.popping.taking import Taking
+from mqclient.consuming.sending_back import Delay, SendingBack, check_schedule
+from mqclient.consuming.subscriptions import Sql, parse_subscription
+from mqclient.errors import NoRoute, SubscriptionConflict
+
+log = get_logger(__name__)
+
+
+class PopConsumer(Living):
+    """A member of `group`, subscribed to topics by tags ("*" or "TagA || TagB") or by `Sql`.
+
+    `invisible_s` is how long others don't get a message that this consumer has. A group without an
+    offset begins at the "first" message, or behind the "last". An `ordered` one is given messages
+    of a queue only if nobody has earlier ones of it in hand. `retry_delays_s` is when a message
+    that was not handled comes again: so long after the first failure, the second, and so on, the
+    last for all that follow.
+
+    Entering the block raises BadInput for a filter that no broker can read, and
+    SubscriptionConflict if other members of the group subscribe to something else, which
+    `same_subscriptions=False` allows.
+    """
+
+    def __init__(
+        self,
+        namesrv_addr: str = limits.NAMESRV_ADDR,
+        group: str = limits.CONSUMER_GROUP,
+        subscriptions: Mapping[str, str | Sql] | None = None,
+        *,
+        invisible_s: float = limits.POP_INVISIBLE_S,
+        consume_from: Literal["first", "last"] = "first",
+        ordered: bool = False,
+        retry_delays_s: Sequence[float] = limits.POP_RETRY_DELAYS_S,
+        same_subscriptions: bool = True,
+    ) -> None:
+        check_group_name(group)
+        if not subscriptions:
+            raise BadInput(f"pop consumer of group {group!r}: no subscription was given")
+        if not limits.POP_INVISIBLE_S_MIN <= invisible_s <= limits.RETRY_DELAY_S_MAX:
+            raise BadInput(
+                f"invisible_s={invisible_s} is not within {limits.POP_INVISIBLE_S_MIN} and "
+                f"{limits.RETRY_DELAY_S_MAX}"
+            )
+        if consume_from not in ("first", "last"):
+            raise BadInput(f"consume_from={consume_from!r}: it is 'first' or 'last'")
+        if not retry_delays_s:
+            raise BadInput("retry_delays_s is empty: name one delay at least")
+        check_schedule(retry_delays_s)
+        self.group = group
+        self._schedule = tuple(retry_delays_s)
+        self._ordered = ordered
+        self._same_subscriptions = same_subscriptions
+        version_ms = int(time.time() * 1000)
+        self._topics = {
+            topic: parse_subscription(topic, expression, version_ms)
+            for topic, expression in subscriptions.items()
+        }
+        self._session = Session(namesrv_addr)
+        self._settling = Settling(self._session, group)
+        self._taking = Taking(
+            self._session,
+            group,
+            self._topics,
+            self._settling,
+            invisible_s=invisible_s,
+            init_mode=FROM_FIRST if consume_from == "first" else FROM_END,
+            ordered=ordered,
+        )
+
+    @property
+    def client_id(self) -> str:
+        """How brokers know this consumer."""
+        return self._session.client_id
+
+    async def _start(self) -> None:
+        await self._session.__aenter__()
+        try:
+            with anyio.move_on_after(limits.REQUEST_TIMEOUT_S):
+                await self._join()
+        except BaseException:
+            await self._session.__aexit__(None, None, None)
+            raise
+        tasks = self._session.tasks
+        tasks.start_soon(self._session.keep_beating, self._heartbeat)
+        tasks.start_soon(self._taking.keep, tasks)
+
+    async def _join(self) -> None:
+        session = self._session
+        for topic in self._topics:
+            try:
+                await session.route(topic, "subscribe to")
+            except NoRoute as error:
+                log.warning("no route yet", group=self.group, topic=topic, reason=str(error))
+        await check_filters(session, self.group, self._topics.values())
+        for answer in await session.beat(self._heartbeat()):
+            if answer.code == ResponseCode.SUBSCRIPTION_DIFFERS:
+                raise SubscriptionConflict(self.group, answer.remark or "")
+
+    async def _end(self, *, failed: bool) -> None:
+        """Send what is acknowledged, give back what nobody had, and leave the group."""
+        try:
+            with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
+                self._taking.want(0)
+                try:
+                    await self._settling.flush()
+                    if self._taking.ready:
+                        ready = [*self._taking.ready]
+                        await self._settling.hide(ready, 0, keep=False, suspend=True)
+                except DledgerError as error:
+                    log.warning("messages not given back", group=self.group, reason=str(error))
+                await self._session.leave(
+                    UnregisterClientHeader(client_id=self.client_id, consumer_group=self.group)
+                )
+        finally:
+            self._taking.close()
+            await self._session.__aexit__(None, None, None)
+
+    async def poll(self, max_messages: int = 32, timeout_s: float = 1.0) -> list[PoppedMessage]:
+        """Up to `max_messages` messages, as soon as there are any; an empty list after `timeout_s`.
+
+        They are this consumer's until their `until_s`: `ack`, `nack` or `extend` them before.
+        """
+        self.check_open()
+        if max_messages < 1:
+            raise BadInput(f"max_messages={max_messages}: expected one at least")
+        found: list[PoppedMessage] = []
+        self._taking.want(max_messages)
+        try:
+            with anyio.move_on_after(timeout_s):
+                while not found:
+                    while len(found) < max_messages and (message := self._taking.take()):
+                        found.append(message)
+                    if not found:
+                        await self._taking.arrived.wait()
+        finally:
+            self._taking.want(0)
+        return found
+
+    async def ack(self, *messages: PoppedMessage) -> None:
+        """These messages are done, for ever, when this returns.
+
+        One whose time was over, and that another member has by now, is that one's. Raises a
+        ClientError or RemotingError if it is not known whether they are done: then they may come
+        again.
+        """
+        self.check_open()
+        await self._settling.ack(messages)
+
+    async def nack(
+        self, message: PoppedMessage, delay_level: int = 0, *, delay_s: float | None = None
+    ) -> None:
+        """`message` could not be handled: it comes again after `delay_s`, or when the schedule
+        says.
+
+        The level -1 makes it a dead letter at once. Raises a ClientError or RemotingError if the
+        brokers could not be told: then it comes again when its time is over.
+        """
+        self.check_open()
+        delay = Delay.of(delay_level, delay_s)
+        if delay.level < 0:
+            await self._dead_letters().send_back(message, delay)
+            await self._settling.ack([message])
+            return
+        seconds = delay_seconds(delay)
+        if seconds is None:
+            seconds = retry_delay_s(self._schedule, message)
+        await self._settling.hide([message], seconds, keep=False)
+
+    async def extend(self, *messages: PoppedMessage, invisible_s: float | None = None) -> None:
+        """Keep messages for `invisible_s` from now on (by default: as long as at first)."""
+        self.check_open()
+        if not messages:
+            return
+        for_s = messages[0].invisible_s if invisible_s is None else invisible_s
+        if not 0 < for_s <= limits.RETRY_DELAY_S_MAX:
+            raise BadInput(f"invisible_s={for_s} is not within 0 and {limits.RETRY_DELAY_S_MAX}")
+        await self._settling.hide(messages, for_s, keep=True)
+
+    async def run(
+        self,
+        handler: Handler,
+        concurrency: int = 1,
+        *,
+        timeout_s: float | None = None,
+        hold_s: float = limits.POP_HOLD_S,
+        max_reconsume_times: int = limits.POP_RECONSUME_TIMES,
+    ) -> None:
+        """Call `handler` with each message until cancelled; await it if it is asynchronous.
+
+        Up to `concurrency` messages are handled at a time. One whose handler returns is
+        acknowledged. One whose handler raises, or takes longer than `timeout_s` and is cancelled,
+        comes again later (`Nack` says when), and after `max_reconsume_times` goes to the group's
+        dead letters. While a handler works its message stays hidden, for `hold_s` at most; then
+        another member may get it. Messages of an `ordered` consumer's queue are handled one after
+        the other, and those that fail again in their place.
+        """
+        self.check_open()
+        policy = Policy(
+            concurrency, timeout_s, hold_s, max_reconsume_times, self._schedule, self._ordered
+        )
+        running = Running(handler, policy, self._taking, self._settling, self._dead_letters())
+        await running.run()
+
+    def _dead_letters(self) -> SendingBack:
+        return SendingBack(self.group, self._session.finder)
+
+    def _heartbeat(self) -> HeartbeatData:
+        data = ConsumerData(
+            group_name=self.group,
+            consume_type="CONSUME_POP",
+            message_model="CLUSTERING",
+            consume_from_where="CONSUME_FROM_FIRST_OFFSET",
+            subscription_data_set=list(self._topics.values()),
+            same_subscriptions=self._same_subscriptions,
+        )
+        return HeartbeatData(self.client_id, [], [data])

@@ -1,0 +1,206 @@
+"""Hands popped messages to a handler, so many at a time.
+
+A message is acknowledged when its handler returns. While the handler works, and while a message
+waits for it, its time is prolonged, within bounds. One that is not handled comes again later, to
+whoever pops then; after too many times it is a dead letter. Messages of an ordered queue are
+handled one after the other, and one that is not handled is handled again in its place.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TypeAlias
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from dledger.errors import BadInput, DledgerError
+from dledger.observe import get_logger
+from mqclient import limits
+from mqclient.connection.lifetime import together
+from mqclient.consuming.lanes import Lanes
+from mqclient.consuming.popping.message import PoppedMessage
+from mqclient.consuming.popping.pace import Window, lane_of, retry_delay_s
+from mqclient.consuming.popping.settling import Settling
+from mqclient.consuming.popping.taking import Taking
+from mqclient.consuming.sending_back import DEAD, Delay, Nack, SendingBack
+from mqclient.errors import HandlerTimeout
+
+log = get_logger(__name__)
+
+Handler: TypeAlias = Callable[[PoppedMessage], Awaitable[None] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How messages are handled: see `PopConsumer.run`."""
+
+    concurrency: int
+    timeout_s: float | None
+    hold_s: float
+    times_max: int
+    schedule: Sequence[float]
+    ordered: bool
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise BadInput(
+                f"concurrency={self.concurrency}: at least one message is handled at a time"
+            )
+        if self.timeout_s is not None and not 0 < self.timeout_s < math.inf:
+            raise BadInput(
+                f"timeout_s={self.timeout_s}: expected seconds for a message, or None for no end"
+            )
+        if not 0 <= self.hold_s < math.inf:
+            raise BadInput(f"hold_s={self.hold_s}: expected for how long a message may be kept")
+        if self.times_max < 0:
+            raise BadInput(f"max_reconsume_times={self.times_max} is below 0")
+
+
+class Running:
+    """One run of a handler."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        policy: Policy,
+        taking: Taking,
+        settling: Settling,
+        dead_letters: SendingBack,
+    ) -> None:
+        self._handler = handler
+        self._policy = policy
+        self._taking = taking
+        self._settling = settling
+        self._dead_letters = dead_letters
+        self._window = Window(policy.concurrency, anyio.current_time())
+        self._lanes: Lanes[PoppedMessage] = Lanes()
+        self._next_of_lanes: deque[PoppedMessage] = deque()
+        self._in_hand: dict[PoppedMessage, None] = {}
+        self._workers = 0
+
+    async def run(self) -> None:
+        """Handle messages until cancelled."""
+        try:
+            async with together() as tasks:
+                tasks.start_soon(self._keep_hidden)
+                while True:
+                    self._want()
+                    while self._workers < self._policy.concurrency and (work := self._next()):
+                        self._workers += 1
+                        tasks.start_soon(self._work, work)
+                    await self._taking.arrived.wait()
+        finally:
+            self._taking.want(0)
+            self._taking.ready.extendleft(reversed(self._in_hand))
+
+    def _want(self) -> None:
+        have = len(self._in_hand) + self._settling.unsettled
+        self._taking.want(max(0, self._window.size - have))
+
+    def _next(self) -> PoppedMessage | None:
+        if self._next_of_lanes:
+            return self._next_of_lanes.popleft()
+        while (message := self._taking.take()) is not None:
+            self._in_hand[message] = None
+            if self._lanes.enter(lane_of(message, ordered=self._policy.ordered), message):
+                return message
+        return None
+
+    async def _work(self, message: PoppedMessage | None) -> None:
+        for number in count(1):
+            if message is None:
+                break
+            await self._handle(message)
+            del self._in_hand[message]
+            if number % limits.HANDLED_AT_A_STRETCH == 0:
+                await checkpoint()  # for a handler that never waits itself
+            freed = self._lanes.leave(lane_of(message, ordered=self._policy.ordered))
+            if freed is not None:
+                self._next_of_lanes.append(freed)
+            self._window.handled(1, anyio.current_time())
+            if number % limits.HANDLED_AT_A_STRETCH == 1:
+                self._want()
+            message = self._next()
+        self._workers -= 1
+        self._taking.arrived.announce()
+
+    async def _handle(self, message: PoppedMessage) -> None:
+        while True:
+            try:
+                await self._call(message)
+            except Exception as error:
+                if await self._settled(message, error):
+                    return
+            else:
+                self._settling.ack_soon(message)
+                return
+
+    async def _call(self, message: PoppedMessage) -> None:
+        timeout_s = self._policy.timeout_s
+        result = self._handler(message)
+        if not inspect.isawaitable(result):
+            return
+        if timeout_s is None:
+            await result
+            return
+        with anyio.move_on_after(timeout_s) as scope:
+            await result
+        if scope.cancelled_caught:
+            raise HandlerTimeout(message.queue, message.queue_offset, timeout_s)
+
+    async def _settled(self, message: PoppedMessage, error: Exception) -> bool:
+        """See to a message whose handler raised; False if it is to be handled again, here."""
+        delay = error.delay if isinstance(error, Nack) else Delay()
+        if not isinstance(error, Nack):
+            log.warning("message not handled", message=repr(message), error=repr(error))
+        tried = message.reconsume_times + message.handled_again
+        try:
+            if delay.level == DEAD or tried >= self._policy.times_max:
+                await self._dead_letters.send_back(message, Delay(DEAD))
+                self._settling.ack_soon(message)
+                return True
+            delay_s = delay_seconds(delay)
+            if self._policy.ordered:
+                await anyio.sleep(limits.SUSPEND_S if delay_s is None else delay_s)
+                message.handled_again += 1
+                return False
+            if delay_s is None:
+                delay_s = retry_delay_s(self._policy.schedule, message)
+            await self._settling.hide([message], delay_s, keep=False)
+        except DledgerError as problem:
+            # Its time goes by, and it comes again.
+            log.warning("message not given back", message=repr(message), reason=str(problem))
+        return True
+
+    async def _keep_hidden(self) -> None:
+        """Prolong the time of what is in hand, and of what waits, before it is over."""
+        invisible_s = self._taking.invisible_s
+        while True:
+            await anyio.sleep(max(limits.POP_HOLD_S_MIN, invisible_s / limits.POP_LOOKS_PER_TIME))
+            now_s = anyio.current_time()
+            due = [
+                message
+                for message in (*self._in_hand, *self._taking.ready)
+                if message.until_s - now_s < invisible_s * limits.POP_PROLONG_SHARE
+                and now_s - message.since_s < self._policy.hold_s
+            ]
+            try:
+                await self._settling.hide(due, invisible_s, keep=True)
+            except DledgerError as error:
+                log.warning("messages not kept", messages=len(due), reason=str(error))
+
+
+def delay_seconds(delay: Delay) -> float | None:
+    """What a `Nack` asks for; None if nothing. Levels are RocketMQ's, as brokers have them by
+    default."""
+    if delay.is_open:
+        return None
+    if delay.millis:
+        return delay.millis / 1000
+    return limits.DELAY_LEVELS_S[min(delay.level, len(limits.DELAY_LEVELS_S)) - 1]

@@ -1,0 +1,189 @@
+"""Pops messages from every broker group that has queues of the topics, for who waits for them.
+
+As many are asked for as are wanted and not there yet. A pop waits at its broker until there is
+something; one whose asker is gone meanwhile is not taken back, for the broker may have handed out
+already: what it brings is kept for the next who asks, unless half of its time is over by then. If
+an answer is lost with a leader, the next leader gives the same messages to the same attempt.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from uuid import uuid4
+
+import anyio
+from anyio.abc import TaskGroup
+
+from dledger.errors import BadInput, RecordError, RemotingError
+from dledger.observe import get_logger
+from dledger.remoting.bodies import SubscriptionData
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    PopMessageHeader,
+    PopMessageResponseHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.headers.pop import ANY_QUEUE
+from dledger.remoting.record import walk
+from mqclient import limits
+from mqclient.connection.retry import backoff_s
+from mqclient.connection.session import Session
+from mqclient.connection.signals import Broadcast
+from mqclient.consuming.popping.message import PoppedMessage
+from mqclient.consuming.popping.settling import Settling
+from mqclient.errors import ClientClosed, ClientError, NoRoute, Refused
+
+log = get_logger(__name__)
+
+_NOTHING = frozenset({ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND})
+
+
+class Taking:
+    """The messages that were popped and nobody has. `arrived` is announced when there are more."""
+
+    def __init__(
+        self,
+        session: Session,
+        group: str,
+        subscriptions: Mapping[str, SubscriptionData],
+        settling: Settling,
+        *,
+        invisible_s: float,
+        init_mode: int,
+        ordered: bool,
+    ) -> None:
+        self.arrived = Broadcast()
+        self.ready: deque[PoppedMessage] = deque()
+        self._session = session
+        self._group = group
+        self._subscriptions = subscriptions
+        self._settling = settling
+        self.invisible_s = invisible_s
+        self._init_mode = init_mode
+        self._ordered = ordered
+        self._closed = False
+        self._wanted = 0
+        self._more = Broadcast()
+        self._sources: set[tuple[str, str]] = set()
+
+    def want(self, count: int) -> None:
+        """So many are wanted, those that are there among them."""
+        self._wanted = count
+        if self._lacking > 0:
+            self._more.announce()
+
+    @property
+    def _lacking(self) -> int:
+        return self._wanted - len(self.ready)
+
+    def take(self) -> PoppedMessage | None:
+        """The next message; those whose time may be over before they are handled are left to come
+        again. Raises ClientClosed."""
+        if self._closed:
+            raise ClientClosed("this PopConsumer was closed, when its `with` block was left")
+        now_s = anyio.current_time()
+        while self.ready:
+            message = self.ready.popleft()
+            if message.until_s - now_s >= message.invisible_s / 2:
+                return message
+        return None
+
+    def close(self) -> None:
+        """Who waits for messages is told that none will come."""
+        self._closed = True
+        self.arrived.announce()
+
+    async def keep(self, tasks: TaskGroup) -> None:
+        """Pop from wherever the topics have queues, until cancelled."""
+        while True:
+            for topic in self._subscriptions:
+                try:
+                    route = await self._session.route(topic, "subscribe to")
+                except NoRoute as error:
+                    log.debug("no route yet", group=self._group, topic=topic, reason=str(error))
+                    continue
+                for name in dict.fromkeys(queue.broker_name for queue in route.readable):
+                    if (topic, name) not in self._sources:
+                        self._sources.add((topic, name))
+                        tasks.start_soon(self._pop_from, topic, name)
+            await anyio.sleep(limits.REBALANCE_POLL_S if self._sources else limits.HEARTBEAT_S / 4)
+
+    async def _pop_from(self, topic: str, broker_name: str) -> None:
+        failures = 0
+        attempt_id = uuid4().hex
+        while True:
+            if self._lacking <= 0:
+                await self._more.wait()
+                continue
+            try:
+                await self._pop(topic, broker_name, attempt_id)
+                failures, attempt_id = 0, uuid4().hex
+            except (RemotingError, ClientError, BadInput) as error:
+                failures += 1
+                named = {"group": self._group, "topic": topic, "broker": broker_name}
+                log.warning("pop failed", **named, reason=str(error))
+                refused = isinstance(error, Refused)
+                await anyio.sleep(limits.REFUSED_RETRY_S if refused else backoff_s(failures))
+
+    async def _pop(self, topic: str, broker_name: str, attempt_id: str) -> None:
+        subscription = self._subscriptions[topic]
+        count = -(-self._lacking // max(1, len(self._sources)))
+        header = PopMessageHeader(
+            consumer_group=self._group,
+            topic=topic,
+            queue_id=ANY_QUEUE,
+            max_msg_nums=min(max(count, 1), limits.POP_MESSAGES_MAX),
+            invisible_time=int(self.invisible_s * 1000),
+            poll_time=int(limits.PULL_SUSPEND_S * 1000),
+            born_time=int(time.time() * 1000),
+            init_mode=self._init_mode,
+            exp_type=subscription.expression_type,
+            exp=subscription.sub_string,
+            order=self._ordered,
+            attempt_id=attempt_id,
+            max_msg_bytes=limits.PULL_BYTES_MAX,
+        )
+        command = Command(RequestCode.POP_MESSAGE, encode_header(header))
+        began_s = anyio.current_time()
+        answer = await self._session.finder.ask(
+            broker_name, command, limits.REQUEST_TIMEOUT_S, topic, limits.PULL_SUSPEND_S
+        )
+        if answer.code in _NOTHING:
+            if anyio.current_time() - began_s < limits.EMPTY_PULL_PAUSE_S:
+                await anyio.sleep(limits.EMPTY_PULL_PAUSE_S)
+            return
+        if answer.code != ResponseCode.SUCCESS:
+            what = f"popping {topic} for group {self._group!r}"
+            raise Refused(what, f"the leader of {broker_name}", answer.code, answer.remark)
+        self._accept(subscription, answer, broker_name)
+
+    def _accept(self, subscription: SubscriptionData, answer: Command, broker_name: str) -> None:
+        """Take in an answer. BadInput for what is none."""
+        header = decode_header(PopMessageResponseHeader, answer)
+        view = memoryview(answer.payload)
+        try:
+            starts = walk(view)
+        except RecordError as error:
+            raise BadInput(
+                f"{broker_name} answered a pop with what is no message: {error}"
+            ) from error
+        now_s = anyio.current_time()
+        tags = subscription.tags_set
+        for start, end in zip(starts, [*starts[1:], len(view)], strict=True):
+            message = PoppedMessage(
+                view[start:end],
+                broker_name,
+                header.pop_time,
+                self.invisible_s,
+                now_s,
+                ordered=self._ordered,
+            )
+            if tags and message.tags not in tags:
+                self._settling.ack_soon(message)  # its tag only has the same hash as a wanted one
+            else:
+                self.ready.append(message)
+        self.arrived.announce()

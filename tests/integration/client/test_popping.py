@@ -1,0 +1,328 @@
+"""Our own POP consumer against a real broker: acks, failures, members, time.
+
+Every test runs under trio and under asyncio, but those of the blocking face.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+import trio
+
+from dledger.errors import BadInput
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import plan, ports_needed
+from mqchaos.cluster.probe import serving
+from mqchaos.cluster.processes import free_ports
+from mqclient import (
+    Admin,
+    ClientClosed,
+    Message,
+    Nack,
+    PopConsumer,
+    PoppedMessage,
+    Producer,
+    SubscriptionConflict,
+    blocking,
+)
+from mqclient.consuming.popping.running import Handler
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A name server and a group of one, real processes."""
+    directory: Path = tmp_path_factory.mktemp("cluster") / "c"
+    layout = plan(free_ports(ports_needed(1, 1, 1)), 1, 1, 1, "ASYNC_FLUSH")
+    cluster = Cluster.create(directory, layout)
+    with cluster.running():
+        trio.run(serving, cluster)
+        yield layout.namesrv_addr
+
+
+async def send(namesrv_addr: str, topic: str, count: int, queues: int = 1) -> None:
+    """Messages 0 to `count`."""
+    async with Admin(namesrv_addr) as admin:
+        await admin.topics.update(topic, read_queues=queues, write_queues=queues)
+    async with Producer(namesrv_addr, "PG") as producer:
+        for number in range(count):
+            await producer.send(Message(topic, b"%d" % number))
+
+
+async def left(namesrv_addr: str, topic: str) -> int:
+    """Messages that the group has not acknowledged, or that lie behind such a one."""
+    async with Admin(namesrv_addr) as admin:
+        return (await admin.groups.progress(topic, topic)).lag
+
+
+async def run_until(
+    done: anyio.Event, consumer: PopConsumer, handler: Handler, concurrency: int = 1
+) -> None:
+    """Handle messages until an event; the consumer's block is left in order."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(consumer.run, handler, concurrency))
+        with anyio.fail_after(20):
+            await done.wait()
+        tasks.cancel_scope.cancel()
+
+
+async def taken(consumer: PopConsumer, count: int) -> list[PoppedMessage]:
+    """Poll until there are so many."""
+    found: list[PoppedMessage] = []
+    with anyio.fail_after(10):
+        while len(found) < count:
+            found += await consumer.poll(count - len(found))
+    return found
+
+
+def test_members_share_one_queue_and_each_message_is_handled_once(
+    namesrv_addr: str, topic: str, run: Run
+) -> None:
+    """Three members of a topic with a single queue are all at work."""
+
+    async def main() -> None:
+        await send(namesrv_addr, topic, 60)
+        handled: Counter[bytes] = Counter()
+        of_member: Counter[int] = Counter()
+        done = anyio.Event()
+
+        async def member(number: int) -> None:
+            async def handle(message: PoppedMessage) -> None:
+                await anyio.sleep(0.02)
+                handled[message.body] += 1
+                of_member[number] += 1
+                if len(handled) == 60:
+                    done.set()
+
+            async with PopConsumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+                await run_until(done, consumer, handle, 2)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(member, number)
+        assert set(handled.values()) == {1}
+        assert len(of_member) == 3
+        assert await left(namesrv_addr, topic) == 0
+
+    run(main)
+
+
+def test_a_message_that_is_not_handled_comes_again_and_dies_in_the_end(
+    namesrv_addr: str, topic: str, run: Run
+) -> None:
+    """By the schedule, or when the handler says; the others are not held up."""
+
+    async def main() -> None:
+        await send(namesrv_addr, topic, 4)
+        seen: list[tuple[bytes, int]] = []
+
+        def handle(message: PoppedMessage) -> None:
+            seen.append((message.body, message.deliveries))
+            if message.body == b"1":
+                raise ValueError("poison")
+            if message.body == b"2" and message.deliveries == 1:
+                raise Nack(delay_s=0.2)
+
+        consumer = PopConsumer(namesrv_addr, topic, {topic: "*"}, retry_delays_s=[0.1])
+        async with consumer, anyio.create_task_group() as tasks:
+
+            async def until_dead() -> None:
+                async with Admin(namesrv_addr) as admin:
+                    while not await admin.dead_letters.list(topic):  # noqa: ASYNC110 -- a tool asks
+                        await anyio.sleep(0.05)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(until_dead)
+            with anyio.fail_after(20):
+                await consumer.run(handle, max_reconsume_times=2)
+        assert Counter(seen) == {
+            (b"0", 1): 1,
+            (b"3", 1): 1,
+            **{(b"1", times): 1 for times in (1, 2, 3)},
+            **{(b"2", times): 1 for times in (1, 2)},
+        }
+        assert await left(namesrv_addr, topic) == 0
+
+    run(main)
+
+
+def test_a_slow_handler_keeps_its_message(namesrv_addr: str, topic: str, run: Run) -> None:
+    """For `hold_s`; then another member gets it, and its ack comes too late."""
+
+    async def main() -> None:
+        await send(namesrv_addr, topic, 1)
+        seen: list[int] = []
+
+        async def handle(message: PoppedMessage) -> None:
+            seen.append(message.deliveries)
+            await anyio.sleep(1.5)
+            tasks.cancel_scope.cancel()
+
+        async with (
+            PopConsumer(namesrv_addr, topic, {topic: "*"}, invisible_s=0.4) as one,
+            PopConsumer(namesrv_addr, topic, {topic: "*"}, invisible_s=0.4) as other,
+        ):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(one.run, handle)
+                tasks.start_soon(other.run, handle)
+            assert seen == [1]
+        assert await left(namesrv_addr, topic) == 0
+        await send(namesrv_addr, topic, 1)
+        async with PopConsumer(namesrv_addr, topic, {topic: "*"}, invisible_s=0.4) as one:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(one.run, handle, 4, hold_s=0))
+            assert seen[1:3] == [1, 2]
+
+    run(main)
+
+
+def test_who_polls_acknowledges(namesrv_addr: str, topic: str, run: Run) -> None:
+    """Acks last, nacks come again, and what is extended stays away; the rest comes by time."""
+
+    async def main() -> None:
+        await send(namesrv_addr, topic, 4)
+        async with PopConsumer(namesrv_addr, topic, {topic: "*"}, invisible_s=0.6) as consumer:
+            first = {message.body: message for message in await taken(consumer, 4)}
+            await consumer.ack(first[b"0"])
+            await consumer.nack(first[b"1"], delay_s=0)
+            await consumer.extend(first[b"2"], invisible_s=30)
+            (again,) = await taken(consumer, 1)
+            assert (again.body, again.deliveries) == (b"1", 2)
+            await consumer.ack(again)
+            (by_time,) = await taken(consumer, 1)
+            assert (by_time.body, by_time.deliveries) == (b"3", 2)
+            await consumer.ack(by_time)
+            assert await consumer.poll(timeout_s=0.8) == []
+            await consumer.ack(first[b"2"])
+            assert await left(namesrv_addr, topic) == 0
+        with pytest.raises(ClientClosed):
+            await consumer.poll()
+
+    run(main)
+
+
+def test_what_nobody_had_is_given_back_on_leaving(namesrv_addr: str, topic: str, run: Run) -> None:
+    """The next member need not wait, and it counts as never delivered."""
+
+    async def main() -> None:
+        await send(namesrv_addr, topic, 20)
+        async with PopConsumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+            with anyio.move_on_after(5):
+
+                async def stop(message: PoppedMessage) -> None:
+                    tasks.cancel_scope.cancel()
+                    await anyio.sleep(1)
+
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(partial(consumer.run, stop, concurrency=4))
+        async with PopConsumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+            found = await taken(consumer, 20)
+            assert {message.body for message in found} == {b"%d" % n for n in range(20)}
+            assert {message.deliveries for message in found} == {1}
+
+    run(main)
+
+
+def test_an_ordered_queue_is_handled_in_order_by_one_member_at_a_time(
+    namesrv_addr: str, topic: str, run: Run
+) -> None:
+    """A message that fails is handled again in its place."""
+
+    async def main() -> None:
+        await send(namesrv_addr, topic, 30)
+        seen: list[int] = []
+        failed: list[int] = []
+        done = anyio.Event()
+
+        async def handle(message: PoppedMessage) -> None:
+            number = int(message.body)
+            await anyio.sleep(0.005)
+            if number == 7 and not failed:
+                failed.append(number)
+                raise Nack(delay_s=0.1)
+            seen.append(number)
+            if len(seen) == 30:
+                done.set()
+
+        async def member() -> None:
+            consumer = PopConsumer(namesrv_addr, topic, {topic: "*"}, ordered=True)
+            async with consumer:
+                await run_until(done, consumer, handle, 4)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(member)
+            tasks.start_soon(member)
+        assert seen == list(range(30))
+
+    run(main)
+
+
+def test_a_member_that_differs_is_refused(namesrv_addr: str, topic: str, run: Run) -> None:
+    """As with members that pull."""
+
+    async def main() -> None:
+        await send(namesrv_addr, topic, 1)
+        async with PopConsumer(namesrv_addr, topic, {topic: "*"}):
+            other = PopConsumer(namesrv_addr, topic, {topic: "A"})
+            with pytest.raises(SubscriptionConflict):
+                await other.__aenter__()
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"subscriptions": {}},
+        {"invisible_s": 0},
+        {"consume_from": "middle"},
+        {"retry_delays_s": []},
+        {"retry_delays_s": [-1]},
+        {"group": "no group"},
+    ],
+)
+def test_parameters_that_can_not_be_are_refused(wrong: dict[str, object]) -> None:
+    """Before anything is asked of anybody."""
+    values: dict[str, object] = {"group": "CG", "subscriptions": {"T": "*"}}
+    with pytest.raises(BadInput):
+        PopConsumer("127.0.0.1:1", **(values | wrong))  # type: ignore[arg-type]
+
+
+def test_threads_handle_messages(namesrv_addr: str, topic: str) -> None:
+    """The blocking face: a loop of polls, and handlers in threads."""
+    trio.run(send, namesrv_addr, topic, 10)
+    with blocking.PopConsumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+        first = consumer.poll(3, timeout_s=5)
+        consumer.ack(*first)
+        seen: set[bytes] = {message.body for message in first}
+        threads: set[int] = set()
+        done = threading.Event()
+
+        def handle(message: PoppedMessage) -> None:
+            seen.add(message.body)
+            threads.add(threading.get_ident())
+            if len(seen) == 10:
+                done.set()
+
+        def run_it() -> None:
+            with suppress(ClientClosed):
+                consumer.run(handle, concurrency=2)
+
+        running = threading.Thread(target=run_it)
+        running.start()
+        assert done.wait(10)
+    running.join(5)
+    assert threading.get_ident() not in threads
+    assert trio.run(left, namesrv_addr, topic) == 0
