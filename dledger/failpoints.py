@@ -25,6 +25,7 @@ class When(Enum):
     ELECTION = "an election"
     TRANSFER = "a transfer of leadership"
     MEMBERS = "a new member"
+    EMPTY = "an empty disk"
     CUT = "a tail that no other replica has"
     REPAIR = "a damaged log"
     RETENTION = "old segments"
@@ -119,9 +120,8 @@ _TOLD: Final = {
         "members.save": "new members are in force, and not saved",
         "members.saved": "new members are saved, their entry is not in the log",
     },
-    (When.MEMBERS, By.FOLLOWER): {
+    (When.EMPTY, By.FOLLOWER): {
         "members.seat": "a node may vote, and has not saved that",
-        "members.adopt": "a node was told of other members, and has not saved them",
     },
     (When.CUT, By.FOLLOWER): {
         "log.cut": "a tail is about to be cut",
@@ -146,6 +146,7 @@ _TOLD: Final = {
         "state.give": "a part of the state is about to be sent",
     },
     (When.COPY, By.FOLLOWER): {
+        "members.adopt": "a node was told of other members, and has not saved them",
         "head.take": "a leader's head is here, and not saved",
         "log.replace": "a leader's head is saved, the old log is on the disk",
         "log.replace-dropped": "the old log is gone, the new one is empty",

@@ -33,6 +33,14 @@ HISTORY_BUFFER_BYTES = 256 << 10
 HISTORY_FLUSH_S = 0.5
 PROGRESS_INTERVAL_S = 0.1
 COMMIT_INTERVAL_S = 0.5
+MEDDLE_EVERY_S = 3.0
+"""Between two changes by tools."""
+RESET_BACK_S = 2.0
+"""By so much offsets are set back."""
+RESET_SETTLES_S = 2.0
+"""So long after a reset a member may still commit what it had read before."""
+MEDDLED_MAX = 4
+"""Topics and groups that tools make, and delete again."""
 NS_PER_S = 1_000_000_000
 DELAY_LEVEL_1_S = 1.0
 """RocketMQ's first level."""
@@ -89,8 +97,8 @@ STALE_S = 6.0
 CLOCK_JUMP_S = 60.0
 STROBE_JUMP_S = 2.0
 STROBE_EVERY_S = 0.05
-SPARE_DESCRIPTORS = 4
-SPARE_MEMORY_BYTES = 16 << 20
+SPARE_DESCRIPTORS = 1
+SPARE_MEMORY_BYTES = 4 << 20
 CYCLE_STANDS_S = 0.09
 CYCLE_GOES_S = 0.01
 """A process that is stopped and let go on so long each gets a tenth of a processor."""

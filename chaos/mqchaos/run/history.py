@@ -173,6 +173,18 @@ class GroupOffset(_Event, frozen=True, gc=False, tag="group_offset"):
     offset: int
 
 
+class Reset(_Event, frozen=True, gc=False):
+    """A group's offset of a queue was set on purpose, at some moment from `began` to now."""
+
+    began: int
+    client: str
+    group: str
+    topic: str
+    broker: str
+    queue_id: int
+    offset: int
+
+
 class Fault(_Event, frozen=True, gc=False, omit_defaults=True):
     """The harness injected a fault into a node, or healed it (`mqchaos.faults.kinds`).
 
@@ -202,6 +214,7 @@ Event: TypeAlias = (
     | Vote
     | QueueEnd
     | GroupOffset
+    | Reset
     | Fault
     | End
 )
@@ -210,9 +223,13 @@ _decoder = msgspec.json.Decoder(Event)
 
 
 class HistoryWriter:
-    """Appends events to one new file. Call `flush` now and then, and write `End` as the last."""
+    """Appends events to one new file. Call `flush` now and then, and write `End` as the last.
 
-    def __init__(self, path: Path) -> None:
+    `at_once`: each event reaches the file before `write` returns.
+    """
+
+    def __init__(self, path: Path, *, at_once: bool = False) -> None:
+        self._buffer_bytes = 0 if at_once else HISTORY_BUFFER_BYTES
         self._file: BinaryIO = path.open("xb", buffering=0)
         self._encoder = msgspec.json.Encoder()
         self._buffer = bytearray()
@@ -233,7 +250,7 @@ class HistoryWriter:
         """Add one event; it reaches the file when the buffer is full, at `flush`, or at the end."""
         self._encoder.encode_into(event, self._buffer, -1)
         self._buffer += b"\n"
-        if len(self._buffer) >= HISTORY_BUFFER_BYTES:
+        if len(self._buffer) >= self._buffer_bytes:
             self.flush()
 
     def flush(self) -> None:

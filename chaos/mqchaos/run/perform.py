@@ -17,6 +17,7 @@ from mqchaos.run.history import read_history
 from mqchaos.run.planned import Planned, write_plan
 from mqchaos.run.run import BROKER, Run
 from mqchaos.run.scenarios import library_lines
+from mqchaos.run.workload import WORKLOADS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ async def assess(order: Order, run: Run, console: Console) -> Report:
         planned.seed,
         order.replay,
         run.findings,
-        pauses_judged=planned.strict,
+        pauses_judged=planned.strict and WORKLOADS[planned.workload].dies_s is None,
     )
     write_report(order.report, report, found, [node.node for node in nodes])
     print_report(report, console)

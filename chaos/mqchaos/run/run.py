@@ -8,7 +8,7 @@ its directory (history, replicas) is what the audit reads.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from mqchaos.cluster import layout
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
+from mqchaos.cluster.meddling import MEDDLING, OffsetsMoved
 from mqchaos.cluster.probe import NodeState, Probe
 from mqchaos.cluster.processes import ClusterError, free_ports
 from mqchaos.faults import fault as faults
@@ -33,7 +34,7 @@ from mqchaos.limits import (
     START_TIMEOUT_S,
     STOP_TIMEOUT_S,
 )
-from mqchaos.run.history import End, Fault, HistoryWriter, Meta
+from mqchaos.run.history import End, Fault, HistoryWriter, Meta, Reset
 from mqchaos.run.observer import Observer
 from mqchaos.run.planned import Planned
 from mqchaos.run.workers import Worker
@@ -47,6 +48,7 @@ from mqchaos.run.workload import (
     split,
 )
 from mqclient import Admin
+from mqclient.admin.results import QueueReset
 from mqclient.connection.peers import PeerPool
 
 BROKER: Final = "broker-a"
@@ -128,6 +130,11 @@ class Run:
             nursery.start_soon(self._watch, probe, observer)
             nursery.start_soon(observer.keep_asking, self.topic, QUEUES, GROUP)
             await self._start_workers(nursery)
+            tools = WORKLOADS[self.planned.workload].tools
+            if tools is not None:
+                nursery.start_soon(
+                    MEDDLING[tools], self.cluster.layout, self.topic, GROUP, _noting(history)
+                )
             self.phase = "sending"
             await self._first_acknowledgements()
             for step in self.planned.steps:
@@ -148,8 +155,20 @@ class Run:
         shares = [None] * PRODUCERS if total is None else split(total, PRODUCERS)
         for number in range(CONSUMERS):
             name = f"consumer-{number}"
-            reads = Consume(name, address, self.topic, self._file(name), GROUP, workload.stay_s)
-            self.consumers.append(Worker(reads, self.directory / f"{name}.log"))
+            offsets = str(self.directory / f"{name}.offsets.json") if workload.broadcast else None
+            reads = Consume(
+                client=name,
+                namesrv_addr=address,
+                topic=self.topic,
+                history=self._file(name),
+                at_once=workload.dies_s is not None,
+                group=GROUP,
+                stay_s=workload.stay_s,
+                ordered=workload.ordered,
+                offsets=offsets,
+            )
+            log = self.directory / f"{name}.log"
+            self.consumers.append(Worker(reads, log, workload.dies_s))
         for number, share in enumerate(shares):
             name = f"producer-{number}"
             sends = Produce(
@@ -157,6 +176,7 @@ class Run:
                 namesrv_addr=address,
                 topic=self.topic,
                 history=self._file(name),
+                at_once=workload.dies_s is not None,
                 lines=str(self._lines),
                 index=number,
                 producers=PRODUCERS,
@@ -168,7 +188,8 @@ class Run:
                 send_timeout_s=planned.send_timeout_s,
                 sends=workload.sends,
             )
-            self.producers.append(Worker(sends, self.directory / f"{name}.log"))
+            log = self.directory / f"{name}.log"
+            self.producers.append(Worker(sends, log, workload.dies_s))
         for worker in [*self.consumers, *self.producers]:
             await nursery.start(worker.run)
 
@@ -279,8 +300,13 @@ class Run:
         self.phase = "waiting for the consumers to catch up"
         # Of messages that waited only the queues' ends say where they are.
         seen = Progress(ends=observer.ends)
+        each = WORKLOADS[self.planned.workload].broadcast
+
+        def readers() -> list[list[Progress]]:
+            return [[progress] for progress in self.consumed] if each else [self.consumed]
+
         with trio.move_on_after(DRAIN_TIMEOUT_S) as scope:
-            await _until(lambda: caught_up([*self.produced, seen], self.consumed))
+            await _until(lambda: all(caught_up([*self.produced, seen], some) for some in readers()))
         if scope.cancelled_caught:
             self.findings.append(
                 f"the consumers had not caught up {DRAIN_TIMEOUT_S:.0f} s after the last send"
@@ -307,6 +333,18 @@ def short_name(server: Server) -> str:
 def names_of(servers: Victims) -> str:
     """Their short names, for people."""
     return ", ".join(map(short_name, servers))
+
+
+def _noting(history: HistoryWriter) -> OffsetsMoved:
+    """Writes down that a tool has set a group's offsets."""
+
+    def moved(queues: Sequence[QueueReset], began: int) -> None:
+        now = time.monotonic_ns()
+        for queue in queues:
+            place = (queue.topic, queue.broker_name, queue.queue_id, queue.offset)
+            history.write(Reset(now, began, "tool", GROUP, *place))
+
+    return moved
 
 
 async def _until(holds: Callable[[], bool]) -> None:

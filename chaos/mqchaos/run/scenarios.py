@@ -78,7 +78,7 @@ from mqchaos.run.planned import Planned
 from mqchaos.run.workload import WORKLOADS
 
 NODES = 3
-_WITH_WHOLE_LOGS = frozenset(When) - {When.RETENTION, When.COPY}
+_WITH_WHOLE_LOGS = frozenset(When) - {When.RETENTION, When.COPY, When.EMPTY}
 """What makes nodes come by places where nothing is removed: a judge wants to see all of it."""
 
 
@@ -253,6 +253,7 @@ SCENARIOS = {
                     for kind in (FEW_FILES, LOW_MEMORY, SLOW_CPU)
                 ],
             ),
+            segment_bytes=SHORT_SEGMENT_BYTES,
         ),
         Scenario(
             "membership-storm",

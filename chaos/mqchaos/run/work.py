@@ -47,6 +47,9 @@ class ConsumerWork:
             namesrv_addr=task.namesrv_addr,
             group=task.group,
             subscriptions={task.topic: "*"},
+            assign="averaged" if task.offsets is None else "all",
+            ordered=task.ordered,
+            offsets="broker" if task.offsets is None else Path(task.offsets),
             auto_commit=False,
             on_rebalance=self._rebalanced,
         ) as consumer:
@@ -77,7 +80,7 @@ class ConsumerWork:
             Deliver(
                 time.monotonic_ns(),
                 self._task.client,
-                self._task.group,
+                self._task.reader,
                 message.topic,
                 message.broker_name,
                 message.queue_id,
@@ -94,7 +97,7 @@ class ConsumerWork:
                 Commit(
                     time.monotonic_ns(),
                     self._task.client,
-                    self._task.group,
+                    self._task.reader,
                     queue.topic,
                     queue.broker_name,
                     queue.queue_id,
@@ -107,7 +110,7 @@ class ConsumerWork:
         queues = [(queue.broker_name, queue.queue_id) for queue in notice.queues]
         now = time.monotonic_ns()
         task = self._task
-        self._history.write(Rebalance(now, task.client, task.group, task.topic, queues))
+        self._history.write(Rebalance(now, task.client, task.reader, task.topic, queues))
 
 
 async def _watch_stdin(told_to_stop: trio.Event) -> None:
@@ -132,7 +135,7 @@ async def _tell(progress: Progress, history: HistoryWriter) -> None:
 
 
 async def _work(task: Produce | Consume) -> None:
-    with HistoryWriter(Path(task.history)) as history:
+    with HistoryWriter(Path(task.history), at_once=task.at_once) as history:
         work = (
             PRODUCERS[task.sends](task, history)
             if isinstance(task, Produce)

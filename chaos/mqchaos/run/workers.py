@@ -2,64 +2,106 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 import trio
+from msgspec.structs import replace
 
 from mqchaos.cluster.processes import ClusterError, log_tail
 from mqchaos.limits import WORKER_LINE_BYTES_MAX
-from mqchaos.run.workload import Consume, Produce, Progress
+from mqchaos.run.workload import Consume, Produce, Progress, together
 
 
 class Worker:
-    """One worker process. `progress` is what it said last; `finished` that it ended in order."""
+    """One worker process. `progress` is what it said last; `finished` that it ended in order.
 
-    def __init__(self, task: Produce | Consume, log: Path) -> None:
+    With `dies_s` it is killed after so long, and another comes in its place, with a name of its own
+    and a history of its own, until it is told to finish.
+    """
+
+    def __init__(self, task: Produce | Consume, log: Path, dies_s: float | None = None) -> None:
         self._task = task
         self._log = log
+        self._dies_s = math.inf if dies_s is None else dies_s
+        self._before = Progress()
+        self._now = Progress()
         self._told_to_finish = trio.Event()
-        self.progress = Progress()
         self.finished = trio.Event()
+
+    @property
+    def progress(self) -> Progress:
+        """Of all that were killed, and of the one that runs."""
+        return together(self._before, self._now)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Start the process and follow it to its end; cancelled, end it at once.
 
         Raises ClusterError, with the end of its log, if it fails: a run without it proves nothing.
         """
+        for life in itertools.count(1):
+            process = await self._start(self._task if life == 1 else self._again(life))
+            if life == 1:
+                task_status.started()
+            if await self._live(process):
+                break
+            self._before, self._now = self.progress, Progress()
+        self.finished.set()
+
+    def _again(self, life: int) -> Produce | Consume:
+        client, history = f"{self._task.client}-{life}", Path(self._task.history)
+        return replace(self._task, client=client, history=str(history.with_name(f"{client}.jsonl")))
+
+    async def _start(self, task: Produce | Consume) -> trio.Process:
         argv = [
             sys.executable,
             "-P",
             "-m",
             "mqchaos.run.work",
-            msgspec.json.encode(self._task).decode(),
+            msgspec.json.encode(task).decode(),
         ]
         with self._log.open("ab") as log:
             # A session of its own: a Ctrl-C at the terminal is the harness's business.
-            process = await trio.lowlevel.open_process(
+            return await trio.lowlevel.open_process(
                 argv,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
             )
-        task_status.started()
+
+    async def _live(self, process: trio.Process) -> bool:
+        """Follow one process; returns whether it ended in order, and was not killed."""
+        killed = False
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._pass_on, process)
+                if math.isfinite(self._dies_s):
+                    nursery.start_soon(self._kill_later, process)
                 await self._follow(process)
                 nursery.cancel_scope.cancel()
             status = await process.wait()
+            killed = status == -signal.SIGKILL and math.isfinite(self._dies_s)
         finally:
             if process.poll() is None:
                 process.kill()
-        if status:
+        if status and not killed:
             raise ClusterError(
                 f"the worker {self._task.client} ended with status {status}.\n{log_tail(self._log)}"
             )
-        self.finished.set()
+        return not killed
+
+    async def _kill_later(self, process: trio.Process) -> None:
+        """Kill it in the middle of whatever it does, unless it was told to finish before."""
+        with trio.move_on_after(self._dies_s):
+            await self._told_to_finish.wait()
+            return
+        process.kill()
 
     async def finish(self) -> None:
         """Tell it to finish what it began and to leave, and wait until it has."""
@@ -84,6 +126,6 @@ class Worker:
                 *lines, rest = bytes(buffered).split(b"\n")
                 buffered = bytearray(rest)
                 if lines:
-                    self.progress = decoder.decode(lines[-1])
+                    self._now = decoder.decode(lines[-1])
                 if len(buffered) > WORKER_LINE_BYTES_MAX:
                     raise ClusterError(f"{self._task.client} printed a line without an end")

@@ -22,6 +22,7 @@ from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from mqchaos.limits import DELAYS_S, MESSAGES_MAX, SEND_TIMEOUT_S
 
 Sends: TypeAlias = Literal["plain", "delayed", "transactional"]
+Tools: TypeAlias = Literal["resets", "changes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,9 @@ class Workload:
     committed. `rate_per_s_max` is of all producers together.
 
     `keyed`: each message has a key that decides its queue. `stay_s`: consumers leave their group
-    after so long, and join it again.
+    after so long, and join it again. `dies_s`: all clients are killed after so long, and others
+    come. `ordered`: consumers lock their queues. `broadcast`: each reads all. `tools`: what is
+    changed meanwhile, as by `mqadmin`: the group's offsets, or topics, groups and settings.
     """
 
     name: str
@@ -43,6 +46,10 @@ class Workload:
     stay_s: float | None = None
     sends: Sends = "plain"
     rate_per_s_max: float = math.inf
+    dies_s: float | None = None
+    ordered: bool = False
+    broadcast: bool = False
+    tools: Tools | None = None
 
 
 WORKLOADS: Final = {
@@ -64,12 +71,42 @@ WORKLOADS: Final = {
             sends="transactional",
             rate_per_s_max=100.0,
         ),
+        Workload(
+            "ordered",
+            "as churn, in a group whose members lock their queues",
+            stay_s=3.0,
+            ordered=True,
+        ),
+        Workload(
+            "broadcast",
+            "as churn, but each consumer reads all, and keeps its offsets in a file",
+            stay_s=3.0,
+            broadcast=True,
+        ),
+        Workload(
+            "mortal",
+            "as keyed; producers and consumers are killed every few seconds, and others come",
+            rate_per_s_max=500.0,
+            dies_s=4.0,
+        ),
+        Workload(
+            "resets", "as keyed; now and then the group's offsets are set back", tools="resets"
+        ),
+        Workload(
+            "tools",
+            "as keyed; topics, groups and settings are made, changed and deleted meanwhile",
+            tools="changes",
+        ),
     )
 }
 
 
 class Task(msgspec.Struct, frozen=True, tag_field="role", tag=str.lower):
-    """What all workers are told. `client` names the worker in the history."""
+    """What all workers are told. `client` names the worker in the history.
+
+    Each has `at_once`, too: whether an event is in the history's file before anything else happens,
+    since the worker may be killed.
+    """
 
     client: str
     namesrv_addr: str
@@ -94,13 +131,25 @@ class Produce(Task, frozen=True):
     keyed: bool = True
     send_timeout_s: float = SEND_TIMEOUT_S
     sends: Sends = "plain"
+    at_once: bool = False
 
 
 class Consume(Task, frozen=True):
-    """Read the topic as a member of `group`, leaving it for a moment every `stay_s`."""
+    """Read the topic as a member of `group`, leaving it for a moment every `stay_s`.
+
+    With a file for `offsets` it reads all queues, whoever else does.
+    """
 
     group: str
     stay_s: float | None = None
+    ordered: bool = False
+    offsets: str | None = None
+    at_once: bool = False
+
+    @property
+    def reader(self) -> str:
+        """What the history calls whoever is given each message once: the group, or this client."""
+        return self.group if self.offsets is None else f"{self.group}-{self.client}"
 
 
 class Progress(msgspec.Struct):
@@ -113,6 +162,21 @@ class Progress(msgspec.Struct):
     delivered: int = 0
     ends: dict[str, int] = {}
     error: str | None = None
+
+
+def together(before: Progress, now: Progress) -> Progress:
+    """Of a worker that was killed, and of the one that came for it."""
+    ends = dict(before.ends)
+    for queue, end in now.ends.items():
+        ends[queue] = max(end, ends.get(queue, 0))
+    return Progress(
+        before.sent + now.sent,
+        before.acked + now.acked,
+        before.failed + now.failed,
+        before.delivered + now.delivered,
+        ends,
+        before.error or now.error,
+    )
 
 
 def ending(number: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import trio
+from msgspec.structs import replace
 
 from dledger.log.recovery.verify import verify_replica
 from mqchaos.cluster.cluster import Cluster
@@ -13,10 +14,17 @@ from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import free_ports
 from mqchaos.faults.disk import DISK_FAULTS
+from mqchaos.faults.failpoints.clocks import CLOCK_FAULTS
+from mqchaos.faults.failpoints.disks import ORDERED_DISKS
+from mqchaos.faults.failpoints.provoking import filling
 from mqchaos.faults.fault import FAULTS, Fault
 from mqchaos.faults.kinds import (
+    AT_PLACES,
+    BLANK_NAMESRV,
     CUT_CLIENTS,
     CUT_NAMESRV,
+    DISMISS,
+    FULL_DISK,
     KILL,
     KILL_ALL,
     KILL_MAJORITY,
@@ -27,6 +35,7 @@ from mqchaos.faults.kinds import (
     PAUSE,
     RING,
     SLOW,
+    STALE,
     STORM,
 )
 from mqchaos.faults.network import NETWORK_FAULTS
@@ -43,12 +52,15 @@ TARGETS = {
     KILL_ALL.name: Target.ALL,
     STORM.name: Target.ALL,
     KILL_NAMESRV.name: Target.NAMESRVS,
+    BLANK_NAMESRV.name: Target.NAMESRVS,
+    DISMISS.name: Target.FOLLOWER,
     **{kind.name: Target.ALL for kind in (CUT_NAMESRV, SLOW, LOSSY, NARROW, RING)},
 }
 OF_NETWORK = {fault.kind.name: fault for fault in NETWORK_FAULTS if fault.kind is not RING}
 """Three nodes in a ring hear each other all."""
-OF_DISKS = {fault.kind.name: fault for fault in DISK_FAULTS}
-OTHERS = {RING.name, *OF_NETWORK, *OF_DISKS}
+OF_DISKS = {fault.kind.name: fault for fault in DISK_FAULTS if fault.kind is not STALE}
+OF_ORDERS = {fault.kind.name: fault for fault in (*ORDERED_DISKS, *CLOCK_FAULTS)}
+OTHERS = {RING.name, *OF_NETWORK, *OF_DISKS, *OF_ORDERS, *AT_PLACES, STALE.name}
 OF_PROCESSES = {name: FAULTS[name] for name in FAULTS if name not in OTHERS}
 
 
@@ -64,6 +76,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The same, behind a proxy."""
     layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1, "ASYNC_FLUSH", network=True)
+    with Cluster.create(tmp_path_factory.mktemp("chaos") / "c", layout).running() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def obedient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The same, whose brokers take orders, with short segments."""
+    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1)
+    layout = replace(layout, failpoints=True, segment_bytes=1 << 20)
     with Cluster.create(tmp_path_factory.mktemp("chaos") / "c", layout).running() as cluster:
         yield cluster
 
@@ -110,6 +131,36 @@ def strike(cluster: Cluster, fault: Fault) -> None:
 def test_a_fault_takes_effect_and_is_healed(cluster: Cluster, name: str) -> None:
     """Afterwards all are level."""
     strike(cluster, FAULTS[name])
+
+
+@pytest.mark.parametrize("name", [FULL_DISK.name, "torn-write", "clock-strobe"])
+def test_what_a_process_is_ordered_takes_effect(obedient: Cluster, name: str) -> None:
+    """A disk that fails, or a clock that jumps, and then all are level again."""
+    strike(obedient, FAULTS[name])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(OF_ORDERS))
+def test_whatever_a_process_is_ordered_takes_effect(obedient: Cluster, name: str) -> None:
+    """All kinds of disks and clocks."""
+    strike(obedient, FAULTS[name])
+
+
+@pytest.mark.long
+def test_an_old_file_is_missed_and_mended(obedient: Cluster) -> None:
+    """What came after it was made is had from the others."""
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(filling, obedient)
+            hurt, fault = await level(obedient, STALE.name), FAULTS[STALE.name]
+            await fault.inject(obedient, hurt)
+            assert await fault.took_effect(obedient, hurt)
+            await fault.heal(obedient, hurt)
+            nursery.cancel_scope.cancel()
+        await level(obedient, STALE.name)
+
+    trio.run(run)
 
 
 @pytest.mark.parametrize("name", sorted(OF_DISKS))

@@ -18,6 +18,7 @@ from mqchaos.run.workload import (
     read_lines,
     run_name,
     split,
+    together,
     unique_key,
 )
 
@@ -78,3 +79,13 @@ def test_a_task_survives_its_way_over_a_command_line() -> None:
 
     for task in (produce, consume):
         assert msgspec.json.decode(msgspec.json.encode(task), type=Produce | Consume) == task
+
+
+def test_who_comes_for_a_dead_worker_goes_on_counting() -> None:
+    """What both did is added, and the highest end of a queue is what both reached."""
+    before = Progress(3, 2, 1, 5, {"a/0": 7, "a/1": 2}, "first")
+    now = Progress(1, 1, 0, 2, {"a/0": 4, "a/2": 1}, "second")
+
+    both = together(before, now)
+
+    assert both == Progress(4, 3, 1, 7, {"a/0": 7, "a/1": 2, "a/2": 1}, "first")

@@ -51,10 +51,11 @@ class OrderedDisk(OfFew):
                 nursery.cancel_scope.cancel()
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
-        """The disk was asked for the first of these; and who does not bear that has ended."""
+        """The disk was asked for the first of these; or for any, and who asked has ended."""
         ends = self.kind.state == "down"
+        places = self._places if ends else self._places[:1]
         return all(
-            has_done(cluster, victim.name, [self._places[0]])
+            has_done(cluster, victim.name, places)
             and (not ends or cluster.pid(victim.name) is None)
             for victim in victims
         )

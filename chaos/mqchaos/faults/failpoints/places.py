@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from dledger.errors import DledgerError, leaves
-from dledger.failpoints import PLACES, Place
+from dledger.failpoints import PLACES, Place, When
 from dledger.program.arming import Order
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
@@ -48,6 +48,8 @@ class AtPlace(OfFew):
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
         """Order it, and do what makes the nodes come by; return when they have."""
         place = PLACES[self.place]
+        if self.kind is FAILPOINT_HOLD:
+            cluster.cut_off |= {victim.name for victim in victims}
         nodes = [victim for victim in victims if isinstance(victim, NodeLayout)]
         for node in nodes:
             try:
@@ -86,8 +88,11 @@ class AtPlace(OfFew):
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
         """Take the order back; start those that ended."""
         names = [victim.name for victim in victims]
+        cluster.cut_off -= {*names}
         for name in names:
             await withdraw(cluster, name, [self.place])
+            if PLACES[self.place].when is When.SAVE:  # held on its way to its end
+                await trio.to_thread.run_sync(cluster.stop, [name])
         cluster.start(names)
 
 

@@ -24,7 +24,7 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NETWORK, NodeLayout
 from mqchaos.cluster.probe import Probe
 from mqchaos.faults.failpoints.orders import has_done
-from mqchaos.limits import EFFECT_S, ELECTED_S, PROVOKED_BYTES, PROVOKED_S, START_TIMEOUT_S
+from mqchaos.limits import EFFECT_S, ELECTED_S, POLL_S, PROVOKED_BYTES, PROVOKED_S, START_TIMEOUT_S
 from mqchaos.network import rules
 from mqchaos.network.control import Request, tell
 from mqchaos.network.rules import CUT
@@ -58,7 +58,7 @@ async def clean_up(cluster: Cluster, node: NodeLayout, place: Place) -> None:
         cluster.start(others)
     if place.when is When.CUT:
         await tell(cluster.folder(NETWORK), Request(_CUT_NAME, healed=True))
-    if place.when is When.MEMBERS:
+    if place.when in (When.MEMBERS, When.COPY):
         with suppress(DledgerError, BadInput):
             async with Admin(cluster.layout.namesrv_addr) as admin:
                 await admin.members.remove(node.broker, GUEST, within_s=EFFECT_S)
@@ -93,7 +93,9 @@ async def _save(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrd
     """Tell the node to end: it saves its state first, unless it did so a moment ago."""
     await order()
     while True:
-        await trio.to_thread.run_sync(cluster.stop, [node.name])
+        cluster.signal(node.name, signal.SIGTERM)
+        while cluster.pid(node.name) is not None:  # noqa: ASYNC110 - a process's
+            await trio.sleep(POLL_S)
         if not has_done(cluster, node.name, [place.name]):
             cluster.start([node.name])
         await trio.sleep(ELECTED_S)
@@ -145,11 +147,7 @@ async def _transfer_to(target: str | None, pool: PeerPool, leader: NodeLayout) -
 
 
 async def _members(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
-    """Add a member that does not run, and remove it; or have the node come in anew."""
-    if place.name == "members.seat":
-        await _wiped(cluster, node, order)
-    if place.name == "members.adopt":
-        await _changed_and_wiped(cluster, node, order)
+    """Add a member that does not run, and remove it."""
     await order()
     async with Admin(cluster.layout.namesrv_addr) as admin:
         while True:
@@ -164,10 +162,8 @@ async def _come_and_go(admin: Admin, cluster: Cluster, node: NodeLayout) -> None
         await admin.members.remove(node.broker, GUEST, within_s=ELECTED_S)
 
 
-async def _changed_and_wiped(cluster: Cluster, node: NodeLayout, order: GiveOrder) -> None:
-    """An empty node whose config names other members than there were since."""
-    async with Admin(cluster.layout.namesrv_addr) as admin:
-        await _come_and_go(admin, cluster, node)
+async def _empty(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
+    """Wipe the node's disk: it has to be let in anew."""
     await _wiped(cluster, node, order)
 
 
@@ -210,7 +206,12 @@ async def _repair(cluster: Cluster, node: NodeLayout, place: Place, order: GiveO
 
 
 async def _copy(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
-    """Wipe the node, or one that the node leads: what it lacks is gone from the logs."""
+    """Wipe the node, or one that the node leads: what it lacks is gone from the logs.
+
+    Before that, members have come and gone: the node knows those of its config.
+    """
+    async with Admin(cluster.layout.namesrv_addr) as admin:
+        await _come_and_go(admin, cluster, node)
     if place.by is By.FOLLOWER:
         await _wiped(cluster, node, order)
     followers = [other for other in cluster.layout.group(node.broker) if other != node]
@@ -263,6 +264,7 @@ PROVOCATIONS: Final[dict[When, Provocation]] = {
     When.ELECTION: _election,
     When.TRANSFER: _transfer,
     When.MEMBERS: _members,
+    When.EMPTY: _empty,
     When.CUT: _cut,
     When.REPAIR: _repair,
     When.RETENTION: _roll,
