@@ -5,6 +5,7 @@
 ``session``   finds a Java and starts Spark
 ``source``    replicas' files as a DataFrame: the data source `dledger`
 ``history``   what clients did and were answered, as a DataFrame
+``packing``   a history as Parquet
 ``judge``     one module per property
 ``alone``     what replicas show without a history
 ``verdict``   puts the evidence before every judge

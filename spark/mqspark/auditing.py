@@ -15,10 +15,10 @@ from mqspark.history import (
     NOTE_SCHEMA,
     SCHEMA,
     Meta,
-    find_history,
     read_history,
     read_meta,
     read_notes,
+    size_bytes,
 )
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.members import Members
@@ -114,8 +114,7 @@ def gather_alone(session: SparkSession, replicas: list[Replica]) -> Evidence:
 
 def is_brief(history: Path) -> bool:
     """Whether there is so little that dividing the work costs more than it saves."""
-    events_bytes = sum(file.stat().st_size for file in find_history(history))
-    return events_bytes <= BRIEF_HISTORY_BYTES_MAX
+    return size_bytes(history) <= BRIEF_HISTORY_BYTES_MAX
 
 
 def write_report(verdict: Verdict, directory: Path, replay: str, seconds: float) -> None:

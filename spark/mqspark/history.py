@@ -5,6 +5,9 @@ harness's monotonic clock in nanoseconds; `id` is a message's unique key. A line
 such as one torn by a kill, becomes a row without a kind, which proves nothing. The run's
 description (`meta`) is the first line of its file.
 
+The same may be Parquet (:mod:`mqspark.packing`): a column for each field that is read here, and the
+others as JSON in `rest`. Which of the two it is, the files' names say; a history is all of one.
+
 Nearly all lines are about one message. The few others (who leads, votes, commits, reads of ends)
 are a table of their own, which keeps the wide rows short and lets judges hold them in memory.
 """
@@ -16,11 +19,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from dledger.errors import ConfigError
-from mqspark.limits import META_BYTES_MAX
+from mqspark.limits import LINE_BYTES_MEAN, META_BYTES_MAX
+
+LINES, PARQUET = ".jsonl", ".parquet"
+REST = "rest"
+"""The column of a packed history with what has no column of its own."""
 
 SCHEMA = (
     "kind string, t long, client string, id string, topic string, broker string, queue_id int, "
@@ -56,10 +64,11 @@ class Meta:
 
 def read_history(session: SparkSession, path: Path) -> DataFrame:
     """All events. Raises ConfigError if there is no history at `path`."""
-    find_history(path)
+    if is_parquet(path):
+        return _read_parquet(session, path).select(*_names(SCHEMA))
     reader = session.read.schema(SCHEMA)
     if path.is_dir():
-        reader = reader.option("pathGlobFilter", "*.jsonl")
+        reader = reader.option("pathGlobFilter", f"*{LINES}")
     return reader.json(str(path))
 
 
@@ -68,29 +77,64 @@ def read_notes(session: SparkSession, path: Path) -> DataFrame:
 
     A line that plainly begins as a message's is passed over unread: that is nearly all of them.
     """
-    line = F.col("value")
-    lines = read_lines(session, path)
-    for kind in OF_MESSAGES:
-        lines = lines.where(~line.startswith(f'{{"kind":"{kind}",'))
-    events = lines.select(F.from_json(line, NOTE_SCHEMA).alias("event")).select("event.*")
+    if is_parquet(path):
+        events = _read_parquet(session, path).select(*_names(NOTE_SCHEMA))
+    else:
+        line = F.col("value")
+        lines = read_lines(session, path)
+        for kind in OF_MESSAGES:
+            lines = lines.where(~line.startswith(f'{{"kind":"{kind}",'))
+        events = lines.select(F.from_json(line, NOTE_SCHEMA).alias("event")).select("event.*")
     return events.where(F.col("kind").isNotNull() & ~F.col("kind").isin(*OF_MESSAGES))
 
 
 def read_lines(session: SparkSession, path: Path) -> DataFrame:
-    """All lines as they are, in the column `value`. Raises ConfigError as `find_history`."""
-    find_history(path)
+    """All lines, in the column `value`: as they are, or made again of what was packed.
+
+    Raises ConfigError as `find_history`.
+    """
+    if is_parquet(path):
+        return _read_parquet(session, path).select(F.to_json(F.struct("*")).alias("value"))
     reader = session.read
     if path.is_dir():
-        reader = reader.option("pathGlobFilter", "*.jsonl")
+        reader = reader.option("pathGlobFilter", f"*{LINES}")
     return reader.text(str(path))
+
+
+def _read_parquet(session: SparkSession, path: Path) -> DataFrame:
+    return session.read.parquet(*map(str, find_history(path)))
+
+
+def _names(schema: str) -> list[str]:
+    return [field.split(" ")[0] for field in schema.split(", ")]
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a history is packed. Raises ConfigError as `find_history`."""
+    return find_history(path)[0].suffix == PARQUET
 
 
 def find_history(path: Path) -> list[Path]:
     """The files of the history at `path`. Raises ConfigError if there is none."""
-    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.suffix in {LINES, PARQUET})
     if not path.exists() or not files:
-        raise ConfigError(f"{path}: no history there: a JSON Lines file, or a directory of *.jsonl")
+        raise ConfigError(
+            f"{path}: no history there: a file of JSON Lines or Parquet, or a directory of "
+            f"*{LINES} or *{PARQUET}"
+        )
+    if len({file.suffix for file in files}) > 1:
+        raise ConfigError(f"{path} has files of both kinds, *{LINES} and *{PARQUET}: keep one")
     return files
+
+
+def size_bytes(path: Path) -> int:
+    """How large the history is as JSON Lines, or would be."""
+    if is_parquet(path):
+        rows = sum(pq.read_metadata(file).num_rows for file in find_history(path))
+        return int(rows) * LINE_BYTES_MEAN
+    return sum(file.stat().st_size for file in find_history(path))
 
 
 def read_meta(path: Path, events: DataFrame) -> Meta:
@@ -114,10 +158,23 @@ def _meta_of(file: Path) -> dict[str, object]:
     """The description that a file starts with; nothing if it starts with another event."""
     with file.open("rb") as lines:
         try:
-            event = json.loads(lines.readline(META_BYTES_MAX))
+            line = _first_packed(file) if file.suffix == PARQUET else lines.readline(META_BYTES_MAX)
+            event = json.loads(line)
         except (ValueError, RecursionError):
             return {}
     return event if isinstance(event, dict) and event.get("kind") == "meta" else {}
+
+
+def _first_packed(file: Path) -> str:
+    """The first event of a packed file, as JSON."""
+    for batch in pq.ParquetFile(file).iter_batches(1):
+        (row,) = batch.to_pylist()
+        rest = json.loads(row.pop(REST) or "{}")
+        if isinstance(rest, dict):
+            return json.dumps(
+                {name: value for name, value in row.items() if value is not None} | rest
+            )
+    return ""
 
 
 def _brokers(metas: Sequence[dict[str, object]]) -> dict[str, tuple[str, ...]]:

@@ -35,6 +35,12 @@ LINES_SOUGHT_MAX = 50_000
 IDS_NAMED_MAX = 20
 """Message ids that one violation of a whole entry names."""
 
+PACKED_LINES_MAX = 50_000
+"""Lines of a history that are held while it is written as Parquet."""
+LINE_BYTES_MAX = 1024 * 1024
+"""Of a line of a history; one that is longer is cut, and so proves nothing."""
+LINE_BYTES_MEAN = 170
+"""Of an event in JSON Lines; in Parquet it takes a tenth of that."""
 META_BYTES_MAX = 1024 * 1024
 """The first line of a history file is read up to here, to see if it describes the run."""
 
