@@ -14,6 +14,7 @@ from mqclient.admin import (
     members,
     messages,
     raft,
+    replicas,
     settings,
     statistics,
     topics,
@@ -87,6 +88,12 @@ class Members(AdminPart[members.Members]):
     remove = blocking(members.Members.remove)
 
 
+class Replicas(AdminPart[replicas.Replicas]):
+    """`mqclient.Admin.replicas`, blocking."""
+
+    export = blocking(replicas.Replicas.export)
+
+
 class Settings(AdminPart[settings.Settings]):
     """`mqclient.Admin.settings`, blocking."""
 
@@ -140,6 +147,7 @@ class Admin(Face[admins.Admin]):
         self.brokers = Brokers(self, admin.brokers)
         self.raft = Raft(self, admin.raft)
         self.members = Members(self, admin.members)
+        self.replicas = Replicas(self, admin.replicas)
         self.settings = Settings(self, admin.settings)
         self.statistics = Statistics(self, admin.statistics)
         self.messages = Messages(self, admin.messages)
