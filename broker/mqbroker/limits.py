@@ -61,6 +61,11 @@ The bound is in bytes, since their CRCs are computed."""
 QUERY_UNITS_MAX = 1024
 """Units of a consume queue shown to a tool at a time."""
 
+BEHIND_MS_MAX = 100
+"""A leader waits for a wall clock that is behind its time by no more than this."""
+BEHIND_PACE = 0.5
+"""Of the time that passes: so fast a leader's time goes on while its wall clock is behind by more."""
+
 # Snapshots of the replicated state: a restart replays what was applied since the last one.
 SNAPSHOT_INTERVAL_S = 2.0
 SNAPSHOT_LOG_BYTES = 64 * MIB

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mqbroker.limits import BEHIND_MS_MAX, BEHIND_PACE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -17,13 +19,20 @@ if TYPE_CHECKING:
 
 
 class Assignments:
-    """The next queue offset of each queue, and the leader's clock. `clock_ms` is the wall clock."""
+    """The next queue offset of each queue, and the leader's clock.
 
-    def __init__(self, machine: Machine, clock_ms: Callable[[], int]) -> None:
+    `clock_ms` is the wall clock, which may jump; `clock_s` one that never does.
+    """
+
+    def __init__(
+        self, machine: Machine, clock_ms: Callable[[], int], clock_s: Callable[[], float]
+    ) -> None:
         self._machine = machine
         self._clock_ms = clock_ms
+        self._clock_s = clock_s
+        self._read_at_s = clock_s()
         self._next: dict[tuple[str, int], int] = {}
-        self._newest_ms = 0
+        self._newest_ms = 0.0
         #: Queue -> the last entry placed when offsets of the queue were given back.
         self._withdrawn: dict[tuple[str, int], int] = {}
 
@@ -32,6 +41,7 @@ class Assignments:
         self._next.clear()
         self._withdrawn.clear()
         self._newest_ms = self._machine.clock_ms
+        self._read_at_s = self._clock_s()
 
     def take(self, topic: str, queue_id: int, count: int) -> int:
         """The first of `count` consecutive offsets, handed out for good."""
@@ -59,7 +69,15 @@ class Assignments:
             del self._next[key]
 
     def now_ms(self) -> int:
-        """The store time for messages that are placed now: the wall clock, but it never goes
-        back."""
-        self._newest_ms = max(self._newest_ms, self._clock_ms())
-        return self._newest_ms
+        """The store time for messages that are placed now: the wall clock, but it never goes back.
+
+        While the wall clock is well behind what it was, or what an earlier leader's was, time goes
+        on at half its pace until the wall clock has caught up. It must go on, or no delay and no
+        lock would end meanwhile.
+        """
+        wall_ms, read_at_s = self._clock_ms(), self._clock_s()
+        passed_ms, self._read_at_s = (read_at_s - self._read_at_s) * 1000, read_at_s
+        if wall_ms + BEHIND_MS_MAX < self._newest_ms:
+            self._newest_ms += passed_ms * BEHIND_PACE
+        self._newest_ms = max(wall_ms, self._newest_ms)
+        return int(self._newest_ms)

@@ -78,7 +78,7 @@ class Core:
     ) -> Core:
         """Put the parts together. `room` is that of the ports; tools are shown its counts."""
         role = Role(config.node_id, config.client_addresses())
-        assignments = Assignments(machine, clock_ms)
+        assignments = Assignments(machine, clock_ms, clock_s)
         faults = Faults()
         log = Entries(log, assignments, partial(faults.note, "answer failed"))
         core = cls(

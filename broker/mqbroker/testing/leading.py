@@ -24,18 +24,25 @@ def save(machine: Machine) -> None:
 
 
 class LeadingMachine:
-    """A machine, its ledger and its assignments; `clock_ms` is the leader's wall clock.
+    """A machine, its ledger and its assignments.
+
+    `clock_ms` is the leader's wall clock, `clock_s` one that never jumps.
 
     What is appended is applied at once with `auto`, else by `ledger.commit`.
     """
 
     def __init__(
-        self, directory: Path, clock_ms: Callable[[], int] = lambda: 1000, *, auto: bool = True
+        self,
+        directory: Path,
+        clock_ms: Callable[[], int] = lambda: 1000,
+        *,
+        clock_s: Callable[[], float] = lambda: 0.0,
+        auto: bool = True,
     ) -> None:
         self.machine = Machine(directory)
         self.machine.restore()
         self.ledger = LocalLedger(self.machine, auto=auto)
-        self.assignments = Assignments(self.machine, clock_ms)
+        self.assignments = Assignments(self.machine, clock_ms, clock_s)
 
     def append(self, topic: str, queue_id: int, records: Sequence[NewRecord]) -> None:
         """One entry of messages, all for one queue."""

@@ -22,6 +22,7 @@ from mqchaos.limits import (
     DELAYS_S,
     NS_PER_S,
     PACE_S,
+    PROGRESS_INTERVAL_S,
     SENDS_IN_FLIGHT_MAX,
 )
 from mqchaos.run.history import Ack, Fail, HistoryWriter, Resolve, Send
@@ -74,6 +75,7 @@ class ProducerWork:
             timeout_s=task.send_timeout_s,
             checker=self.checker(),
         ) as producer:
+            await self._find_topic(producer, told_to_stop)
             started = trio.current_time()
             while not told_to_stop.is_set():
                 due = int((trio.current_time() - started) * task.rate_per_s) + 1
@@ -85,6 +87,19 @@ class ProducerWork:
                     break
                 await trio.sleep(PACE_S)
             await self.finish(producer)
+
+    async def _find_topic(self, producer: Producer, told_to_stop: trio.Event) -> None:
+        """Wait until a name server knows the topic, as a program does that starts when none does.
+
+        Those that come for others that were killed may.
+        """
+        while not told_to_stop.is_set():
+            try:
+                await producer.prepare(self._task.topic)
+            except DledgerError:
+                await trio.sleep(PROGRESS_INTERVAL_S)
+            else:
+                return
 
     async def finish(self, producer: Producer) -> None:
         """Wait until all that was begun has an outcome."""

@@ -30,7 +30,7 @@ class Commits:
         self.ledger.commit()
         role = Role("n0", {"n0": "127.0.0.1:1"})
         role.leading(1)
-        assignments = Assignments(self.machine, lambda: 1)
+        assignments = Assignments(self.machine, lambda: 1, lambda: 0.0)
         definitions = Definitions(self.machine, self.ledger, role, assignments, lambda: True)
         self.wakes: list[float] = []
         self.answers: list[AppendError | None] = []
