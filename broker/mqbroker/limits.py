@@ -64,7 +64,7 @@ QUERY_UNITS_MAX = 1024
 BEHIND_MS_MAX = 100
 """A leader waits for a wall clock that is behind its time by no more than this."""
 BEHIND_PACE = 0.5
-"""Of the time that passes: so fast a leader's time goes on while its wall clock is behind by more."""
+"""Of real time: so fast a leader's time goes on while its wall clock is behind by more."""
 
 # Snapshots of the replicated state: a restart replays what was applied since the last one.
 SNAPSHOT_INTERVAL_S = 2.0
