@@ -4,6 +4,7 @@
 ``mqchaos``       the command of that name: scenarios by name and seed
 ``mqcluster``     the command of that name: a whole cluster on this machine
 ``command_line``  what the commands share
+``attach``        faults in clusters that others started
 ``cluster``       clusters of real processes
 ``network``       links between its servers and clients that can be broken
 ``faults``        the faults that are injected

@@ -126,6 +126,8 @@ UNANSWERED_MAX = 1_000_000
 """Sends whose answer is awaited, in a reader of a history: of further ones no latency is taken."""
 FAILURES_KEPT_MAX = 100
 """Of sends that failed, the words of the first; all are counted."""
+SILENT_S = 1.0
+"""Without an acknowledgement for so long, the line of latencies breaks."""
 GAP_WIDTH_MIN = 1.5
 """In pixels: a shorter gap is not drawn as a band."""
 FAULTS_TOLD_MAX = 6
@@ -146,6 +148,16 @@ CONTROL_TIMEOUT_S = 5.0
 RETRANSMISSION_S = 0.2
 """Linux's shortest time until a packet is sent again; it doubles each time."""
 RETRANSMISSIONS_MAX = 5
+
+# Clusters of others.
+HOOKS_BYTES_MAX = 1 << 20
+HOOK_TIMEOUT_S = 60.0
+READBACK_SHOWN_MAX = 50
+"""Violations of one property that are spelled out where only the history is judged."""
+TOPIC_TIMEOUT_S = 5.0
+SETTLE_S = 2.0
+"""After sends go on, until the next fault."""
+QUEUES_MAX = 1024
 
 # Random plans, and what runs them one after the other.
 DURATION_S_MAX = 3_600.0

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import cyclopts
 from rich.console import Console
@@ -16,10 +16,22 @@ from dledger.errors import ConfigError
 from dledger.failpoints import PLACES
 from dledger.program.console import let_reader_leave
 from dledger.program.extras import require_spark
+from mqchaos.attach.attached import Attach
+from mqchaos.attach.hooks import read_hooks
+from mqchaos.attach.performing import perform_attached
 from mqchaos.command_line import run_app, run_command
 from mqchaos.faults.fault import FAULTS
 from mqchaos.faults.machine import machine_lacks, no_power_loss
-from mqchaos.limits import DURATION_S_MAX, KILLS_MAX, SHRINK_RUNS_MAX, SOAK_HOURS_MAX
+from mqchaos.limits import (
+    AWAY_S,
+    DURATION_S_MAX,
+    KILLS_MAX,
+    QUEUES_MAX,
+    RANDOM_SEND_TIMEOUT_S,
+    SETTLE_S,
+    SHRINK_RUNS_MAX,
+    SOAK_HOURS_MAX,
+)
 from mqchaos.run import again
 from mqchaos.run.again import order_of, own
 from mqchaos.run.perform import perform
@@ -170,6 +182,91 @@ def soak(
     chosen = [_known("workload", workload, WORKLOADS)] if workload else list(WORKLOADS)
     some = plans(seed, duration, chosen)
     return run_command(partial(soaking, own(directory), hours, some))
+
+
+@app.command
+def attach(
+    *,
+    namesrv: Annotated[str, cyclopts.Parameter(name=["--namesrvAddr", "-n"])],
+    hooks: Path,
+    directory: Directory,
+    fault: str | None = None,
+    times: Times = 5,
+    on: Literal["leader", "node"] = "leader",
+    seed: int = 1,
+    topic: str = "Attached",
+    queues: int = 4,
+    rate: float = 1_000.0,
+    settle: float = SETTLE_S,
+    away: float | None = None,
+) -> int:
+    """Hurt a cluster that runs already, by its operator's hooks, and judge what is read back.
+
+    Ours or Apache RocketMQ's. Exit status 0 if all that was acknowledged was read back, as it was
+    sent, in order and once, and no exception reached the application; 1 if not.
+
+    Parameters
+    ----------
+    namesrv
+        Its name servers, host:port;host:port.
+    hooks
+        A file that names the nodes of a broker group, and the commands that hurt and heal each
+        (docs/chaos.md).
+    directory
+        A new or empty directory: history, logs and report stay there.
+    fault
+        Which of the hooks; by default the first that all nodes have.
+    times
+        How often, one after the other.
+    on
+        Whom it hurts: whoever leads, or any node.
+    seed
+        Draws the times, and the nodes.
+    topic
+        Is made if it is not there. Use one that is for this alone.
+    queues
+        Of that topic.
+    rate
+        Messages a second; of our own client.
+    settle
+        Seconds from when sends go on to the next fault.
+    away
+        Seconds until a node is healed; by default drawn anew each time.
+    """
+    read = read_hooks(hooks)
+    chosen = _known("fault", fault or read.faults()[0], read.faults())
+    for name, value, least, most in (
+        ("times", times, 1, KILLS_MAX),
+        ("queues", queues, 1, QUEUES_MAX),
+        ("rate", rate, 1.0, 1e6),
+        ("settle", settle, 0.0, DURATION_S_MAX),
+        ("away", away or 0.0, 0.0, DURATION_S_MAX),
+    ):
+        _refuse_outside(name, value, least, most)
+    order = Attach(
+        namesrv_addr=namesrv,
+        hooks=read,
+        fault=chosen,
+        times=times,
+        on=on,
+        seed=seed,
+        topic=topic,
+        queues=queues,
+        rate_per_s=rate,
+        send_timeout_s=RANDOM_SEND_TIMEOUT_S,
+        settle_s=settle,
+        away_s=AWAY_S if away is None else (away, away),
+    )
+    words = ["mqchaos attach -n", namesrv, f"--hooks {hooks} --fault {chosen} --times {times}"]
+    words += [f"--on {on} --seed {seed} --dir NEW-DIR"]
+    return run_command(partial(_attach, order, _empty(directory), " ".join(words)))
+
+
+async def _attach(order: Attach, directory: Path, replay: str) -> int:
+    console = Console()
+    report = await perform_attached(order, directory, replay, console)
+    console.print(f"report: {directory / 'report' / 'report.html'}", soft_wrap=True)
+    return 0 if report.holds else 1
 
 
 def _planned(scenario: str, seed: int, kills: int, duration: float, workload: str) -> Planned:

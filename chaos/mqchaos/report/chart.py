@@ -12,7 +12,7 @@ from typing import Final
 
 from dledger.verdict.page import Markup
 from mqchaos.faults.kinds import KINDS
-from mqchaos.limits import FAULTS_TOLD_MAX, GAP_WIDTH_MIN
+from mqchaos.limits import FAULTS_TOLD_MAX, GAP_WIDTH_MIN, SILENT_S
 from mqchaos.report.drawing import (
     Scale,
     area,
@@ -147,11 +147,19 @@ class _Chart:
         yield curve(delivered, "line consumed", "consumed per second")
 
     def _latencies(self) -> Iterator[Markup]:
-        some = [
-            (self._middle(number), slot.latencies.quantiles(QUANTILES))
-            for number, slot in enumerate(self._slots)
-            if slot.latencies.bins
-        ]
+        """Lines that break where nothing was acknowledged."""
+        some: list[tuple[float, list[float]]] = []
+        last = 0
+        for number, slot in enumerate(self._slots):
+            if slot.latencies.bins:
+                if (number - last) * self._width_s > SILENT_S:
+                    yield from self._latency_lines(some)
+                    some = []
+                some.append((self._middle(number), slot.latencies.quantiles(QUANTILES)))
+                last = number
+        yield from self._latency_lines(some)
+
+    def _latency_lines(self, some: Sequence[tuple[float, list[float]]]) -> Iterator[Markup]:
         median, most, longest = (
             [(x, self._latency.at(values[k])) for x, values in some] for k in range(3)
         )

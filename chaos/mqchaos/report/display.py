@@ -99,6 +99,7 @@ def print_report(report: Report, console: Console) -> None:
     console.print(table)
     for each in report.properties:
         verdict = "[green]holds[/]" if each.holds else "[bold red]violated[/]"
+        verdict = verdict if each.unjudged is None else "not judged"
         console.print(f"property {each.number:>2}  {verdict}  {each.title}", soft_wrap=True)
     for finding in report.findings:
         console.print(Text(finding, style="bold red"), soft_wrap=True)

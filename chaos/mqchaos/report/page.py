@@ -52,7 +52,7 @@ def render(
         _tiles(report),
         _timeline(found, nodes),
         card("How long it took", *_times(report, strips)),
-        card("What was judged", judged(report.properties)),
+        card("What was judged", judged(report.properties), *_notes(report)),
         violations(report.properties, report.replay),
         tag(
             "div",
@@ -127,6 +127,10 @@ def _times(report: Report, strips: Markup) -> list[Markup]:
         bounds = "; the red line is the longest that may be." if report.pauses_judged else "."
         parts += [tag("p", text(about + bounds), class_="soft"), strips]
     return parts
+
+
+def _notes(report: Report) -> list[Markup]:
+    return [tag("p", text(note), class_="soft") for note in report.notes]
 
 
 def _counts(rows: Sequence[tuple[str, str, bool]]) -> Markup:

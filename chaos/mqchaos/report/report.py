@@ -122,6 +122,8 @@ def rows(report: Report) -> list[tuple[str, str, bool]]:
         )
         for gap in report.gaps
     ]
+    equal = counts.replicas_equal
+    whether = [] if equal is None else [("replicas equal", "yes" if equal else "no", equal)]
     return [
         ("sent", f"{counts.sent:,}", True),
         ("acknowledged", f"{counts.acknowledged:,}", counts.acknowledged == counts.sent),
@@ -131,7 +133,7 @@ def rows(report: Report) -> list[tuple[str, str, bool]]:
         ("phantom", f"{counts.phantom:,}", counts.phantom == 0),
         ("duplicated", f"{counts.duplicated:,}", counts.duplicated == 0),
         ("reordered", f"{counts.reordered:,}", counts.reordered == 0),
-        ("replicas equal", "yes" if counts.replicas_equal else "no", counts.replicas_equal),
+        *whether,
         *gaps,
     ]
 

@@ -12,7 +12,7 @@ LATENCY_SHARES: Final = (0.5, 0.9, 0.99, 0.999, 1.0)
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """The audit's table. `stored`: records by replica."""
+    """The audit's table. `stored`: records by replica; nothing where none was looked at."""
 
     sent: int
     acknowledged: int
@@ -22,7 +22,7 @@ class Counts(msgspec.Struct, frozen=True):
     phantom: int
     duplicated: int
     reordered: int
-    replicas_equal: bool
+    replicas_equal: bool | None = None
 
 
 class GapFound(msgspec.Struct, frozen=True):
