@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 
 import trio
 
@@ -20,9 +21,10 @@ from dledger.net.serving import table_of
 from dledger.net.turns import in_turns
 from dledger.observe import get_logger
 from dledger.program.pulse import beat, look
+from dledger.raft.engine import OnDone
 from dledger.world import world
 from mqbroker import limits
-from mqbroker.leader.deliveries import Deliveries
+from mqbroker.leader.deliveries import Deliveries, Old
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.leader.outcome import Outcome
 from mqbroker.refusal import NotApplied, Refused
@@ -61,6 +63,7 @@ from mqbroker.state.aside import SetAside
 from mqbroker.state.derived.indexing import EntryIndex
 from mqbroker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqbroker.upkeep.alarm import Alarm
+from mqbroker.upkeep.retention import policy_of
 
 _log = get_logger(__name__)
 
@@ -133,6 +136,7 @@ class Broker:
                 self._popping.sweep,
                 self._popping.look,
                 self._popping.settle,
+                self._renew,
                 self._scan,
                 self._exports.turn,
             ):
@@ -305,7 +309,7 @@ class Broker:
         wait_s = math.inf
         if self.core.role.serving:
             try:
-                if await self._deliver():
+                if await self._append_move(self._deliveries.deliver):
                     return
                 wait_ms = self._deliveries.wait_ms()
                 if wait_ms is not None:
@@ -319,13 +323,29 @@ class Broker:
             await self._deliveries_due.wait()
         self._deliveries_due = trio.Event()
 
-    async def _deliver(self) -> bool:
-        """Deliver one entry of messages; returns whether there were any, and they were
-        delivered."""
+    async def _renew(self) -> None:
+        """Renew the timed messages that would hold up the removal of old segments."""
+        await look(limits.RENEW_LOOK_S)
+        renew = partial(self._deliveries.renew, self._old_part())
+        while self.core.role.serving and await self._append_move(renew):
+            pass
+
+    def _old_part(self) -> Old:
+        """The part of the log that is half way to its removal."""
+        policy, core = policy_of(self.core.config), self.core
+        age_s, size_bytes = policy.age_max_s, policy.size_bytes_max
+        return Old(
+            -1 if age_s is None else core.clock_ms() - int(age_s * 500),
+            -1 if size_bytes is None else core.log.status.end_position - size_bytes // 2,
+        )
+
+    async def _append_move(self, append: Callable[[OnDone], bool]) -> bool:
+        """Deliver or renew one entry of messages; returns whether there were any, and that is
+        done."""
         dropped = self._deliveries.dropped
         outcome = Outcome()
         try:
-            if not self._deliveries.deliver(outcome.set):
+            if not append(outcome.set):
                 return False
             await outcome.wait()
         except NotApplied as error:

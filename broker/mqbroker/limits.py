@@ -91,10 +91,18 @@ UNHEARD_COPIES_PER_KEY_MAX = 16
 
 # Delayed messages.
 DELAY_LEVELS_MAX = 64
-TIMER_DELAY_S_MAX = 3 * 86_400
-"""RocketMQ: timerMaxDelaySec."""
-TIMERS_MAX = 262_144
-"""Timed messages that wait: their times are kept in memory, and in every snapshot."""
+TIMER_DELAY_S_MAX = 40 * 86_400
+"""RocketMQ's timerMaxDelaySec is 3 days."""
+TIMERS_MAX = 1 << 20
+"""Timed messages that wait: each takes 40 bytes of memory, and 16 of every snapshot."""
+RENEWED_AHEAD_MS = 600_000
+"""A timed message in an old part of the log that is due within this time is left there."""
+RENEW_LOOK_S = 10.0
+"""Between two looks for such messages that are due later."""
+RECENT_TIMES_MAX = 8192
+"""Kept one by one before they are packed; and gaps that are left in what is packed."""
+TIMES_LOOKED_AT = 1024
+"""At a time, to find the first that still waits."""
 TRANSACTIONS_MAX = 65_536
 """Transactions that have not ended."""
 TRANSACTION_CHECKS_PER_TURN_MAX = 256

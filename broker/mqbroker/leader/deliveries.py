@@ -8,6 +8,10 @@ applied state says. So a new leader goes on exactly where the old one stopped, a
 delivered twice or left out.
 
 A message whose topic was deleted while it waited is dropped with it.
+
+The log can't begin behind a message that waits. So one that is to wait for long is renewed: when
+the part of the log that holds it is half way to its removal, a move takes it and puts a copy of it,
+with the same due time, where it waited. (RocketMQ rolls messages within its timer log.)
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from dledger.buffers import Buffer
 from dledger.errors import AppendError, BadInput
@@ -43,6 +48,14 @@ class Arrival(NamedTuple):
     topic: str
     queue_id: int
     record: NewRecord
+
+
+class Old(NamedTuple):
+    """The part of the log that will be removed some time: what was stored before a time, or lies
+    before a position."""
+
+    before_ms: int
+    before_position: int
 
 
 class MoveDraft:
@@ -79,6 +92,13 @@ def due_units(queue: ConsumeQueue, first: int, delay_ms: int, now_ms: int) -> Un
     units = queue.read(first, limits.DELIVERY_MESSAGES_MAX)
     due = int(np.searchsorted(units["store_timestamp_ms"], now_ms - delay_ms, "right"))
     return units[: _fitting(units[:due])]
+
+
+def _is_old(units: Units, old: Old) -> npt.NDArray[np.bool_]:
+    """Which messages lie in that part. Those that were stored later lie behind it."""
+    by_time = units["store_timestamp_ms"] < old.before_ms
+    found: npt.NDArray[np.bool_] = by_time | (units["position"] < old.before_position)
+    return found
 
 
 def _fitting(units: Units) -> int:
@@ -134,6 +154,31 @@ class Deliveries:
         arrivals = self._arrivals(units)
         self.dropped += len(units) - len(arrivals)
         self._move(move, arrivals, on_done)
+        return True
+
+    def renew(self, old: Old, on_done: Callable[[Appended | AppendError], None]) -> bool:
+        """Append copies of some timed messages in an old part of the log, if there are any that
+        are not due soon.
+
+        Raises an AppendError if certainly nothing was appended.
+        """
+        queue = self._machine.queues.get(TIMER_TOPIC, 0)
+        after_ms = self._assignments.now_ms() + limits.RENEWED_AHEAD_MS
+        later = self._machine.timers.later_than(after_ms, limits.DELIVERY_MESSAGES_MAX)
+        if queue is None or not later or not _is_old(queue.read(later[0], 1), old).all():
+            return False
+        offsets = [offset for offset in later if offset not in self._leaving]
+        units = np.concatenate([queue.read(offset, 1) for offset in offsets or later])
+        count = _fitting(units[: int(_is_old(units, old).sum())])
+        if not offsets or not count:
+            return False
+        renewed = [
+            Arrival(TIMER_TOPIC, 0, NewRecord.copy(Record(self._log.view(at, size))))
+            for at, size in zip(
+                units["position"][:count].tolist(), units["size"][:count].tolist(), strict=True
+            )
+        ]
+        self._move(Move(TIMER_TOPIC, 0, ranges_of(offsets[:count])), renewed, on_done)
         return True
 
     def recall(self, offset: int, on_done: Callable[[Appended | AppendError], None]) -> bool:

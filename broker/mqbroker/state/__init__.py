@@ -10,7 +10,7 @@
 ``groups``         what is kept for consumer groups: configs, offsets, locks
 ``dedup``          which appends are in the log already (pure)
 ``aside``          entries that have no effect, and why (pure)
-``derived``        files made from the log: consume queues, key index
+``derived``        what is made from the log: consume queues, key index, the order of what waits
 ``snapshot``       the saved state, so that a restart replays only later entries
 ``kept``           reads what other versions have written to a log or a snapshot (pure)
 """

@@ -50,8 +50,8 @@ class State(msgspec.Struct):
     locks: list[LockRow] = []
     dedup: list[bytes] = []
     delays: dict[int, int] = {}
-    timers: list[tuple[int, int]] = []
-    halves: list[tuple[int, int]] = []
+    timers: bytes | list[tuple[int, int]] = b""
+    halves: bytes | list[tuple[int, int]] = b""
     queues: dict[str, tuple[int, dict[int, int]]] = {}
     settings: dict[str, str] = {}
     keys: tuple[int, int] = (0, 0)
@@ -74,6 +74,9 @@ def decode_state(payload: bytes) -> State:
         raise StorageError(f"the state can't be decoded: {error}") from error
     if state.format != FORMAT:
         raise StorageError(f"the state has format {state.format}, this version's is {FORMAT}")
+    for waiting in (state.timers, state.halves):
+        if isinstance(waiting, bytes) and len(waiting) % 16:
+            raise StorageError("the waiting messages of the state are no pairs of numbers")
     return state
 
 

@@ -1,52 +1,76 @@
 """Messages of one queue that wait, in no particular order: timed ones, and half messages. Pure.
 
 They are part of the replicated state: a message waits from the entry that stored it until the move
-(see `mqbroker.state.moves`) that takes it. The heap that finds the next ones is derived from this.
+(see `mqbroker.state.moves`) that takes it. The schedule that finds the next ones is derived from
+this.
+
+There may be a million of them, so they are two arrays: offsets, which only grow, and times. One
+that is taken leaves a gap, and the arrays are packed when gaps are the half of them.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Iterator
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
+import numpy as np
+
+from mqbroker import limits
 from mqbroker.state.aside import Unusable
+from mqbroker.state.derived.schedule import Mask, Numbers, Schedule
 from mqbroker.state.moves import Move
+
+_TAKEN: Final = -1
+_KEPT: Final = np.dtype(">i8")
 
 
 class Waiting:
     """Queue offset -> a time in ms: when the message is due, or since when it waits."""
 
     def __init__(self) -> None:
-        self._at_ms: dict[int, int] = {}
-        self._heap: list[tuple[int, int]] = []  # (time, offset); some no longer wait
+        self._offsets = array("q")
+        self._at_ms = array("q")
+        self._first = self._count = 0
+        self._schedule = Schedule(self._waits)
 
     def __len__(self) -> int:
-        return len(self._at_ms)
+        return self._count
 
     def __contains__(self, offset: int) -> bool:
-        return offset in self._at_ms
+        return self._find(offset) is not None
 
     def items(self) -> Iterator[tuple[int, int]]:
         """(offset, time in ms) of all, in the order in which they came."""
-        return iter(self._at_ms.items())
+        offsets, at_ms = self._packed()
+        return zip(offsets.tolist(), at_ms.tolist(), strict=True)
 
     def first_offset(self) -> int | None:
         """The oldest message that waits."""
-        return next(iter(self._at_ms), None)
+        return self._offsets[self._first] if self._count else None
+
+    def later_than(self, at_ms: int, count_max: int) -> list[int]:
+        """The first messages, in the order in which they came, whose time is after that."""
+        offsets, times = self._packed()
+        found: list[int] = offsets[np.flatnonzero(times > at_ms)[:count_max]].tolist()
+        return found
 
     def add(self, offset: int, at_ms: int) -> None:
-        """A message waits from now on."""
-        self._at_ms[offset] = at_ms
-        heapq.heappush(self._heap, (at_ms, offset))
+        """A message waits from now on. It came after all others."""
+        self._offsets.append(offset)
+        self._at_ms.append(at_ms)
+        self._count += 1
+        self._schedule.add(at_ms, offset)
 
     def check(self, move: Move) -> None:
         """Raise Unusable if one of the messages does not wait."""
-        if sum(max(0, end - first) for first, end in move.ranges) > len(self._at_ms):
+        if sum(max(0, end - first) for first, end in move.ranges) > self._count:
             raise Unusable(f"it takes more messages of {move.topic} than wait there")
         taken: set[int] = set()
         for first, end in move.ranges:
             for offset in range(first, end):
-                if offset not in self._at_ms or offset in taken:
+                if offset not in self or offset in taken:
                     raise Unusable(
                         f"it takes message {offset} of {move.topic}, which does not wait there"
                     )
@@ -56,32 +80,66 @@ class Waiting:
         """Messages no longer wait. They must have been checked."""
         for first, end in move.ranges:
             for offset in range(first, end):
-                del self._at_ms[offset]
+                place = self._find(offset)
+                assert place is not None, f"{offset} was checked"
+                self._at_ms[place] = _TAKEN
+                self._count -= 1
+        while self._first < len(self._at_ms) and self._at_ms[self._first] == _TAKEN:
+            self._first += 1
+        if len(self._offsets) > 2 * self._count + limits.RECENT_TIMES_MAX:
+            self._replace(*self._packed())
+        elif len(self._schedule) > 2 * self._count + limits.RECENT_TIMES_MAX:
+            offsets, at_ms = self._packed()
+            self._schedule.begin_again(at_ms, offsets)
 
     def next_ms(self) -> int | None:
         """The earliest time; None if none waits."""
-        while self._heap and self._heap[0][1] not in self._at_ms:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        return self._schedule.next_ms()
 
     def due(self, now_ms: int, count_max: int) -> list[int]:
         """The offsets whose time has come, the earliest first; they keep waiting."""
-        found: list[tuple[int, int]] = []
-        while len(found) < count_max:
-            at_ms = self.next_ms()
-            if at_ms is None or at_ms > now_ms:
-                break
-            found.append(heapq.heappop(self._heap))
-        for each in found:
-            heapq.heappush(self._heap, each)
-        return [offset for _, offset in found]
+        return self._schedule.due(now_ms, count_max)
 
-    def dump(self) -> list[tuple[int, int]]:
-        """What a snapshot keeps."""
-        return list(self._at_ms.items())
+    def dump(self) -> bytes:
+        """What a snapshot keeps: all offsets, then all times, big-endian."""
+        return b"".join(part.astype(_KEPT).tobytes() for part in self._packed())
 
-    def restore(self, items: Iterable[tuple[int, int]]) -> None:
-        """Take over what a snapshot kept."""
-        self._at_ms = dict(items)
-        self._heap = [(at_ms, offset) for offset, at_ms in self._at_ms.items()]
-        heapq.heapify(self._heap)
+    def restore(self, kept: bytes | Iterable[Sequence[int]]) -> None:
+        """Take over what a snapshot kept; older versions kept pairs."""
+        if isinstance(kept, bytes):
+            whole = np.frombuffer(kept, _KEPT).astype(np.int64)
+            self._replace(*np.split(whole, 2))
+        else:
+            pairs = np.array(sorted(map(tuple, kept)), np.int64).reshape(-1, 2)
+            self._replace(pairs[:, 0], pairs[:, 1])
+
+    def _find(self, offset: int) -> int | None:
+        place = bisect_left(self._offsets, offset, self._first)
+        if place == len(self._offsets) or self._offsets[place] != offset:
+            return None
+        return None if self._at_ms[place] == _TAKEN else place
+
+    def _waits(self, offsets: Numbers) -> Mask:
+        """Which of some offsets wait, each of which has waited once."""
+        known, at_ms = self._views()
+        places = np.searchsorted(known, offsets)
+        places[places == len(known)] = 0
+        if not len(known):
+            return np.zeros(len(offsets), np.bool_)
+        here: Mask = (known[places] == offsets) & (at_ms[places] != _TAKEN)
+        return here
+
+    def _packed(self) -> tuple[Numbers, Numbers]:
+        """Offsets and times of those that wait."""
+        offsets, at_ms = self._views()
+        here = at_ms != _TAKEN
+        return offsets[here], at_ms[here]
+
+    def _views(self) -> tuple[Numbers, Numbers]:
+        """The arrays as numpy's. They can't grow while one of these is kept."""
+        return np.frombuffer(self._offsets, np.int64), np.frombuffer(self._at_ms, np.int64)
+
+    def _replace(self, offsets: Numbers, at_ms: Numbers) -> None:
+        self._offsets, self._at_ms = array("q", offsets.tobytes()), array("q", at_ms.tobytes())
+        self._first, self._count = 0, len(offsets)
+        self._schedule.begin_again(at_ms, offsets)

@@ -11,9 +11,10 @@ import pytest
 from dledger.errors import ConfigError
 from dledger.remoting.message import properties_decode, properties_encode
 from dledger.remoting.record import Record
+from mqbroker import limits
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.delays import DEFAULT_LEVELS, DelayLevels
-from mqbroker.leader.deliveries import Deliveries, due_units
+from mqbroker.leader.deliveries import Deliveries, Old, due_units
 from mqbroker.leader.drafts import NewRecord
 from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused
@@ -24,6 +25,7 @@ from mqbroker.state.machine import Machine
 from mqbroker.state.moves import (
     OP_TOPIC,
     SCHEDULE_TOPIC,
+    TIMER_TOPIC,
     Delays,
     Move,
     decode_move,
@@ -142,15 +144,18 @@ def test_a_delayed_message_arrives_in_its_queue_when_it_is_due(tmp_path: Path) -
 
 @pytest.mark.parametrize("seed", range(20))
 def test_each_arrives_once_and_none_early_whatever_the_leadership(
-    seed: int, tmp_path: Path
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Leaders lose deliveries on their way; a replica that is killed ends with the same state."""
+    """Leaders lose deliveries, and copies of what waits for long, on their way; a replica that is
+    killed ends with the same state."""
     print(f"seed {seed}")
     rng = random.Random(seed)
     leader = Leader(tmp_path / "leader", auto=False)
     replica = Machine(tmp_path / "replica")
     (tmp_path / "replica").mkdir()
     sent: dict[bytes, int] = {}
+    renewed = 0
+    monkeypatch.setattr(limits, "RENEWED_AHEAD_MS", 1000)
     for number in range(200):
         leader.now_ms += rng.randrange(500)
         level, timer_ms = rng.randrange(4), rng.randrange(1, 9000)
@@ -164,6 +169,10 @@ def test_each_arrives_once_and_none_early_whatever_the_leadership(
             leader.lose_leadership()
         if leader.deliver():
             leader.lose_leadership() if rng.random() < 0.3 else leader.ledger.commit()
+        old = Old(leader.now_ms - 3000, 0)
+        if rng.random() < 0.3 and leader.deliveries.renew(old, lambda _: None):
+            renewed += 1
+            leader.lose_leadership() if rng.random() < 0.3 else leader.ledger.commit()
         if rng.random() < 0.2:
             for entry in leader.ledger.entries(replica.applied_index + 1):
                 replica.apply(entry)
@@ -172,6 +181,7 @@ def test_each_arrives_once_and_none_early_whatever_the_leadership(
             replica.close()
             replica = Machine(tmp_path / "replica")
             assert replica.restore() is None
+    assert renewed
     leader.now_ms += 10_000
     while leader.deliver():
         leader.ledger.commit()
@@ -211,7 +221,7 @@ def test_a_message_with_a_timer_arrives_when_it_says(tmp_path: Path) -> None:
     assert properties["TIMER_OUT_MS"] == str(begin_ms + 1000)
 
 
-@pytest.mark.parametrize("timer", [{"TIMER_DELAY_SEC": "259201"}, {"TIMER_DELIVER_MS": "noon"}])
+@pytest.mark.parametrize("timer", [{"TIMER_DELAY_SEC": "3456001"}, {"TIMER_DELIVER_MS": "noon"}])
 def test_a_timer_that_makes_no_sense_is_refused(timer: dict[str, str]) -> None:
     """Three days are the most, as with RocketMQ."""
     with pytest.raises(Refused):
@@ -334,3 +344,43 @@ def test_a_recall_that_was_lost_with_the_leadership_changes_nothing(tmp_path: Pa
     assert leader.deliver()
     leader.ledger.commit()
     assert [bytes(record.body) for record in leader.arrived()] == [b"m"]
+
+
+def test_a_message_for_much_later_does_not_keep_the_log(tmp_path: Path) -> None:
+    """When its part of the log is old, a copy takes its place, which waits for the same time."""
+    leader = Leader(tmp_path)
+    offset = timed(leader)
+    leader.now_ms += 5000
+    leader.send(b"later", 0, TIMER_DELAY_SEC=str(40 * 86_400))
+    due_ms = leader.now_ms + 40 * 86_400_000
+    leader.now_ms += 36 * 3_600_000
+    old = Old(leader.now_ms - 36 * 3_600_000, 0)
+    assert not leader.deliveries.renew(old, lambda _: None), "what is due soon is delivered instead"
+    before = Old(leader.now_ms, 0)
+
+    assert leader.deliveries.renew(before, lambda _: None)
+    assert not leader.deliveries.renew(before, lambda _: None)
+    assert dict(leader.machine.timers.items()) == {offset: 1_010_000, offset + 2: due_ms}
+    assert leader.deliver()
+    leader.now_ms = due_ms - 1
+    assert not leader.deliver()
+    leader.now_ms = due_ms
+    assert leader.deliver()
+    first, second = leader.arrived()
+    assert (bytes(first.body), bytes(second.body)) == (b"m", b"later")
+    properties = {"TIMER_DELAY_SEC", "TIMER_OUT_MS", "UNIQ_KEY"}
+    assert {*properties_decode(second.properties)} - {"DELAY"} == properties
+
+
+def test_a_part_of_the_log_is_old_by_its_place_too(tmp_path: Path) -> None:
+    """Where the log's size is bounded."""
+    leader = Leader(tmp_path)
+    leader.send(b"a", 0, TIMER_DELAY_SEC="86400")
+    leader.send(b"b", 0, TIMER_DELAY_SEC="86400")
+    queue = leader.machine.queues.get(TIMER_TOPIC, 0)
+    assert queue is not None
+    second = int(queue.read(1, 1)["position"][0])
+
+    assert not leader.deliveries.renew(Old(0, 0), lambda _: None)
+    assert leader.deliveries.renew(Old(0, second), lambda _: None)
+    assert [offset for offset, _ in leader.machine.timers.items()] == [1, 2]

@@ -1,0 +1,113 @@
+"""Messages that wait, in arrays: the same as in a dictionary, and small."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqbroker import limits
+from mqbroker.state.moves import Move, ranges_of
+from mqbroker.state.waiting import Waiting
+
+TIMES_MS = st.integers(0, 60)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), TIMES_MS, st.integers(1, 3)),
+        st.tuples(st.just("take due"), TIMES_MS, st.integers(1, 9)),
+        st.tuples(st.just("take any"), st.integers(0, 1000), st.integers(1, 9)),
+        st.tuples(st.just("restart"), st.just(0), st.just(0)),
+    ),
+    max_size=120,
+)
+
+
+def move(offsets: list[int]) -> Move:
+    """One that takes these."""
+    return Move("T", 0, ranges_of(sorted(offsets)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tiny_runs() -> object:
+    """Packed after three: every path is taken by a short list of steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "RECENT_TIMES_MAX", 3)
+        patch.setattr(limits, "TIMES_LOOKED_AT", 2)
+        yield
+
+
+@given(steps=STEPS)
+@settings(max_examples=300)
+def test_arrays_are_as_good_as_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
+    """Whatever comes, is due, is taken back, and is restored from a snapshot."""
+    waiting, model, offset = Waiting(), dict[int, int](), 0
+    for step, number, count in steps:
+        if step == "add":
+            offset += count
+            waiting.add(offset, number)
+            model[offset] = number
+        elif step == "take due":
+            due = waiting.due(number, count)
+            expected = sorted((at_ms, each) for each, at_ms in model.items() if at_ms <= number)
+            assert due == [each for _, each in expected[:count]]
+            waiting.take(move(due))
+            model = {each: model[each] for each in model if each not in due}
+        elif step == "take any" and model:
+            start = number % len(model)
+            taken = [*model][start : start + count]
+            waiting.check(move(taken))
+            waiting.take(move(taken))
+            model = {each: model[each] for each in model if each not in taken}
+        else:
+            kept, waiting = waiting.dump(), Waiting()
+            waiting.restore(kept)
+        assert [*waiting.items()] == [*model.items()]
+        assert len(waiting) == len(model)
+        assert waiting.first_offset() == next(iter(model), None)
+        assert waiting.next_ms() == min(model.values(), default=None)
+        assert waiting.later_than(30, 2) == [each for each, at in model.items() if at > 30][:2]
+        assert all((each in waiting) == (each in model) for each in range(offset + 2))
+
+
+def test_pairs_of_older_versions_are_read() -> None:
+    """As their snapshots have them."""
+    waiting = Waiting()
+    waiting.restore([(3, 30), (7, 10)])
+
+    assert [*waiting.items()] == [(3, 30), (7, 10)]
+    assert waiting.due(20, 5) == [7]
+
+
+def test_a_million_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 bytes each, at most, and 16 in a snapshot."""
+    monkeypatch.undo()
+    monkeypatch.setattr(limits, "RECENT_TIMES_MAX", 8192)
+    monkeypatch.setattr(limits, "TIMES_LOOKED_AT", 1024)
+    times = np.random.default_rng(7).integers(0, limits.TIMER_DELAY_S_MAX * 1000, 100_000)
+    tracemalloc.start()
+    try:
+        waiting = Waiting()
+        for offset, at_ms in enumerate(times.tolist()):
+            waiting.add(offset, at_ms)
+        size_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    recent_bytes = 2 * 8192 * 130
+    assert size_bytes - recent_bytes < 40 * len(times)
+    assert len(waiting.dump()) == 16 * len(times)
+
+
+def test_what_is_recalled_leaves_no_trace() -> None:
+    """However often a message for much later is sent and taken back."""
+    waiting = Waiting()
+    waiting.add(0, 10**9)
+    for offset in range(1, 5000):
+        waiting.add(offset, 10**6 + offset)
+        waiting.take(move([offset]))
+
+    assert len(waiting._offsets) + len(waiting._schedule) < 32
+    assert [*waiting.items()] == [(0, 10**9)]
