@@ -259,7 +259,7 @@ def attach(
     )
     words = ["mqchaos attach -n", namesrv, f"--hooks {hooks} --fault {chosen} --times {times}"]
     words += [f"--on {on} --seed {seed} --dir NEW-DIR"]
-    return run_command(partial(_attach, order, _empty(directory), " ".join(words)))
+    return run_command(partial(_attach, order, own(directory), " ".join(words)))
 
 
 async def _attach(order: Attach, directory: Path, replay: str) -> int:

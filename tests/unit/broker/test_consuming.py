@@ -246,7 +246,7 @@ async def test_our_consumers_say_in_milliseconds_when_a_message_is_to_come_again
             (record,) = records(retry)
             assert record.reconsume_times == tries
             position = record.physical_offset
-        too_long = await send_back(position, 4 * 86_400_000)
+        too_long = await send_back(position, 41 * 86_400_000)
         assert too_long.code == Code.MESSAGE_ILLEGAL
         assert (await send_back(position, 20, times_max=2)).code == Code.SUCCESS
         assert broker.machine.queues.end("%DLQ%C", 0) == 1
