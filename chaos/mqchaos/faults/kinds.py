@@ -113,6 +113,9 @@ FEW_FILES: Final = Kind(
 LOW_MEMORY: Final = Kind(
     "low-memory", "enough-memory", "", "may have a little more memory only", "may have more", 2, 5
 )
+SMALL_FILES: Final = Kind(
+    "small-files", "any-files", "", "may write to the beginnings of files only", "may write", 1, 3
+)
 SLOW_CPU: Final = Kind(
     "slow-cpu", "fast-cpu", "", "gets a tenth of a processor", "gets a processor again", 2.5, 5
 )
@@ -134,7 +137,7 @@ KINDS: Final = {
         *(FAILPOINT_KILL, FAILPOINT_HOLD),
         *(SLOW_DISK, BAD_SYNC, FULL_DISK, READ_ONLY, TORN),
         *(CLOCK_AHEAD, CLOCK_BEHIND, CLOCK_STROBE),
-        *(FEW_FILES, LOW_MEMORY, SLOW_CPU),
+        *(FEW_FILES, SMALL_FILES, LOW_MEMORY, SLOW_CPU),
         *(JOIN, DISMISS, BLANK_NAMESRV),
     )
 }

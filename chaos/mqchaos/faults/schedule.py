@@ -85,6 +85,7 @@ CHOICES: Final = (
     Choice(kinds.CLOCK_BEHIND, _ONE),
     Choice(kinds.CLOCK_STROBE, (Target.LEADER, Target.ALL)),
     Choice(kinds.FEW_FILES, _ONE),
+    Choice(kinds.SMALL_FILES, _ONE, AWAY_S),
     Choice(kinds.LOW_MEMORY, _ONE),
     Choice(kinds.SLOW_CPU, _ONE),
     Choice(kinds.JOIN, (Target.LEADER,), alone=True),

@@ -60,6 +60,7 @@ from mqchaos.faults.kinds import (
     SLOW,
     SLOW_CPU,
     SLOW_DISK,
+    SMALL_FILES,
     STALE,
     STORM,
     TORN,
@@ -244,13 +245,13 @@ SCENARIOS = {
         ),
         Scenario(
             "starved",
-            "the leader and then a follower may open no files, has no memory, gets no processor",
+            "the leader and then a follower lacks descriptors, room in files, memory, a processor",
             partial(
                 in_turn,
                 [
                     (kind, target)
                     for target in (Target.LEADER, Target.FOLLOWER)
-                    for kind in (FEW_FILES, LOW_MEMORY, SLOW_CPU)
+                    for kind in (FEW_FILES, SMALL_FILES, LOW_MEMORY, SLOW_CPU)
                 ],
             ),
             segment_bytes=SHORT_SEGMENT_BYTES,

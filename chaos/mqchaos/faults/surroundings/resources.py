@@ -1,9 +1,9 @@
-"""A node that gets too little from the kernel: descriptors, memory, time on a processor.
+"""A node that gets too little from the kernel: descriptors, room in files, memory, a processor.
 
-Limits of descriptors and of the address space are those of a running process (`prlimit`), which
-needs no root for processes of one's own. For time on a processor the process is stopped and let go
-on many times a second, as a scheduler with a small quota does. A node may end for want of memory:
-it is started again when there is enough.
+Limits of descriptors, of files and of the address space are those of a running process
+(`prlimit`), which needs no root for processes of one's own. For time on a processor the process is
+stopped and let go on many times a second, as a scheduler with a small quota does. A node may end
+for want of what it needs: it is started again when there is enough.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import Final
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.processes import ClusterError
-from mqchaos.faults.kinds import FEW_FILES, LOW_MEMORY, SLOW_CPU, Kind
+from mqchaos.faults.kinds import FEW_FILES, LOW_MEMORY, SLOW_CPU, SMALL_FILES, Kind
 from mqchaos.faults.obstacles import OfFew, effect_of
 from mqchaos.faults.targets import Victims
 from mqchaos.limits import (
     CYCLE_GOES_S,
     CYCLE_STANDS_S,
+    FILE_BYTES_MAX,
     SPARE_DESCRIPTORS,
     SPARE_MEMORY_BYTES,
 )
@@ -136,6 +137,7 @@ class SlowProcessor(OfFew):
 
 RESOURCE_FAULTS: Final = (
     Limit(FEW_FILES, resource.RLIMIT_NOFILE, _descriptors, SPARE_DESCRIPTORS),
+    Limit(SMALL_FILES, resource.RLIMIT_FSIZE, lambda pid: FILE_BYTES_MAX, 0),
     Limit(LOW_MEMORY, resource.RLIMIT_AS, _address_space, SPARE_MEMORY_BYTES),
     SlowProcessor(),
 )
