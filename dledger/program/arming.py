@@ -17,6 +17,7 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final, Literal
@@ -113,7 +114,8 @@ class _Armed:
         self._by_place = {order.place: order for order in self._all.orders}
         SEAM.ahead_ms = self._all.ahead_ms
         if self._all.strobe_s > 0:
-            threading.Thread(target=self._strobe, args=(self._all,), daemon=True).start()
+            strobe = partial(self._strobe, self._all)
+            threading.Thread(target=strobe, name="strobe", daemon=True).start()
         # Who is held looks at a set that can't change under it.
         SEAM.handler = self.reached if self._by_place or self._all.notes else None
         self._say(every.number, "", "orders", problem)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +92,28 @@ def test_a_held_thread_goes_on_when_orders_change(folder: Path) -> None:
         signal.signal(signal.SIGALRM, before)
 
     assert happened(folder) == [("log.staged", "hold")]
+
+
+def test_a_clock_jumps_to_and_fro_until_other_orders_come(folder: Path) -> None:
+    """By as much as was ordered, and then by nothing."""
+    order(folder, ahead_ms=2000, strobe_s=0.002)
+    arm(folder)
+
+    seen: set[int] = set()
+    give_up_at = time.monotonic() + 10
+    while seen != {2000, -2000} and time.monotonic() < give_up_at:
+        seen.add(SEAM.ahead_ms)
+        time.sleep(0.001)
+    order(folder, ahead_ms=0)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    while (
+        any(each.name == "strobe" for each in threading.enumerate())
+        and time.monotonic() < give_up_at
+    ):
+        time.sleep(0.001)
+
+    assert seen == {2000, -2000}
+    assert SEAM.ahead_ms == 0
 
 
 def test_a_torn_write_has_half_of_its_bytes_when_its_place_is_reached(folder: Path) -> None:
