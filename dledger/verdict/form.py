@@ -59,6 +59,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 class Property(msgspec.Struct, frozen=True):
     """The judgement on one property. `count` is of all violations; some of them are spelled out.
+    `kinds` are all of them by their kind.
 
     With `unjudged` it was not judged: the text says why.
     """
@@ -70,6 +71,7 @@ class Property(msgspec.Struct, frozen=True):
     violations: list[Violation] = []
     count: int = 0
     unjudged: str | None = None
+    kinds: dict[str, int] = {}
 
 
 class Verdict(msgspec.Struct, frozen=True):

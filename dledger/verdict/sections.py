@@ -106,9 +106,11 @@ def _of_property(each: Property, replay: str) -> Markup:
     rest = [violation for violation in each.violations if violation.exhibit is None]
     many = max(each.count, len(each.violations))
     hidden = many - len(each.violations)
+    named = ", ".join(f"{count:,} {kind}" for kind, count in each.kinds.items())
+    kinds = f": {named}." if named else "."
     return card(
         f"{each.number}. {each.title}",
-        tag("p", text(f"{many:,} violations of {each.checked:,} checked."), class_="soft"),
+        tag("p", text(f"{many:,} violations of {each.checked:,} checked{kinds}"), class_="soft"),
         *shown,
         _others(rest),
         tag("p", text(f"... and {hidden:,} more."), class_="soft") if hidden else NOTHING,

@@ -7,8 +7,9 @@ vacuously; `checked` being 0 says so.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -101,6 +102,7 @@ class Judgement:
     violations: list[Violation]
     exhibits: Sequence[form.Exhibit] = ()
     unjudged: str | None = None
+    kinds: dict[str, int] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
@@ -120,6 +122,7 @@ class Judgement:
             shown,
             self.count,
             self.unjudged,
+            self.kinds,
         )
 
 
@@ -166,8 +169,7 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
     judgements = []
     for item in PROPERTIES:
         progress(f"judging property {item.number}: {item.title}")
-        count, rows = _collect(item.judge(evidence))
-        judgements.append(Judgement(item.number, item.title, totals[item.checked], count, rows))
+        judgements.append(_judgement(item, totals[item.checked], item.judge(evidence)))
     return Verdict(judgements, _counts(evidence, totals, judgements), _notes(evidence))
 
 
@@ -195,8 +197,7 @@ def judge_alone(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
             continue
         progress(f"judging property {item.number}: {item.title}")
         judged, checked = judges[item.number]
-        count, rows = _collect(judged(evidence))
-        judgements.append(Judgement(item.number, item.title, checked, count, rows))
+        judgements.append(_judgement(item, checked, judged(evidence)))
     counts: Counts = {
         "replicas": len(evidence.members.replicas),
         "entries": {f"{row.broker}/{row.replica}": row["count"] for row in stored},
@@ -236,8 +237,8 @@ def _totals(evidence: Evidence) -> dict[str, int]:
     return {name: int(row[name] or 0) for name in columns}
 
 
-def _collect(rows: DataFrame) -> tuple[int, list[Violation]]:
-    """How many violations there are, and the worst and first of them; replicas are put together."""
+def _judgement(item: Property, checked: int, rows: DataFrame) -> Judgement:
+    """How many violations there are, and the worst and first; replicas are put together."""
     names = [name for name in rows.columns if name != "replica"]
     merged = (
         rows.groupBy(*names)
@@ -245,12 +246,15 @@ def _collect(rows: DataFrame) -> tuple[int, list[Violation]]:
         .orderBy("severity", F.get("positions", F.lit(0)).asc_nulls_last(), "message_id")
     )
     found = merged.limit(VIOLATIONS_SHOWN_MAX + 1).collect()
-    count = len(found) if len(found) <= VIOLATIONS_SHOWN_MAX else merged.count()
+    kinds = dict(Counter(str(row.what) for row in found))
+    if len(found) > VIOLATIONS_SHOWN_MAX:
+        kinds = {row.what: row["count"] for row in merged.groupBy("what").count().collect()}
     shown = [row.asDict() for row in found[:VIOLATIONS_SHOWN_MAX]]
     for row in shown:
         del row["severity"]
         row["replica"] = row["replica"] or None
-    return count, shown
+    count = sum(kinds.values())
+    return Judgement(item.number, item.title, checked, count, shown, kinds=kinds)
 
 
 def _counts(evidence: Evidence, totals: dict[str, int], judgements: list[Judgement]) -> Counts:
@@ -272,9 +276,8 @@ def _counts(evidence: Evidence, totals: dict[str, int], judgements: list[Judgeme
 
 
 def _count_of(judgement: Judgement, kinds: Iterable[str]) -> int:
-    """Violations of some kinds. Beyond what is spelled out, all are taken to be of these kinds."""
-    shown = sum(row["what"] in set(kinds) for row in judgement.violations)
-    return shown + judgement.count - len(judgement.violations)
+    """Violations of some kinds."""
+    return sum(judgement.kinds.get(kind, 0) for kind in kinds)
 
 
 def _notes(evidence: Evidence) -> list[str]:

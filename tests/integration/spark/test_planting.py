@@ -310,3 +310,19 @@ def test_what_can_not_be_concluded_is_no_violation(copy: Copy, session: SparkSes
     verdict = copy.audited(session)
     assert found(verdict) == {}
     assert [note.split(":")[0] for note in verdict.notes] == ["broker-a/n0", "broker-a/n1"]
+
+
+def test_kinds_are_counted_beyond_what_is_spelled_out(
+    copy: Copy, session: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One message that is lost moves all behind it: one is lost, not all of them."""
+    monkeypatch.setattr("mqspark.verdict.VIOLATIONS_SHOWN_MAX", 3)
+    copy.on(["n1"], lambda replica: planting.remove(replica, REMOVED, recompute=True))
+
+    verdict = copy.audited(session)
+
+    (first, *_) = verdict.judgements
+    assert (first.kinds["lost"], len(first.violations)) == (1, 3)
+    assert first.kinds["moved"] > 100
+    assert first.count == sum(first.kinds.values())
+    assert verdict.counts["lost"] == 1
