@@ -53,6 +53,7 @@ from mqbroker.requests.reading.held_pulls import HeldPulls
 from mqbroker.requests.reading.lookups import LookupHandler
 from mqbroker.requests.reading.pull import PullHandler
 from mqbroker.requests.reading.queries import QueryHandler
+from mqbroker.requests.reading.scheduled import ScheduledHandler
 from mqbroker.requests.sending.produce import ProduceHandler
 from mqbroker.requests.sending.recall import RecallHandler
 from mqbroker.requests.sending.request_reply import ReplyHandler
@@ -115,6 +116,7 @@ class Broker:
             RelayHandler(core, self._clients),
             ReplyHandler(core, self._clients),
             RequestModeHandler(core),
+            ScheduledHandler(core, self._deliveries),
             ResetHandler(core, self._clients, self._readers),
             SendBackHandler(core, fence),
             SendHandler(core),

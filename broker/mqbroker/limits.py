@@ -106,6 +106,8 @@ TIMES_LOOKED_AT = 1024
 TRANSACTIONS_MAX = 65_536
 """Transactions that have not ended."""
 TRANSACTION_CHECKS_PER_TURN_MAX = 256
+SCHEDULED_MAX = 1024
+"""Waiting messages that a tool is shown at a time."""
 DELIVERY_MESSAGES_MAX = 1024
 DELIVERY_BYTES_MAX = MIB
 """One entry delivers this much at most, or a single larger message."""

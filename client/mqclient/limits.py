@@ -164,6 +164,8 @@ EXPORT_S = 3_600.0
 EXPORT_POLL_S = 0.2
 DEAD_LETTERS_AT_ONCE = 1024
 """Told of or sent again by a call that names no count: they are held in memory."""
+SCHEDULED_AT_ONCE = 64
+"""Delayed messages shown by a call that names no count; brokers show 1024 at most."""
 READ_RECORDS_MAX = 32
 """Messages asked for at a time when a queue is read without a consumer."""
 PRINTED_AT_ONCE_MAX = 1024

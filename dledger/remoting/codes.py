@@ -158,6 +158,7 @@ class RequestCode(IntEnum):
     REMOVE_MEMBER = 9005
     PROVE = 9006
     EXPORT_REPLICA = 9007
+    LIST_SCHEDULED = 9010
 
 
 class ResponseCode(IntEnum):

@@ -50,6 +50,14 @@ class Arrival(NamedTuple):
     record: NewRecord
 
 
+class Coming(NamedTuple):
+    """A message that waits: when it is due, and its record's place in the log."""
+
+    due_ms: int
+    position: int
+    size: int
+
+
 class Old(NamedTuple):
     """The part of the log that will be removed some time: what was stored before a time, or lies
     before a position."""
@@ -140,6 +148,28 @@ class Deliveries:
         if next_ms is not None:
             due_ms.append(next_ms)
         return max(0, min(due_ms) - self._assignments.now_ms()) if due_ms else None
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for their time."""
+        levels = sum(queue.end - first for _, queue, first in self._waiting())
+        return levels + len(self._machine.timers)
+
+    def coming(self, begin_ms: int, count_max: int) -> list[Coming]:
+        """The first messages that are due then or later, the earliest first."""
+        found: list[Coming] = []
+        for queue_id, queue, first in self._waiting():
+            delay_ms = self._levels.delay_ms(queue_id)
+            start = max(first, queue.first_at(begin_ms - delay_ms))
+            for unit in queue.read(start, count_max):
+                due_ms = int(unit["store_timestamp_ms"]) + delay_ms
+                found.append(Coming(due_ms, int(unit["position"]), int(unit["size"])))
+        timers = self._machine.queues.get(TIMER_TOPIC, 0)
+        if timers is not None:
+            for due_ms, offset in self._machine.timers.earliest(begin_ms, count_max):
+                for unit in timers.read(offset, 1):
+                    found.append(Coming(due_ms, int(unit["position"]), int(unit["size"])))
+        return sorted(found)[:count_max]
 
     def deliver(self, on_done: Callable[[Appended | AppendError], None]) -> bool:
         """Append the delivery of the first due messages, if there are any.

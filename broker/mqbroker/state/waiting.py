@@ -50,6 +50,16 @@ class Waiting:
         """The oldest message that waits."""
         return self._offsets[self._first] if self._count else None
 
+    def earliest(self, begin_ms: int, count_max: int) -> list[tuple[int, int]]:
+        """(time in ms, offset) of the first ones due then or later, the earliest first."""
+        offsets, times = self._packed()
+        wanted = times >= begin_ms
+        offsets, times = offsets[wanted], times[wanted]
+        if len(times) > count_max > 0:
+            first = np.argpartition(times, count_max - 1)[:count_max]
+            offsets, times = offsets[first], times[first]
+        return sorted(zip(times.tolist(), offsets.tolist(), strict=True))[:count_max]
+
     def later_than(self, at_ms: int, count_max: int) -> list[int]:
         """The first messages, in the order in which they came, whose time is after that."""
         offsets, times = self._packed()

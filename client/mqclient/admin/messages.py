@@ -16,6 +16,8 @@ from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
+    ListScheduledHeader,
+    ListScheduledResponseHeader,
     PullMessageHeader,
     PullMessageResponseHeader,
     QueryMessageHeader,
@@ -29,6 +31,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import offset_message_id_decode
 from mqclient import limits
 from mqclient.admin.requests import expect_success
+from mqclient.admin.results import ScheduledMessage
 from mqclient.admin.session import TOOLS_GROUP, AdminSession, Part, UnknownTarget, run_for_each
 from mqclient.connection.addresses import join_address
 from mqclient.errors import NoLeader, Refused
@@ -121,6 +124,25 @@ class Messages(Part):
             unique_key_query(topic, unique_key),
             lambda message: message.message_id == unique_key,
         )
+
+    async def scheduled(
+        self, *, begin_ms: int = 0, count: int = limits.SCHEDULED_AT_ONCE
+    ) -> tuple[ScheduledMessage, ...]:
+        """The next delayed messages of all broker groups that are due at `begin_ms` or later, the
+        earliest first; up to `count` (1024)."""
+
+        async def ask(broker: BrokerData) -> list[ScheduledMessage]:
+            header = ListScheduledHeader(begin_ms=begin_ms, count=count)
+            answer = await self._requests.ask_leader(broker, RequestCode.LIST_SCHEDULED, header)
+            due_ms = decode_header(ListScheduledResponseHeader, answer).due_ms
+            messages = messages_in(answer.payload, broker.broker_name)
+            if len(due_ms) != len(messages):
+                raise RecordError(f"{len(messages)} messages came with {len(due_ms)} due times")
+            return [*map(ScheduledMessage.due, messages, due_ms)]
+
+        found = await run_for_each(ask, await self._session.broker_groups())
+        coming = [message for part in found for message in part]
+        return tuple(sorted(coming, key=lambda message: message.due_ms)[:count])
 
     async def _pull(
         self, broker: BrokerData, topic: str, queue_id: int, offset: int, count: int

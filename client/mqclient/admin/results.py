@@ -15,6 +15,7 @@ import msgspec
 from dledger.remoting.message import (
     DLQ_ORIGIN_TOPIC,
     ORIGIN_MESSAGE_ID,
+    REAL_TOPIC,
     RETRY_TOPIC,
     host_decode,
 )
@@ -323,6 +324,20 @@ class MessageView(msgspec.Struct, frozen=True):
             store_host=join_address(*host_decode(message.record.store_host)),
             reconsume_times=message.reconsume_times,
         )
+
+
+class ScheduledMessage(MessageView, frozen=True, kw_only=True):
+    """A message that waits for its time, and the topic that it will arrive in."""
+
+    due_ms: int
+    to_topic: str
+
+    @classmethod
+    def due(cls, message: ReceivedMessage, due_ms: int) -> ScheduledMessage:
+        """The view of one that was read."""
+        shown = msgspec.structs.asdict(MessageView.of(message))
+        to_topic = message.properties.get(REAL_TOPIC, message.topic)
+        return cls(**shown, due_ms=due_ms, to_topic=to_topic)
 
 
 class DeadLetter(MessageView, frozen=True, kw_only=True):

@@ -121,6 +121,7 @@ class Messages(AdminPart[messages.Messages]):
     by_id = blocking(messages.Messages.by_id)
     by_key = blocking(messages.Messages.by_key)
     by_unique_key = blocking(messages.Messages.by_unique_key)
+    scheduled = blocking(messages.Messages.scheduled)
 
 
 class DeadLetters(AdminPart[dead_letters.DeadLetters]):

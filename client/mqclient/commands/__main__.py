@@ -48,6 +48,7 @@ COMMANDS = {
     "queryMsgByOffset": ("queries:query_msg_by_offset", "Show the message at a queue offset."),
     "sendMessage": ("messages:send_message", "Send one message."),
     "consumeMessage": ("messages:consume_message", "Print messages without consuming them."),
+    "listScheduled": ("messages:list_scheduled", "Show which delayed messages arrive next."),
     "printMsg": ("messages:print_msg", "Print messages of a time and tag."),
     "getBrokerConfig": ("settings:get_broker_config", "Show the configs of brokers."),
     "updateBrokerConfig": ("settings:update_broker_config", "Change a config key of brokers."),

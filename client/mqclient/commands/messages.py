@@ -1,4 +1,4 @@
-"""sendMessage, consumeMessage and printMsg."""
+"""sendMessage, consumeMessage, printMsg and listScheduled."""
 
 from __future__ import annotations
 
@@ -181,6 +181,44 @@ def print_msg(
         return found[:count]
 
     _show("printMsg", common.ask(read), common)
+
+
+def list_scheduled(
+    *,
+    begin: Annotated[
+        str, Parameter(name=["--begin", "-b", "--beginTimestamp"], allow_leading_hyphen=True)
+    ] = "0",
+    count: Annotated[
+        int, Parameter(name=["--count", "-c"], validator=Number(gte=1))
+    ] = limits.SCHEDULED_AT_ONCE,
+    common: Common = DEFAULTS,
+) -> None:
+    """Show the messages that wait for their time: when they are due, and where they will arrive.
+
+    Parameters
+    ----------
+    begin
+        Due at this time or later: now, milliseconds since 1970, or a local time.
+    count
+        At most this many, the earliest first; brokers show 1024 at most.
+    """
+    begin_ms = parse_bound(begin)
+    found = common.ask(lambda admin: admin.messages.scheduled(begin_ms=begin_ms, count=count))
+    headers = ("DUE", "TO TOPIC", "BROKER", "SENT", "KEYS", "MESSAGE ID", "BODY")
+    rows = [
+        (
+            moment(each.due_ms),
+            each.to_topic,
+            each.broker_name,
+            moment(each.store_timestamp_ms),
+            one_line(each.keys),
+            each.message_id,
+            one_line(each.text),
+        )
+        for each in found
+    ]
+    table = Table(headers, rows, [plural(len(rows), "delayed message")])
+    common.show("listScheduled", found, table)
 
 
 def _show(command: str, messages: list[ReceivedMessage], common: Common) -> None:

@@ -167,3 +167,17 @@ class GetEarliestMsgStoretimeResponseHeader(Header, frozen=True):
     """When the oldest message of the queue was stored."""
 
     timestamp: Int64
+
+
+class ListScheduledHeader(Header, frozen=True):
+    """LIST_SCHEDULED (9010), ours: the next messages that are due at `begin_ms` or later."""
+
+    begin_ms: Int64 = 0
+    count: Int32 = 64
+
+
+class ListScheduledResponseHeader(Header, frozen=True):
+    """When each record of the body is due, and how many messages wait on this broker group."""
+
+    due_ms: list[Int64]
+    waiting: Int64

@@ -7,4 +7,5 @@
 ``lookups``        questions about queues and single messages
 ``earliest``       when the oldest message was stored
 ``queries``        messages by key
+``scheduled``      delayed messages that arrive next
 """

@@ -1,0 +1,79 @@
+"""What waits for its time is shown to operators, on a cluster within the test."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from trio.testing import MockClock
+
+from mqclient import Message
+from mqclient.commands.__main__ import main
+from mqlocal import local_cluster, local_cluster_in_thread
+
+
+async def test_the_next_delayed_messages_are_listed(autojump_clock: MockClock) -> None:
+    """Of timers and levels, of all groups, the earliest first, with topic and time; what was taken
+    back or has arrived is not."""
+    async with (
+        local_cluster(replicas=1, groups=2) as cluster,
+        cluster.producer("P") as producer,
+        cluster.consumer("C", {"T": "*"}) as consumer,
+        cluster.admin() as admin,
+    ):
+        await admin.topics.update("T", read_queues=2, write_queues=2)
+        now_ms = int(cluster.now().timestamp() * 1000)
+        unneeded = await producer.send(Message("T", b"unneeded", delay_s=5))
+        await producer.send(Message("T", b"in a month", delay_s=30 * 86_400))
+        for number in range(4):
+            await producer.send(Message("T", b"%d" % number, delay_s=100 - number))
+        await producer.send(Message("T", b"level", delay_level=4))
+        await producer.send(Message("T", b"soon", delay_s=1))
+        await producer.recall(unneeded)
+        assert [message.body for message in await consumer.poll(timeout_s=60)] == [b"soon"]
+
+        found = await admin.messages.scheduled()
+        assert [each.text for each in found] == ["level", "3", "2", "1", "0", "in a month"]
+        waits_s = [(each.due_ms - now_ms) / 1000 for each in found]
+        assert waits_s == pytest.approx([30, 97, 98, 99, 100, 30 * 86_400], abs=1)
+        assert {each.to_topic for each in found} == {"T"}
+        assert {each.broker_name for each in found} == {"broker-a", "broker-b"}
+        later = await admin.messages.scheduled(begin_ms=now_ms + 98_500, count=2)
+        assert [each.text for each in later] == ["1", "0"]
+
+
+async def test_a_new_leader_shows_them(autojump_clock: MockClock) -> None:
+    """The leader is asked, whoever that is; there may be none that late."""
+    async with (
+        local_cluster() as cluster,
+        cluster.producer("P") as producer,
+        cluster.admin() as admin,
+    ):
+        await producer.send(Message("T", b"later", delay_s=100))
+        await cluster.kill()
+
+        assert [each.text for each in await admin.messages.scheduled()] == ["later"]
+        assert await admin.messages.scheduled(begin_ms=2**62) == ()
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command prints."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_mqadmin_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a table, and for programs."""
+    with local_cluster_in_thread(replicas=1) as cluster, cluster.producer("P") as producer:
+        producer.send(Message("T", b"in an hour", delay_s=3600, keys="k"))
+        shown = run(capsys, "listScheduled", "-n", cluster.namesrv_addr)
+        (told,) = json.loads(
+            run(capsys, "listScheduled", "-n", cluster.namesrv_addr, "-o", "json")
+        )["result"]
+
+    assert "1 delayed message" in shown
+    assert "in an hour" in shown
+    assert (told["to_topic"], told["keys"]) == ("T", "k")
+    assert told["due_ms"] - told["store_timestamp_ms"] == pytest.approx(3_600_000, abs=1000)
