@@ -166,6 +166,8 @@ DEAD_LETTERS_AT_ONCE = 1024
 """Told of or sent again by a call that names no count: they are held in memory."""
 SCHEDULED_AT_ONCE = 64
 """Delayed messages shown by a call that names no count; brokers show 1024 at most."""
+TIME_DIGITS_MAX = 18
+"""Of a time in a server's answer."""
 READ_RECORDS_MAX = 32
 """Messages asked for at a time when a queue is read without a consumer."""
 PRINTED_AT_ONCE_MAX = 1024

@@ -134,11 +134,11 @@ class Messages(Part):
         async def ask(broker: BrokerData) -> list[ScheduledMessage]:
             header = ListScheduledHeader(begin_ms=begin_ms, count=count)
             answer = await self._requests.ask_leader(broker, RequestCode.LIST_SCHEDULED, header)
-            due_ms = decode_header(ListScheduledResponseHeader, answer).due_ms
+            due_ms = decode_header(ListScheduledResponseHeader, answer).due_ms.split()
             messages = messages_in(answer.payload, broker.broker_name)
-            if len(due_ms) != len(messages):
+            if len(due_ms) != len(messages) or not all(map(_is_time, due_ms)):
                 raise RecordError(f"{len(messages)} messages came with {len(due_ms)} due times")
-            return [*map(ScheduledMessage.due, messages, due_ms)]
+            return [*map(ScheduledMessage.due, messages, map(int, due_ms))]
 
         found = await run_for_each(ask, await self._session.broker_groups())
         coming = [message for part in found for message in part]
@@ -206,6 +206,10 @@ async def offset_at(
     code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
     answer = await session.requests.ask_leader(broker, code, header)
     return decode_header(SearchOffsetByTimestampResponseHeader, answer).offset
+
+
+def _is_time(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= limits.TIME_DIGITS_MAX
 
 
 def _only_message(answer: Command, broker_name: str) -> ReceivedMessage:

@@ -172,12 +172,13 @@ class GetEarliestMsgStoretimeResponseHeader(Header, frozen=True):
 class ListScheduledHeader(Header, frozen=True):
     """LIST_SCHEDULED (9010), ours: the next messages that are due at `begin_ms` or later."""
 
-    begin_ms: Int64 = 0
-    count: Int32 = 64
+    begin_ms: Int64
+    count: Int32
 
 
 class ListScheduledResponseHeader(Header, frozen=True):
-    """When each record of the body is due, and how many messages wait on this broker group."""
+    """When each record of the body is due, separated by blanks; and how many messages wait on this
+    broker group."""
 
-    due_ms: list[Int64]
+    due_ms: str
     waiting: Int64

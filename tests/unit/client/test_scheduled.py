@@ -69,9 +69,8 @@ def test_mqadmin_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     with local_cluster_in_thread(replicas=1) as cluster, cluster.producer("P") as producer:
         producer.send(Message("T", b"in an hour", delay_s=3600, keys="k"))
         shown = run(capsys, "listScheduled", "-n", cluster.namesrv_addr)
-        (told,) = json.loads(
-            run(capsys, "listScheduled", "-n", cluster.namesrv_addr, "-o", "json")
-        )["result"]
+        printed = run(capsys, "listScheduled", "-n", cluster.namesrv_addr, "-o", "json")
+        (told,) = json.loads(printed)["result"]
 
     assert "1 delayed message" in shown
     assert "in an hour" in shown

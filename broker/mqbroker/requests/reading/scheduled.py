@@ -34,12 +34,13 @@ class ScheduledHandler:
         """The records, back to back, the earliest first; no more than fit into an answer."""
         header = decode_header(ListScheduledHeader, request)
         count = min(max(header.count, 0), limits.SCHEDULED_MAX)
-        size_bytes, due_ms, body = 0, list[int](), list[memoryview]()
+        size_bytes, due_ms, body = 0, list[str](), list[memoryview]()
         for coming in self._deliveries.coming(header.begin_ms, count):
             size_bytes += coming.size
             if body and size_bytes > limits.PULL_BYTES_MAX:
                 break
-            due_ms.append(coming.due_ms)
+            due_ms.append(str(coming.due_ms))
             body.append(self._core.log.view(coming.position, coming.size))
-        answer = ListScheduledResponseHeader(due_ms=due_ms, waiting=self._deliveries.waiting)
+        waiting = self._deliveries.waiting
+        answer = ListScheduledResponseHeader(due_ms=" ".join(due_ms), waiting=waiting)
         return request.reply(ext=encode_header(answer), body=b"".join(body))
