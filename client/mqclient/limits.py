@@ -128,6 +128,8 @@ POP_MESSAGES_MAX = 1024
 """Of one pop; brokers of ours give as many."""
 POP_ACKS_MAX = 4096
 """Messages acknowledged in one request."""
+POP_UNSETTLED_MAX = 16_384
+"""Handled messages whose acks are not sent yet; with more, no further ones are popped."""
 POP_AHEAD_S = 0.25
 POP_AHEAD_MESSAGES_MAX = 8192
 """What is popped before a handler asks for it: as much as it handles in that time."""

@@ -303,7 +303,7 @@ LONG_FEATURES = {
 
 CLIENTS = (
     Client("java4", "Java", "4.9.8", prepare_java, JAVA_FEATURES),
-    Client("java5", "Java", "5.5.0", prepare_java, (*JAVA_FEATURES, "recall")),
+    Client("java5", "Java", "5.5.0", prepare_java, (*JAVA_FEATURES, "recall", "pop", "pop_retry")),
     Client("go", "Go (rocketmq-client-go)", "2.1.2", prepare_go, GO_FEATURES),
     Client("node", "Node (ali-ons)", "3.12.0", prepare_node, NODE_FEATURES),
     Client("cpp", "C++ (rocketmq wheel)", "0.4.4", prepare_cpp, CPP_FEATURES),

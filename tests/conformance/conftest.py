@@ -24,11 +24,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("judges")
 
 from clients import CACHE, CLIENTS  # noqa: E402 -- beside this file, which is no package
-from drivers import run_all  # noqa: E402 -- beside this file, which is no package
+from drivers import pop_by_default, run_all  # noqa: E402 -- beside this file, which is no package
 from judges import FEATURES, Scenario  # noqa: E402 -- beside this file, which is no package
 
 QUEUES = 2
 """Of each topic, per broker group: enough to share, few enough to be seen all."""
+POPPED = {"pop", "pop_retry"}
 MAKE_THEIR_OWN = {"auto_topic", "namespace"}
 
 
@@ -78,6 +79,9 @@ async def make_topics(cluster: Cluster) -> None:
                     if feature not in MAKE_THEIR_OWN:
                         nursery.start_soon(make, f"{client.name}_{feature}", QUEUES)
                         nursery.start_soon(make, f"%RETRY%{client.name}_{feature}", 1)
+        for client in CLIENTS:
+            for feature in set(client.features) & POPPED:
+                await pop_by_default(admin, f"{client.name}_{feature}")
 
 
 @pytest.fixture(scope="session")

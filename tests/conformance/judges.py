@@ -16,6 +16,10 @@ from typing import Any
 DELAY_S = {0: 0, 1: 1, 2: 5}
 """The first delay levels, as brokers have them by default."""
 LATE_S = 3.0
+POP_DELAY_S = 10
+"""Until a stock consumer that pops gets again what it refused."""
+POP_AT_WORK_MAX = 200
+"""Messages that two such consumers may have in hand when a leader dies."""
 NOTED_S = 0.4
 """A driver notes what happened when it gets to it: on a busy machine that much later."""
 
@@ -297,6 +301,31 @@ def retried_at_once(scenario: Scenario) -> None:
     check_retries(scenario, 0)
 
 
+def popped_by_two(scenario: Scenario) -> None:
+    """As `shared_by_two`, and nothing was pulled."""
+    shared_by_two(scenario)
+    assert all(event["popped"] for event in scenario.of("received"))
+
+
+def popped_again(scenario: Scenario) -> None:
+    """As `retried`, after a popped message's first delay."""
+    assert all(event["popped"] for event in scenario.of("received"))
+    check_retries(scenario, POP_DELAY_S - NOTED_S)
+
+
+def popped_over_a_failover(scenario: Scenario) -> None:
+    """Everything that was acknowledged was delivered, nearly all of it once: a stock consumer does
+    not repeat an ack that a dead leader left unanswered."""
+    sent, received = scenario.of("sent"), scenario.of("received")
+    ids = Counter(event["id"] for event in received)
+    assert sent, "nothing was sent"
+    assert {event["id"] for event in sent} <= set(ids)
+    assert all(event["popped"] for event in received)
+    repeated = [event for event in received if event["reconsumed"] > 0]
+    assert len(received) - len(ids) <= len(repeated), "a message came twice at its first delivery"
+    assert len(repeated) <= POP_AT_WORK_MAX
+
+
 def check_retries(scenario: Scenario, delay_s: float) -> None:
     tries = defaultdict(list)
     for event in scenario.of("received"):
@@ -399,7 +428,10 @@ FEATURES: dict[str, tuple[str, Judge]] = {
     "namespace": ("Namespaces", in_a_namespace),
     "vip_channel": ("VIP channel", exactly_what_was_sent),
     "request_reply": ("Request and reply", replied),
+    "pop": ("Push consumers, brokers share queues out, POP", popped_by_two),
+    "pop_retry": ("POP: retries", popped_again),
+    "pop_failover": ("POP: a leader dies", popped_over_a_failover),
     "reset_running": ("Reset of a running consumer by mqadmin", once_more),
     "ipv6": ("Brokers and name servers on IPv6 addresses", lambda scenario: None),
 }
-"""By name: how the page calls it, and its judge. The last two have tests of their own."""
+"""By name: how the page calls it, and its judge. The last three have tests of their own."""

@@ -23,6 +23,7 @@ public final class Driver {
         PushConsumers.register(known);
         PullConsumers.register(known);
         Redeliveries.register(known);
+        PopConsumers.register(known);
         Extras.register(known);
         Ours.register(known);
         warmUp(arguments[0], arguments[1]);

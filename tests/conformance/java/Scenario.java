@@ -1,7 +1,9 @@
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.Set;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.zip.CRC32;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
@@ -23,6 +25,7 @@ final class Scenario implements AutoCloseable {
     final String topic;
     final String group;
     private final AtomicInteger received = new AtomicInteger();
+    private final Set<String> ids = ConcurrentHashMap.newKeySet();
     private final Deque<Runnable> closing = new ArrayDeque<>();
     private int producers;
 
@@ -107,8 +110,15 @@ final class Scenario implements AutoCloseable {
             "offset", message.getQueueOffset(), "body", text(message.getBody()),
             "size", message.getBody().length, "crc", crc(message.getBody()),
             "tags", message.getTags(), "keys", message.getKeys(),
-            "reconsumed", message.getReconsumeTimes(), "consumer", consumer);
+            "reconsumed", message.getReconsumeTimes(), "consumer", consumer,
+            "popped", message.getProperty("POP_CK") != null);
+        ids.add(message.getMsgId());
         received.incrementAndGet();
+    }
+
+    /** How many messages were received, however often each. */
+    int receivedIds() {
+        return ids.size();
     }
 
     /** Wait until so many were received, or the deadline; the judge sees which it was. */

@@ -119,6 +119,30 @@ def test_members_share_one_queue_and_each_message_is_handled_once(
     run(main)
 
 
+def test_a_handler_that_never_waits_gets_through(namesrv_addr: str, topic: str, run: Run) -> None:
+    """However far its acks are behind."""
+
+    async def main() -> None:
+        await send(namesrv_addr, topic, 0)
+        async with Producer(namesrv_addr, "PG") as producer:
+            for number in range(3000):
+                await producer.send_soon(Message(topic, b"%d" % number))
+        seen: Counter[bytes] = Counter()
+        done = anyio.Event()
+
+        def handle(message: PoppedMessage) -> None:
+            seen[message.body] += 1
+            if len(seen) == 3000:
+                done.set()
+
+        async with PopConsumer(namesrv_addr, topic, {topic: "*"}) as consumer:
+            await run_until(done, consumer, handle)
+        assert set(seen.values()) == {1}
+        assert await left(namesrv_addr, topic) == 0
+
+    run(main)
+
+
 def test_a_message_that_is_not_handled_comes_again_and_dies_in_the_end(
     namesrv_addr: str, topic: str, run: Run
 ) -> None:

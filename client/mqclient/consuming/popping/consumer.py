@@ -102,6 +102,8 @@ class PopConsumer(Living):
             ordered=ordered,
         )
 
+        self._settling.on_sent = self._taking.arrived.announce
+
     @property
     def client_id(self) -> str:
         """How brokers know this consumer."""

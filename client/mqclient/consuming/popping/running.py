@@ -100,8 +100,10 @@ class Running:
             self._taking.ready.extendleft(reversed(self._in_hand))
 
     def _want(self) -> None:
-        have = len(self._in_hand) + self._settling.unsettled
-        self._taking.want(max(0, self._window.size - have))
+        if self._settling.unsettled > limits.POP_UNSETTLED_MAX:
+            self._taking.want(0)  # until some are sent
+        else:
+            self._taking.want(max(0, self._window.size - len(self._in_hand)))
 
     def _next(self) -> PoppedMessage | None:
         if self._next_of_lanes:

@@ -7,7 +7,7 @@ again until the message's time is over; then the message comes again, maybe to a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -50,6 +50,8 @@ class Settling:
         self._group = group
         self._asks: dict[str, list[_Ask]] = {}
         self._soon: dict[str, list[PoppedMessage]] = {}
+        #: Called when acks have been sent.
+        self.on_sent: Callable[[], None] = lambda: None
         self._sending: set[str] = set()
         self._idle = anyio.Event()
 
@@ -121,6 +123,7 @@ class Settling:
         finally:
             for ask in asks:
                 ask.done.set()
+            self.on_sent()
 
     def _try_again(self, broker_name: str, soon: list[PoppedMessage], error: DledgerError) -> None:
         now_s = anyio.current_time()

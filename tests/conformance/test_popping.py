@@ -1,0 +1,55 @@
+"""A leader dies while stock consumers pop: what was acknowledged stays so, and nothing is lost."""
+
+from __future__ import annotations
+
+import io
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import failover
+import pytest
+import trio
+from clients import Client, Missing, each_of
+from drivers import Run, pop_by_default
+from judges import judge
+
+from mqchaos.cluster.cluster import Cluster
+from mqclient import Admin
+
+pytestmark = [pytest.mark.slow, pytest.mark.conformance]
+
+FEATURE = "pop_failover"
+BEGUN_S = 60.0
+QUEUES = 2
+
+
+async def prepare(namesrv_addr: str, name: str) -> None:
+    """The topic, and a group that pops it."""
+    async with Admin(namesrv_addr) as admin:
+        await admin.topics.update(name, read_queues=QUEUES, write_queues=QUEUES)
+        await pop_by_default(admin, name)
+
+
+@pytest.mark.parametrize(("client", "feature"), each_of("java5", feature=FEATURE))
+def test_a_leader_dies_and_who_pops_goes_on(
+    cluster: Cluster, client: Client, feature: str, tmp_path: Path
+) -> None:
+    """The next one knows what is hidden, and what is done."""
+    try:
+        argv = client.prepare(client)
+    except Missing as reason:
+        pytest.skip(f"{client.title} {client.version}: {reason}")
+    namesrv_addr = cluster.layout.namesrv_addr
+    trio.run(prepare, namesrv_addr, f"{client.name}_{feature}")
+    run = Run(replace(client, features=(feature,)), argv, namesrv_addr, tmp_path)
+    try:
+        deadline = time.monotonic() + BEGUN_S
+        while run.stdout.read_text().count('"received"') < 50 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for broker in cluster.layout.brokers:
+            failover.kill_leader(cluster, broker, io.StringIO(), down_s=2)
+        judge(run.scenarios()[feature])
+    finally:
+        run.process.kill()
+        run.process.wait()
