@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -15,7 +15,7 @@ from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from mqbroker.config import BrokerConfig
 from mqbroker.testing.memory import MemoryBroker, served
-from mqbroker.testing.requests import ask, heartbeat
+from mqbroker.testing.requests import ask, heartbeat, make_topic
 
 
 class NameServer:
@@ -52,7 +52,9 @@ async def brokers(directory: Path) -> AsyncIterator[tuple[MemoryBroker, Peer, Na
         nursery.cancel_scope.cancel()
 
 
-async def assigned(peer: Peer, client: str, **changed: str) -> list[tuple[str, int]] | None:
+async def assigned(
+    peer: Peer, client: str, mode: str = "PULL", **changed: str
+) -> list[tuple[str, int]] | None:
     """The queues that a client is told of, in the order told; None for "keep what you have"."""
     body = {"topic": "Orders", "consumerGroup": "C", "clientId": client, "strategyName": "AVG"}
     body |= {"messageModel": "CLUSTERING"} | changed
@@ -61,7 +63,7 @@ async def assigned(peer: Peer, client: str, **changed: str) -> list[tuple[str, i
     told = msgspec.json.decode(bytes(answer.payload)).get("messageQueueAssignments")
     if told is None:
         return None
-    assert all(one["mode"] == "PULL" and one["messageQueue"]["topic"] == "Orders" for one in told)
+    assert all(one["mode"] == mode and one["messageQueue"]["topic"] == "Orders" for one in told)
     return [(one["messageQueue"]["brokerName"], one["messageQueue"]["queueId"]) for one in told]
 
 
@@ -91,3 +93,29 @@ async def test_half_an_answer_is_none(tmp_path: Path) -> None:
         assert await assigned(peer, "c1", topic="Nope") is None
         assert await assigned(peer, "c1", strategyName="MACHINE_ROOM") is None
         assert await assigned(peer, "stranger") == []
+
+
+async def test_members_that_pop_have_all_queues_or_those_of_the_next_few(tmp_path: Path) -> None:
+    """As RocketMQ shares them out: any queue of each group; or with a share number, own and next
+    ones."""
+    async with brokers(tmp_path) as (broker, peer, _), AsyncExitStack() as stack:
+        await make_topic(peer, "Orders")
+        for number in range(4):
+            other = await stack.enter_async_context(connect_peer(broker.host, broker.port))
+            await ask(other, RequestCode.HEART_BEAT, heartbeat(f"c{number}"))
+
+        async def put(share: int) -> None:
+            body = {"topic": "Orders", "consumerGroup": "C", "mode": "POP"}
+            content = msgspec.json.encode(body | {"popShareQueueNum": share})
+            assert (await ask(peer, RequestCode.SET_MESSAGE_REQUEST_MODE, content)).code == 0
+
+        for share in (0, 3, 9):
+            await put(share)
+            assert await assigned(peer, "c1", "POP") == [("a", -1), ("b", -1)]
+        await put(1)
+        assert await assigned(peer, "c0", "POP") == [("a", 0), ("a", 1)]
+        assert await assigned(peer, "c3", "POP") == [("b", 1), ("a", 0)]
+        assert await assigned(peer, "nobody", "POP") == []
+        other = await stack.enter_async_context(connect_peer(broker.host, broker.port))
+        await ask(other, RequestCode.HEART_BEAT, heartbeat("c4"))
+        assert await assigned(peer, "c4", "POP") == [("a", 0)]

@@ -9,12 +9,14 @@ import pytest
 
 from dledger.log.entry import Entry
 from dledger.log.retention import RetentionPolicy, SegmentInfo
+from dledger.remoting.bodies import SubscriptionGroupConfig
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import properties_encode
 from mqbroker.config import BrokerConfig
 from mqbroker.leader.drafts import NewRecord
 from mqbroker.requests.reading.queue_reading import read_queue
 from mqbroker.state import control
+from mqbroker.state.groups.popping import PopMessages, PopQueue
 from mqbroker.state.machine import Machine
 from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, Move
 from mqbroker.state.topics import read_write
@@ -202,3 +204,29 @@ def test_the_config_says_how_much_is_kept() -> None:
     assert policy_of(config) == RetentionPolicy(7200.0, 1 << 30)
     assert policy_of(BrokerConfig(file_reserved_time=0)) == RetentionPolicy()
     assert policy_of(BrokerConfig()) == RetentionPolicy(72 * 3600.0)
+
+
+def test_messages_that_were_popped_go_with_the_segment(tmp_path: Path) -> None:
+    """Who has them may acknowledge them, to no effect; the group goes on with what is kept."""
+    leader = Leader(tmp_path)
+    leader.change(control.PutTopics([read_write("A", 1)], 1))
+    leader.change(control.PutGroups([SubscriptionGroupConfig("C")], 1))
+    for number in range(10):
+        leader.send("A", 0, f"k{number}")
+    leader.change(PopMessages("C", "A", [PopQueue(0, -1, 8, 0, b"\xff")], 5, 60))
+    leader.drop_before(8)
+    machine = leader.machine
+    queue, messages = machine.popped.queue("C", "A", 0), machine.queues.get("A", 0)
+    assert queue is not None
+    assert messages is not None
+    begin = messages.begin
+    assert 0 < begin < 8
+    assert [each.base for each in queue.deliveries()] == [begin]
+    assert (queue.count, queue.cursor) == (8 - begin, 8)
+    assert machine.offsets.get("C", "A", 0) == begin
+    replica = Machine(tmp_path / "b")
+    replica.restore()
+    for entry in leader.entries():
+        replica.apply(entry)
+    assert replica.popped.dump() == machine.popped.dump()
+    replica.close()

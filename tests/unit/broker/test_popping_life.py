@@ -1,0 +1,246 @@
+"""Random lives of a group that pops: members, failures, failovers, retention; each from a seed.
+
+What members may rely on is held against every answer: a message that one has is not given to
+another before its time, one that was answered as acknowledged never comes again, none is lost.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from dledger.net import Peer
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    AckMessageHeader,
+    ChangeMessageInvisibletimeHeader,
+    PopMessageHeader,
+    encode_header,
+)
+from dledger.remoting.receipts import write_receipt
+from mqbroker.state.machine import Machine
+from mqbroker.state.snapshot import State
+from mqbroker.testing import MemoryBroker, served
+from mqbroker.testing.leading import save
+from mqbroker.testing.requests import (
+    GROUP,
+    TIMEOUT_S,
+    TOPIC,
+    ask,
+    heartbeat,
+    make_topic,
+    produce_request,
+    records,
+)
+
+INVISIBLE_MS = 4000
+QUEUES = 3
+Place = tuple[int, int]
+
+
+@dataclass
+class Have:
+    """A message that a member has."""
+
+    pop_time: int
+    until_ms: int
+
+
+@dataclass
+class Scene:
+    """What was sent, who has what, and what is done."""
+
+    rng: random.Random
+    broker: MemoryBroker
+    peer: Peer
+    sent: set[Place] = field(default_factory=set)
+    have: dict[Place, Have] = field(default_factory=dict)
+    done: set[Place] = field(default_factory=set)
+    unsure: set[Place] = field(default_factory=set)
+    ends: dict[int, int] = field(default_factory=dict)
+    failovers: int = 0
+
+    @staticmethod
+    def now_ms() -> int:
+        return int(trio.current_time() * 1000)
+
+    async def send(self) -> None:
+        queue_id, count = self.rng.randrange(QUEUES), self.rng.randrange(1, 6)
+        key = f"k{len(self.sent)}-{self.rng.random()}"
+        await self.peer.request(produce_request(key, runs=[(queue_id, count)]), TIMEOUT_S)
+        end = self.ends.get(queue_id, 0)
+        self.sent |= {(queue_id, at) for at in range(end, end + count)}
+        self.ends[queue_id] = end + count
+
+    async def pop(self) -> bool:
+        """Pop some; whether there was anything."""
+        header = PopMessageHeader(
+            consumer_group=GROUP,
+            topic=TOPIC,
+            queue_id=self.rng.choice([-1, -1, -1, 0, 1]),
+            max_msg_nums=self.rng.choice([1, 3, 32]),
+            invisible_time=INVISIBLE_MS,
+            poll_time=0,
+            born_time=0,
+            init_mode=0,
+            order=False,
+        )
+        asked_ms = self.now_ms()
+        command = Command(RequestCode.POP_MESSAGE, encode_header(header))
+        answer = await self.peer.request(command, TIMEOUT_S)
+        if answer.code != ResponseCode.SUCCESS:
+            assert answer.code == ResponseCode.POLLING_TIMEOUT, answer.remark
+            return False
+        for record in records(answer):
+            place = (record.queue_id, record.queue_offset)
+            held = self.have.get(place)
+            assert held is None or held.until_ms <= self.now_ms(), f"{place} is somebody's"
+            assert place not in self.done, f"{place} was acknowledged"
+            self.have[place] = Have(int(str(answer.ext["popTime"])), asked_ms + INVISIBLE_MS)
+        return True
+
+    def receipt(self, place: Place) -> str:
+        return write_receipt(self.have[place].pop_time, INVISIBLE_MS, "broker-a", *place)
+
+    async def ack(self) -> None:
+        if not self.have:
+            return
+        place = self.rng.choice(sorted(self.have))
+        header = AckMessageHeader(GROUP, TOPIC, place[0], self.receipt(place), place[1])
+        command = Command(RequestCode.ACK_MESSAGE, encode_header(header))
+        answer = await self.peer.request(command, TIMEOUT_S)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        assert answer.ext["late"] == 0
+        del self.have[place]
+        self.done.add(place)
+
+    async def hide(self) -> None:
+        if not self.have:
+            return
+        place = self.rng.choice(sorted(self.have))
+        for_ms = self.rng.choice([0, 1000, 9000])
+        header = ChangeMessageInvisibletimeHeader(
+            GROUP, TOPIC, place[0], self.receipt(place), place[1], for_ms
+        )
+        asked_ms = self.now_ms()
+        code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+        answer = await self.peer.request(Command(code, encode_header(header)), TIMEOUT_S)
+        assert (answer.code, answer.ext["late"]) == (ResponseCode.SUCCESS, 0)
+        self.have[place] = Have(int(str(answer.ext["popTime"])), asked_ms + for_ms)
+
+    async def fail_over(self) -> None:
+        self.failovers += 1
+        self.broker.ledger.follow()
+        self.broker.ledger.lead()
+
+    async def wait(self) -> None:
+        await trio.sleep(self.rng.choice([0.1, 1.0, 5.0]))
+
+    async def drain(self) -> None:
+        """Until every message is acknowledged."""
+        while self.sent - self.done:
+            while self.have:
+                await self.ack()
+            if not await self.pop():
+                await trio.sleep(1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_nothing_is_lost_or_given_to_two(
+    seed: int, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """However members, time and leaders play together; a restarted replica has the same state."""
+    rng = random.Random(seed)
+    async with served(tmp_path / "a") as (broker, peer):
+        await make_topic(peer)
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+        scene = Scene(rng, broker, peer)
+        steps = [scene.send, scene.pop, scene.pop, scene.ack, scene.ack, scene.hide, scene.wait]
+        for _ in range(150):
+            await rng.choice(steps)()
+            if rng.random() < 0.03:
+                await scene.fail_over()
+        await scene.drain()
+        assert scene.done == scene.sent
+        for queue_id, end in scene.ends.items():
+            assert broker.machine.offsets.get(GROUP, TOPIC, queue_id) == end
+        assert broker.machine.popped.count == 0
+        (tmp_path / "b").mkdir()
+        replica = Machine(tmp_path / "b")
+        replica.restore()
+        for entry in broker.ledger.entries(1):
+            if rng.random() < 0.05 and replica.applied_index:
+                save(replica)
+                replica.close()
+                replica = Machine(tmp_path / "b")
+                assert replica.restore() is None
+            replica.apply(entry)
+        ours, theirs = State(), State()
+        replica.dump_memory(ours)
+        broker.machine.dump_memory(theirs)
+        assert ours == theirs
+        replica.close()
+
+
+async def test_members_at_the_same_time_never_share_a_message(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Their pops, acks and expiries overtake each other on the way to the log."""
+    async with served(tmp_path, auto=False) as (broker, peer):
+
+        async def commit() -> None:
+            rng = random.Random(1)
+            while True:
+                await trio.sleep(rng.choice([0.001, 0.02, 0.1]))
+                broker.ledger.commit(rng.choice([None, 1, 2]))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(commit)
+            await make_topic(peer)
+            await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+            scene = Scene(random.Random(7), broker, peer)
+            for _ in range(20):
+                await scene.send()
+
+            async def member() -> None:
+                while scene.sent - scene.done:
+                    if not await scene.pop():
+                        await trio.sleep(0.2)
+                    await drop_or_ack(scene)
+
+            async with trio.open_nursery() as members:
+                for _ in range(6):
+                    members.start_soon(member)
+            nursery.cancel_scope.cancel()
+        assert scene.done == scene.sent
+
+
+async def drop_or_ack(scene: Scene) -> None:
+    """Acknowledge some of what is had and sure to be ours still; leave the rest to its time."""
+    for place in sorted(scene.have):
+        held = scene.have.get(place)
+        if held is None or held.until_ms - scene.now_ms() < INVISIBLE_MS // 2:
+            continue
+        if scene.rng.random() < 0.3:
+            continue
+        receipt = scene.receipt(place)
+        del scene.have[place]
+        header = AckMessageHeader(GROUP, TOPIC, place[0], receipt, place[1])
+        command = Command(RequestCode.ACK_MESSAGE, encode_header(header))
+        answer = await scene.peer.request(command, TIMEOUT_S)
+        assert answer.ext["late"] == 0, place
+        scene.done.add(place)
+
+
+def test_a_snapshot_of_an_older_version_has_nothing_popped(tmp_path: Path) -> None:
+    """Its members go on at their groups' offsets."""
+    machine = Machine(tmp_path)
+    machine.take_memory(State(offsets=[(GROUP, TOPIC, 0, 5)]))
+    assert (machine.popped.count, len(machine.modes)) == (0, 0)
+    assert machine.offsets.get(GROUP, TOPIC, 0) == 5
