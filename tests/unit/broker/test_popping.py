@@ -438,7 +438,8 @@ async def test_a_notification_waits_and_takes_nothing(
         ({"queueId": "4"}, ResponseCode.INVALID_PARAMETER),
         ({"queueId": "-2"}, ResponseCode.INVALID_PARAMETER),
         ({"topic": "Nowhere"}, ResponseCode.TOPIC_NOT_EXIST),
-        ({"consumerGroup": "Nobody"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        ({"consumerGroup": "TOOLS_CONSUMER"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        ({"consumerGroup": "no group"}, ResponseCode.SYSTEM_ERROR),
         ({"expType": "SQL92", "exp": "a >"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
         ({"initMode": "x"}, ResponseCode.SYSTEM_ERROR),
     ],
@@ -451,6 +452,14 @@ async def test_what_can_not_be_popped_is_refused(
         answer = await peer.request(pop_request(**changed), TIMEOUT_S)
         assert answer.code == code, answer.remark
         assert broker.machine.popped.count == 0
+
+
+async def test_a_first_pop_makes_its_group(tmp_path: Path) -> None:
+    """As a first pull does, with RocketMQ's default config."""
+    async with with_messages(tmp_path, (0, 2)) as (broker, peer):
+        found = await pop(peer, consumerGroup="New")
+        assert found.places == [(0, 0), (0, 1)]
+        assert broker.machine.groups.get("New") is not None
 
 
 async def test_pulls_of_a_group_that_pops_go_on_below_what_is_in_flight(

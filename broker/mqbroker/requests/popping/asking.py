@@ -81,6 +81,7 @@ def queues_of(core: Core, group: str, topic: str, queue_id: int) -> tuple[int, .
     queues = readable(core, topic).read_queue_nums
     if not ANY_QUEUE <= queue_id < queues:
         raise invalid(f"queue {queue_id} of {topic!r} does not exist: it has {queues}")
+    core.definitions.ensure_group(group)
     config = core.definitions.group(group)
     if not config.consume_enable:
         raise Refused(ResponseCode.NO_PERMISSION, f"the group {group!r} is disabled")
