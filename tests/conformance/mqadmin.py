@@ -47,6 +47,11 @@ LINES = (
     Line("topicClusterList -t {t}", ("DefaultCluster",)),
     Line("updateSubGroup -c DefaultCluster -g {g}", ("create subscription group to", "success")),
     Line("updateSubGroup -b {leader} -g {g}b -r 3", ("retryMaxTimes=3",)),
+    Line(
+        "setConsumeMode -c DefaultCluster -t {t} -g {g} -m POP -q 2",
+        ("set consume mode to", "success", "popShareQueueNum[2]"),
+        major=5,
+    ),
     Line("sendMessage -t {t} -p hello -k key1 -c tagA -b broker-a -i 0", ("SEND_OK", "broker-a")),
     Line("topicStatus -t {t}", ("broker-a", "broker-b", "#Max Offset")),
     Line("consumeMessage -t {t}", ("Consume ok", "MSGID: ")),

@@ -42,14 +42,10 @@ GROUPS = 3
 CLASS_TIMEOUT_S = 400
 
 NOT_OURS = (
-    ("client.consumer.pop.", "POP"),
     (
         "client.producer.batch.BatchSendIT.testBatchSend_SysInnerBatch",
         "batches that are one record of a queue (`queue.type=BatchCQ`; here each message is one)",
     ),
-    ("offset.OffsetResetForPopIT", "POP"),
-    ("recall.", "POP"),
-    ("retry.PopConsumerRetryIT", "POP"),
     ("statictopic.", "static topics"),
     ("tls.", "TLS"),
     ("grpc.", "gRPC"),

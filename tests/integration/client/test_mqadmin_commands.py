@@ -148,6 +148,11 @@ STEPS = [
         "group Team is on broker-a",
     ),
     Step(
+        "setConsumeMode -g Team -t Orders -m POP -q 2",
+        lambda r, s: (r["mode"], r["share"], list(r["brokers"])) == ("POP", 2, ["broker-a"]),
+        "members of Team pop Orders on broker-a",
+    ),
+    Step(
         "deleteSubGroup -g Team -r true",
         lambda r, s: r["group"] == "Team",
         "deleted on",

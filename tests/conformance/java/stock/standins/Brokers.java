@@ -25,7 +25,9 @@ public final class Brokers {
     /** They set these to wait less, or to what our brokers do anyway. */
     private static final Set<String> NO_MATTER = Set.of("setLongPollingEnable",
         "setShortPollingTimeMills", "setEstimateAccumulation", "setUseServerSideResetOffset",
-        "setEnableSingleTopicRegister");
+        "setEnableSingleTopicRegister", "setEnablePopBufferMerge",
+        "setEnableNotifyAfterPopOrderLockRelease", "setPopConsumerKVServiceEnable",
+        "setPopConsumerKVServiceInit", "setEnableRetryTopicV2", "setRetrieveMessageFromPopRetryTopicV1");
 
     private final DefaultMQAdminExt admin = new DefaultMQAdminExt(TIMEOUT_MS);
 
