@@ -101,13 +101,11 @@ class Broker:
             self._transactions,
             AssignmentHandler(core, membership),
             BrokerAdminHandler(core),
-            GivingBackHandler(core, self._popping),
             self._exports,
             GroupAdminHandler(core, membership),
             LeadershipHandler(core),
             LookupHandler(core, membership, self._commits, self._readers, fence),
-            PopHandler(core, self._popping),
-            PopQuestionHandler(core, self._popping),
+            *_pop_handlers(core, self._popping),
             ProduceHandler(core),
             ProgressHandler(core, membership, self._commits),
             PullHandler(core, membership, self._commits, self._readers, self._held, fence),
@@ -115,7 +113,6 @@ class Broker:
             RecallHandler(core, self._deliveries),
             RelayHandler(core, self._clients),
             ReplyHandler(core, self._clients),
-            RequestModeHandler(core),
             ScheduledHandler(core, self._deliveries),
             ResetHandler(core, self._clients, self._readers),
             SendBackHandler(core, fence),
@@ -385,3 +382,13 @@ class Broker:
 def _local_day(clock_ms: int) -> int:
     """A number that changes at local midnight."""
     return datetime.fromtimestamp(clock_ms / 1000).astimezone().toordinal()
+
+
+def _pop_handlers(core: Core, popping: Popping) -> list[object]:
+    """All that POP is asked by."""
+    return [
+        GivingBackHandler(core, popping),
+        PopHandler(core, popping),
+        PopQuestionHandler(core, popping),
+        RequestModeHandler(core),
+    ]
