@@ -16,7 +16,6 @@ from pathlib import Path
 from clients import CACHE, Client, Missing
 from judges import Event, Scenario
 
-from dledger.remoting.bodies import SubscriptionGroupConfig
 from mqclient import Admin
 
 DRIVER_TIMEOUT_S = 150
@@ -79,5 +78,4 @@ def run_all(
 
 async def pop_by_default(admin: Admin, name: str) -> None:
     """Have a group pop the topic of the same name, once it asks which queues are its."""
-    await admin.groups.update(SubscriptionGroupConfig(name))
     await admin.groups.set_request_mode(name, name, "POP")

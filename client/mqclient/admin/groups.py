@@ -155,8 +155,8 @@ class Groups(Part):
         it.
 
         With POP each pops its own share of the queues and those of the `share` members behind it;
-        all queues if that is 0. Returns the broker groups' names. Raises Refused if the topic or
-        the group is not there.
+        all queues if that is 0. A group that is not there is made. Returns the broker groups'
+        names. Raises Refused if the topic is not there.
         """
         body = encode_body(SetMessageRequestModeBody(topic, group, mode, share))
 

@@ -504,7 +504,7 @@ async def test_a_topic_that_is_made_again_is_popped_from_its_beginning(tmp_path:
 
 
 async def test_a_mode_says_whether_a_group_pops(tmp_path: Path) -> None:
-    """A retry topic is pulled; topic and group must be there."""
+    """A retry topic is pulled; the topic must be there, and a group that is not is made."""
     async with with_messages(tmp_path) as (broker, peer):
 
         async def put(topic: str, group: str, mode: str = "POP") -> int:
@@ -518,7 +518,9 @@ async def test_a_mode_says_whether_a_group_pops(tmp_path: Path) -> None:
         assert broker.machine.modes.get(TOPIC, GROUP) == ("POP", 2)
         assert await put(f"%RETRY%{GROUP}", GROUP) == ResponseCode.NO_PERMISSION
         assert await put("Nowhere", GROUP) == ResponseCode.TOPIC_NOT_EXIST
-        assert await put(TOPIC, "Nobody") == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        assert await put(TOPIC, "New") == ResponseCode.SUCCESS
+        assert broker.machine.groups.get("New") is not None
+        assert await put(TOPIC, "TOOLS_CONSUMER") == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
         assert await put(TOPIC, GROUP, "PUSH") == ResponseCode.INVALID_PARAMETER
         await ask(peer, RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName=GROUP)
         assert broker.machine.modes.get(TOPIC, GROUP) is None

@@ -40,6 +40,7 @@ class RequestModeHandler:
             )
         definitions, modes = self._core.definitions, self._core.machine.modes
         definitions.topic(body.topic)
+        definitions.ensure_group(body.consumer_group)
         definitions.group(body.consumer_group)
         if len(modes) >= limits.REQUEST_MODES_MAX and (
             modes.get(body.topic, body.consumer_group) is None

@@ -131,7 +131,7 @@ class _Asked:
         try:
             if outcome.messages:
                 self._answer(outcome)
-            else:
+            elif not self._connection.closed:
                 self.start()  # it was planned on what has changed meanwhile
         except Refused as refused:
             self._refuse(refused)
