@@ -57,6 +57,11 @@ UNSURE_AFTER_S = 1.0
 long."""
 MOVES_MAX = 2
 """How often a message moves (RocketMQ: retryTimesWhenSendFailed)."""
+COMPRESS_FROM_BYTES = 4096
+"""The size from which a body is compressed, if the producer names an algorithm (RocketMQ:
+compressMsgBodyOverHowmuch)."""
+ZLIB_LEVEL = 5
+ZSTD_LEVEL = 3
 BATCH_BYTES_MAX = 512 * foundation.KIB
 BATCH_RECORDS_MAX = 4096
 BATCHES_IN_FLIGHT_PER_GROUP_MAX = 4
@@ -103,6 +108,8 @@ WAITING_FOR_LANES_PER_QUEUE_MAX = 1024
 ABANDONED_HANDLERS_MAX = 64
 """Threads that go on with a message after its time; beyond that, others wait for one to end."""
 INFLATED_BODY_BYTES_MAX = foundation.MESSAGE_BODY_BYTES_MAX
+ZSTD_WINDOW_BYTES_MAX = 8 * foundation.MIB
+"""Memory that a Zstandard frame may ask for to be read."""
 AUTO_COMMIT_S = 1.0
 REBALANCE_POLL_S = 2.0
 LOCK_TRUSTED_S = 30.0

@@ -7,7 +7,6 @@ long time keep `bytes` and `str` values rather than messages.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,13 +16,11 @@ from dledger.buffers import Buffer
 from dledger.errors import RecordError
 from dledger.remoting import message as wire
 from dledger.remoting.json_dialect import MessageQueue
-from dledger.remoting.record import COMPRESSED, COMPRESSION_TYPE, Record, walk
-from mqclient import limits
+from dledger.remoting.record import COMPRESSED, Record, walk
+from mqclient.compression import inflate
 
 #: Chooses one of a topic's writable queues, given in RocketMQ's order.
 Selector: TypeAlias = "Callable[[Sequence[MessageQueue], Message], MessageQueue]"
-
-_ZLIB_TYPES = (0x000, 0x300)
 
 
 @dataclass(slots=True)
@@ -37,7 +34,7 @@ class Message:
     It is delivered at once, unless one of these is set: `delay_level` (1 is the first of the
     broker's `messageDelayLevel`, one above its last means the last), `delay_s` by the broker's
     clock, or `deliver_at`, a time with a time zone. The last two can be taken back
-    (`Producer.recall`); brokers keep them for three days at most.
+    (`Producer.recall`); brokers keep them for 40 days at most.
     """
 
     topic: str
@@ -241,22 +238,3 @@ def messages_in(records: Buffer, broker_name: str) -> list[ReceivedMessage]:
         ReceivedMessage(view[start:end], broker_name)
         for start, end in zip(starts, [*starts[1:], len(view)], strict=True)
     ]
-
-
-def inflate(body: Buffer, sys_flag: int, what: str) -> bytes:
-    """A compressed body as it was. Raises RecordError, which names `what`."""
-    if sys_flag & COMPRESSION_TYPE not in _ZLIB_TYPES:
-        raise RecordError(
-            f"{what} is compressed by algorithm {sys_flag & COMPRESSION_TYPE:#x}; this client "
-            "reads zlib only"
-        )
-    inflater = zlib.decompressobj()
-    try:
-        inflated = inflater.decompress(body, limits.INFLATED_BODY_BYTES_MAX)
-    except zlib.error as error:
-        raise RecordError(f"{what} is no zlib stream") from error
-    if not inflater.eof:
-        raise RecordError(
-            f"{what} is cut off or inflates to more than {limits.INFLATED_BODY_BYTES_MAX} bytes"
-        )
-    return inflated

@@ -34,11 +34,11 @@ from dledger.remoting.record import encode_record
 from dledger.testing.virtual import VirtualWorld
 from dledger.world import in_world
 from mqclient import Admin, Consumer, Message, Producer, limits
+from mqclient.compression import inflate
 from mqclient.connection import session
 from mqclient.connection.answers import checked_offset, consumers_in, route_in
 from mqclient.connection.routing import RouteTable
 from mqclient.consuming.fetching import QueueFetcher
-from mqclient.models import inflate
 
 TIMEOUT_S = 1.0
 SLACK_S = 10.0

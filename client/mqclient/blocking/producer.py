@@ -18,6 +18,7 @@ from anyio import to_thread
 from dledger.errors import DledgerError
 from mqclient import limits
 from mqclient.blocking.face import ClientT, Face, P, blocking
+from mqclient.compression import Compression
 from mqclient.models import Message, ReceivedMessage, SendResult
 from mqclient.producing import producer as producers
 from mqclient.producing import transactions
@@ -105,6 +106,8 @@ class Producer(Face[producers.Producer]):
         pending_max: int = limits.PENDING_MESSAGES_MAX,
         pending_bytes_max: int = limits.PENDING_BYTES_MAX,
         at_least_once: bool = False,
+        compression: Compression | None = None,
+        compress_from_bytes: int = limits.COMPRESS_FROM_BYTES,
     ) -> None:
         super().__init__(
             producers.Producer(
@@ -117,6 +120,8 @@ class Producer(Face[producers.Producer]):
                 pending_max=pending_max,
                 pending_bytes_max=pending_bytes_max,
                 at_least_once=at_least_once,
+                compression=compression,
+                compress_from_bytes=compress_from_bytes,
             )
         )
 

@@ -22,6 +22,7 @@ from dledger.remoting.message import (
 from dledger.remoting.names import check_topic_name
 from dledger.remoting.record import encode_record
 from dledger.world import unix_ms
+from mqclient.compression import Compressor
 from mqclient.connection.identity import UniqueKeys
 from mqclient.errors import BadMessage
 from mqclient.models import Message
@@ -64,8 +65,9 @@ def _properties(message: Message, half_of: str) -> dict[str, str]:
 class Encoder:
     """Encodes the messages of one producer, whose address is `host`."""
 
-    def __init__(self, keys: UniqueKeys, host: str) -> None:
+    def __init__(self, keys: UniqueKeys, host: str, compressor: Compressor | None = None) -> None:
         self._keys = keys
+        self._compressor = compressor
         self._born_host = host_bytes(host, 0)
         self._refreshed_ms = 0
 
@@ -85,6 +87,10 @@ class Encoder:
                 raise BadInput(
                     f"a body of {len(body)} bytes; at most {MESSAGE_BODY_BYTES_MAX} are allowed"
                 )
+            sys_flag = PREPARED if half_of else 0
+            if self._compressor is not None:
+                body, how = self._compressor.deflate(body)
+                sys_flag |= how
             if message.unique_key:
                 properties = properties_encode({UNIQ_KEY: unique_key})
             else:
@@ -97,7 +103,7 @@ class Encoder:
                 body=body,
                 properties=properties,
                 flag=message.flag,
-                sys_flag=PREPARED if half_of else 0,
+                sys_flag=sys_flag,
                 born_timestamp_ms=now_ms,
                 born_host=self._born_host,
             )

@@ -19,6 +19,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.record import with_queue
 from dledger.world import steady_s
 from mqclient import limits
+from mqclient.compression import Compressor
 from mqclient.connection.identity import UniqueKeys
 from mqclient.connection.session import Session
 from mqclient.connection.signals import Broadcast
@@ -53,6 +54,7 @@ class Outbox:
         linger_s: float,
         batch_bytes_max: int,
         at_least_once: bool,
+        compressor: Compressor | None = None,
     ) -> None:
         self.budget = budget
         self._session = session
@@ -60,7 +62,7 @@ class Outbox:
         self._linger_s = linger_s
         self._batch_bytes_max = min(batch_bytes_max, limits.BATCH_BYTES_MAX)
         self._at_least_once = at_least_once
-        self._encoder = Encoder(UniqueKeys(session.host), session.host)
+        self._encoder = Encoder(UniqueKeys(session.host), session.host, compressor)
         self._publishers: dict[str, Publisher] = {}
         self._senders: dict[str, GroupSender] = {}
         self._senders_of_waiting: dict[str, GroupSender] = {}

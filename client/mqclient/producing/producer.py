@@ -32,6 +32,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import check_group_name
 from dledger.world import steady_s
 from mqclient import limits
+from mqclient.compression import Compression, check_compression
 from mqclient.connection.lifetime import Living
 from mqclient.connection.session import Session
 from mqclient.errors import BadMessage, BufferFull
@@ -56,7 +57,8 @@ class Producer(Living):
     bytes of records are held at a time. `checker` answers how a transaction ended if its producer
     did not say. With `at_least_once`, if a whole broker group is gone before it answered, its
     messages are sent to another group too, and may be stored twice; without it, that is
-    SendUnknown.
+    SendUnknown. Bodies from `compress_from_bytes` on are compressed by `compression`, if that is
+    named, unless they would become no smaller.
     """
 
     def __init__(
@@ -71,6 +73,8 @@ class Producer(Living):
         pending_max: int = limits.PENDING_MESSAGES_MAX,
         pending_bytes_max: int = limits.PENDING_BYTES_MAX,
         at_least_once: bool = False,
+        compression: Compression | None = None,
+        compress_from_bytes: int = limits.COMPRESS_FROM_BYTES,
     ) -> None:
         check_group_name(group)
         self.group = group
@@ -86,6 +90,7 @@ class Producer(Living):
             linger_s=linger_s,
             batch_bytes_max=batch_bytes_max,
             at_least_once=at_least_once,
+            compressor=check_compression(compression, compress_from_bytes),
         )
 
     @property

@@ -30,9 +30,10 @@ from dledger.remoting.headers import (
 from dledger.remoting.record import COMPRESSED
 from dledger.world import steady_s, unix_ms
 from mqclient import limits
+from mqclient.compression import inflate
 from mqclient.connection.session import Session
 from mqclient.errors import BadMessage, BufferFull, NoReply, NoRoute, Refused
-from mqclient.models import Message, ReceivedMessage, Reply, SendResult, inflate
+from mqclient.models import Message, ReceivedMessage, Reply, SendResult
 
 
 @dataclass(slots=True)

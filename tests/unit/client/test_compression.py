@@ -1,0 +1,134 @@
+"""Compressed bodies: each algorithm, both ways, and what is no such body."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from pathlib import Path
+from typing import get_args
+
+import lz4.frame
+import pytest
+import zstandard
+from trio.testing import MockClock
+
+from dledger.errors import BadInput, RecordError
+from dledger.remoting.record import COMPRESSED
+from mqclient import Message, Producer, limits
+from mqclient.compression import LZ4, UNNAMED, ZLIB, ZSTD, Compression, check_compression, inflate
+from mqlocal import local_cluster
+
+BODY = b"".join(b"order %05d\n" % number for number in range(1000))
+BITS = {"zlib": ZLIB, "lz4": LZ4, "zstd": ZSTD}
+THEIRS = Path(__file__).parents[2] / "data" / "golden" / "compressed"
+BOMB_BYTES = 64 << 20
+each = pytest.mark.parametrize("name", get_args(Compression))
+
+
+def deflated(name: str, body: bytes) -> tuple[bytes, int]:
+    """A body as a producer sends it."""
+    compressor = check_compression(name, 0)
+    assert compressor is not None
+    return compressor.deflate(body)
+
+
+@each
+def test_what_a_producer_compresses_is_read(name: str) -> None:
+    """Under the bits that RocketMQ has for it."""
+    body, sys_flag = deflated(name, BODY)
+
+    assert sys_flag == COMPRESSED | BITS[name]
+    assert len(body) < len(BODY) / 2
+    assert inflate(body, sys_flag, "it") == BODY
+
+
+@each
+def test_what_rocketmq_compresses_is_read(name: str) -> None:
+    """The bytes are those of the Java client 5.5.0, whose classes read ours, too."""
+    assert inflate((THEIRS / f"theirs.{name}").read_bytes(), BITS[name], "it") == BODY
+
+
+def test_old_producers_mean_zlib() -> None:
+    """They name no algorithm."""
+    assert inflate(zlib.compress(BODY), COMPRESSED | UNNAMED, "it") == BODY
+
+
+def test_java_reads_independent_blocks_only() -> None:
+    """Of LZ4 frames, which say in their header what they have."""
+    body, _ = deflated("lz4", BODY * 20)
+
+    assert not lz4.frame.get_frame_info(body)["block_linked"]
+
+
+@each
+def test_what_would_not_become_smaller_is_sent_as_it_is(name: str) -> None:
+    """And what is below the bound."""
+    compressor = check_compression(name, 4096)
+    assert compressor is not None
+
+    assert compressor.deflate(BODY[:4095]) == (BODY[:4095], 0)
+    assert deflated(name, b"x") == (b"x", 0)
+
+
+@each
+def test_a_bomb_ends_at_a_messages_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little it takes to say it, and whether or not it says how much it is."""
+    bomb, sys_flag = deflated(name, bytes(BOMB_BYTES))
+    with pytest.raises(RecordError, match="inflates to more than"):
+        inflate(bomb, sys_flag, "it")
+    assert limits.INFLATED_BODY_BYTES_MAX < BOMB_BYTES
+
+
+def test_a_bomb_of_no_declared_size_ends_there_too() -> None:
+    """As RocketMQ's own producers send Zstandard."""
+    stream = io.BytesIO()
+    with zstandard.ZstdCompressor().stream_writer(stream, closefd=False) as writer:
+        for _ in range(BOMB_BYTES >> 20):
+            writer.write(bytes(1 << 20))
+
+    with pytest.raises(RecordError, match="inflates to more than"):
+        inflate(stream.getvalue(), COMPRESSED | ZSTD, "it")
+
+
+@each
+def test_what_is_cut_off_or_of_another_kind_is_named(name: str) -> None:
+    """With the place of the message, which the caller knows."""
+    body, sys_flag = deflated(name, BODY)
+    for wrong in (body[:-5], body[: len(body) // 2], b"", BODY, b"\0" * 40):
+        with pytest.raises(RecordError, match="the body at 7"):
+            inflate(wrong, sys_flag, "the body at 7")
+    with pytest.raises(RecordError, match="algorithm 0x400, which is none"):
+        inflate(body, COMPRESSED | 0x400, "it")
+
+
+def test_a_producer_is_told_what_there_is() -> None:
+    """Before it sends anything."""
+    with pytest.raises(BadInput, match="'snappy': expected one of zlib, lz4, zstd"):
+        Producer("127.0.0.1:1", compression="snappy")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="compress_from_bytes=-1"):
+        Producer("127.0.0.1:1", compression="zstd", compress_from_bytes=-1)
+
+
+@each
+async def test_consumers_see_the_body_as_it_was(
+    name: Compression, autojump_clock: MockClock
+) -> None:
+    """Of plain, delayed and transactional messages; the broker keeps the compressed bytes."""
+    async with (
+        local_cluster(replicas=1) as cluster,
+        cluster.producer("P", compression=name, checker=lambda _: "rollback") as producer,
+        cluster.consumer("C", {"T": "*"}) as consumer,
+    ):
+        await producer.send(Message("T", BODY))
+        await producer.send(Message("T", BODY, delay_s=5))
+        async with producer.transaction(Message("T", BODY)) as transaction:
+            await transaction.commit()
+        await producer.send(Message("T", b"short"))
+        found = []
+        while len(found) < 4:
+            found += await consumer.poll(timeout_s=60)
+
+    assert sorted(message.body for message in found) == sorted([BODY, BODY, BODY, b"short"])
+    stored = sorted(len(message.record.body) for message in found)
+    assert stored[0] == len(b"short")
+    assert stored[-1] < len(BODY) / 2
