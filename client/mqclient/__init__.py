@@ -7,7 +7,7 @@
 ``blocking``    the same classes for programs without an event loop: same names, no `await`
 ``connection``  what all of them share: routes, leaders, connections
 ``lookup``      one message by its unique key (pure)
-``compression``  compressed bodies
+``compression`` compressed bodies
 ``models``      messages and results
 ``errors``      what can go wrong
 ``limits``      the bounds, and the defaults of what a user may set

@@ -291,7 +291,7 @@ async def test_a_stock_batch_gets_consecutive_offsets_and_keeps_each_items_key(
         ({"f": "4"}, Code.MESSAGE_ILLEGAL),
         ({"i": "TRAN_MSG\x01true\x02"}, Code.MESSAGE_ILLEGAL),
         ({"i": "DELAY\x01soon\x02"}, Code.MESSAGE_ILLEGAL),
-        ({"i": "TIMER_DELAY_SEC\x014000000\x02"}, Code.MESSAGE_ILLEGAL),
+        ({"i": "TIMER_DELAY_SEC\x013500000\x02"}, Code.MESSAGE_ILLEGAL),
         ({"i": "x\x01" + "y" * 33_000}, Code.MESSAGE_ILLEGAL),
         ({"g": "yesterday"}, Code.SYSTEM_ERROR),
     ],
