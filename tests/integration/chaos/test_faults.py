@@ -25,6 +25,7 @@ from mqchaos.faults.kinds import (
     CUT_NAMESRV,
     DISMISS,
     FULL_DISK,
+    JOIN,
     KILL,
     KILL_ALL,
     KILL_MAJORITY,
@@ -224,7 +225,8 @@ def test_what_a_group_could_not_miss_needs_a_fault_that_says_so(
     trio.run(fault.inject, cluster, (first,))
 
     may = {name for name in OF_PROCESSES if FAULTS[name].why_not(cluster, (second,)) is None}
-    assert may == {KILL_MAJORITY.name, KILL_ALL.name, STORM.name, KILL_NAMESRV.name, "transfer"}
+    namesrvs, others = {KILL_NAMESRV.name, BLANK_NAMESRV.name}, {"transfer", JOIN.name}
+    assert may == {KILL_MAJORITY.name, KILL_ALL.name, STORM.name, *namesrvs, *others}
     assert FAULTS[KILL.name].why_not(cluster, (second,)) == "broker-a would lose its majority"
     trio.run(fault.heal, cluster, (first,))
     trio.run(level, cluster, "")

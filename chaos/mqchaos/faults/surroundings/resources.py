@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import trio
+
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.processes import ClusterError
 from mqchaos.faults.kinds import FEW_FILES, LOW_MEMORY, SLOW_CPU, SMALL_FILES, Kind
@@ -32,12 +34,16 @@ from mqchaos.limits import (
 
 @dataclass(frozen=True, slots=True)
 class Limit(OfFew):
-    """`limit` is lowered to what `used` says of a process, and `spare` more."""
+    """`limit` is lowered to what `used` says of a process, and `spare` more.
+
+    `fatal`: no process bears it. One that has not ended when it is healed is about to.
+    """
 
     kind: Kind
     limit: int
     used: Callable[[int], int]
     spare: int
+    fatal: bool = False
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
         """Lower the limits of processes that run. ClusterError if one can't be lowered."""
@@ -55,10 +61,13 @@ class Limit(OfFew):
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
         """Lift the limits, and start those that have ended."""
+        names = [victim.name for victim in victims]
+        if self.fatal:
+            await trio.to_thread.run_sync(cluster.kill_together, names)
         for pid in self._pids(cluster, victims):
             _, most = resource.prlimit(pid, self.limit)
             resource.prlimit(pid, self.limit, (most, most))
-        cluster.start([victim.name for victim in victims])
+        cluster.start(names)
 
     def _pids(self, cluster: Cluster, victims: Victims) -> list[int]:
         pids = [cluster.pid(victim.name) for victim in victims]
@@ -137,7 +146,7 @@ class SlowProcessor(OfFew):
 
 RESOURCE_FAULTS: Final = (
     Limit(FEW_FILES, resource.RLIMIT_NOFILE, _descriptors, SPARE_DESCRIPTORS),
-    Limit(SMALL_FILES, resource.RLIMIT_FSIZE, lambda pid: FILE_BYTES_MAX, 0),
+    Limit(SMALL_FILES, resource.RLIMIT_FSIZE, lambda pid: FILE_BYTES_MAX, 0, fatal=True),
     Limit(LOW_MEMORY, resource.RLIMIT_AS, _address_space, SPARE_MEMORY_BYTES),
     SlowProcessor(),
 )
