@@ -83,7 +83,7 @@ BREATH_S = (0.05, 0.5)
 # Failpoints.
 HELD_S_MAX = 600.0
 """A process that is held goes on after this, whatever became of who held it."""
-PROVOKED_S = 20.0
+PROVOKED_S = 40.0
 """A node that was not made to come by a place for so long does not come by."""
 PROVOKED_BYTES = 64 << 10
 """Of a message that is sent to fill segments."""

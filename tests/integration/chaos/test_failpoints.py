@@ -76,10 +76,11 @@ def strike(cluster: Cluster, place: Place, kind: str) -> None:
             nursery.start_soon(send, cluster)
             assert fault.why_not(cluster, hurt) is None
 
-            await fault.inject(cluster, hurt)
-
-            assert await fault.took_effect(cluster, hurt)
-            await fault.heal(cluster, hurt)
+            try:
+                await fault.inject(cluster, hurt)
+                assert await fault.took_effect(cluster, hurt)
+            finally:
+                await fault.heal(cluster, hurt)
             assert not await fault.took_effect(cluster, hurt)
             await level(cluster, target)
             nursery.cancel_scope.cancel()
