@@ -38,6 +38,8 @@ TIME_DIGITS_MAX = 18
 
 EXPORT_DEPTH_MAX = 4
 """Folders below exportDir that a copy of a replica may lie in."""
+EXPORTS_MAX = 64
+"""Copies below exportDir: each keeps segments on the disk that retention has removed."""
 
 # Consume queues.
 UNITS_PER_FILE = 1 << 18

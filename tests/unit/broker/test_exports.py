@@ -18,6 +18,7 @@ from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.headers import ExportReplicaResponseHeader, decode_header
 from dledger.testing.local import LocalLedger
+from mqbroker import limits
 from mqbroker.config import BrokerConfig
 from mqbroker.testing import served
 from mqbroker.testing.requests import ask
@@ -87,6 +88,21 @@ async def test_a_place_outside_of_what_is_allowed_is_refused(
     assert len(answer.remark or "") < 500
     assert sorted(path.name for path in (tmp_path / "copies").iterdir()) == ["linked"]
     assert not any((tmp_path / "elsewhere").iterdir())
+
+
+async def test_copies_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each keeps segments that retention has removed: whoever asks again and again is refused."""
+    for number in range(limits.EXPORTS_MAX):
+        folder = tmp_path / "copies" / ("a/b" if number % 2 else "c") / f"{number}" / "broker-a-n0"
+        folder.mkdir(parents=True)
+        (folder / "export.json").touch()
+    async with exporter(tmp_path, monkeypatch) as peer:
+        refused = await ask(peer, CODE, to="more", exportId="a")
+        (folder / "export.json").unlink()
+        begun = await ask(peer, CODE, to="more", exportId="a")
+
+    assert f"has {limits.EXPORTS_MAX} copies already" in (refused.remark or "")
+    assert begun.code == ResponseCode.SUCCESS
 
 
 async def test_without_a_directory_in_its_config_a_broker_copies_nothing(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ import trio
 
 from dledger.errors import DledgerError, StorageError
 from dledger.ledger.exporting import Export
-from dledger.log.replica import Manifest
+from dledger.log.replica import MANIFEST_FILE, Manifest
 from dledger.net import Connection
 from dledger.net.serving import serves
 from dledger.observe import get_logger
@@ -107,6 +108,14 @@ class ExportHandler:
         if not parent.is_relative_to(allowed):
             raise Refused(
                 ResponseCode.NO_PERMISSION, f"{parent}, behind a link, is not below {allowed}"
+            )
+        depths = range(2, limits.EXPORT_DEPTH_MAX + 2)
+        there = (found for depth in depths for found in allowed.glob("*/" * depth + MANIFEST_FILE))
+        if sum(1 for _ in islice(there, limits.EXPORTS_MAX)) == limits.EXPORTS_MAX:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"{allowed} has {limits.EXPORTS_MAX} copies already, and each keeps old segments "
+                "on the disk: remove those that are not needed any more",
             )
         return parent / f"{config.broker_name}-{config.node_id}"
 
