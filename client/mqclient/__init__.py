@@ -1,16 +1,16 @@
 """The client: producers, consumers and administration, under trio, asyncio or neither.
 
-``producing``   sends messages
-``consuming``   reads messages as a member of a group
-``admin``       shows and changes a cluster, for operators
-``commands``    the administration on the command line: `mqadmin`
-``blocking``    the same classes for programs without an event loop: same names, no `await`
-``connection``  what all of them share: routes, leaders, connections
-``lookup``      one message by its unique key (pure)
-``compression`` compressed bodies
-``models``      messages and results
-``errors``      what can go wrong
-``limits``      the bounds, and the defaults of what a user may set
+``producing``    sends messages
+``consuming``    reads messages as a member of a group
+``admin``        shows and changes a cluster, for operators
+``commands``     the administration on the command line: `mqadmin`
+``blocking``     the same classes for programs without an event loop: same names, no `await`
+``connection``   what all of them share: routes, leaders, connections
+``lookup``       one message by its unique key (pure)
+``compression``  compressed bodies
+``models``       messages and results
+``errors``       what can go wrong
+``limits``       the bounds, and the defaults of what a user may set
 """
 
 from __future__ import annotations
