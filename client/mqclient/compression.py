@@ -83,7 +83,8 @@ def _lz4(body: bytes) -> bytes:
 def _zstd(body: bytes) -> bytes:
     import zstandard  # noqa: PLC0415 - likewise
 
-    return zstandard.ZstdCompressor(level=limits.ZSTD_LEVEL).compress(body)
+    compressed: bytes = zstandard.ZstdCompressor(level=limits.ZSTD_LEVEL).compress(body)
+    return compressed
 
 
 def _from_zlib(body: Buffer, what: str) -> tuple[bytes, bool]:
