@@ -41,5 +41,5 @@ def folder() -> Iterator[Path]:
         shutil.disk_usage(SHARED_MEMORY).free >= SHARED_MEMORY_BYTES_MIN
     )
     parent = SHARED_MEMORY if in_memory else None
-    with tempfile.TemporaryDirectory(prefix="mqlocal-", dir=parent) as name:
+    with tempfile.TemporaryDirectory(prefix=f"mqlocal-{os.getpid()}-", dir=parent) as name:
         yield Path(name)

@@ -18,11 +18,14 @@ import trio
 from trio.testing import MockClock
 
 from dledger.errors import ConfigError
+from dledger.testing import virtual
 from mqclient import Consumer, Message, Producer
 from mqlocal import LocalCluster, local_cluster, local_cluster_in_thread
 from mqlocal.places import SHARED_MEMORY
 
 TEN_MINUTES_S = 600
+OURS = virtual._NAMES.strip("\0/")
+"""What the names of this process's sockets in memory begin with."""
 
 
 async def send(cluster: LocalCluster, *bodies: bytes, topic: str = "T") -> None:
@@ -138,12 +141,12 @@ async def test_several_groups_take_messages(autojump_clock: MockClock) -> None:
 
 
 def leftovers() -> tuple[int, int, list[str], list[str]]:
-    """Descriptors, threads, folders and named sockets of this process."""
+    """Descriptors, threads, folders and named sockets of this process; others may have theirs."""
     gc.collect()
     descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counted, not walked
     threads = [each for each in threading.enumerate() if not each.name.startswith("Trio thread")]
-    folders = [path.name for path in SHARED_MEMORY.glob("mqlocal-*")]
-    names = [line for line in Path("/proc/net/unix").read_text().split() if "@dledger-" in line]
+    folders = [path.name for path in SHARED_MEMORY.glob(f"mqlocal-{os.getpid()}-*")]
+    names = [line for line in Path("/proc/net/unix").read_text().split() if OURS in line]
     return descriptors, len(threads), sorted(folders), names
 
 
