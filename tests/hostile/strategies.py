@@ -308,6 +308,8 @@ REQUESTS: dict[int, tuple[type[Header] | None, st.SearchStrategy[bytes] | None]]
     Code.GET_EARLIEST_MSG_STORETIME: (H.GetEarliestMsgStoretimeHeader, None),
     Code.VIEW_MESSAGE_BY_ID: (H.ViewMessageByIdHeader, None),
     Code.QUERY_MESSAGE: (H.QueryMessageHeader, None),
+    Code.LIST_SCHEDULED: (H.ListScheduledHeader, None),
+    Code.EXPORT_REPLICA: (H.ExportReplicaHeader, None),
     Code.QUERY_CONSUMER_OFFSET: (H.QueryConsumerOffsetHeader, None),
     Code.UPDATE_CONSUMER_OFFSET: (H.UpdateConsumerOffsetHeader, None),
     Code.HEART_BEAT: (None, documents(HEARTBEAT)),

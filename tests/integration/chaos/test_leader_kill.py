@@ -122,7 +122,7 @@ def test_a_directory_with_something_in_it_is_refused(tmp_path: Path) -> None:
     done = mqchaos("run", "--scenario", "leader-kill", "--dir", str(tmp_path))
 
     assert done.returncode == 2
-    assert done.stderr == f"{tmp_path} is not empty: a run needs a directory of its own\n"
+    assert done.stderr == f"{tmp_path} is not empty: this needs a directory of its own\n"
 
 
 def test_an_unknown_scenario_is_refused_with_the_known_ones(tmp_path: Path) -> None:
