@@ -147,6 +147,7 @@ STEPS = [
         lambda r, s: (r["config"]["retryMaxTimes"], r["config"]["retryQueueNums"]) == (5, 2),
         "group Team is on broker-a",
     ),
+    Step("listScheduled", lambda r, s: r == [], "delayed message"),
     Step(
         "setConsumeMode -g Team -t Orders -m POP -q 2",
         lambda r, s: (r["mode"], r["share"], list(r["brokers"])) == ("POP", 2, ["broker-a"]),

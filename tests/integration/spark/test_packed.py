@@ -39,6 +39,7 @@ def lines_of(judged: Property, number: int) -> list[Event]:
     return [{k: v for k, v in each.items() if k not in {"rest", "key", "size"}} for each in events]
 
 
+@pytest.mark.long
 def test_lines_and_parquet_have_one_verdict(tmp_path: Path, session: SparkSession) -> None:
     """Violations, counts, evidence and notes: of messages, of votes, of a torn line."""
     history, stores = write_run(RUN, tmp_path / "run")
