@@ -89,6 +89,13 @@ def test_a_planted_bug_is_caught(bug: PlantedBug) -> None:
     print(f"seed {found[0]}, {bug.nodes} nodes: {found[1]}")
 
 
+def test_every_bug_can_be_planted() -> None:
+    """A patch names what it replaces as text, which no checker follows when it moves."""
+    for bug in PLANTED:
+        with bug.plant():
+            pass
+
+
 def test_every_planted_bug_has_a_test() -> None:
     """One without a seed breaks no invariant by itself; a directed test names it."""
     directed = {bug.name for bug in PLANTED if bug.seed is None}
