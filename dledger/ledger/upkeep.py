@@ -45,6 +45,7 @@ class Upkeep:
         self._kept_from = 1
         self._wake = trio.Event()
         self._saved_checkpoint = b""
+        self._commits_are_durable = config.flush == "sync"
         self._prepare_at = 0.0
         self._rot: Rot | None = None
         self._rotten = trio.Event()
@@ -72,12 +73,21 @@ class Upkeep:
 
     def look(self) -> None:
         """The log has grown: it may want its next segment, or a checkpoint."""
-        if self._wants_segment_now or self._log.checkpoints.is_due:
+        if self._wants_segment_now or self._must_note:
             self._wake.set()
 
     @property
     def _wants_segment_now(self) -> bool:
         return self._log.wants_segment and trio.current_time() >= self._prepare_at
+
+    @property
+    def _must_note(self) -> bool:
+        """Whether the next start must know of the newest segment.
+
+        Not if commits do not wait for disks: then a power loss may take committed entries from a
+        majority, and a node that knows of their commit refuses to follow it.
+        """
+        return self._commits_are_durable and self._log.checkpoints.is_due
 
     async def housekeeping_loop(self) -> None:
         """Prepare the next segment before it is needed; leave checkpoints."""
@@ -86,7 +96,7 @@ class Upkeep:
             if self._wants_segment_now:
                 await self._prepare_segment()
             await self._remove_old()
-            if self._log.checkpoints.is_due or trio.current_time() >= checkpoint_at:
+            if self._must_note or trio.current_time() >= checkpoint_at:
                 await self._save_checkpoint()
                 checkpoint_at = trio.current_time() + limits.CHECKPOINT_PERIOD_S
             with trio.move_on_at(min(checkpoint_at, self._again_at())):
