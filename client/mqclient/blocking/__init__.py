@@ -10,6 +10,7 @@ ends with its `with` block. Methods have the parameters, results and errors of t
 ones; they may be called from several threads.
 
 ``face``      the thread, and the calls that wait for it
+``threads``   handlers, in threads of theirs
 ``producer``  sends, requests, transactions
 ``consumer``  messages in a loop
 ``pop``       messages for a time

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NoReturn, Self, TypeVar
+from typing import NoReturn, Self
 
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
 
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
 from mqclient.blocking.face import Face, blocking
+from mqclient.blocking.threads import in_threads
 from mqclient.consuming import consumer as consumers
 from mqclient.consuming.assignment import OnRevoke
 from mqclient.consuming.lanes import Order
@@ -23,9 +24,6 @@ from mqclient.consuming.sharing.starts import Start
 from mqclient.consuming.subscriptions import Sql
 from mqclient.errors import ClientClosed
 from mqclient.models import Rebalance, ReceivedMessage
-
-_Handled = TypeVar("_Handled")
-"""What a handler is called with: a message, or a batch."""
 
 
 class Consumer(Face[consumers.Consumer]):
@@ -105,7 +103,7 @@ class Consumer(Face[consumers.Consumer]):
         self.call(
             partial(
                 self._client.run,
-                _in_threads(handler, concurrency, timeout_s),
+                in_threads(handler, concurrency, timeout_s),
                 concurrency,
                 order=order,
                 timeout_s=timeout_s,
@@ -155,7 +153,7 @@ class Consumer(Face[consumers.Consumer]):
         self.call(
             partial(
                 self._client.run_batches,
-                _in_threads(handler, concurrency, timeout_s),
+                in_threads(handler, concurrency, timeout_s),
                 max_messages,
                 concurrency,
                 order=order,
@@ -210,18 +208,3 @@ def _in_a_thread(told: Callable[[tuple[MessageQueue, ...]], None]) -> OnRevoke:
         await to_thread.run_sync(told, queues, abandon_on_cancel=True)
 
     return tell
-
-
-def _in_threads(
-    handler: Callable[[_Handled], None], concurrency: int, timeout_s: float | None
-) -> Callable[[_Handled], Awaitable[None]]:
-    """Call a handler in threads of its own. One that takes too long is left alone with its thread,
-    if there is a time to take."""
-    threads = CapacityLimiter(concurrency + limits.ABANDONED_HANDLERS_MAX)
-
-    async def handle(handled: _Handled) -> None:
-        await to_thread.run_sync(
-            handler, handled, limiter=threads, abandon_on_cancel=timeout_s is not None
-        )
-
-    return handle

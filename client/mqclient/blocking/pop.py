@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
-from anyio import CapacityLimiter, to_thread
-
 from mqclient import limits
 from mqclient.blocking.face import Face, blocking
+from mqclient.blocking.threads import in_threads
 from mqclient.consuming.popping import consumer as consumers
 from mqclient.consuming.popping.message import PoppedMessage
 from mqclient.consuming.subscriptions import Sql
@@ -62,17 +61,10 @@ class PopConsumer(Face[consumers.PopConsumer]):
         A thread can't be cancelled: the message of one that takes longer than `timeout_s` comes
         again, and what the thread still does is its own.
         """
-        threads = CapacityLimiter(concurrency + limits.ABANDONED_HANDLERS_MAX)
-
-        async def handle(message: PoppedMessage) -> None:
-            await to_thread.run_sync(
-                handler, message, limiter=threads, abandon_on_cancel=timeout_s is not None
-            )
-
         self.call(
             partial(
                 self._client.run,
-                handle,
+                in_threads(handler, concurrency, timeout_s),
                 concurrency,
                 timeout_s=timeout_s,
                 hold_s=hold_s,

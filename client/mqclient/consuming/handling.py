@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -31,6 +31,7 @@ from mqclient.consuming.turns import Reading, Turns
 from mqclient.errors import HandlerTimeout
 from mqclient.models import ReceivedMessage
 
+HandledT = TypeVar("HandledT")
 Handler: TypeAlias = Callable[[ReceivedMessage], Awaitable[None] | None]
 BatchHandler: TypeAlias = Callable[[Sequence[ReceivedMessage]], Awaitable[None] | None]
 Failed: TypeAlias = Callable[[ReceivedMessage, Exception], Awaitable[bool]]
@@ -100,12 +101,9 @@ def check_pace(
     concurrency: int, bytes_max: int, order: Order, timeout_s: float | None, batch_max: int = 1
 ) -> Pace:
     """Raises BadInput for what can't be."""
-    if concurrency < 1:
-        raise BadInput(f"concurrency={concurrency}: at least one message is handled at a time")
+    check_at_work(concurrency, timeout_s)
     if bytes_max < 1:
         raise BadInput(f"max_bytes={bytes_max}: expected how much may be under way at a time")
-    if timeout_s is not None and not 0 < timeout_s < math.inf:
-        raise BadInput(f"timeout_s={timeout_s}: expected seconds for a message, or None for no end")
     if not 1 <= batch_max <= limits.PULL_RECORDS_MAX:
         raise BadInput(f"max_messages={batch_max} is not within 1 and {limits.PULL_RECORDS_MAX}")
     if batch_max > 1 and order == "key":
@@ -174,7 +172,9 @@ class Handling:
                 work.give_back()
                 return
             try:
-                await self._call(work.messages)
+                await call_handler(
+                    self._handler, work.messages, work.messages[0], self._pace.timeout_s
+                )
             except Exception as error:
                 work.drop_settled()
                 for message in [*work.messages]:
@@ -183,19 +183,6 @@ class Handling:
             else:
                 for message in [*work.messages]:
                     work.settle(message)
-
-    async def _call(self, messages: Sequence[ReceivedMessage]) -> None:
-        timeout_s = self._pace.timeout_s
-        result = self._handler(messages)
-        if not inspect.isawaitable(result):
-            return
-        if timeout_s is None:
-            await result
-            return
-        with anyio.move_on_after(timeout_s) as scope:
-            await result
-        if scope.cancelled_caught:
-            raise HandlerTimeout(messages[0].queue, messages[0].queue_offset, timeout_s)
 
     def _next(self) -> Work | None:
         """What is to be handled now; None if nothing may be."""
@@ -247,3 +234,31 @@ class Handling:
         if freed is not None:
             self._waiting[freed.progress.queue] -= 1
             self._ready.append(freed)
+
+
+def check_at_work(concurrency: int, timeout_s: float | None) -> None:
+    """How many handlers work at a time, and how long one may take. Raises BadInput."""
+    if concurrency < 1:
+        raise BadInput(f"concurrency={concurrency}: at least one message is handled at a time")
+    if timeout_s is not None and not 0 < timeout_s < math.inf:
+        raise BadInput(f"timeout_s={timeout_s}: expected seconds for a message, or None for no end")
+
+
+async def call_handler(
+    handler: Callable[[HandledT], Awaitable[None] | None],
+    handled: HandledT,
+    first: ReceivedMessage,
+    timeout_s: float | None,
+) -> None:
+    """Call a handler with a message or a batch, and await it if it is asynchronous. Raises what it
+    raises, and HandlerTimeout, which names the `first` message."""
+    result = handler(handled)
+    if not inspect.isawaitable(result):
+        return
+    if timeout_s is None:
+        await result
+        return
+    with anyio.move_on_after(timeout_s) as scope:
+        await result
+    if scope.cancelled_caught:
+        raise HandlerTimeout(first.queue, first.queue_offset, timeout_s)

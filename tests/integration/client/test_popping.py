@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -18,10 +16,6 @@ import pytest
 import trio
 
 from dledger.errors import BadInput
-from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import serving
-from mqchaos.cluster.processes import free_ports
 from mqclient import (
     Admin,
     ClientClosed,
@@ -39,17 +33,6 @@ if TYPE_CHECKING:
     from conftest import Run
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A name server and a group of one, real processes."""
-    directory: Path = tmp_path_factory.mktemp("cluster") / "c"
-    layout = plan(free_ports(ports_needed(1, 1, 1)), 1, 1, 1, "ASYNC_FLUSH")
-    cluster = Cluster.create(directory, layout)
-    with cluster.running():
-        trio.run(serving, cluster)
-        yield layout.namesrv_addr
 
 
 async def send(namesrv_addr: str, topic: str, count: int, queues: int = 1) -> None:

@@ -8,7 +8,6 @@ handled one after the other, and one that is not handled is handled again in its
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,13 +22,13 @@ from dledger.errors import BadInput, DledgerError
 from dledger.observe import get_logger
 from mqclient import limits
 from mqclient.connection.lifetime import together
+from mqclient.consuming.handling import call_handler, check_at_work
 from mqclient.consuming.lanes import Lanes
 from mqclient.consuming.popping.message import PoppedMessage
 from mqclient.consuming.popping.pace import Window, lane_of, retry_delay_s
 from mqclient.consuming.popping.settling import Settling
 from mqclient.consuming.popping.taking import Taking
 from mqclient.consuming.sending_back import DEAD, Delay, Nack, SendingBack
-from mqclient.errors import HandlerTimeout
 
 log = get_logger(__name__)
 
@@ -48,14 +47,7 @@ class Policy:
     ordered: bool
 
     def __post_init__(self) -> None:
-        if self.concurrency < 1:
-            raise BadInput(
-                f"concurrency={self.concurrency}: at least one message is handled at a time"
-            )
-        if self.timeout_s is not None and not 0 < self.timeout_s < math.inf:
-            raise BadInput(
-                f"timeout_s={self.timeout_s}: expected seconds for a message, or None for no end"
-            )
+        check_at_work(self.concurrency, self.timeout_s)
         if not 0 <= self.hold_s < math.inf:
             raise BadInput(f"hold_s={self.hold_s}: expected for how long a message may be kept")
         if self.times_max < 0:
@@ -135,26 +127,13 @@ class Running:
     async def _handle(self, message: PoppedMessage) -> None:
         while True:
             try:
-                await self._call(message)
+                await call_handler(self._handler, message, message, self._policy.timeout_s)
             except Exception as error:
                 if await self._settled(message, error):
                     return
             else:
                 self._settling.ack_soon(message)
                 return
-
-    async def _call(self, message: PoppedMessage) -> None:
-        timeout_s = self._policy.timeout_s
-        result = self._handler(message)
-        if not inspect.isawaitable(result):
-            return
-        if timeout_s is None:
-            await result
-            return
-        with anyio.move_on_after(timeout_s) as scope:
-            await result
-        if scope.cancelled_caught:
-            raise HandlerTimeout(message.queue, message.queue_offset, timeout_s)
 
     async def _settled(self, message: PoppedMessage, error: Exception) -> bool:
         """See to a message whose handler raised; False if it is to be handled again, here."""
