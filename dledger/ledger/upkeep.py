@@ -155,7 +155,7 @@ class Upkeep:
         it."""
         scrub = Scrub(self._log)
         while self._scrubs():
-            part = scrub.next_slice(min(self._log.commit_index, self._log.durable_index))
+            part = scrub.next_slice(self._log.kept_index)
             if part is None:
                 await trio.sleep(limits.SCRUB_PAUSE_S)
                 continue

@@ -153,6 +153,11 @@ class SegmentedLog:
         ahead = position - segments[-1].base_position if segments else 0
         return self.segment_bytes <= ahead < 2 * self.segment_bytes
 
+    @property
+    def kept_index(self) -> int:
+        """Up to here all entries are committed, and durable on this node."""
+        return min(self.commit_index, self.durable_index)
+
     # -- appending -------------------------------------------------------------------------
 
     def append(self, index: int, term: int, kind: int, body: Buffer | Draft) -> Header:

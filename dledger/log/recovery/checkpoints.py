@@ -26,8 +26,11 @@ class Durable(Protocol):
     """What a checkpoint must know of its log."""
 
     folder: Path
-    commit_index: int
     durable_index: int
+
+    @property
+    def kept_index(self) -> int:
+        """Up to here all entries are committed and durable."""
 
 
 class Checkpoints:
@@ -50,11 +53,10 @@ class Checkpoints:
     @property
     def is_due(self) -> bool:
         """Whether entries in the last segment are committed, and no checkpoint was taken since."""
-        segments, log = self._contents.segments, self._log
+        segments = self._contents.segments
         if not segments:
             return False
-        first_index = segments[-1].first_index
-        return self._noted_index < first_index <= min(log.commit_index, log.durable_index)
+        return self._noted_index < segments[-1].first_index <= self._log.kept_index
 
     def distrust(self, base_position: int) -> None:
         """Leave that segment out of checkpoints: the next start reads it."""
@@ -68,7 +70,7 @@ class Checkpoints:
                 break
             if segment.base_position not in self._distrusted:
                 sealed.append(segment.summary(following.first_index - 1))
-        self._noted_index = min(log.commit_index, log.durable_index)
+        self._noted_index = log.kept_index
         return encode_checkpoint(Checkpoint(self._noted_index, tuple(sealed)))
 
     def save(self, content: bytes) -> None:

@@ -265,7 +265,7 @@ class SimulatedNode:
         self._save_what_is_waited_for(now)
 
     def _scrub_some(self) -> None:
-        part = self._scrub.next_slice(min(self.log.commit_index, self.log.durable_index))
+        part = self._scrub.next_slice(self.log.kept_index)
         if part is not None:
             self._scrub.checked(part, part.check())
 
