@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import trio
+
 from dledger import limits
 from dledger.buffers import Buffer
 from dledger.errors import (
@@ -35,6 +37,25 @@ from dledger.log.entry import (
 from dledger.raft.engine import Appended, StateMachine
 
 _Waiting = tuple[Entry, Callable[[Appended | AppendError], None]]
+
+
+class KeepsNothing:
+    """A state machine without a state. `led` is set when its node may append."""
+
+    def __init__(self) -> None:
+        self.applied_index = 0
+        self.led = trio.Event()
+
+    def apply(self, entry: Entry) -> object:
+        """Take an entry."""
+        return None
+
+    def leading(self, term: int) -> None:
+        """Appends may begin."""
+        self.led.set()
+
+    def following(self, leader: str | None, term: int) -> None:
+        """No appends."""
 
 
 class LocalLedger:

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from dledger import Entry, LedgerConfig, open_ledger
+from dledger import LedgerConfig, open_ledger
 from dledger.errors import ConfigError, StorageError
 from dledger.ledger.exporting import Export, ExportPlan
 from dledger.log.entry import Kind
 from dledger.log.head import LogHead, encode_head
 from dledger.log.recovery.verify import verify_replica
 from dledger.log.replica import MANIFEST_FILE, PARTIAL_FILE, describe_replica, hold_replica
+from dledger.testing.local import KeepsNothing
 from mqchaos.cluster.processes import free_ports
 
 SEGMENT_BYTES = 16_384
@@ -26,31 +27,12 @@ BODY_BYTES = 1_000
 ENTRIES = 60
 
 
-class Machine:
-    """Keeps nothing."""
-
-    def __init__(self) -> None:
-        self.applied_index = 0
-        self.led = trio.Event()
-
-    def apply(self, entry: Entry) -> object:
-        """Take an entry."""
-        return None
-
-    def leading(self, term: int) -> None:
-        """Appends may begin."""
-        self.led.set()
-
-    def following(self, leader: str | None, term: int) -> None:
-        """No appends."""
-
-
 async def exported(tmp_path: Path, entries: int = ENTRIES) -> tuple[ExportPlan, Export]:
     """A replica with several segments, of which a copy was made while it served."""
     peers = {"n0": ("127.0.0.1", free_ports(1)[0])}
     folder = tmp_path / "store"
     config = LedgerConfig("g", "n0", peers, folder, segment_bytes=SEGMENT_BYTES)
-    machine = Machine()
+    machine = KeepsNothing()
     with trio.fail_after(30):
         async with open_ledger(config, machine) as ledger:
             await machine.led.wait()
@@ -248,6 +230,6 @@ async def test_a_log_with_nothing_in_it_has_no_copy(tmp_path: Path) -> None:
     ports = free_ports(2)
     peers = {f"n{number}": ("127.0.0.1", port) for number, port in enumerate(ports)}
     config = LedgerConfig("g", "n0", peers, tmp_path / "store", segment_bytes=SEGMENT_BYTES)
-    async with open_ledger(config, Machine()) as ledger:
+    async with open_ledger(config, KeepsNothing()) as ledger:
         with pytest.raises(StorageError, match="nothing committed yet"):
             ledger.export_plan()

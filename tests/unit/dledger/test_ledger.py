@@ -13,34 +13,16 @@ import trio.testing
 
 from dledger import Appended, Entry, Ledger, LedgerConfig, open_ledger
 from dledger.errors import PeerPortClosed, WrittenByNewer
+from dledger.testing.local import KeepsNothing
 from mqchaos.cluster.processes import free_ports
 
 TURNS_PER_S_MAX = 20
 
 
-class Machine:
-    """Keeps nothing."""
-
-    def __init__(self) -> None:
-        self.applied_index = 0
-        self.led = trio.Event()
-
-    def apply(self, entry: Entry) -> object:
-        """Take an entry."""
-        return None
-
-    def leading(self, term: int) -> None:
-        """Appends may begin."""
-        self.led.set()
-
-    def following(self, leader: str | None, term: int) -> None:
-        """No appends."""
-
-
 async def test_a_ledger_tells_when_it_has_changed_and_when_it_is_fenced(tmp_path: Path) -> None:
     """Nobody has to ask it again and again."""
     config = LedgerConfig("g", "n0", {"n0": ("127.0.0.1", free_ports(1)[0])}, tmp_path)
-    machine = Machine()
+    machine = KeepsNothing()
     with trio.fail_after(30):
         async with open_ledger(config, machine) as ledger, trio.open_nursery() as nursery:
             await machine.led.wait()
@@ -66,7 +48,7 @@ async def test_a_ledger_tells_when_it_has_changed_and_when_it_is_fenced(tmp_path
         assert ledger.status.fenced is not None
 
 
-class Older(Machine):
+class Older(KeepsNothing):
     """Knows none of the entries."""
 
     def apply(self, entry: Entry) -> object:
@@ -86,9 +68,9 @@ async def test_a_peer_port_that_is_taken_is_an_error_of_its_own(tmp_path: Path) 
     """Who started the node knows which of its ports to change."""
     config = LedgerConfig("g", "n0", {"n0": ("127.0.0.1", free_ports(1)[0])}, tmp_path / "a")
     other = dataclasses.replace(config, directory=tmp_path / "b")
-    async with open_ledger(config, Machine()):
+    async with open_ledger(config, KeepsNothing()):
         with pytest.raises(PeerPortClosed, match="Address already in use"):
-            async with open_ledger(other, Machine()):
+            async with open_ledger(other, KeepsNothing()):
                 pass
 
 
@@ -103,7 +85,7 @@ async def group(folder: Path) -> AsyncIterator[list[Ledger]]:
     """Three nodes in this process, that sync every tenth of a second; the leader first."""
     ports = free_ports(3)
     members = {f"n{number}": ("127.0.0.1", port) for number, port in enumerate(ports)}
-    machines = [Machine() for _ in members]
+    machines = [KeepsNothing() for _ in members]
     async with AsyncExitStack() as stack:
         ledgers = [
             await stack.enter_async_context(
