@@ -106,6 +106,8 @@ def open_session(name: str, *, cores: int | None = None, brief: bool = False) ->
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         "spark.shuffle.compress": "false",
         "spark.shuffle.spill.compress": "true",
+        # Each use of a column would ask the JVM eight times, to name its line in an error.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
     if brief:
         settings["spark.sql.leafNodeDefaultParallelism"] = "1"
