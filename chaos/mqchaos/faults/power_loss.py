@@ -54,7 +54,8 @@ class Report:
     """What was tried, and what became of it."""
 
     rounds: dict[int, int] = field(default_factory=lambda: dict.fromkeys(VICTIMS, 0))
-    acknowledged: dict[int, str] = field(default_factory=dict)
+    acknowledged: list[tuple[int, str]] = field(default_factory=list)
+    """Positions and ids. A position may come twice: if what was acknowledged there was lost."""
     unknown: int = 0
     lost: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
@@ -83,6 +84,12 @@ class Load:
         self._rng = rng
         self._report = report
         self._slots = trio.Semaphore(SENDS_IN_FLIGHT)
+        self._acknowledged = trio.Event()
+
+    async def next_acknowledged(self) -> None:
+        """Until an answer comes: what it is about may not have been synced by much."""
+        self._acknowledged = trio.Event()
+        await self._acknowledged.wait()
 
     def _settled(self, pending: PendingSend) -> None:
         self._slots.release()
@@ -91,7 +98,8 @@ class Load:
         except ClientError:
             self._report.unknown += 1
         else:
-            self._report.acknowledged[result.position] = result.message_id
+            self._report.acknowledged.append((result.position, result.message_id))
+            self._acknowledged.set()
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -161,12 +169,15 @@ async def run_rounds(
             probe = Probe(cluster, pool)
             await probe.wait_until_serving()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(Load(producer, rng, report).run)
+                load = Load(producer, rng, report)
+                nursery.start_soon(load.run)
                 for number in range(rounds):
                     await trio.sleep(rng.uniform(0.3, 1.0))
                     leader = (await probe.wait_for_leader(BROKER, POWER_LOSS_PATIENCE_S)).node.name
                     count = victims[number % len(victims)]
                     chosen = choose(rng, cluster.layout.nodes, leader, count)
+                    with trio.fail_after(POWER_LOSS_PATIENCE_S):
+                        await load.next_acknowledged()
                     await lose_power(cluster, disks, chosen)
                     report.rounds[count] += 1
                     await probe.wait_for_leader(BROKER, POWER_LOSS_PATIENCE_S)
@@ -187,7 +198,7 @@ def _look(cluster: Cluster, node: NodeLayout, report: Report) -> None:
         if fault.severity == "damaged":
             report.damaged.append(f"{node.name}: {fault.file}, {fault.what}")
     log, _ = open_log(store / "log", cluster.layout.segment_bytes)
-    for position, message_id in report.acknowledged.items():
+    for position, message_id in report.acknowledged:
         found = _message_at(log, position)
         if found != message_id:
             report.lost.append(f"{node.name}: {message_id} at position {position}, found {found}")

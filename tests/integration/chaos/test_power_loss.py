@@ -60,7 +60,7 @@ def test_nothing_acknowledged_is_lost_with_the_power(disks: Path) -> None:
 
 def test_a_flush_that_does_not_wait_for_the_disk_loses_what_it_says(disks: Path) -> None:
     """The look at the logs can fail: with ASYNC_FLUSH all three lose the last moments. Twice, as
-    the first cut may come just behind a sync, on a machine that takes seconds to start them."""
+    a cut may come just behind a sync."""
 
     async def once() -> int:
         report = await run_rounds(disks, 2, 1, victims=(3,), flush="ASYNC_FLUSH")
