@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from dledger.verdict import form
 from dledger.verdict.page import (
@@ -18,7 +20,7 @@ from dledger.verdict.page import (
 )
 from dledger.verdict.sections import headline, judged, violations, worst
 from mqspark.limits import TERMINAL_VIOLATIONS_MAX
-from mqspark.verdict import Counts, Judgement, Verdict
+from mqspark.verdict import Counts, Judgement, Verdict, Violation
 
 
 def print_table(verdict: Verdict, console: Console) -> None:
@@ -94,36 +96,31 @@ def name_is_bad(name: str, value: str) -> bool:
 
 
 def _print_violations(judgement: Judgement, console: Console) -> None:
+    """Two lines for each: no cell of a table, so that an id is one word on any terminal."""
     if judgement.holds:
         return
-    table = Table(title=f"Property {judgement.number} is violated", title_justify="left")
-    for column in ("what", "message", "replica", "queue", "positions", "detail"):
-        table.add_column(column, overflow="fold")
-    for row in _cells(judgement)[:TERMINAL_VIOLATIONS_MAX]:
-        table.add_row(*row)
-    console.print(table)
+    console.print(f"\n[bold]Property {judgement.number} is violated[/]: {judgement.title}")
+    for row in judgement.violations[:TERMINAL_VIOLATIONS_MAX]:
+        where = "  ".join(_places(row))
+        console.print(f"  {row['what']}  {where}", highlight=False, markup=False, soft_wrap=True)
+        detail = Padding(Text(str(row["detail"] or "")), (0, 0, 0, 4))
+        console.print(detail)
     hidden = judgement.count - TERMINAL_VIOLATIONS_MAX
     if hidden > 0:
-        console.print(f"... and {hidden:,} more; --report DIR writes them down")
+        console.print(f"  ... and {hidden:,} more; --report DIR writes them down")
 
 
-def _cells(judgement: Judgement) -> list[tuple[str, ...]]:
-    """The violations' columns as text: what, message, replica, queue, positions, detail."""
-    cells: list[tuple[str, ...]] = []
-    for row in judgement.violations:
-        queue = "" if row["queue_id"] is None else f"{row['topic']}/{row['queue_id']}"
-        if row["queue_offset"] is not None:
-            queue += f" @{row['queue_offset']}"
-        positions = row["positions"]
-        replica = "/".join(str(row[name]) for name in ("broker", "replica") if row[name])
-        cells.append(
-            (
-                str(row["what"]),
-                str(row["message_id"] or ""),
-                replica,
-                queue,
-                ", ".join(map(str, positions)) if isinstance(positions, list) else "",
-                str(row["detail"] or ""),
-            )
-        )
-    return cells
+def _places(row: Violation) -> list[str]:
+    """Which message, whose replica, which queue and offset, and which positions, where known."""
+    queue = "" if row["queue_id"] is None else f"{row['topic']}/{row['queue_id']}"
+    if row["queue_offset"] is not None:
+        queue += f" @{row['queue_offset']}"
+    at = row["positions"] if isinstance(row["positions"], list) else []
+    positions = f"position{'s' if len(at) > 1 else ''} {', '.join(map(str, at))}"
+    places = [
+        str(row["message_id"] or ""),
+        "/".join(str(row[name]) for name in ("broker", "replica") if row[name]),
+        queue,
+        positions if at else "",
+    ]
+    return [place for place in places if place]

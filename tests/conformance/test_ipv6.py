@@ -84,6 +84,7 @@ async def make_topic(namesrv_addr: str, topic: str) -> None:
             await trio.sleep(0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("client", "feature"), each_of("java4", "java5", feature="ipv6"))
 def test_java_clients_work_over_ipv6(
     namesrv_addr: str, client: Client, feature: str, tmp_path: Path

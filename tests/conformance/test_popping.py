@@ -31,6 +31,7 @@ async def prepare(namesrv_addr: str, name: str) -> None:
         await pop_by_default(admin, name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("client", "feature"), each_of("java5", feature=FEATURE))
 def test_a_leader_dies_and_who_pops_goes_on(
     cluster: Cluster, client: Client, feature: str, tmp_path: Path

@@ -35,14 +35,14 @@ def hooks_for(cluster: Cluster) -> str:
 
 
 def test_an_attached_cluster_is_hurt_and_read_back(tmp_path: Path) -> None:
-    """Leaders are killed and started again by somebody's commands; nothing is lost, and the report
+    """A leader is killed and started again by somebody's commands; nothing is lost, and the report
     says what was judged, and what not. A program's history is judged as ours is."""
     layout = plan(free_ports(ports_needed(3, 1, 1)), nodes=3)
     with Cluster.create(tmp_path / "c", layout).running() as cluster:
         trio.run(serving, cluster)
         (tmp_path / "hooks.toml").write_text(hooks_for(cluster))
         words = ["attach", "-n", layout.namesrv_addr, "--hooks", str(tmp_path / "hooks.toml")]
-        words += ["--times", "2", "--rate", "300", "--settle", "1", "--dir", str(tmp_path / "run")]
+        words += ["--times", "1", "--rate", "300", "--settle", "1", "--dir", str(tmp_path / "run")]
         with pytest.raises(SystemExit) as ended:
             main(words)
         for name in cluster.names:
@@ -56,7 +56,7 @@ def test_an_attached_cluster_is_hurt_and_read_back(tmp_path: Path) -> None:
     assert not ended.value.code, report.findings
     assert report.counts.acknowledged > 500
     assert (report.counts.lost, report.exceptions) == (0, 0)
-    assert [gap.fault for gap in report.gaps] == ["kill", "kill"]
-    assert [each.fault for each in report.failovers] == ["kill", "kill"]
+    assert [gap.fault for gap in report.gaps] == ["kill"]
+    assert [each.fault for each in report.failovers] == ["kill"]
     assert "no replica's files were looked at" in report.notes[0]
     assert "not judged" in (tmp_path / "run" / "report" / "report.html").read_text()

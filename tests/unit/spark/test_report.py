@@ -14,7 +14,7 @@ from mqspark.verdict import Judgement, Verdict
 
 VIOLATION: dict[str, str | int | bool | list[int] | None] = {
     "what": "lost",
-    "message_id": "ID<1>",
+    "message_id": "ID<1>" + 27 * "0",
     "broker": "broker-a",
     "replica": "n1",
     "topic": "Orders",
@@ -63,10 +63,17 @@ def test_the_page_needs_no_network_and_escapes_what_it_shows() -> None:
     assert "and 1 more" in page
 
 
-def test_the_table_names_message_replica_and_positions() -> None:
-    """A user at a terminal sees the same."""
+def test_the_terminal_names_message_replica_and_positions() -> None:
+    """A user at a terminal sees the same; on a narrow one, too, an id is one word."""
     out = io.StringIO()
-    print_table(VIOLATED, Console(file=out, width=200))
+    print_table(VIOLATED, Console(file=out, width=80))
     text = out.getvalue()
-    for piece in ("VIOLATED", "ID<1>", "broker-a/n1", "Orders/3 @17", "4096", "no such message"):
+    for piece in (
+        "VIOLATED",
+        str(VIOLATION["message_id"]),
+        "broker-a/n1",
+        "Orders/3 @17",
+        "4096",
+        "no such message",
+    ):
         assert piece in text, piece
