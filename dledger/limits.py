@@ -174,6 +174,10 @@ STATE_BYTES_MAX = 512 * MIB
 STICKY_PAIRS_MAX = 100_000
 """Pairs of queue and member that sticky allocation compares: a quarter of a second of work."""
 
+# Rates that operators set.
+RATE_PER_S_MAX = 10**12
+RATE_DIGITS_MAX = 13
+
 # Copies of a replica, made while it serves.
 EXPORT_PART_BYTES = MIB
 EXPORT_BYTES_PER_S = 200 * MIB

@@ -6,6 +6,7 @@ Layout
 ``starting``     from the command line to a running process, or an error message
 ``broker``       a broker without its sockets: the handlers wired to a replica's state
 ``requests``     the handlers of requests
+``flow``         holds back who sends or reads faster than an operator wants
 ``leader``       what only the leader does: offsets, drafts, appends, definitions
 ``state``        the state that all replicas derive from the log
 ``sql``          SQL92 filters: a condition over a message's properties

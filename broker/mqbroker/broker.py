@@ -208,6 +208,7 @@ class Broker:
         core.assignments.reset()
         core.definitions.reset()
         core.appender.reset()
+        core.flow.reset()
         self._readers.clear()
         self._popping.leading()
         self._transactions.reset()

@@ -193,6 +193,17 @@ COMMITS_PER_ENTRY_MAX = 4096
 RETRY_AFTER_MS = 100
 """A hint to a client that is refused at a bound: by then even a slow disk has gathered commits."""
 
+# Flow control: the rates that operators set for topics and groups.
+FLOW_BURST_S = 1.0
+"""So much of a rate's time may pass at once."""
+FLOW_GATHER_S = 0.1
+"""Who is held back comes again when so much of a rate's time is there."""
+FLOW_WAIT_S_MIN = 0.001
+"""Floats are not exact: who waits for less might come too early, again and again."""
+FLOW_WAIT_MS_MAX = 86_400_000
+"""Told to a client that must wait."""
+FLOW_GATES_MAX = 40_000
+
 # Statistics, per topic and per topic and group; see mqbroker.requests.admin.statistics.
 RATE_WINDOWS_S = (10, 60, 600)
 """Rates of messages are reported for these spans."""

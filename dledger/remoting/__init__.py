@@ -14,9 +14,10 @@ Layout, from the bytes upwards
 ``codes``            the numbers of requests and answers
 ``numbers``          how wide a number may be
 ``names``            what topics and groups may be called
+``attributes``       named settings of topics and groups
 ``allocation``       how queues are shared out
 ``receipts``         the handles of popped messages
-``unavailable``      what an answer of code 14 says
+``unavailable``      what an answer of code 14 or 2 says besides its remark
 
 Sockets, clocks and tasks are `dledger.net`'s business.
 """

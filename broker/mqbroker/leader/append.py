@@ -59,6 +59,12 @@ class Sent(NamedTuple):
 
 
 SentDone: TypeAlias = Callable[[Sent | Refused], None]
+Admit: TypeAlias = Callable[[], None]
+"""Raises Refused if messages can't be taken now; only called for what is not stored already."""
+
+
+def _always() -> None:
+    """Nothing is held back."""
 
 
 class Appender:
@@ -82,13 +88,15 @@ class Appender:
         """Whether a batch of this key is in the log, or on its way there."""
         return key in self._on_their_way or self._machine.dedup.get(key) is not None
 
-    def append(self, draft: MessagesDraft, key: bytes | None, on_done: Done) -> None:
+    def append(
+        self, draft: MessagesDraft, key: bytes | None, on_done: Done, admit: Admit = _always
+    ) -> None:
         """Append a batch; `on_done` is called once, after it can be pulled, or with the refusal.
 
         Raises Refused if it is certain at once that nothing will be stored.
         """
         if key is None:
-            self._submit(draft, on_done)
+            self._submit(draft, on_done, admit)
             return
         copy = self._machine.dedup.get(key)
         if copy is not None:
@@ -100,18 +108,20 @@ class Appender:
             return
         self._on_their_way[key] = []
         try:
-            self._submit(draft, lambda outcome: self._finish(key, draft, outcome, on_done))
+            self._submit(draft, lambda outcome: self._finish(key, draft, outcome, on_done), admit)
         except BaseException:
             self._on_their_way.pop(key, None)
             raise
 
-    def send(self, draft: MessagesDraft, send: Send, on_done: SentDone) -> None:
+    def send(
+        self, draft: MessagesDraft, send: Send, on_done: SentDone, admit: Admit = _always
+    ) -> None:
         """Append what a stock client sends, unless it is a retry of stored messages.
 
         `on_done` and errors are as with `append`. The caller that answers calls `Sent.told`.
         """
         if not send.keys:
-            self._submit(draft, lambda outcome: on_done(sent(outcome)))
+            self._submit(draft, lambda outcome: on_done(sent(outcome)), admit)
             return
         copy = self._found(send)
         if copy is not None:
@@ -126,7 +136,7 @@ class Appender:
         copy = self._unheard.open(send)
         self._retries[copy] = [(send.asker, on_done)]
         try:
-            self._submit(draft, lambda outcome: self._stored(copy, draft.size, outcome))
+            self._submit(draft, lambda outcome: self._stored(copy, draft.size, outcome), admit)
         except BaseException:
             self._unheard.close(copy)
             self._retries.pop(copy, None)
@@ -174,10 +184,11 @@ class Appender:
     def _told(self, copy: Copy, asker: Asker, reached: bool) -> None:
         self._unheard.answered(copy, asker, reached=reached)
 
-    def _submit(self, draft: MessagesDraft, on_done: Done) -> None:
+    def _submit(self, draft: MessagesDraft, on_done: Done, admit: Admit) -> None:
         reason = self.refusal()
         if reason is not None:
             raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
+        admit()
 
         def done(outcome: Appended | AppendError) -> None:
             failpoint("batch.applied")

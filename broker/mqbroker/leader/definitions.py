@@ -149,12 +149,16 @@ class Definitions:
 
     def group(self, group: str) -> SubscriptionGroupConfig:
         """A group that exists, or will exist for all entries that are appended from now on."""
-        config = self._groups_coming.get(group) or self._machine.groups.get(group)
+        config = self.known_group(group)
         if config is None:
             raise Refused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the group {group!r} does not exist"
             )
         return config
+
+    def known_group(self, group: str) -> SubscriptionGroupConfig | None:
+        """The same; None if there is none."""
+        return self._groups_coming.get(group) or self._machine.groups.get(group)
 
     def ensure_group(self, group: str) -> None:
         """Make a consumer group unless it exists; don't wait for it. Groups of tools are not

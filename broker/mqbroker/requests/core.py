@@ -17,6 +17,7 @@ from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
 from dledger.remoting.record.layout import SIZE_AND_MAGIC
 from mqbroker import limits
 from mqbroker.config import BrokerConfig
+from mqbroker.flow.control import Flow
 from mqbroker.leader.append import Appender
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
@@ -59,6 +60,7 @@ class Core:
     replies: Replies
     announcements: Announcements
     rates: Rates
+    flow: Flow
     store_host: bytes
     clock_ms: Callable[[], int]
     clock_s: Callable[[], float]
@@ -81,6 +83,7 @@ class Core:
         assignments = Assignments(machine, clock_ms, clock_s)
         faults = Faults()
         log = Entries(log, assignments, partial(faults.note, "answer failed"))
+        rates = Rates()
         core = cls(
             file_config=config,
             config=config,
@@ -95,7 +98,8 @@ class Core:
             levels=DelayLevels.parse(config.message_delay_level),
             replies=Replies(clock_s),
             announcements=Announcements(clock_s),
-            rates=Rates(),
+            rates=rates,
+            flow=Flow(machine.groups.get, rates, clock_s),
             store_host=host_bytes(config.broker_ip1, config.listen_port),
             clock_ms=clock_ms,
             clock_s=clock_s,

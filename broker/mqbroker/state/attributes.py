@@ -1,17 +1,18 @@
-"""Attributes of topics: RocketMQ 5's named settings, and how they are altered. Pure.
+"""Attributes of topics and groups: RocketMQ 5's named settings, and how they are altered. Pure.
 
-They are altered by names with a sign: `+message.type=DELAY,-reserve.time` sets one and removes
-another; all others stay. Names, values and rules are the reference's (TopicAttributes,
-AttributeUtil). The leader computes the new attributes, and the log holds the result. Two values are
-refused, since this broker could not obey them: it compacts no topic, and its retention is the same
-for all topics.
+Names, values and rules are the reference's (TopicAttributes, AttributeUtil), but for the rates,
+which are ours (`dledger.remoting.attributes`). The leader computes the new attributes, and the log
+holds the result. Two values are refused, since this broker could not obey them: it compacts no
+topic, and its retention is the same for all topics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
+from dledger.limits import RATE_PER_S_MAX
+from dledger.remoting import attributes as names
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import DELAYS, SHARDING_KEY, TRAN_MSG
 from mqbroker.refusal import Refused
@@ -28,31 +29,29 @@ class _Attribute(NamedTuple):
     values: tuple[str, ...]
     obeyed: tuple[str, ...]
     changeable: bool
+    is_rate: bool = False
 
 
+_RATE: Final = _Attribute((), (), True, is_rate=True)
 _TYPES: Final = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
-_ALL: Final[Mapping[str, _Attribute]] = {
+Known: TypeAlias = Mapping[str, _Attribute]
+TOPIC_ATTRIBUTES: Final[Known] = {
     MESSAGE_TYPE: _Attribute(_TYPES, _TYPES, True),
     "queue.type": _Attribute(("SimpleCQ", "BatchCQ"), ("SimpleCQ", "BatchCQ"), False),
     "cleanup.policy": _Attribute(("DELETE", "COMPACTION"), ("DELETE",), False),
     "reserve.time": _Attribute((), ("-1",), True),
+    names.SEND_MESSAGES: _RATE,
+    names.SEND_BYTES: _RATE,
 }
+GROUP_ATTRIBUTES: Final[Known] = {names.CONSUME_MESSAGES: _RATE, names.CONSUME_BYTES: _RATE}
 
 
-def parse_alteration(text: str | None) -> dict[str, str]:
-    """`+name=value,-name` as a map with signed names. Refused if it is not of that form."""
-    altered: dict[str, str] = {}
-    for part in filter(None, (text or "").split(",")):
-        name, equals, value = part.partition("=")
-        signed = name.startswith("+") if equals else name.startswith("-")
-        if not signed or name in altered:
-            raise _refused(f"{part!r} is not of the form +name=value or -name, or comes twice")
-        altered[name] = value
-    return altered
-
-
-def alter(current: Mapping[str, str] | None, altered: Mapping[str, str]) -> dict[str, str]:
-    """The attributes of a topic after an alteration; `current` is None for a new topic.
+def alter(
+    current: Mapping[str, str] | None,
+    altered: Mapping[str, str],
+    known: Known = TOPIC_ATTRIBUTES,
+) -> dict[str, str]:
+    """The attributes of a topic or group after an alteration; `current` is None for a new one.
 
     Refused, naming the attribute, if one is not known, may not change, or can't be obeyed.
     """
@@ -65,9 +64,9 @@ def alter(current: Mapping[str, str] | None, altered: Mapping[str, str]) -> dict
         seen.add(name)
         if sign == "-" and name not in outcome:
             raise _refused(f"{name!r} is not set, so it can't be removed")
-        attribute = _ALL.get(name)
+        attribute = known.get(name)
         if attribute is None:
-            raise _refused(f"{name!r} is not known; there are {', '.join(_ALL)}")
+            raise _refused(f"{name!r} is not known; there are {', '.join(known)}")
         if current is not None and not attribute.changeable:
             raise _refused(f"{name!r} can't be changed: it is set when the topic is made")
         if sign == "-":
@@ -105,6 +104,13 @@ def message_type(properties: Mapping[str, str]) -> str:
 
 
 def _check_value(name: str, attribute: _Attribute, value: str) -> None:
+    if attribute.is_rate:
+        if names.parse_rate(value) is None:
+            raise _refused(
+                f"{name!r} is a rate in whole numbers a second, from 1 to {RATE_PER_S_MAX}, "
+                f"not {value[:80]!r}; -{name} takes it away"
+            )
+        return
     if attribute.values and value not in attribute.values:
         raise _refused(f"{name!r} is one of {', '.join(attribute.values)}, not {value!r}")
     if value not in attribute.obeyed:
@@ -114,4 +120,4 @@ def _check_value(name: str, attribute: _Attribute, value: str) -> None:
 
 
 def _refused(reason: str) -> Refused:
-    return Refused(ResponseCode.SYSTEM_ERROR, f"topic attributes: {reason}")
+    return Refused(ResponseCode.SYSTEM_ERROR, f"attributes: {reason}")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
+
+from dledger.remoting.attributes import parse_alteration
 from dledger.remoting.bodies import (
     BrokerData,
     ConsumerConnection,
@@ -74,22 +77,24 @@ class Groups(Part):
         *,
         cluster: str | None = None,
         broker: str | None = None,
+        attributes: str | None = None,
     ) -> tuple[str, ...]:
         """Make or change a consumer group on a cluster's broker groups or on one. Returns their
         names.
 
-        `broker` is a group's name or the address of any member.
+        `broker` is a group's name or the address of any member. `attributes` alters those of 5.x:
+        "+name=value,-name"; those of `config` are not looked at.
         """
-        body = encode_body(config)
+        altered = parse_alteration(attributes)
+        brokers = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
+        body = encode_body(msgspec.structs.replace(config, attributes=altered))
 
         async def update(group: BrokerData) -> str:
             code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
             await self._requests.ask_leader(group, code, body=body)
             return group.broker_name
 
-        return await run_for_each(
-            update, await self._session.broker_groups(cluster, broker, only_one_cluster=True)
-        )
+        return await run_for_each(update, brokers)
 
     async def config(self, group: str) -> SubscriptionGroupConfig | None:
         """A consumer group's config on the first broker group that has it."""

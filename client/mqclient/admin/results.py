@@ -209,6 +209,20 @@ class PermChange(msgspec.Struct, frozen=True):
     topics: int
 
 
+class SetRate(msgspec.Struct, frozen=True):
+    """A rate that an operator has set for one broker group, and what it has held back there."""
+
+    broker_name: str
+    #: topic (what may be sent) or group (what it is given).
+    kind: str
+    name: str
+    messages_per_s: int | None
+    bytes_per_s: int | None
+    #: Requests that came too early, in the last minute and the last day.
+    held_back_1_min: int
+    held_back_24_h: int
+
+
 class TopicTraffic(msgspec.Struct, frozen=True):
     """The messages sent to a topic, and those read by one of its groups."""
 

@@ -1,18 +1,21 @@
-"""Traffic into topics and out to groups, as counted by brokers."""
+"""Traffic into topics and out to groups, as counted by brokers, and the rates set for it."""
 
 from __future__ import annotations
 
+from dledger.remoting.attributes import consume_rate, send_rate
 from dledger.remoting.bodies import (
     BrokerData,
     BrokerStatsData,
     BrokerStatsItem,
+    SubscriptionGroupWrapper,
+    TopicConfigWrapper,
     decode_body,
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.headers import ViewBrokerStatsDataHeader
 from mqclient.admin.groups import Groups, progress_of
 from mqclient.admin.requests import expect_success
-from mqclient.admin.results import TopicTraffic
+from mqclient.admin.results import SetRate, TopicTraffic
 from mqclient.admin.session import Part, run_for_each
 from mqclient.admin.topics import Topics
 
@@ -53,6 +56,30 @@ class Statistics(Part):
             )
         return rows
 
+    async def rates(self) -> tuple[SetRate, ...]:
+        """The rates that are set for topics and consumer groups, by broker group."""
+        found = await run_for_each(self._rates_of, await self._session.broker_groups())
+        return tuple(rate for rates in found for rate in rates)
+
+    async def _rates_of(self, broker: BrokerData) -> list[SetRate]:
+        answer = await self._requests.ask_leader(broker, RequestCode.GET_ALL_TOPIC_CONFIG)
+        topics = decode_body(TopicConfigWrapper, answer.payload).topic_config_table
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        answer = await self._requests.ask_leader(broker, code)
+        groups = decode_body(SubscriptionGroupWrapper, answer.payload).subscription_group_table
+        found = [
+            *(("topic", name, send_rate(topics[name].attributes)) for name in sorted(topics)),
+            *(("group", name, consume_rate(groups[name].attributes)) for name in sorted(groups)),
+        ]
+        rates = []
+        for kind, name, rate in found:
+            if rate is None:
+                continue
+            figure = f"{kind.upper()}_HELD_BACK_TIMES"
+            minute, day = await self._figure([broker], figure, name)
+            rates.append(SetRate(broker.broker_name, kind, name, *rate, minute.sum, day.sum))
+        return rates
+
     async def _figure(
         self, brokers: list[BrokerData], name: str, key: str
     ) -> tuple[BrokerStatsItem, BrokerStatsItem]:
@@ -69,6 +96,9 @@ class Statistics(Part):
 
         found = await run_for_each(ask, brokers)
         return (
-            BrokerStatsItem(tps=sum(one.stats_minute.tps for one in found)),
+            BrokerStatsItem(
+                sum=sum(one.stats_minute.sum for one in found),
+                tps=sum(one.stats_minute.tps for one in found),
+            ),
             BrokerStatsItem(sum=sum(one.stats_day.sum for one in found)),
         )

@@ -111,6 +111,7 @@ class Statistics(AdminPart[statistics.Statistics]):
     """`mqclient.Admin.statistics`, blocking."""
 
     traffic = blocking(statistics.Statistics.traffic)
+    rates = blocking(statistics.Statistics.rates)
 
 
 class Messages(AdminPart[messages.Messages]):

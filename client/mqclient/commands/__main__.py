@@ -42,6 +42,7 @@ COMMANDS = {
     "consumerStatus": ("clients:consumer_status", "Show what consumers say of themselves."),
     "resetOffsetByTime": ("clients:reset_offset_by_time", "Have a group go on at a time."),
     "statsAll": ("statistics:stats_all", "Show what goes into topics and out to groups."),
+    "listRates": ("statistics:list_rates", "Show the rates set for topics and groups."),
     "queryMsgById": ("queries:query_msg_by_id", "Show the message with an id."),
     "queryMsgByKey": ("queries:query_msg_by_key", "Show the messages that carry a key."),
     "queryMsgByUniqueKey": ("queries:query_msg_by_unique_key", "Show a message by its own key."),

@@ -69,6 +69,9 @@ def update_sub_group(
     notify: Annotated[
         Switch | None, Parameter(name=["--notify", "-a", "--notifyConsumerIdsChanged"])
     ] = None,
+    attributes: Annotated[
+        str | None, Parameter(name="--attributes", allow_leading_hyphen=True)
+    ] = None,
     common: Common = DEFAULTS,
 ) -> None:
     """Create a consumer group or change it. What is not given stays as it is.
@@ -87,6 +90,8 @@ def update_sub_group(
         How often a message is tried again before it becomes a dead letter.
     notify
         Whether members are told at once when others come and go.
+    attributes
+        Attributes to set or remove, such as +consume.rate.messages=1000,-consume.rate.bytes.
     """
     given = {
         "consume_enable": consume,
@@ -105,7 +110,10 @@ def update_sub_group(
     async def update(admin: Admin) -> tuple[SubscriptionGroupConfig, tuple[str, ...]]:
         known = await admin.groups.config(group) or SubscriptionGroupConfig(group_name=group)
         config = msgspec.structs.replace(known, **changes)
-        return config, await admin.groups.update(config, cluster=cluster, broker=broker)
+        names = await admin.groups.update(
+            config, cluster=cluster, broker=broker, attributes=attributes
+        )
+        return await admin.groups.config(group) or config, names
 
     config, names = common.ask(update)
     rows = list(msgspec.to_builtins(config).items())

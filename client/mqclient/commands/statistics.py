@@ -1,4 +1,5 @@
-"""statsAll: what comes into topics and what groups take out of them."""
+"""statsAll: what comes into topics and what groups take out of them; listRates: how fast they
+may."""
 
 from __future__ import annotations
 
@@ -33,3 +34,30 @@ def stats_all(
         for row in shown
     ]
     common.show("statsAll", shown, Table(headers, rows, [] if rows else ["no topics"]))
+
+
+def list_rates(*, common: Common = DEFAULTS) -> None:
+    """Show the rates that are set for topics and groups, and how often they held something back.
+
+    updateTopic -a +send.rate.messages=N,+send.rate.bytes=N sets what a topic takes in a second, on
+    each broker group; updateSubGroup --attributes +consume.rate.messages=N,+consume.rate.bytes=N
+    what a group is given.
+    """
+    rates = common.ask(lambda admin: admin.statistics.rates())
+    headers = (
+        *("BROKER", "KIND", "NAME", "MESSAGES/S", "BYTES/S"),
+        *("HELD BACK 1 MIN", "HELD BACK 24 H"),
+    )
+    rows = [
+        (
+            each.broker_name,
+            each.kind,
+            each.name,
+            each.messages_per_s or "",
+            each.bytes_per_s or "",
+            each.held_back_1_min,
+            each.held_back_24_h,
+        )
+        for each in rates
+    ]
+    common.show("listRates", rates, Table(headers, rows, [] if rows else ["no rates are set"]))

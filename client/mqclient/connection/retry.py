@@ -73,9 +73,10 @@ def judge(
     if verdict.next in (Next.GIVE_UP, Next.ELSEWHERE):
         return verdict
     hurry = attempt == 1 and verdict.next in (Next.REDIRECT, Next.FIND)
-    delay_s = 0.0 if hurry else backoff_s(attempt)
+    delay_s = 0.0 if hurry else max(backoff_s(attempt), verdict.delay_s)
     if now_s + delay_s >= deadline_s:
-        return Verdict(Next.GIVE_UP, verdict.definite, f"{verdict.reason}; the deadline is over")
+        over = "over" if deadline_s <= now_s + backoff_s(attempt) else "before that"
+        return Verdict(Next.GIVE_UP, verdict.definite, f"{verdict.reason}; the deadline is {over}")
     return Verdict(verdict.next, verdict.definite, verdict.reason, delay_s, verdict.address)
 
 
@@ -90,7 +91,7 @@ def _judge_code(answer: Command) -> Verdict:
     if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
         return _judge_unavailable(answer, reason)
     if answer.code == ResponseCode.SYSTEM_BUSY:
-        return Verdict(Next.SAME, True, reason)
+        return Verdict(Next.SAME, True, reason, retry_after_s(answer))
     if answer.code in _DECLINED_HERE:
         return Verdict(Next.ELSEWHERE, True, reason)
     return Verdict(Next.GIVE_UP, answer.code in _DECLINED, reason)
@@ -103,8 +104,16 @@ def _judge_unavailable(answer: Command, reason: str) -> Verdict:
     """
     definite = answer.ext.get(OUTCOME) != OUTCOME_UNKNOWN
     if RETRY_AFTER_MILLIS in answer.ext:
-        return Verdict(Next.SAME, definite, reason)
+        return Verdict(Next.SAME, definite, reason, retry_after_s(answer))
     leader = answer.ext.get(LEADER_ADDR)
     if isinstance(leader, str) and leader:
         return Verdict(Next.REDIRECT, definite, reason, address=leader)
     return Verdict(Next.FIND, definite, reason)
+
+
+def retry_after_s(answer: Command) -> float:
+    """When a busy server says to come again; 0 if it does not, or in a way not understood."""
+    told = str(answer.ext.get(RETRY_AFTER_MILLIS, ""))
+    if not told.isascii() or not told.isdigit() or len(told) > limits.TIME_DIGITS_MAX:
+        return 0.0
+    return int(told) / 1000

@@ -30,7 +30,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.world import world
 from mqclient import limits
 from mqclient.connection.leaders import LeaderFinder
-from mqclient.connection.retry import backoff_s
+from mqclient.connection.retry import backoff_s, retry_after_s
 from mqclient.connection.signals import Broadcast
 from mqclient.consuming.progress import Chunk, QueueProgress
 from mqclient.errors import ClientError, Refused
@@ -133,6 +133,9 @@ class QueueFetcher:
                 progress.queue.topic,
                 held_s=held_s,
             )
+            if answer.code == ResponseCode.SYSTEM_BUSY:
+                await self._wait_for_turn(answer)
+                return
             before = progress.fetch_offset
             self._take(answer, epoch)
             moved = progress.fetch_offset != before
@@ -140,6 +143,12 @@ class QueueFetcher:
                 await anyio.sleep(limits.EMPTY_PULL_PAUSE_S)
         self._pulling = None
         await checkpoint()
+
+    async def _wait_for_turn(self, answer: Command) -> None:
+        """The group is given no more for now: come again when the broker says."""
+        wait_s = retry_after_s(answer) or limits.REFUSED_RETRY_S
+        self._warn(answer.remark or "the broker is busy", seconds=wait_s)
+        await anyio.sleep(min(wait_s, limits.TURN_S_MAX))
 
     def _take(self, answer: Command, epoch: int) -> None:
         queue = self.progress.queue
@@ -178,7 +187,7 @@ class QueueFetcher:
             raise RecordError(f"a pull of {self.progress.queue} was answered with another queue's")
         return Chunk(messages, len(answer.payload))
 
-    def _warn(self, error: Exception) -> None:
+    def _warn(self, reason: object, **more: object) -> None:
         queue = self.progress.queue
         log.warning(
             "fetch failed, will be tried again",
@@ -186,5 +195,6 @@ class QueueFetcher:
             topic=queue.topic,
             broker=queue.broker_name,
             queue_id=queue.queue_id,
-            reason=str(error),
+            reason=str(reason),
+            **more,
         )

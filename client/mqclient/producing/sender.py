@@ -142,7 +142,8 @@ class GroupSender:
     def _sleep_s(self) -> float:
         """How long to sleep unless woken."""
         if self._parked:
-            return limits.FIND_BACKOFF_MIN_S
+            soonest_s = min(batch.retry_at_s for batch in self._parked) - steady_s()
+            return min(max(soonest_s, limits.FIND_BACKOFF_MIN_S), limits.PRODUCER_TICK_S)
         linger_s = self.accumulator.ready_in_s(steady_s())
         if linger_s is not None and self.accumulator.in_flight < self.accumulator.in_flight_max:
             return min(linger_s, limits.PRODUCER_TICK_S)

@@ -186,7 +186,10 @@ class LockBatchResponseBody(Body):
 
 
 class SubscriptionGroupConfig(Body, gc=False):
-    """A consumer group as its broker knows it."""
+    """A consumer group as its broker knows it.
+
+    `attributes` are 5.x's named settings; in a request that changes the group, names have a sign.
+    """
 
     group_name: str
     consume_enable: bool = True
@@ -197,6 +200,7 @@ class SubscriptionGroupConfig(Body, gc=False):
     broker_id: Int64 = 0
     which_broker_when_consume_slowly: Int64 = 1
     notify_consumer_ids_changed_enable: bool = True
+    attributes: dict[str, str] = {}
 
 
 class SubscriptionGroupWrapper(Body):

@@ -147,6 +147,24 @@ STEPS = [
         lambda r, s: (r["config"]["retryMaxTimes"], r["config"]["retryQueueNums"]) == (5, 2),
         "group Team is on broker-a",
     ),
+    Step(
+        "updateTopic -t Made -r 3 -w 3 -a +send.rate.messages=100",
+        lambda r, s: r["topic"] == "Made",
+        "3 queues",
+    ),
+    Step(
+        "updateSubGroup -g Team --attributes +consume.rate.bytes=1000",
+        lambda r, s: r["config"]["attributes"] == {"consume.rate.bytes": "1000"},
+        "consume.rate.bytes",
+    ),
+    Step(
+        "listRates",
+        lambda r, s: (
+            [(each["name"], each["messages_per_s"], each["bytes_per_s"]) for each in r]
+            == [("Made", 100, None), ("Team", None, 1000)]
+        ),
+        "HELD BACK",
+    ),
     Step("listScheduled", lambda r, s: r == [], "delayed message"),
     Step(
         "setConsumeMode -g Team -t Orders -m POP -q 2",

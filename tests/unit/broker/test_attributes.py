@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dledger.errors import BadInput
 from dledger.net import Peer
+from dledger.remoting.attributes import parse_alteration
 from dledger.remoting.bodies import (
     CreateTopicListBody,
     TopicConfig,
@@ -16,8 +18,7 @@ from dledger.remoting.bodies import (
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
 from mqbroker.config import BrokerConfig
-from mqbroker.refusal import Refused
-from mqbroker.state.attributes import alter, message_type, parse_alteration
+from mqbroker.state.attributes import alter, message_type
 from mqbroker.testing.memory import served
 from mqbroker.testing.requests import TOPIC, ask, produce_request, send_request, topic_request
 
@@ -72,7 +73,7 @@ def test_what_can_not_be_is_refused_by_name(
     current: dict[str, str] | None, altered: str, said: str
 ) -> None:
     """Nothing is dropped in silence."""
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(BadInput, match=said):
         alter(current, parse_alteration(altered))
 
 

@@ -7,7 +7,7 @@ import pytest
 from dledger.errors import Busy, ConnectFailed, ConnectionLost, RemotingError, RequestTimeout
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command
-from mqclient.connection.retry import Next, backoff_s, judge
+from mqclient.connection.retry import Next, backoff_s, judge, retry_after_s
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,7 @@ from mqclient.connection.retry import Next, backoff_s, judge
         (Command(14, {"outcome": "unknown"}), (Next.FIND, False, None)),
         (Command(14, {"retryAfterMillis": "5"}), (Next.SAME, True, None)),
         (Command(2), (Next.SAME, True, None)),
+        (Command(2, {"retryAfterMillis": "5"}), (Next.SAME, True, None)),
         (Command(13), (Next.GIVE_UP, True, None)),
         (Command(17), (Next.ELSEWHERE, True, None)),
         (Command(16), (Next.ELSEWHERE, True, None)),
@@ -59,3 +60,21 @@ def test_nothing_is_tried_beyond_the_deadline() -> None:
     assert verdict.next is Next.GIVE_UP
     assert "full" in verdict.reason
     assert "deadline" in verdict.reason
+
+
+@pytest.mark.parametrize("code", [2, 14])
+def test_a_busy_server_is_asked_again_when_it_says(code: int) -> None:
+    """Not before; and not at all if that is behind the deadline."""
+    answer = Command(code, {"retryAfterMillis": "700"}, remark="full")
+    assert judge(answer, attempt=1, now_s=0.0, deadline_s=1.0).delay_s == 0.7
+    late = judge(answer, attempt=1, now_s=0.5, deadline_s=1.0)
+    assert (late.next, late.definite) == (Next.GIVE_UP, True)
+    assert late.reason.endswith("full; the deadline is before that")
+
+
+@pytest.mark.parametrize("told", ["", "-5", "soon", "1e9", "9" * 5000, "\u0665", "0"])
+def test_a_time_that_is_none_is_not_believed(told: str) -> None:
+    """The usual pause is made instead."""
+    answer = Command(2, {"retryAfterMillis": told})
+    assert retry_after_s(answer) == 0.0
+    assert judge(answer, attempt=1, now_s=0.0, deadline_s=1.0).delay_s == backoff_s(1)

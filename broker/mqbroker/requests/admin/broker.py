@@ -211,6 +211,8 @@ def traffic_figures(rates: Rates) -> dict[str, str]:
         "msgGetTotalYesterdayMorning": str(gets.yesterday_morning),
         "msgGetTotalTodayMorning": str(gets.this_morning),
         "msgGetTotalTodayNow": str(gets.total),
+        "sendsHeldBack": str(rates.sends_held_back.total),
+        "readsHeldBack": str(rates.reads_held_back.total),
         "putMessageTimesTotal": str(puts.total),
         "putMessageSizeTotal": str(rates.put_bytes.total),
         "putMessageAverageSize": f"{rates.put_bytes.total / max(puts.total, 1):.1f}",

@@ -38,6 +38,7 @@ from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Client, Membership
 from mqbroker.requests.needs import Needs
+from mqbroker.state.attributes import GROUP_ATTRIBUTES, alter
 from mqbroker.state.topics import check_group_name
 
 
@@ -63,6 +64,9 @@ class GroupAdminHandler:
     async def _put(self, request: Command, configs: list[SubscriptionGroupConfig]) -> Command:
         for config in configs:
             check_group_name(config.group_name)
+            known = self._core.definitions.known_group(config.group_name)
+            current = None if known is None else known.attributes
+            config.attributes = alter(current, config.attributes, GROUP_ATTRIBUTES)
         outcome = Outcome()
         self._core.definitions.put_groups(configs, outcome.set)
         await outcome.wait()

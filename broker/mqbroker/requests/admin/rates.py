@@ -15,7 +15,9 @@ from mqbroker.requests.admin.statistics import (
     BROKER_PUT,
     GET,
     PUT,
+    READ_HELD_BACK,
     SEND_BACK,
+    SEND_HELD_BACK,
     Statistics,
 )
 
@@ -60,6 +62,8 @@ class Rates:
         self.got_messages = Counter()
         self.pulls_found = Counter()
         self.pulls_missed = Counter()
+        self.sends_held_back = Counter()
+        self.reads_held_back = Counter()
         self.statistics = Statistics()
         self._pull_offsets: dict[GroupQueue, int] = {}
         self._day: int | None = None
@@ -84,6 +88,16 @@ class Rates:
         if queue not in self._pull_offsets and len(self._pull_offsets) >= limits.PULL_OFFSETS_MAX:
             del self._pull_offsets[next(iter(self._pull_offsets))]
         self._pull_offsets[queue] = next_offset
+
+    def send_held_back(self, topic: str, messages: int, size_bytes: int) -> None:
+        """A send came too early for its topic's rate."""
+        self.sends_held_back.total += 1
+        self.statistics.count(SEND_HELD_BACK, topic, messages, size_bytes)
+
+    def read_held_back(self, group: str) -> None:
+        """A pull or pop came too early for its group's rate."""
+        self.reads_held_back.total += 1
+        self.statistics.count(READ_HELD_BACK, group, 1, 0)
 
     def sent_back(self, group: str, topic: str) -> None:
         """A group sent a message of `topic` back, to try it again later."""

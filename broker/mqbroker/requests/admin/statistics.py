@@ -20,6 +20,7 @@ from mqbroker import limits
 
 MESSAGES, BYTES, OPERATIONS = range(3)
 PUT, GET, SEND_BACK, BROKER_PUT, BROKER_GET = "put", "get", "send back", "broker put", "broker get"
+SEND_HELD_BACK, READ_HELD_BACK = "send held back", "read held back"
 
 #: The figures that can be asked for: kind of traffic, and what is counted.
 FIGURES: Final = {
@@ -30,6 +31,9 @@ FIGURES: Final = {
     "SNDBCK_PUT_NUMS": (SEND_BACK, MESSAGES),
     "BROKER_PUT_NUMS": (BROKER_PUT, MESSAGES),
     "BROKER_GET_NUMS": (BROKER_GET, MESSAGES),
+    # Ours: requests that came too early for a rate.
+    "TOPIC_HELD_BACK_TIMES": (SEND_HELD_BACK, OPERATIONS),
+    "GROUP_HELD_BACK_TIMES": (READ_HELD_BACK, OPERATIONS),
 }
 _WINDOWS: Final = ((10.0, 6), (600.0, 6), (3600.0, 24))
 """Seconds between samples, and how many are kept: a minute, an hour, a day."""

@@ -6,6 +6,7 @@ import trio
 
 from dledger.net import Connection
 from dledger.net.serving import serves
+from dledger.remoting.attributes import parse_alteration
 from dledger.remoting.bodies import (
     ConsumeQueueData,
     CreateTopicListBody,
@@ -35,7 +36,7 @@ from mqbroker.leader.outcome import Outcome
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
-from mqbroker.state.attributes import alter, parse_alteration
+from mqbroker.state.attributes import alter
 from mqbroker.state.topics import UNSENDABLE, check_config
 
 

@@ -74,11 +74,15 @@ class _Asked:
         self._want = want
         self._until_s = until_s
         self._finished = False
+        self._is_held_back = False
 
     def start(self) -> None:
         """Hand something out, or wait. Raises Refused."""
         if self._append():
             return
+        held_back = self._core.flow.held_back(self._want.group)
+        if held_back is not None and self._core.clock_s() + held_back.wait_s > self._until_s:
+            raise held_back.refusal()
         if self._until_s <= self._core.clock_s():
             self._nothing(ResponseCode.POLLING_TIMEOUT, "no message for now")
             return
@@ -103,11 +107,31 @@ class _Asked:
 
     def _append(self) -> bool:
         """Whether something is being handed out. Raises Refused."""
+        if self._waits_its_turn():
+            return False
+        granted = self._core.flow.grant(self._want.group)
+        want = self._want._replace(
+            messages_max=min(self._want.messages_max, granted.messages),
+            bytes_max=min(self._want.bytes_max, granted.size_bytes),
+        )
         done = self._connection.answer_by(self._request, self._done)
         try:
-            return self._popping.pops.pop(self._want, done)
+            return self._popping.pops.pop(want, done)
         except AppendError as error:
             raise self._core.role.refusal_of(error) from error
+
+    def _waits_its_turn(self) -> bool:
+        """Whether its group was given as much as its rate allows for now."""
+        flow, want = self._core.flow, self._want
+        held_back = flow.held_back(want.group)
+        if held_back is None:
+            return False
+        if not self._is_held_back:
+            flow.count_held_back(want.group)
+            self._is_held_back = True
+        turn_s = self._core.clock_s() + held_back.wait_s
+        self._popping.look_again((want.group, want.topic), turn_s)
+        return True
 
     def _again(self, is_last: bool) -> None:
         """Once more, for one that waited."""
@@ -149,6 +173,7 @@ class _Asked:
             next_offset = core.machine.popped.queue(*queue)
             cursor = 0 if next_offset is None else next_offset.cursor
             core.rates.got(queue, count, sizes[queue_id], cursor)
+        core.flow.given(want.group, len(got.messages), sum(sizes.values()))
         header = PopMessageResponseHeader(
             pop_time=got.pop_time_ms,
             invisible_time=want.invisible_ms,

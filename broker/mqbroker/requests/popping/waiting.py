@@ -27,6 +27,7 @@ class Popping:
         self.held = HeldPops(self._wake)
         self.pops = Pops(core, self.changed)
         self.settling = Settling(core, self._wake_settling, self.changed)
+        self._turns_s: dict[Key, float] = {}
         self._is_over = False
 
     def _wake(self) -> None:
@@ -42,6 +43,11 @@ class Popping:
         self._sweep_due.set(pop.until_s)
         self._set_look(pop.key)
         return True
+
+    def look_again(self, key: Key, at_s: float) -> None:
+        """Try those who wait there at a time: their group is given no more before."""
+        self._turns_s[key] = at_s
+        self._look_due.set(at_s)
 
     def arrived(self, topic: str) -> None:
         """Messages of a topic can be popped now."""
@@ -108,13 +114,22 @@ class Popping:
     async def look(self) -> None:
         """Find what is visible again; one turn of the loop."""
         await self._look_due.wait()
+        self._turns_s = {key: at_s for key, at_s in self._turns_s.items() if key in self.held}
         if self._core.role.serving:
             for key in [*self.held.keys()]:
                 self._set_look(key)
         await trio.sleep(limits.POP_PAUSE_S)
 
     def _set_look(self, key: Key) -> None:
-        """Look again when the next message of a key is visible; if one is, somebody may want it."""
+        """Look again when the next message of a key is visible, or its group may have more; if one
+        is, somebody may want it."""
+        turn_s = self._turns_s.get(key)
+        if turn_s is not None and turn_s > self._core.clock_s():
+            self._look_due.set(turn_s)
+            return
+        if turn_s is not None:
+            del self._turns_s[key]
+            self.held.look(key)
         popped = self._core.machine.popped.topic(*key)
         next_ms = None if popped is None else popped.next_ms()
         if next_ms is None or key not in self.held:

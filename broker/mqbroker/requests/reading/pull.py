@@ -6,6 +6,9 @@ consumers name no size and ask for 32 messages; ours ask for up to `PULL_BYTES_M
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 from dledger.buffers import Buffer
 from dledger.errors import StorageError
 from dledger.net import Connection
@@ -38,6 +41,21 @@ from mqbroker.requests.reading.queue_reading import Found, read_queue
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import PERM_READ, check_group_name
 
+_NO_ARRIVAL: Final[MessageFilter] = frozenset()
+"""No message wakes a pull that waits for its turn."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A pull, and how long it may wait."""
+
+    request: Command
+    connection: Connection
+    header: PullMessageHeader
+    wanted: MessageFilter
+    until_s: float
+    is_held_back: bool = False
+
 
 class PullHandler:
     """Answers pulls."""
@@ -68,19 +86,40 @@ class PullHandler:
             self._commit(header, connection)
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
         moved = self._readers.pulled(key, connection.id, header.queue_offset)
+        hold_s = min(header.suspend_timeout_millis / 1000, limits.PULL_HOLD_S_MAX)
+        if not header.sys_flag & PULL_SUSPEND:
+            hold_s = 0.0
+        asked = _Asked(request, connection, header, wanted, self._core.clock_s() + hold_s)
+        if moved is None and self._waits_its_turn(asked):
+            return None
         found = self._find(header, wanted)
         if moved is not None:
             code = ResponseCode.PULL_OFFSET_MOVED
             found = Found(code, "OFFSET_RESET", moved, found.min_offset, found.max_offset)
-        hold_s = min(header.suspend_timeout_millis / 1000, limits.PULL_HOLD_S_MAX)
         if (
             found.code == ResponseCode.PULL_NOT_FOUND
-            and header.sys_flag & PULL_SUSPEND
             and hold_s > 0
-            and self._hold(request, connection, header, wanted, hold_s)
+            and self._hold(asked, asked.until_s, wanted)
         ):
             return None
         return self._answer(request, header, found)
+
+    def _waits_its_turn(self, asked: _Asked) -> bool:
+        """Whether a pull is held since its group was given as much as its rate allows for now.
+
+        Raises Refused if it can't wait that long.
+        """
+        flow = self._core.flow
+        held_back = flow.held_back(asked.header.consumer_group)
+        if held_back is None:
+            return False
+        if not asked.is_held_back:
+            flow.count_held_back(asked.header.consumer_group)
+            asked.is_held_back = True
+        turn_s = self._core.clock_s() + held_back.wait_s
+        if turn_s <= asked.until_s and self._hold(asked, turn_s, _NO_ARRIVAL):
+            return True
+        raise held_back.refusal()
 
     def _commit(self, header: PullMessageHeader, connection: Connection) -> None:
         """Commit the offset that comes with the pull, if it counts."""
@@ -98,38 +137,34 @@ class PullHandler:
         ):
             self._commits.gather(*key, header.commit_offset)
 
-    def _hold(
-        self,
-        request: Command,
-        connection: Connection,
-        header: PullMessageHeader,
-        wanted: MessageFilter,
-        hold_s: float,
-    ) -> bool:
-        core = self._core
-        request.body = (
-            b""  # not needed; as a view it would keep alive all bytes that arrived with it
-        )
+    def _hold(self, asked: _Asked, until_s: float, wakes: MessageFilter) -> bool:
+        """Keep a pull until `until_s`, or until a message comes that `wakes` it; False if too many
+        are kept."""
+        core, request, header = self._core, asked.request, asked.header
+        # The body is not needed; as a view it would keep alive all bytes that arrived with it.
+        request.body = b""
 
         def again() -> None:
             try:
                 core.role.check_serving()
                 core.definitions.topic(header.topic)
-                response = self._answer(request, header, self._find(header, wanted))
+                if self._waits_its_turn(asked):
+                    return
+                response = self._answer(request, header, self._find(header, asked.wanted))
             except Refused as refused:
-                response = core.replies.refusal(request, connection, refused)
+                response = core.replies.refusal(request, asked.connection, refused)
             except StorageError as error:
-                response = core.replies.refusal(request, connection, unreadable(error))
-            core.replies.send(request, connection, response)
+                response = core.replies.refusal(request, asked.connection, unreadable(error))
+            core.replies.send(request, asked.connection, response)
 
         return self._held.hold(
             HeldPull(
-                connection_id=connection.id,
+                connection_id=asked.connection.id,
                 topic=header.topic,
                 queue_id=header.queue_id,
-                until_s=core.clock_s() + hold_s,
-                wanted=wanted,
-                again=connection.answer_by(request, again),
+                until_s=until_s,
+                wanted=wakes,
+                again=asked.connection.answer_by(request, again),
             )
         )
 
@@ -182,11 +217,12 @@ class PullHandler:
     def _find(self, header: PullMessageHeader, wanted: MessageFilter) -> Found:
         wanted_bytes = header.max_msg_bytes or 0
         bytes_max = wanted_bytes if wanted_bytes > 0 else limits.PULL_BYTES_DEFAULT
+        granted = self._core.flow.grant(header.consumer_group)
         return read_queue(
             self._core.machine.queues.get(header.topic, header.queue_id),
             header.queue_offset,
-            messages_max=min(max(header.max_msg_nums, 1), limits.PULL_MESSAGES_MAX),
-            bytes_max=min(bytes_max, limits.PULL_BYTES_MAX),
+            messages_max=min(max(header.max_msg_nums, 1), granted.messages),
+            bytes_max=min(bytes_max, granted.size_bytes),
             selection=selection(wanted, self._core.log.view),
         )
 
@@ -194,6 +230,8 @@ class PullHandler:
         queue = (header.consumer_group, header.topic, header.queue_id)
         size_bytes = sum(size for _, size in found.pieces)
         self._core.rates.got(queue, found.messages, size_bytes, found.next_offset)
+        if found.messages:
+            self._core.flow.given(header.consumer_group, found.messages, size_bytes)
         view = self._core.log.view
         body: tuple[Buffer, ...] = tuple(view(position, size) for position, size in found.pieces)
         if len(body) > limits.PULL_PIECES_MAX:

@@ -4,6 +4,8 @@ only what depends on their place in the log. One request is one entry, whatever 
 
 from __future__ import annotations
 
+from functools import partial
+
 from dledger.errors import RecordError
 from dledger.net import Connection
 from dledger.net.serving import serves
@@ -68,7 +70,8 @@ class ProduceHandler:
             core.replies.send(request, connection, request.reply(ext=encode_header(answer)))
 
         answer = connection.answer_by(request, done)
-        core.appender.append(draft, key, core.when_known(header.topic, answer))
+        admit = partial(core.flow.admit, topic, len(draft.starts), draft.size)
+        core.appender.append(draft, key, core.when_known(header.topic, answer), admit)
 
     def _draft(self, batch: RecordBatch | LoneRecord, header: ProduceHeader) -> MessagesDraft:
         """A draft of the batch's own bytes; or of new records, if an IPv6 store host takes more

@@ -13,7 +13,7 @@ import random
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from dledger.buffers import Buffer
@@ -151,17 +151,17 @@ class SendHandler:
             )
 
         core.definitions.ensure_topic(asked)
+        admit = partial(core.flow.admit, asked, len(records), draft.size)
         if request.encoding is HeaderEncoding.MSGPACK:
             key = next(filter(core.appender.knows, keys), keys[0] if keys else None)
-            core.appender.append(
-                draft, key, connection.answer_by(request, lambda outcome: done(sent(outcome)))
-            )
+            answer_by = connection.answer_by(request, lambda outcome: done(sent(outcome)))
+            core.appender.append(draft, key, answer_by, admit)
             return
         if request.is_oneway:
             keys = ()  # one-way: no client waits for an answer, so none tries again
         asker = Asker(connection.id, core.clock_s())
         send = Send(keys, records, asker, core.assignments.now_ms())
-        core.appender.send(draft, send, connection.answer_by(request, done))
+        core.appender.send(draft, send, connection.answer_by(request, done), admit)
 
     def _answer(self, stored: Stored, place: _Place, properties: bytes) -> dict[str, ExtValue]:
         """The messages' place, in the form that the client expects: of this try of the send, with

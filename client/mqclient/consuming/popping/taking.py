@@ -30,7 +30,7 @@ from dledger.remoting.headers import (
 from dledger.remoting.headers.pop import ANY_QUEUE
 from dledger.remoting.record import walk
 from mqclient import limits
-from mqclient.connection.retry import backoff_s
+from mqclient.connection.retry import backoff_s, retry_after_s
 from mqclient.connection.session import Session
 from mqclient.connection.signals import Broadcast
 from mqclient.consuming.popping.message import PoppedMessage
@@ -155,6 +155,11 @@ class Taking:
         if answer.code in _NOTHING:
             if anyio.current_time() - began_s < limits.EMPTY_PULL_PAUSE_S:
                 await anyio.sleep(limits.EMPTY_PULL_PAUSE_S)
+            return
+        if answer.code == ResponseCode.SYSTEM_BUSY:
+            wait_s = retry_after_s(answer) or limits.REFUSED_RETRY_S
+            log.warning("pop held back", broker=broker_name, reason=answer.remark, seconds=wait_s)
+            await anyio.sleep(min(wait_s, limits.TURN_S_MAX))
             return
         if answer.code != ResponseCode.SUCCESS:
             what = f"popping {topic} for group {self._group!r}"
