@@ -50,6 +50,9 @@ QUEUE_FILES_OPEN_MAX = 512
 SYNCED_ONE_BY_ONE_MAX = 64
 """If there are more files to sync, the whole file system is synced at once."""
 
+LIVES_STEP_MS = 10
+"""How exactly it is known when a message expires: in 32 bits, so within 497 days."""
+
 # The key index.
 KEYS_PER_FILE = 1 << 18
 KEYS_PENDING_MAX = 4096

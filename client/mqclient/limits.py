@@ -73,6 +73,8 @@ PRODUCER_TICK_S = 0.05
 HANDLE_AGAIN_S = 5.0
 """If no broker takes a message back, the handler gets it again after this time, as in RocketMQ."""
 
+TTL_S_MAX = 365 * 86_400
+"""Brokers know it exactly for 497 days."""
 RETRY_DELAY_S_MAX = 40 * 86_400
 """Brokers keep messages with a timer for so long at most."""
 RETRY_DELAYS_MAX = 1024

@@ -17,6 +17,7 @@ from dledger.errors import RecordError
 from dledger.remoting import message as wire
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.record import COMPRESSED, Record, walk
+from mqclient import limits
 from mqclient.compression import inflate
 
 #: Chooses one of a topic's writable queues, given in RocketMQ's order.
@@ -35,6 +36,9 @@ class Message:
     broker's `messageDelayLevel`, one above its last means the last), `delay_s` by the broker's
     clock, or `deliver_at`, a time with a time zone. The last two can be taken back
     (`Producer.recall`); brokers keep them for 40 days at most.
+
+    With `ttl_s` it is delivered no more when so many seconds are over, from its send on and by the
+    producer's clock.
     """
 
     topic: str
@@ -47,6 +51,7 @@ class Message:
     delay_level: int = 0
     delay_s: float = 0.0
     deliver_at: datetime | None = None
+    ttl_s: float = 0.0
 
     @property
     def delayed(self) -> bool:
@@ -184,6 +189,13 @@ class ReceivedMessage:
     def tags(self) -> str:
         """The tag, or ""."""
         return self.properties.get(wire.TAGS, "")
+
+    @property
+    def expires_ms(self) -> int | None:
+        """The time from which on it is delivered no more, if it has one."""
+        told = self.properties.get(wire.EXPIRES_AT_MS, "")
+        is_time = told.isascii() and told.isdigit() and len(told) <= limits.TIME_DIGITS_MAX
+        return int(told) if is_time else None
 
     @property
     def queue_id(self) -> int:

@@ -56,6 +56,7 @@ property_strings = st.lists(
                 "REAL_TOPIC",
                 "REAL_QID",
                 "TIMER_OUT_MS",
+                "EXPIRES_AT_MS",
                 "RECONSUME_TIME",
                 "WAIT",
                 "CLUSTER",

@@ -44,7 +44,7 @@ from mqbroker.testing.memory import served
 from mqbroker.testing.requests import TOPIC, ask, make_topic, records, send_request
 
 CHEAP, DEAR, SLOW = 1, 2, 3
-A_UNIT = np.array([(1, 1, 0, 1, 1)], UNIT).tobytes()
+A_UNIT = np.array([(1, 1, 0, 0, 1, 1)], UNIT).tobytes()
 DEAR_S, CHEAP_S = 0.002, 0.0001
 
 

@@ -45,6 +45,7 @@ _PRODUCER: Final = "TOOLS_PRODUCER"
 _OF_THE_WAY: Final = (
     *names.DELAYS,
     names.TIMER_OUT_MS,
+    names.EXPIRES_AT_MS,
     names.REAL_TOPIC,
     names.REAL_QID,
     names.RETRY_TOPIC,

@@ -172,6 +172,7 @@ class QueueFetcher:
             )
         found = answer.code == ResponseCode.SUCCESS
         chunk = self._chunk(answer) if found else Chunk([], 0)
+        chunk.expiring = bool(header.expiring)
         if self.progress.accept(epoch, chunk, next_offset):
             self.progress.max_offset = header.max_offset
             if chunk.messages:

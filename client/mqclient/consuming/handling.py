@@ -22,6 +22,7 @@ from anyio.lowlevel import checkpoint
 
 from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.world import unix_ms
 from mqclient import limits
 from mqclient.connection.lifetime import together
 from mqclient.connection.signals import Broadcast
@@ -204,8 +205,10 @@ class Handling:
         """What is in the queues' buffers and need not wait for anything."""
         while (reading := self._turns.next(self._may_take)) is not None:
             progress = reading.progress
-            messages = progress.take(self._pace.batch_max)
+            messages = progress.take(self._pace.batch_max, unix_ms())
             reading.took()
+            if not messages:
+                continue  # they have expired
             lane = (progress.queue, lane_of(messages[0], self._pace.order))
             work = Work(reading, messages, lane)
             progress.handling += 1

@@ -13,6 +13,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.world import unix_ms
 from mqclient import limits
 from mqclient.connection.signals import Broadcast
 from mqclient.consuming.progress import QueueProgress
@@ -97,13 +98,14 @@ class HandOut:
             if reading is None:
                 break
             taken = self._take(reading, messages_max - len(messages))
-            self._note(reading.progress, taken)
-            messages += taken
+            if taken:  # else they have expired
+                self._note(reading.progress, taken)
+                messages += taken
         return messages
 
     @staticmethod
     def _take(reading: Reading, messages_max: int) -> list[ReceivedMessage]:
-        messages = reading.progress.take(messages_max)
+        messages = reading.progress.take(messages_max, unix_ms())
         reading.took()
         return messages
 

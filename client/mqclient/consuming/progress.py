@@ -23,10 +23,12 @@ from mqclient.models import ReceivedMessage
 
 @dataclass(slots=True)
 class Chunk:
-    """The messages of one pull, in order, and the bytes that they keep alive."""
+    """The messages of one pull, in order, and the bytes that they keep alive; whether some of them
+    will expire."""
 
     messages: Sequence[ReceivedMessage]
     size_bytes: int
+    expiring: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +56,7 @@ class QueueProgress:
     begun_to: int = 0
     polled: bool = False
     unfinished: Unfinished = field(default_factory=Unfinished)
-    _chunks: deque[tuple[deque[ReceivedMessage], int]] = field(default_factory=deque)
+    _chunks: deque[tuple[deque[ReceivedMessage], Chunk]] = field(default_factory=deque)
     _returned: list[ReceivedMessage] = field(default_factory=list)
 
     def start(self, offset: int) -> None:
@@ -111,29 +113,40 @@ class QueueProgress:
                 )
         self.fetch_offset = next_offset
         if chunk.messages:
-            self._chunks.append((deque(chunk.messages), chunk.size_bytes))
+            self._chunks.append((deque(chunk.messages), chunk))
             self.buffered += len(chunk.messages)
             self.buffered_bytes += chunk.size_bytes
         return True
 
-    def take(self, messages_max: int = 1) -> list[ReceivedMessage]:
-        """The next messages, at most one pull's worth; they are in the application's hands now."""
+    def take(self, messages_max: int = 1, now_ms: int = 0) -> list[ReceivedMessage]:
+        """The next messages, at most one pull's worth; they are in the application's hands now.
+
+        Those that have expired at `now_ms`, since they were fetched, are left out.
+        """
         if self._returned:
             messages = self._returned[:messages_max]
             del self._returned[:messages_max]
             return messages
-        if not self._chunks:
-            return []
-        chunk, size_bytes = self._chunks[0]
-        if messages_max >= len(chunk):
+        while self._chunks:
+            messages, expiring = self._take_fetched(messages_max)
+            if expiring:
+                messages = [each for each in messages if (each.expires_ms or now_ms + 1) > now_ms]
+            if messages:
+                self._note_in_hand(messages)
+                return messages
+        return []
+
+    def _take_fetched(self, messages_max: int) -> tuple[list[ReceivedMessage], bool]:
+        """Messages of the first pull that there is, and whether some may expire."""
+        left, chunk = self._chunks[0]
+        if messages_max >= len(left):
             self._chunks.popleft()
-            messages = list(chunk)
-            self.buffered_bytes -= size_bytes
+            messages = list(left)
+            self.buffered_bytes -= chunk.size_bytes
         else:
-            messages = [chunk.popleft() for _ in range(messages_max)]
+            messages = [left.popleft() for _ in range(messages_max)]
         self.buffered -= len(messages)
-        self._note_in_hand(messages)
-        return messages
+        return messages, chunk.expiring
 
     def _note_in_hand(self, messages: list[ReceivedMessage]) -> None:
         first, end = messages[0].queue_offset, messages[-1].queue_offset + 1

@@ -1,4 +1,4 @@
-"""Messages with a delay, and the properties that ask for it. Pure.
+"""Messages with a delay or an end of their time, and the properties that ask for it. Pure.
 
 RocketMQ has three ways, all of them properties of the message: one of the broker's levels, a time
 to wait, a time of day. The broker keeps such a message and puts it into its queue when it is due.
@@ -13,6 +13,7 @@ from dledger.errors import BadInput
 from dledger.remoting.message import (
     DELAY,
     DELAYS,
+    EXPIRES_AT_MS,
     KEYS,
     ORIGIN_MESSAGE_ID,
     PGROUP,
@@ -43,6 +44,7 @@ _BROKERS_OWN = (
 )
 _INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(DELAYS, "set the message's delay_level, delay_s or deliver_at"),
+    EXPIRES_AT_MS: "set the message's ttl_s",
     TRAN_MSG: "send it by Producer.transaction",
     KEYS: "set the message's keys",
     TAGS: "set the message's tags",
@@ -86,3 +88,18 @@ def delay_properties(message: Message) -> dict[str, str]:
     if at.tzinfo is None:
         raise BadInput(f"deliver_at={at} has no time zone: say which, as in datetime.now(UTC)")
     return {TIMER_DELIVER_MS: str(math.ceil(at.timestamp() * 1000))}
+
+
+def expiry_properties(message: Message, now_ms: int) -> dict[str, str]:
+    """The property that says when the message expires. Raises BadInput."""
+    ttl_s = message.ttl_s
+    if not 0 < ttl_s <= limits.TTL_S_MAX:
+        raise BadInput(f"ttl_s={ttl_s}: expected seconds from now, {limits.TTL_S_MAX} at most")
+    at = message.deliver_at
+    due_ms = now_ms + message.delay_s * 1000 if at is None else at.timestamp() * 1000
+    expires_ms = now_ms + math.ceil(ttl_s * 1000)
+    if message.delayed and due_ms >= expires_ms:
+        raise BadInput(
+            f"ttl_s={ttl_s} is over before the message is delivered: it counts from the send on"
+        )
+    return {EXPIRES_AT_MS: str(expires_ms)}

@@ -26,7 +26,7 @@ from mqclient.compression import Compressor
 from mqclient.connection.identity import UniqueKeys
 from mqclient.errors import BadMessage
 from mqclient.models import Message
-from mqclient.producing.delays import check_user_properties, delay_properties
+from mqclient.producing.delays import check_user_properties, delay_properties, expiry_properties
 
 PREPARED = 0x4
 """The transaction bits of a half message (RocketMQ's MessageSysFlag)."""
@@ -42,7 +42,7 @@ def topic_bytes(topic: str) -> bytes:
     return topic.encode()
 
 
-def _properties(message: Message, half_of: str) -> dict[str, str]:
+def _properties(message: Message, half_of: str, now_ms: int) -> dict[str, str]:
     """All properties but the unique key. `half_of` is the producer group of a transactional
     message."""
     properties = dict(message.properties or {})
@@ -53,6 +53,8 @@ def _properties(message: Message, half_of: str) -> dict[str, str]:
                 "a transactional message can't be delayed: it is seen once it is committed"
             )
         properties |= delay_properties(message)
+    if message.ttl_s:
+        properties |= expiry_properties(message, now_ms)
     if half_of:
         properties |= {TRAN_MSG: "true", PGROUP: half_of}
     if message.keys:
@@ -60,6 +62,13 @@ def _properties(message: Message, half_of: str) -> dict[str, str]:
     if message.tags:
         properties[TAGS] = message.tags
     return properties
+
+
+def _has_properties(message: Message) -> bool:
+    """Whether it has any but the unique key."""
+    return bool(
+        message.keys or message.tags or message.properties or message.ttl_s or message.delayed
+    )
 
 
 class Encoder:
@@ -95,8 +104,8 @@ class Encoder:
                 properties = properties_encode({UNIQ_KEY: unique_key})
             else:
                 properties = _KEY_BEFORE + unique_key.encode() + _KEY_AFTER
-            if message.keys or message.tags or message.properties or half_of or message.delayed:
-                properties += properties_encode(_properties(message, half_of))
+            if _has_properties(message) or half_of:
+                properties += properties_encode(_properties(message, half_of, now_ms))
             record = encode_record(
                 topic=topic_bytes(message.topic),
                 queue_id=queue_id,

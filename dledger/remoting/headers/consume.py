@@ -36,12 +36,16 @@ class PullMessageHeader(Header, frozen=True):
 
 
 class PullMessageResponseHeader(Header, frozen=True):
-    """The answer to a pull, also when it found nothing (codes 0, 19, 20, 21 alike)."""
+    """The answer to a pull, also when it found nothing (codes 0, 19, 20, 21 alike).
+
+    `expiring` is ours: some of the messages will expire, so who keeps them for a while looks.
+    """
 
     suggest_which_broker_id: Int64
     next_begin_offset: Int64
     min_offset: Int64
     max_offset: Int64
+    expiring: bool | None = None
 
 
 class QueryMessageHeader(Header, frozen=True):

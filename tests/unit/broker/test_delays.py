@@ -115,7 +115,7 @@ def test_a_level_that_is_no_number_is_refused() -> None:
 def test_the_due_messages_are_the_first_of_their_queue(tmp_path: Path) -> None:
     """Those whose store time is the delay ago, to the millisecond."""
     queues = ConsumeQueues(tmp_path)
-    units = np.array([(number, 100, 0, 0, 1000 + number) for number in range(10)], UNIT)
+    units = np.array([(number, 100, 0, 0, 0, 1000 + number) for number in range(10)], UNIT)
     queues.append(SCHEDULE_TOPIC, 0, units.tobytes(), 1)
     queue = queues.get(SCHEDULE_TOPIC, 0)
     assert queue is not None

@@ -23,6 +23,7 @@ class Message(NamedTuple):
     tag: str | None
     key: str | None
     ipv6: bool
+    expires_ms: int | None = None
 
 
 messages = st.builds(
@@ -31,6 +32,7 @@ messages = st.builds(
     tag=st.sampled_from([None, "TagA", "TagB", "ä", "TAGS"]),
     key=st.sampled_from([None, "k1", "KEY2"]),
     ipv6=st.booleans(),
+    expires_ms=st.sampled_from([None, None, 0, 77, 78, 87, 1077]),
 )
 runs = st.lists(
     st.tuples(st.integers(0, 5), st.lists(messages, min_size=1, max_size=4)),
@@ -50,6 +52,8 @@ def encode(runs: list[tuple[int, list[Message]]], reconsume_times: int = 0) -> m
             properties = {"MYTAGS": "no", "x": "TAGS"}
             properties |= {"TAGS": message.tag} if message.tag else {}
             properties |= {"UNIQ_KEY": message.key} if message.key else {}
+            if message.expires_ms is not None:
+                properties["EXPIRES_AT_MS"] = str(message.expires_ms)
             out += encode_record(
                 topic=b"Orders",
                 queue_id=queue_id,
@@ -77,15 +81,16 @@ def rows(index: EntryIndex) -> list[tuple[int, ...]]:
 @given(runs)
 @settings(max_examples=200, deadline=None)
 def test_every_record_gets_its_unit(batch: list[tuple[int, list[Message]]]) -> None:
-    """Queue, offset, position, size, tags code and time are those that each record says."""
+    """Queue, offset, position, size, end, tags code and time are those that each record says."""
     body = encode(batch)
-    tags = [message.tag for _, run in batch for message in run]
+    sent = [message for _, run in batch for message in run]
     expected = []
-    for start, tag in zip(walk(body), tags, strict=True):
+    for start, message in zip(walk(body), sent, strict=True):
         record = Record(body[start:])
-        code = tags_code(tag) if tag else 0
+        code = tags_code(message.tag) if message.tag else 0
+        lives_on = {None: 0, 0: 1, 77: 1, 78: 2, 87: 2, 1077: 101}[message.expires_ms]
         place = (record.queue_id, record.queue_offset, record.physical_offset)
-        expected.append((*place, record.size, 0, code, 77))
+        expected.append((*place, record.size, 0, lives_on, code, 77))
     index = index_records(body, POSITION)
     assert rows(index) == expected
     key = batch[0][1][0].key

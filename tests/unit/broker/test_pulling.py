@@ -28,7 +28,7 @@ def no_log(position: int, size: int) -> memoryview:
 
 def queue_of(directory: Path, rows: list[tuple[int, int, int]]) -> ConsumeQueue:
     """A queue of (position, size, tags code)."""
-    units = np.array([(*row[:2], 0, row[2], 0) for row in rows], UNIT)
+    units = np.array([(*row[:2], 0, 0, row[2], 0) for row in rows], UNIT)
     queue = ConsumeQueue(directory, FilePool())
     queue.append(units.tobytes())
     return queue
@@ -151,7 +151,7 @@ class Held:
 
 
 def arrival(queue_id: int, code: int) -> EntryIndex:
-    units = np.array([(0, 1, 0, code, 0)], UNIT).tobytes()
+    units = np.array([(0, 1, 0, 0, code, 0)], UNIT).tobytes()
     return EntryIndex("T", 0, None, [Run(queue_id, 0, units)])
 
 

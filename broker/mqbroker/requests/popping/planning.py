@@ -19,7 +19,7 @@ import numpy as np
 
 from dledger.remoting.headers.pop import FROM_END, FROM_LAST
 from mqbroker import limits
-from mqbroker.requests.reading.queue_reading import fitting
+from mqbroker.requests.reading.queue_reading import fitting, passing
 from mqbroker.state.groups.popped import Delivery, PoppedTopic, bits_to_bytes, offsets_in
 from mqbroker.state.groups.popping import PopMessages, PopQueue
 
@@ -110,7 +110,7 @@ def _first(begin: int, end: int, init_mode: int) -> int:
 
 def plan(want: Want, view: View, now_ms: int) -> Plan | None:
     """What the POP gets; None if there is nothing for it now."""
-    work = _Work(want, view)
+    work = _Work(want, view, now_ms)
     leaving, of_attempt = view.ahead.leaving, view.popped.of(want.attempt_id)
     repeated = [each for each in of_attempt if each not in leaving]
     if repeated:
@@ -133,8 +133,9 @@ def plan(want: Want, view: View, now_ms: int) -> Plan | None:
 class _Work:
     """A plan in the making."""
 
-    def __init__(self, want: Want, view: View) -> None:
+    def __init__(self, want: Want, view: View, now_ms: int) -> None:
         self._want = want
+        self._now_ms = now_ms
         self._view = view
         self._bytes_left = want.bytes_max
         self._rows: dict[int, PopQueue] = {}
@@ -201,7 +202,7 @@ class _Work:
         if queue is None:
             return
         count = min(room, self._want.messages_max - len(self._places))
-        found = _found(queue, start, count, self._bytes_left, self._want.selection)
+        found = _found(queue, start, count, self._bytes_left, self._want.selection, self._now_ms)
         if found.next_offset == known:
             return
         sizes = found.units["size"].tolist()
@@ -250,13 +251,15 @@ class _Found(NamedTuple):
 
 
 def _found(
-    queue: ConsumeQueue, start: int, count: int, bytes_max: int, selection: Selection | None
+    queue: ConsumeQueue,
+    start: int,
+    count: int,
+    bytes_max: int,
+    selection: Selection | None,
+    now_ms: int,
 ) -> _Found:
     """Up to `count` messages from `start` on that pass, of about `bytes_max`; one at least."""
-    units = queue.read(start, count if selection is None else selection.units_max)
-    numbers, scanned = np.arange(len(units)), len(units)
-    if selection is not None:
-        numbers, scanned = selection.wanted(units)
+    units, numbers, scanned = passing(queue, start, count, selection, now_ms)
     chosen = units[numbers[:count]]
     if len(chosen):
         chosen = chosen[: fitting(np.cumsum(chosen["size"].astype(np.int64)), bytes_max)]

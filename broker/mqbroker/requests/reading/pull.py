@@ -39,7 +39,7 @@ from mqbroker.requests.reading.filters import (
 from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
 from mqbroker.requests.reading.queue_reading import Found, read_queue
 from mqbroker.state.groups.locks import QueueKey
-from mqbroker.state.topics import PERM_READ, check_group_name
+from mqbroker.state.topics import PERM_READ, TOOLS_GROUP, check_group_name
 
 _NO_ARRIVAL: Final[MessageFilter] = frozenset()
 """No message wakes a pull that waits for its turn."""
@@ -224,6 +224,8 @@ class PullHandler:
             messages_max=min(max(header.max_msg_nums, 1), granted.messages),
             bytes_max=min(bytes_max, granted.size_bytes),
             selection=selection(wanted, self._core.log.view),
+            # Tools see what has expired, too, as long as it is kept.
+            now_ms=0 if header.consumer_group == TOOLS_GROUP else self._core.assignments.now_ms(),
         )
 
     def _answer(self, request: Command, header: PullMessageHeader, found: Found) -> Command:
@@ -241,5 +243,6 @@ class PullHandler:
             next_begin_offset=found.next_offset,
             min_offset=found.min_offset,
             max_offset=found.max_offset,
+            expiring=found.expiring or None,
         )
         return request.reply(found.code, encode_header(answer), body, found.remark)

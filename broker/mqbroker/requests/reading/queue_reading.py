@@ -1,4 +1,4 @@
-"""What a pull finds in a queue, by its units (and for SQL92 the messages) alone. Pure.
+"""What a pull or pop finds in a queue, by its units (and for SQL92 the messages) alone. Pure.
 
 The result table is the reference's (DefaultMessageStore.getMessage). Messages next to each other in
 the log become one piece, so a pull of a thousand messages is answered with a few pieces of raw log
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from dledger.remoting.codes import ResponseCode
 from mqbroker import limits
+from mqbroker.state.derived.units import expired
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +34,8 @@ class Found(NamedTuple):
     max_offset: int
     pieces: Sequence[tuple[int, int]] = ()
     messages: int = 0
+    expiring: bool = False
+    """Whether some of them will expire."""
 
 
 def read_queue(
@@ -42,27 +45,26 @@ def read_queue(
     messages_max: int,
     bytes_max: int,
     selection: Selection | None,
+    now_ms: int = 0,
 ) -> Found:
-    """Find up to `messages_max` messages of at most `bytes_max` in all, but at least one."""
+    """Find up to `messages_max` messages of at most `bytes_max` in all, but at least one.
+
+    What has expired at `now_ms` is left out.
+    """
     low, high = (queue.begin, queue.end) if queue is not None else (0, 0)
     nothing = _outside(offset, low, high)
     if nothing is not None or queue is None:
         return nothing or Found(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", 0, 0, 0)
-    scan = messages_max if selection is None else selection.units_max
-    units = queue.read(offset, scan)
-    last_scanned = offset + len(units)
-    if selection is not None:
-        wanted, scanned = selection.wanted(units)
-        last_scanned = offset + scanned
-        if not len(wanted):
-            code = ResponseCode.PULL_RETRY_IMMEDIATELY
-            return Found(code, "NO_MATCHED_MESSAGE", last_scanned, low, high)
-        if len(wanted) > messages_max:
-            last_scanned = offset + int(wanted[messages_max])
-            wanted = wanted[:messages_max]
-        numbers, units = wanted, units[wanted]
-    else:
-        numbers = np.arange(len(units))
+    units, numbers, scanned = passing(queue, offset, messages_max, selection, now_ms)
+    last_scanned = offset + scanned
+    if not len(numbers):
+        code = ResponseCode.PULL_RETRY_IMMEDIATELY
+        return Found(code, "NO_MATCHED_MESSAGE", last_scanned, low, high)
+    if len(numbers) > messages_max:
+        last_scanned = offset + int(numbers[messages_max])
+        numbers = numbers[:messages_max]
+    if len(numbers) < len(units):
+        units = units[numbers]
     sizes = units["size"].astype(np.int64)
     ends = np.cumsum(sizes)
     count = min(fitting(ends, bytes_max), len(units))
@@ -72,7 +74,36 @@ def read_queue(
         pieces = _pieces(units[:count], sizes[:count].tolist())
     if count < len(units):
         last_scanned = offset + int(numbers[count])
-    return Found(ResponseCode.SUCCESS, "FOUND", last_scanned, low, high, pieces, count)
+    expiring = bool(units["lives"][:count].any())
+    return Found(ResponseCode.SUCCESS, "FOUND", last_scanned, low, high, pieces, count, expiring)
+
+
+class Passing(NamedTuple):
+    """Units of a queue, the numbers of those that pass, and how many were looked at."""
+
+    units: Units
+    numbers: npt.NDArray[np.intp]
+    scanned: int
+
+
+def passing(
+    queue: ConsumeQueue, offset: int, count: int, selection: Selection | None, now_ms: int
+) -> Passing:
+    """The messages from `offset` on that pass a filter and have not expired.
+
+    There may be more than `count`, which is how many are wanted.
+    """
+    units = queue.read(offset, count if selection is None else selection.units_max)
+    gone = expired(units, now_ms)
+    if gone is not None and selection is None:
+        units = queue.read(offset, limits.PULL_UNITS_SCANNED_MAX)
+        gone = expired(units, now_ms)
+    numbers, scanned = np.arange(len(units)), len(units)
+    if selection is not None:
+        numbers, scanned = selection.wanted(units)
+    if gone is not None:
+        numbers = numbers[~gone[numbers]]
+    return Passing(units, numbers, scanned)
 
 
 def fitting(ends: npt.NDArray[np.int64], bytes_max: int) -> int:

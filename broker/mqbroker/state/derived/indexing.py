@@ -25,7 +25,15 @@ import numpy.typing as npt
 
 from dledger.errors import RecordError
 from dledger.limits import TOPIC_BYTES_MAX
-from dledger.remoting.message import KEYS, TAGS, TIMER_OUT_MS, UNIQ_KEY, tags_code
+from dledger.remoting.message import (
+    DLQ_PREFIX,
+    EXPIRES_AT_MS,
+    KEYS,
+    TAGS,
+    TIMER_OUT_MS,
+    UNIQ_KEY,
+    tags_code,
+)
 from dledger.remoting.record import (
     BORN_HOST_IPV6,
     RECORD_OVERHEAD_BYTES,
@@ -47,7 +55,7 @@ from mqbroker import limits
 from mqbroker.state.aside import Unusable
 from mqbroker.state.dedup import dedup_key
 from mqbroker.state.derived.keys import Hashes, Key, Keys, key_hashes, key_units
-from mqbroker.state.derived.units import UNIT, Units
+from mqbroker.state.derived.units import UNIT, Units, lives
 from mqbroker.state.moves import OP_TOPIC, Move, decode_move
 
 _HEAD: Final = np.dtype(
@@ -59,11 +67,13 @@ _HEAD: Final = np.dtype(
     }
 )
 _U32: Final = np.dtype(">u4")
-_UNIT: Final = struct.Struct(">QI4xqq")
+_UNIT: Final = struct.Struct(">QI4xIiq")
 _SIZE: Final = struct.Struct(">I")
 _TAGS: Final = TAGS.encode() + b"\x01"
 _UNIQ_KEY: Final = UNIQ_KEY.encode() + b"\x01"
 _TIMER_OUT_MS: Final = TIMER_OUT_MS.encode() + b"\x01"
+_EXPIRES_AT_MS: Final = EXPIRES_AT_MS.encode() + b"\x01"
+_DLQ_PREFIX: Final = DLQ_PREFIX.encode()
 _KEYS: Final = KEYS.encode() + b"\x01"
 _VALUE_END: Final = 0x02
 
@@ -151,7 +161,7 @@ def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryI
     unique_key = _property(properties, _UNIQ_KEY, 0, len(properties))
     keys: Keys
     if first.size == len(body):
-        runs = [_only_run(first, position, properties)]
+        runs = [_only_run(first, position, encoded_topic, properties)]
         keys = _keys(encoded_topic, properties, 0, len(properties), position)
     else:
         runs, keys = _many(body, position, first)
@@ -202,13 +212,15 @@ def _starts(body: memoryview) -> list[int]:
         raise Unusable(str(error)) from error
 
 
-def _only_run(record: Record, position: int, properties: bytes) -> Run:
+def _only_run(record: Record, position: int, topic: bytes, properties: bytes) -> Run:
     if record.physical_offset != position:
         raise Unusable(f"the record at {position} says that it is at another position")
     if record.queue_id < 0:
         raise Unusable(f"the record at {position} is for queue {record.queue_id}")
     code = _tags_code(_property(properties, _TAGS, 0, len(properties)))
-    unit = _UNIT.pack(position, record.size, code, record.store_timestamp_ms)
+    expires_ms = _expires_ms(topic, properties, 0, len(properties))
+    lives_on = lives(expires_ms, record.store_timestamp_ms)
+    unit = _UNIT.pack(position, record.size, lives_on, code, record.store_timestamp_ms)
     return Run(record.queue_id, record.queue_offset, unit)
 
 
@@ -219,12 +231,14 @@ def _many(body: memoryview, position: int, first: Record) -> tuple[list[Run], Ke
     if not np.array_equal(heads["physical_offset"], positions):
         raise Unusable(f"the entry at {position} holds records of another position")
     topic = first.topic.encode()
-    tags_codes, keys = _tags_and_keys(body, starts, heads, topic, position)
+    tags_codes, ends_ms, keys = _read_properties(body, starts, heads, topic, position)
     units = np.zeros(len(starts), UNIT)
     units["position"] = positions
     units["size"] = heads["size"]
     units["tags_code"] = tags_codes
     units["store_timestamp_ms"] = first.store_timestamp_ms
+    for number, expires_ms in ends_ms:
+        units["lives"][number] = lives(expires_ms, first.store_timestamp_ms)
 
     queue_ids = heads["queue_id"]
     offsets = heads["queue_offset"].astype(np.int64)
@@ -270,22 +284,27 @@ def _tail(topic_bytes: int) -> np.dtype[np.void]:
     return np.dtype([("topic", f"V{1 + topic_bytes}"), ("properties_length", ">u2")])
 
 
-def _tags_and_keys(
+def _read_properties(
     body: memoryview, starts: npt.NDArray[np.int64], heads: Units, topic: bytes, position: int
-) -> tuple[list[int] | int, Keys]:
-    """The tags codes, and the keys."""
+) -> tuple[list[int] | int, list[tuple[int, int]], Keys]:
+    """The tags codes, the numbers of those that expire with their times, and the keys."""
     begins = _property_begins(body, starts, heads, topic)
     ends = starts + heads["size"]
     hashes = _hashes_of_unique_keys_only(body, begins, ends, topic)
     if hashes is not None:
-        return 0, [key_units(hashes, starts + position)]
+        return 0, [], [key_units(hashes, starts + position)]
     data = bytes(body)  # find() in one copy beats a slice for each record
     codes: list[int] = []
+    ends_ms: list[tuple[int, int]] = []
     keys: list[Key | bytes] = []
+    may_expire = data.find(_EXPIRES_AT_MS) >= 0
     for start, begin, end in zip(starts.tolist(), begins.tolist(), ends.tolist(), strict=True):
         codes.append(_tags_code(_property(data, _TAGS, begin, end)))
         keys += _keys(topic, data, begin, end, position + start)
-    return codes, keys
+        expires_ms = _expires_ms(topic, data, begin, end) if may_expire else None
+        if expires_ms is not None:
+            ends_ms.append((len(codes) - 1, expires_ms))
+    return codes, ends_ms, keys
 
 
 def _hashes_of_unique_keys_only(
@@ -332,6 +351,14 @@ def _property(data: bytes, name: bytes, begin: int, end: int) -> bytes | None:
         return None
     value_end = data.find(b"\x02", at, end)
     return data[at + len(name) : value_end if value_end >= 0 else end]
+
+
+def _expires_ms(topic: bytes, data: bytes, begin: int, end: int) -> int | None:
+    """When one record expires; None for never. Dead letters don't, nor does what says no time."""
+    value = _property(data, _EXPIRES_AT_MS, begin, end)
+    if value is None or topic.startswith(_DLQ_PREFIX):
+        return None
+    return int(value) if value.isdigit() and len(value) <= limits.TIME_DIGITS_MAX else None
 
 
 @lru_cache(maxsize=1024)

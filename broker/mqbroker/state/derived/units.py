@@ -18,17 +18,24 @@ import numpy as np
 import numpy.typing as npt
 
 from dledger.errors import StorageError
+from mqbroker import limits
 
 UNIT: Final = np.dtype(
     [
         ("position", ">u8"),
         ("size", ">u4"),
         ("check", ">u4"),
-        ("tags_code", ">i8"),
+        ("lives", ">u4"),
+        ("tags_code", ">i4"),
         ("store_timestamp_ms", ">i8"),
     ]
 )
-"""A unit of a consume queue. Its check is set in a file; in memory it is 0."""
+"""A unit of a consume queue. Its check is set in a file; in memory it is 0.
+
+`lives` is how long after its store time the message is delivered: 0 for ever, else one more than
+so many times `limits.LIVES_STEP_MS`. Earlier versions wrote the tags code with 64 bits, so all ones
+stand there before a negative one: that is for ever, too.
+"""
 UNIT_BYTES: Final = UNIT.itemsize
 #: An array of units; fields by name, e.g. ``units["position"]``.
 Units: TypeAlias = npt.NDArray[np.void]
@@ -47,6 +54,29 @@ _PRIMES: Final = np.array(
 _SALTS: Final = _PRIMES >> np.uint64(1)
 
 assert UNIT_BYTES == 32
+
+
+_FOR_EVER: Final = 0xFFFF_FFFF
+
+
+def lives(expires_ms: int | None, store_timestamp_ms: int) -> int:
+    """The field of a message that expires at a time; never too short, by a step at most too
+    long."""
+    if expires_ms is None:
+        return 0
+    steps = -((store_timestamp_ms - expires_ms) // limits.LIVES_STEP_MS)
+    return 1 + max(0, steps) if steps < _FOR_EVER - 1 else 0
+
+
+def expired(units: Units, now_ms: int) -> npt.NDArray[np.bool_] | None:
+    """Which messages are delivered no more; None if all are."""
+    field = units["lives"]
+    if not field.any():
+        return None
+    steps = field.astype(np.int64) - 1
+    until_ms = units["store_timestamp_ms"].astype(np.int64) + steps * limits.LIVES_STEP_MS
+    gone = (field != 0) & (field != _FOR_EVER) & (until_ms <= now_ms)
+    return gone if gone.any() else None
 
 
 class DamagedFiles(StorageError):

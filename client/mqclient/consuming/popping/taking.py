@@ -29,6 +29,7 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.headers.pop import ANY_QUEUE
 from dledger.remoting.record import walk
+from dledger.world import unix_ms
 from mqclient import limits
 from mqclient.connection.retry import backoff_s, retry_after_s
 from mqclient.connection.session import Session
@@ -86,8 +87,12 @@ class Taking:
         if self._closed:
             raise ClientClosed("this PopConsumer was closed, when its `with` block was left")
         now_s = anyio.current_time()
+        now_ms = unix_ms()
         while self.ready:
             message = self.ready.popleft()
+            if (message.expires_ms or now_ms + 1) <= now_ms:
+                self._settling.ack_soon(message)
+                continue
             if message.until_s - now_s >= message.invisible_s / 2:
                 return message
         return None
