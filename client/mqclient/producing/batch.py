@@ -94,7 +94,7 @@ class Batch:
     """Records of one topic, a run per queue, that become one entry of one group's log.
 
     One that `waits` is a single delayed or half message; one that is `alone` is a single message
-    that its sender may send again.
+    that its sender may send again. `lanes` are all that its queues belong to, if there are several.
     """
 
     topic: str
@@ -104,6 +104,7 @@ class Batch:
     oneway: bool = False
     waits: bool = False
     alone: bool = False
+    lanes: tuple[Lane, ...] = ()
     runs: dict[int, Run] = field(default_factory=dict)
     slots: list[Slot] = field(default_factory=list)
     size_bytes: int = 0
@@ -246,7 +247,10 @@ class Batch:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """A few queues of one topic, of which at most one batch is under way."""
+    """A few queues of one topic, of which at most one batch is under way.
+
+    A batch of several lanes stands in each of them, and leaves when it is the next in all.
+    """
 
     topic: str
     oneway: bool = False
@@ -254,6 +258,16 @@ class Lane:
     full: deque[Batch] = field(default_factory=deque)
     in_flight: Batch | None = None
     queued: bool = False
+
+    @property
+    def next_full(self) -> Batch | None:
+        """The next batch that waits and takes no more messages, if it may be sent now."""
+        batch = self.full[0] if self.full else None
+        if batch is not None and any(
+            each.in_flight is not None or each.full[0] is not batch for each in batch.lanes
+        ):
+            return None
+        return batch
 
     def drop_empty(self) -> None:
         """Forget batches that wait and have no message left."""

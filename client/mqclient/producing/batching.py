@@ -5,7 +5,7 @@ would not be if two batches with records of the same queue were under way at onc
 may be refused and the second accepted. So the queues of a topic are spread over a few *lanes*. Each
 lane has at most one batch under way, and messages that come meanwhile are gathered in its next
 batch. Several lanes keep the connection busy, batches grow with a slow broker, and neither needs a
-clock.
+clock. A batch for queues of several lanes waits until all of them are free.
 """
 
 from __future__ import annotations
@@ -103,24 +103,41 @@ class Accumulator:
         self._put(lane, slot, queue_id, record, now_s)
 
     def add_together(
-        self, slots: Sequence[Slot], topic: str, queue_id: int, records: list[bytes], now_s: float
+        self,
+        slots: Sequence[Slot],
+        topic: str,
+        queue_ids: Sequence[int],
+        records: list[bytes],
+        now_s: float,
     ) -> None:
-        """Add records that become part of the same entry, next to each other.
+        """Add records that become part of the same entry, those of a queue next to each other.
 
         They may be more than a batch otherwise holds, so they get their own batch.
         """
-        lane = self._lane(topic, queue_id % self.lanes_per_topic)
+        numbers = dict.fromkeys(queue_id % self.lanes_per_topic for queue_id in queue_ids)
+        lane, *others = [self._lane(topic, number) for number in numbers]
         size_bytes = sum(map(len, records))
         batch = lane.open
-        if (
+        if others:
+            batch = self._open_across((lane, *others), now_s)
+        elif (
             batch is None
             or batch.size_bytes + size_bytes > self.batch_bytes_max
             or len(batch.slots) + len(records) > limits.BATCH_RECORDS_MAX
         ):
             batch = self._open(lane, now_s)
-        for slot, record in zip(slots, records, strict=True):
+        for slot, queue_id, record in zip(slots, queue_ids, records, strict=True):
             batch.append(slot, queue_id, record)
         self.budget.take(len(records), size_bytes)
+
+    def _open_across(self, lanes: tuple[Lane, ...], now_s: float) -> Batch:
+        """A batch that is the next in all of these lanes, behind what they hold already."""
+        batch = Batch(lanes[0].topic, self.broker_name, lanes[0], now_s, lanes=lanes)
+        for lane in lanes:
+            self._close(lane)
+            lane.full.append(batch)
+            self._queue_idle(lane)
+        return batch
 
     def take(self, now_s: float) -> Batch | None:
         """The next batch to send, or None if there is none to send at this moment."""
@@ -128,27 +145,31 @@ class Accumulator:
             if self.in_flight >= self.in_flight_max:
                 return None
             lane = self._ready.popleft()
+            if lane.in_flight is not None:  # with a batch of several lanes
+                lane.queued = False
+                continue
             batch = self._next(lane, now_s)
-            if batch is None and lane.open is not None:
+            if batch is None and lane.open is not None and not lane.full:
                 self._ready.append(lane)
                 continue
             lane.queued = False
             if batch is not None:
-                lane.in_flight = batch
+                for each in batch.lanes or (lane,):
+                    each.in_flight = batch
                 self.in_flight += 1
                 return batch
         return None
 
     def done(self, batch: Batch) -> None:
         """A batch is acknowledged or has failed: its lane goes on with the next one."""
-        lane = batch.lane
-        if lane.in_flight is not batch:
+        if batch.lane.in_flight is not batch:
             return
-        lane.in_flight = None
         self.in_flight -= 1
         self.budget.take(-len(batch.slots), -batch.size_bytes)
-        if lane.full or lane.open is not None:
-            self._queue(lane)
+        for lane in batch.lanes or (batch.lane,):
+            lane.in_flight = None
+        for lane in batch.lanes or (batch.lane,):
+            self._queue_idle(lane)
 
     def expire(self, now_s: float) -> list[Slot]:
         """Fail the messages whose deadline is over (see `Batch.expire`).
@@ -163,7 +184,9 @@ class Accumulator:
                 messages, size_bytes = len(batch.slots), batch.size_bytes
                 expired += batch.expire(now_s)
                 self.budget.take(len(batch.slots) - messages, batch.size_bytes - size_bytes)
+        for lane in self._lanes.values():
             lane.drop_empty()
+            self._queue_idle(lane)
         return expired
 
     def withdraw(self, batch: Batch) -> list[tuple[list[Slot], list[bytes]]]:
@@ -180,11 +203,9 @@ class Accumulator:
     def batches(self) -> Iterator[Batch]:
         """Every batch that is not done, in no particular order."""
         for lane in self._lanes.values():
-            if lane.in_flight is not None:
-                yield lane.in_flight
-            yield from lane.full
-            if lane.open is not None:
-                yield lane.open
+            for batch in (lane.in_flight, *lane.full, lane.open):
+                if batch is not None and batch.lane is lane:
+                    yield batch
 
     @property
     def empty(self) -> bool:
@@ -232,6 +253,11 @@ class Accumulator:
             self._queue(lane)
         return lane.open
 
+    def _queue_idle(self, lane: Lane) -> None:
+        """It may have something to send, unless a batch of it is under way."""
+        if lane.in_flight is None and (lane.full or lane.open is not None):
+            self._queue(lane)
+
     def _queue(self, lane: Lane) -> None:
         if not lane.queued:
             lane.queued = True
@@ -239,7 +265,10 @@ class Accumulator:
 
     def _next(self, lane: Lane, now_s: float) -> Batch | None:
         if lane.full:
-            return lane.full.popleft()
+            batch = lane.next_full
+            for each in () if batch is None else batch.lanes or (lane,):
+                each.full.popleft()
+            return batch
         batch = lane.open
         if batch is None or not (self.flushing or now_s >= batch.opened_s + self.linger_s):
             return None

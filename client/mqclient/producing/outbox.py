@@ -100,12 +100,15 @@ class Outbox:
         selector: Selector | None = None,
     ) -> Choice:
         """The queue for `message`. Raises NoRoute or BadMessage."""
-        publisher = self._publishers.get(message.topic)
-        if publisher is None:
-            raise NoRoute(message.topic, "publish to", "not looked up: await prepare(topic) first")
-        queue = publisher.choose(message, queue_id, key, selector)
+        queue = self._publisher(message.topic).choose(message, queue_id, key, selector)
         by_turn = queue_id is None and key is None and selector is None
         return Choice(queue, limits.MOVES_MAX if by_turn else 0)
+
+    def _publisher(self, topic: str) -> Publisher:
+        publisher = self._publishers.get(topic)
+        if publisher is None:
+            raise NoRoute(topic, "publish to", "not looked up: await prepare(topic) first")
+        return publisher
 
     def put(
         self,
@@ -145,14 +148,32 @@ class Outbox:
         sender.accumulator.add_alone(pending, topic, queue_id, record, now_s, waits=True)
         return sender
 
+    def choose_each(
+        self,
+        messages: Sequence[Message],
+        queue_ids: Sequence[int] | None,
+        keys: Sequence[str] | None,
+    ) -> list[Choice]:
+        """A queue for each of a topic's messages, all of one group. Raises NoRoute or
+        BadMessage."""
+        queues = self._publisher(messages[0].topic).choose_each(len(messages), queue_ids, keys)
+        return [Choice(queue, 0) for queue in queues]
+
     def put_together(
-        self, messages: Sequence[Message], choice: Choice, timeout_s: float
+        self, messages: Sequence[Message], choices: Sequence[Choice], timeout_s: float
     ) -> list[PendingSend]:
-        """Encode messages of one topic into one batch, and send it. Raises BadMessage."""
+        """Encode messages of one topic, for queues of one group, into one batch, and send it.
+
+        Raises BadMessage.
+        """
         _refuse_delays(messages, "a batch can't be delayed: send its messages one by one")
         now_s = steady_s()
-        queue = choice.queue
-        encoded = [self._encoder.encode(message, queue.queue_id) for message in messages]
+        queue = choices[0].queue
+        queue_ids = [choice.queue.queue_id for choice in choices]
+        encoded = [
+            self._encoder.encode(message, queue_id)
+            for message, queue_id in zip(messages, queue_ids, strict=True)
+        ]
         records = [record for _, record in encoded]
         size_bytes = sum(map(len, records))
         if size_bytes > limits.SEND_BATCH_BYTES_MAX or len(records) > limits.BATCH_RECORDS_MAX:
@@ -162,9 +183,10 @@ class Outbox:
                 f"{limits.SEND_BATCH_BYTES_MAX} bytes"
             )
         deadline_s = now_s + timeout_s
-        slots = [PendingSend(key, deadline_s, choice.moves_max) for key, _ in encoded]
+        moves_max = choices[0].moves_max
+        slots = [PendingSend(key, deadline_s, moves_max) for key, _ in encoded]
         sender = self._sender(queue.broker_name)
-        sender.accumulator.add_together(slots, queue.topic, queue.queue_id, records, now_s)
+        sender.accumulator.add_together(slots, queue.topic, queue_ids, records, now_s)
         sender.pump()
         return slots
 
@@ -286,7 +308,8 @@ class Outbox:
                 if batch.alone:
                     add.add_alone(slots[0], queue.topic, queue.queue_id, moved[0], now_s)
                 else:
-                    add.add_together(slots, queue.topic, queue.queue_id, moved, now_s)
+                    queue_ids = [queue.queue_id] * len(slots)
+                    add.add_together(slots, queue.topic, queue_ids, moved, now_s)
             target.wake()
         sender.moved(batch)
 

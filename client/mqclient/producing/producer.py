@@ -195,11 +195,15 @@ class Producer(Living):
         queue_id: int | None = None,
         key: str | None = None,
         selector: Selector | None = None,
+        queue_ids: Sequence[int] | None = None,
+        keys: Sequence[str] | None = None,
         timeout_s: float | None = None,
     ) -> list[SendResult]:
-        """Send messages of one topic to one queue, stored all or none, next to each other.
+        """Send messages of one topic, stored all or none: one entry of one broker group's log.
 
-        Raises BadMessage if they are of several topics or too large (`limits.SEND_BATCH_...`).
+        They go to one queue, next to each other; or with `queue_ids` or `keys`, one for each, to
+        several queues. Raises BadMessage if they are of several topics or too large
+        (`limits.SEND_BATCH_...`), or their queues are not of one broker group.
         """
         self.check_open()
         if not messages:
@@ -210,7 +214,12 @@ class Producer(Living):
         timeout_s = self._timeout(timeout_s)
         deadline_s = steady_s() + timeout_s
         await self._ready(topic, timeout_s)
-        chosen = self._outbox.choose(messages[0], queue_id, key, selector)
+        if queue_ids is None and keys is None:
+            chosen = [self._outbox.choose(messages[0], queue_id, key, selector)] * len(messages)
+        elif (queue_id, key, selector) == (None, None, None):
+            chosen = self._outbox.choose_each(messages, queue_ids, keys)
+        else:
+            raise BadMessage(f"a batch to {topic!r}: choose one queue for all, or one for each")
         left_s = deadline_s - steady_s()
         return [await slot.wait() for slot in self._outbox.put_together(messages, chosen, left_s)]
 

@@ -8,7 +8,7 @@ can move `elsewhere` if its group does not take it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import tags_code
@@ -56,6 +56,32 @@ class Publisher:
             return queue
         return self.elsewhere(queue.broker_name) or queue
 
+    def choose_each(
+        self, count: int, queue_ids: Sequence[int] | None, keys: Sequence[str] | None
+    ) -> list[MessageQueue]:
+        """A queue for each of `count` messages, all of one broker group. Raises BadMessage."""
+        given = keys if queue_ids is None else queue_ids
+        if given is None or (keys is not None and queue_ids is not None):
+            raise BadMessage(f"a batch to {self.topic!r}: give it queue_ids or keys, not both")
+        if len(given) != count:
+            raise BadMessage(
+                f"a batch of {count} messages to {self.topic!r} with {len(given)} queue_ids or "
+                "keys: one is needed for each message"
+            )
+        if keys is not None:
+            queues = [self.queues[abs(tags_code(key)) % len(self.queues)] for key in keys]
+        else:
+            group = self._numbered(queue_ids[0]).broker_name if queue_ids else ""
+            queues = [self._numbered(queue_id, group) for queue_id in queue_ids or ()]
+        names = sorted({queue.broker_name for queue in queues})
+        if len(names) > 1:
+            raise BadMessage(
+                f"a batch to {self.topic!r} with queues of {' and '.join(names)}: each broker "
+                "group has a log of its own, so none can store all of it or nothing. Send a batch "
+                "to each, or choose queue_ids, which are taken of one group"
+            )
+        return queues
+
     def elsewhere(self, broker_name: str) -> MessageQueue | None:
         """The next queue in turn of another group that serves, or None."""
         for step in range(1, len(self.queues)):
@@ -65,12 +91,14 @@ class Publisher:
                 return queue
         return None
 
-    def _numbered(self, queue_id: int) -> MessageQueue:
+    def _numbered(self, queue_id: int, broker_name: str = "") -> MessageQueue:
         for queue in self.queues:
-            if queue.queue_id == queue_id:
+            if queue.queue_id == queue_id and broker_name in ("", queue.broker_name):
                 return queue
+        where = f" on {broker_name}" if broker_name else ""
         raise BadMessage(
-            f"topic {self.topic!r} has no queue {queue_id}: it has {len(self.queues)} to write to"
+            f"topic {self.topic!r} has no queue {queue_id}{where}: it has {len(self.queues)} to "
+            "write to"
         )
 
     def _selected(self, selector: Selector, message: Message) -> MessageQueue:

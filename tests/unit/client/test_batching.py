@@ -112,7 +112,7 @@ def test_records_added_together_stay_together() -> None:
     accumulator = Accumulator("b", batch_bytes_max=35)
     add(accumulator, 1)
     together = [Slot(f"k{number}", 3.0) for number in range(3)]
-    accumulator.add_together(together, "T", 0, [record(number) for number in range(3)], 0.0)
+    accumulator.add_together(together, "T", [0] * 3, [record(number) for number in range(3)], 0.0)
     accumulator.done(take(accumulator))
     assert b"".join(record(number) for number in range(3)) == take(accumulator).freeze()
 
@@ -170,22 +170,35 @@ MESSAGES = 24
 def test_queue_order_survives_refusals_and_retries(data: st.DataObject) -> None:
     """A broker that stores or refuses batches at will, and is sent each again until it stores it,
 
-    holds every queue's records in the order in which they were added.
+    holds every queue's records in the order in which they were added; those added together for
+    several queues it has from one batch.
     """
     accumulator = Accumulator("b", batch_bytes_max=data.draw(st.integers(10, 60)))
     stored: dict[int, list[bytes]] = {}
     added: dict[int, list[bytes]] = {}
     under_way: list[Batch] = []
+    together: list[set[bytes]] = []
     number = 0
     while number < MESSAGES or under_way or not accumulator.empty:
-        action = data.draw(st.sampled_from(["add", "take", "store", "refuse"]))
+        action = data.draw(st.sampled_from(["add", "together", "take", "store", "refuse"]))
         if action == "add" and number < MESSAGES:
             queue_id = data.draw(st.integers(0, 5))
             add(accumulator, number, queue_id)
             added.setdefault(queue_id, []).append(record(number))
             number += 1
+        elif action == "together" and number < MESSAGES:
+            queue_ids = data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=5))
+            numbers = range(number, number + len(queue_ids))
+            slots = [Slot(f"k{each}", 9.0) for each in numbers]
+            records = [record(each) for each in numbers]
+            accumulator.add_together(slots, "T", queue_ids, records, 0.0)
+            together.append(set(records))
+            for queue_id, each in zip(queue_ids, records, strict=True):
+                added.setdefault(queue_id, []).append(each)
+            number += len(queue_ids)
         elif action == "take" or not under_way:
             batch = accumulator.take(0.0)
+            assert batch is not None or under_way or accumulator.empty, "it stands still"
             under_way += [] if batch is None else [batch]
         else:
             batch = under_way.pop(data.draw(st.integers(0, len(under_way) - 1)))
@@ -194,7 +207,30 @@ def test_queue_order_survives_refusals_and_retries(data: st.DataObject) -> None:
                 under_way.append(batch)
                 assert before == batch.freeze()
                 continue
+            held = {each for run in batch.runs.values() for each in run.records}
+            assert all(records <= held or not records & held for records in together)
             for queue_id, run in batch.runs.items():
                 stored.setdefault(queue_id, []).extend(run.records)
             accumulator.done(batch)
     assert added == stored
+    assert (accumulator.in_flight, accumulator.budget.messages) == (0, 0)
+
+
+def test_a_batch_across_queues_waits_for_all_of_them() -> None:
+    """And what comes behind it, in any of them, waits for it; when it expires they go on."""
+    accumulator = Accumulator("b", lanes_per_topic=4, in_flight_max=4)
+    add(accumulator, 1, queue_id=1)
+    first = take(accumulator)
+    slots = [Slot(f"k{number}", 1.0) for number in (2, 3)]
+    accumulator.add_together(slots, "T", [0, 1], [record(2), record(3)], 0.0)
+    add(accumulator, 4, queue_id=0)
+    add(accumulator, 5, queue_id=2)
+    assert take(accumulator).freeze() == record(5)
+    assert accumulator.take(0.0) is None
+    assert accumulator.ready_in_s(0.0) is None
+    assert len(list(accumulator.batches())) == 4
+    late = accumulator.expire(1.0)
+    assert [slot.unique_key for slot in late] == ["k2", "k3"]
+    assert take(accumulator).freeze() == record(4)
+    accumulator.done(first)
+    assert accumulator.take(1.0) is None

@@ -9,7 +9,7 @@ A queue is an array of fixed 32-byte units, big-endian; a unit's number is the q
     20 tags code i32        Java string hash of the TAGS property, 0 without one
     24 store timestamp i64  ms; never goes back within a log, so it can be searched
 
-(RocketMQ's unit, a check, and times: a search by time, or what expires, needs no look into the log.)
+(RocketMQ's unit, a check, and times: searching by them, and expiry, needs no look at the log.)
 Units lie in files of `UNITS_PER_FILE`, named by their first queue offset, in a directory for each
 queue: ``queues/<topic>.<index of the entry that made the topic>/<queue id>/``. So a topic that is
 deleted and made again gets new directories, and the old ones can stay until the next snapshot.
