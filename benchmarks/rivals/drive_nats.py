@@ -1,0 +1,164 @@
+"""Loads NATS JetStream by nats-py. Arguments and output: see the package's page.
+
+Two works more are for the harness: `make` makes the stream on three replicas, in files; `state`
+prints who leads it and whether all of its replicas are level. Runs with nats-py's own interpreter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import threading
+import time
+
+import nats
+import nats.js
+from nats.errors import Error
+from nats.js.api import StorageType, StreamConfig
+
+PENDING_MAX = 4096
+WARM_UP_S = 0.5
+PATIENCE_S = 60.0
+
+
+async def publish_for(
+    js: nats.js.JetStreamContext, subject: str, body: bytes, seconds: float
+) -> int:
+    """Publish for a while, and wait for the acknowledgements."""
+    count, end = 0, time.monotonic() + seconds
+    while count % 64 or time.monotonic() < end:
+        await js.publish_async(subject, body, wait_stall=30.0)
+        count += 1
+    await js.publish_async_completed()
+    return count
+
+
+async def pipelined(
+    js: nats.js.JetStreamContext, subject: str, body: bytes, seconds: float
+) -> dict[str, float]:
+    """As many outstanding as the client allows."""
+    before = await publish_for(js, subject, body, WARM_UP_S)
+    began, cpu = time.monotonic(), time.process_time()
+    count = await publish_for(js, subject, body, seconds)
+    took = time.monotonic() - began
+    spent = time.process_time() - cpu
+    return {"count": count, "seconds": took, "cpu_s": spent, "sent": before + count}
+
+
+async def single(
+    js: nats.js.JetStreamContext, subject: str, body: bytes, seconds: float
+) -> dict[str, float]:
+    """One outstanding."""
+    for _ in range(100):
+        await js.publish(subject, body)
+    took = []
+    began, cpu = time.monotonic(), time.process_time()
+    while time.monotonic() < began + seconds:
+        at = time.monotonic()
+        await js.publish(subject, body)
+        took.append(time.monotonic() - at)
+    spent = time.process_time() - cpu
+    took.sort()
+    return {
+        "count": len(took),
+        "median_ms": 1e3 * took[len(took) // 2],
+        "p99_ms": 1e3 * took[len(took) * 99 // 100],
+        "cpu_s": spent,
+        "sent": len(took) + 100,
+    }
+
+
+async def read(
+    js: nats.js.JetStreamContext, subject: str, seconds: float, count: int
+) -> dict[str, float]:
+    """From the first message on."""
+    got, first, cpu = 0, 0.0, time.process_time()
+    subscription = await js.subscribe(
+        subject, ordered_consumer=True, pending_msgs_limit=-1, pending_bytes_limit=-1
+    )
+    end = time.monotonic() + seconds + 5
+    while got < count and time.monotonic() < end:
+        await subscription.next_msg(timeout=5)
+        first = first or time.monotonic()
+        got += 1
+    took = time.monotonic() - first
+    return {"count": got, "seconds": took, "cpu_s": time.process_time() - cpu}
+
+
+async def gaps(js: nats.js.JetStreamContext, subject: str, body: bytes) -> None:
+    """One outstanding, tried again until it succeeds."""
+    over = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+    last = told = time.monotonic()
+    longest = 0.0
+    while not over.is_set():
+        try:
+            await js.publish(subject, body, timeout=1.0)
+        except (Error, TimeoutError, OSError):
+            await asyncio.sleep(0.005)
+            continue
+        at = time.monotonic()
+        longest, last = max(longest, at - last), at
+        if at - told > 0.05:
+            print(f"{at:.6f} {longest:.6f}", flush=True)
+            told, longest = at, 0.0
+
+
+async def make(js: nats.js.JetStreamContext, subject: str) -> dict[str, object]:
+    """Make the stream; a cluster that has just started needs a while."""
+    config = StreamConfig(
+        name=subject, subjects=[subject], num_replicas=3, storage=StorageType.FILE
+    )
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            await js.add_stream(config)
+            return await state(js, subject)
+        except (Error, TimeoutError):
+            if time.monotonic() > end:
+                raise
+            await asyncio.sleep(0.3)
+
+
+async def state(js: nats.js.JetStreamContext, subject: str) -> dict[str, object]:
+    """Who leads, and whether the others are level."""
+    cluster = (await js.stream_info(subject)).cluster
+    replicas = (cluster.replicas if cluster else None) or []
+    level = len(replicas) == 2 and all(each.current for each in replicas)
+    return {"leader": cluster.leader if cluster else None, "level": level}
+
+
+async def main() -> None:
+    """The program."""
+    address, subject, work, size, seconds, count = sys.argv[1:]
+
+    async def quiet(_: Exception) -> None:
+        pass
+
+    connection = await nats.connect(
+        address.split(","), max_reconnect_attempts=-1, reconnect_time_wait=0.02, error_cb=quiet
+    )
+    js = connection.jetstream(publish_async_max_pending=PENDING_MAX, timeout=10.0)
+    body = bytes(int(size))
+    said: object = None
+    if work == "pipelined":
+        said = await pipelined(js, subject, body, float(seconds))
+    elif work == "single":
+        said = await single(js, subject, body, float(seconds))
+    elif work == "read":
+        said = await read(js, subject, float(seconds), int(count))
+    elif work == "make":
+        said = await make(js, subject)
+    elif work == "state":
+        said = await state(js, subject)
+    else:
+        await gaps(js, subject, body)
+    if said is not None:
+        print(json.dumps(said), flush=True)
+    with contextlib.suppress(Error, TimeoutError):
+        await asyncio.wait_for(connection.close(), 2)
+
+
+asyncio.run(main())

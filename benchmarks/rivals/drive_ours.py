@@ -1,0 +1,132 @@
+"""Loads ours by its Python client. Arguments and output: see the package's page."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+
+import anyio
+
+from dledger.observe import configure_logging
+from mqclient import Consumer, Message, Producer
+from mqclient.errors import ClientError
+
+WARM_UP_S = 0.5
+BATCH = 64
+
+
+async def hand_over(producer: Producer, topic: str, body: bytes, seconds: float) -> int:
+    """Send for a while, and wait for the acknowledgements."""
+    count, end = 0, time.monotonic() + seconds
+    pending = []
+    while count % 64 or time.monotonic() < end:
+        pending.append(await producer.send_soon(Message(topic, body)))
+        count += 1
+    await producer.flush()
+    for each in pending:
+        each.result()
+    return count
+
+
+async def in_batches(producer: Producer, topic: str, body: bytes, seconds: float) -> int:
+    """Batches of 64, four under way."""
+    count, end = 0, time.monotonic() + seconds
+
+    async def send() -> None:
+        nonlocal count
+        while time.monotonic() < end:
+            await producer.send_batch([Message(topic, body) for _ in range(BATCH)])
+            count += BATCH
+
+    async with anyio.create_task_group() as group:
+        for _ in range(4):
+            group.start_soon(send)
+    return count
+
+
+SENDING = {"pipelined": hand_over, "batches": in_batches}
+
+
+async def single(producer: Producer, topic: str, body: bytes, seconds: float) -> dict[str, float]:
+    """One outstanding."""
+    for _ in range(100):
+        await producer.send(Message(topic, body))
+    took = []
+    began, cpu = time.monotonic(), time.process_time()
+    while time.monotonic() < began + seconds:
+        at = time.monotonic()
+        await producer.send(Message(topic, body))
+        took.append(time.monotonic() - at)
+    spent = time.process_time() - cpu
+    took.sort()
+    return {
+        "count": len(took),
+        "median_ms": 1e3 * took[len(took) // 2],
+        "p99_ms": 1e3 * took[len(took) * 99 // 100],
+        "cpu_s": spent,
+        "sent": len(took) + 100,
+    }
+
+
+async def read(address: str, topic: str, size: int, seconds: float, count: int) -> dict[str, float]:
+    """From the first message on; each body and its check, and its place in the queue, are seen."""
+    got, first, cpu = 0, 0.0, time.process_time()
+    end = time.monotonic() + seconds + 5
+    async with Consumer(address, f"reader-{time.time_ns()}", {topic: "*"}) as consumer:
+        while got < count and time.monotonic() < end:
+            batch = await consumer.poll(4096)
+            first = first or (time.monotonic() if batch else 0.0)
+            for message in batch:
+                if len(message.body) != size or message.queue_offset < 0:
+                    raise SystemExit(f"{message!r} is not as it was sent")
+            got += len(batch)
+        took = time.monotonic() - first
+    return {"count": got, "seconds": took, "cpu_s": time.process_time() - cpu}
+
+
+async def gaps(producer: Producer, topic: str, body: bytes) -> None:
+    """One outstanding, tried again until it succeeds."""
+    over = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+    last = told = time.monotonic()
+    longest = 0.0
+    while not over.is_set():
+        try:
+            await producer.send(Message(topic, body))
+        except ClientError:
+            await anyio.sleep(0.005)
+            continue
+        at = time.monotonic()
+        longest, last = max(longest, at - last), at
+        if at - told > 0.05:
+            print(f"{at:.6f} {longest:.6f}", flush=True)
+            told, longest = at, 0.0
+
+
+async def main() -> None:
+    """The program."""
+    address, topic, work, size, seconds, count = sys.argv[1:]
+    body = bytes(int(size))
+    if work == "read":
+        print(json.dumps(await read(address, topic, int(size), float(seconds), int(count))))
+        return
+    async with Producer(address, "Benchmark", timeout_s=30.0) as producer:
+        await producer.send(Message(topic, body))
+        if work == "gaps":
+            await gaps(producer, topic, body)
+        elif work == "single":
+            print(json.dumps(await single(producer, topic, body, float(seconds))))
+        else:
+            send = SENDING[work]
+            before = await send(producer, topic, body, WARM_UP_S)
+            began, cpu = time.monotonic(), time.process_time()
+            done = await send(producer, topic, body, float(seconds))
+            took, spent = time.monotonic() - began, time.process_time() - cpu
+            said = {"count": done, "seconds": took, "cpu_s": spent, "sent": before + done + 1}
+            print(json.dumps(said))
+
+
+configure_logging("console", "error")
+anyio.run(main, backend="trio")

@@ -1,0 +1,106 @@
+"""The measured part of docs/performance.md, from a kept result. What is around it is typed.
+
+A figure is the median of the rounds, with the worst and the best; the winner of a row is bold.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from .plot import chart
+from .rows import CONTENDERS, ROWS, Row
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "performance.md"
+PLOTS = ROOT / "docs" / "performance"
+BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
+
+
+class Result(TypedDict):
+    """What `benchmarks/peers` keeps."""
+
+    at: str
+    python: str
+    cores: int
+    load_before: float
+    rounds: int
+    seconds: float
+    kills: int
+    minutes: float
+    loopback_control_mb_per_s: list[float]
+    versions: dict[str, str]
+    left_out: dict[str, str]
+    rows: dict[str, dict[str, list[float]]]
+    failed: dict[str, dict[str, list[float]]]
+
+
+def renew(result: Result, source: Path) -> None:
+    """Write the plots and the page's measured part."""
+    PLOTS.mkdir(exist_ok=True)
+    for row in ROWS:
+        if result["rows"].get(row.name):
+            (PLOTS / f"{row.name}.svg").write_text(plot(row, result["rows"][row.name]))
+    text = PAGE.read_text()
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    measured = "\n".join(section(result, source))
+    PAGE.write_text(f"{before}{BEGIN}{measured}\n{END}{after}")
+
+
+def section(result: Result, source: Path) -> Iterator[str]:
+    """The lines."""
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    bare = result["loopback_control_mb_per_s"]
+    yield (
+        f"Measured {result['at'][:10]} on {result['cores']} cores, Python {result['python']}: "
+        f"{result['rounds']} rounds of {result['seconds']:g} s a figure, {result['minutes']:g} "
+        f"minutes in all. {versions}. A bare loopback connection carried {min(bare):,} to "
+        f"{max(bare):,} MB/s between the rounds; the machine's load before was "
+        f"{result['load_before']:.1f}. All figures: `benchmarks/results/{source.name}`.\n"
+    )
+    for row in ROWS:
+        figures = result["rows"].get(row.name, {})
+        if figures:
+            yield f"### {row.title[0].upper()}{row.title[1:]}\n"
+            yield from table(row, figures)
+            yield f"\n![{row.title}](performance/{row.name}.svg)\n"
+    for name, found in result["failed"].items():
+        for who, counts in found.items():
+            yield f"Sends that failed, {name.partition(':')[0]}, {CONTENDERS[who]}: {counts}.\n"
+    for what, why in result["left_out"].items():
+        yield f"Left out: {what}: {why.splitlines()[0]}.\n"
+
+
+def table(row: Row, figures: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    """A row's contenders, the best first."""
+    yield f"| | median, {row.unit} | worst to best | of |"
+    yield "|---|---|---|---|"
+    medians = {who: statistics.median(values) for who, values in figures.items()}
+    for place, who in enumerate(
+        sorted(medians, key=medians.__getitem__, reverse=row.more_is_better)
+    ):
+        values = sorted(figures[who], reverse=not row.more_is_better)
+        median = number(medians[who])
+        shown = f"**{median}**" if place == 0 else median
+        spread = f"{number(values[0])} to {number(values[-1])}"
+        yield f"| {CONTENDERS[who]} | {shown} | {spread} | {len(values)} |"
+
+
+def plot(row: Row, figures: Mapping[str, Sequence[float]]) -> str:
+    """Its bars, in the order of the contenders; ours stand out."""
+    bars = [
+        (CONTENDERS[who].replace("`", ""), figures[who], who.startswith("ours"))
+        for who in CONTENDERS
+        if who in figures
+    ]
+    return chart(f"{row.title} ({row.unit})", bars, number)
+
+
+def number(value: float) -> str:
+    """With as many digits as mean something."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

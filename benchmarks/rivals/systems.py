@@ -1,0 +1,308 @@
+"""Three replicas on loopback of each system: started on new files, killed, restarted, ended.
+
+All take a message for stored when a majority has it. `fsync` is whether that means on its disk: our
+`flushDiskType`, NATS's `sync_interval: always` (from 2.10 on; before, and by default, it syncs
+every two minutes). RocketMQ's DLedger mode has no such choice: it syncs some 10 ms later.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+
+from mqchaos.attach.attached import leader_address
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import Flush, plan, ports_needed
+from mqchaos.cluster.probe import Probe, serving
+from mqchaos.cluster.processes import free_ports
+from mqclient.connection.peers import PeerPool
+
+from . import drivers
+from .drivers import Missing, arguments
+
+NODES = ("n0", "n1", "n2")
+PATIENCE_S = 60.0
+
+
+class System(Protocol):
+    """A running cluster."""
+
+    address: str
+
+    @property
+    def version(self) -> str:
+        """What runs."""
+
+    def pids(self) -> dict[str, int]:
+        """The brokers' processes, by node."""
+
+    def prepare(self, topic: str) -> None:
+        """Make a topic on three replicas, if it is not made by the first send."""
+
+    def leader(self, topic: str) -> str:
+        """The node that leads now."""
+
+    def kill(self, node: str) -> None:
+        """SIGKILL."""
+
+    def restart(self, node: str, topic: str) -> None:
+        """Start a node again, and wait until it is level."""
+
+
+class Ours:
+    """A name server, and three brokers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._broker = cluster.layout.brokers[0]
+        self.address = cluster.layout.namesrv_addr
+        self.version = "this checkout"
+
+    def pids(self) -> dict[str, int]:
+        """The brokers' processes, by node."""
+        found = {node: self._cluster.pid(f"{self._broker}-{node}") for node in NODES}
+        return {node: pid for node, pid in found.items() if pid is not None}
+
+    def prepare(self, topic: str) -> None:
+        """The first send makes it."""
+
+    def leader(self, topic: str) -> str:
+        """The node that leads now."""
+
+        async def ask() -> str:
+            async with PeerPool() as pool:
+                return (await Probe(self._cluster, pool).wait_for_leader(self._broker)).node.node
+
+        return anyio.run(ask, backend="trio")
+
+    def kill(self, node: str) -> None:
+        """SIGKILL."""
+        self._cluster.kill(f"{self._broker}-{node}")
+
+    def restart(self, node: str, topic: str) -> None:
+        """Start a node again, and wait until it is level."""
+
+        async def level() -> None:
+            async with PeerPool() as pool:
+                await Probe(self._cluster, pool).wait_until_level(self._broker)
+
+        self._cluster.start([f"{self._broker}-{node}"])
+        anyio.run(level, backend="trio")
+
+
+@contextmanager
+def ours(*, fsync: bool) -> Iterator[Ours]:
+    """Start ours."""
+    flush: Flush = "SYNC_FLUSH" if fsync else "ASYNC_FLUSH"
+    with tempfile.TemporaryDirectory(prefix="dledger-benchmark-") as folder:
+        layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1, flush)
+        with Cluster.create(Path(folder) / "cluster", layout).running() as cluster:
+            anyio.run(serving, cluster, backend="trio")
+            yield Ours(cluster)
+
+
+class Nats:
+    """Three servers of one cluster."""
+
+    def __init__(self, folder: Path, program: str, *, fsync: bool) -> None:
+        self._folder = folder
+        self._program = program
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._python = drivers.nats_py()
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+        self.version = said.stdout.split()[-1]
+        if fsync and not _at_least(self.version, (2, 10)):
+            raise Missing(f"nats-server {self.version} can't sync each message: 2.10 can")
+        ports = free_ports(6)
+        self.address = ",".join(f"nats://127.0.0.1:{port}" for port in ports[:3])
+        routes = ",".join(f'"nats://127.0.0.1:{port}"' for port in ports[3:])
+        sync = ", sync_interval: always" if fsync else ""
+        for node, port, peer_port in zip(NODES, ports, ports[3:], strict=False):
+            (folder / f"{node}.conf").write_text(
+                f"server_name: {node}\nlisten: 127.0.0.1:{port}\n"
+                f'jetstream {{ store_dir: "{folder / node}"{sync} }}\n'
+                f"cluster {{ name: peers, listen: 127.0.0.1:{peer_port}, routes: [{routes}] }}\n"
+            )
+
+    def start(self, node: str) -> None:
+        """Start a server on the files that it has."""
+        with (self._folder / f"{node}.log").open("ab") as out:
+            words = [self._program, "-c", str(self._folder / f"{node}.conf")]
+            self._running[node] = subprocess.Popen(words, stdout=out, stderr=out)
+
+    def pids(self) -> dict[str, int]:
+        """The servers' processes, by node."""
+        return {node: process.pid for node, process in self._running.items()}
+
+    def prepare(self, topic: str) -> None:
+        """Make the stream."""
+        self._ask("make", topic)
+
+    def leader(self, topic: str) -> str:
+        """The node that leads the stream now."""
+        return str(self._ask("state", topic)["leader"])
+
+    def kill(self, node: str) -> None:
+        """SIGKILL."""
+        process = self._running.pop(node)
+        process.kill()
+        process.wait()
+
+    def restart(self, node: str, topic: str) -> None:
+        """Start a server again, and wait until it is level."""
+        self.start(node)
+        end = time.monotonic() + PATIENCE_S
+        while not self._ask("state", topic)["level"] and time.monotonic() < end:
+            time.sleep(0.3)
+
+    def _ask(self, work: str, topic: str) -> dict[str, object]:
+        return dict(drivers.run(self._python, arguments(self.address, topic, work)))
+
+
+@contextmanager
+def nats(*, fsync: bool) -> Iterator[Nats]:
+    """Start NATS."""
+    with tempfile.TemporaryDirectory(prefix="nats-benchmark-") as folder:
+        system = Nats(Path(folder), drivers.nats_server(), fsync=fsync)
+        try:
+            for node in NODES:
+                system.start(node)
+            yield system
+        finally:
+            for node in system.pids():
+                system.kill(node)
+
+
+class RocketMq:
+    """A name server, and three brokers in DLedger mode, as examples/attach starts them."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        import rocketmq  # noqa: PLC0415 - of the examples, once their folder is on the path
+
+        self._example = rocketmq
+        self._folder = folder
+        self.address = f"127.0.0.1:{port}"
+        self.version = rocketmq.VERSION
+        self.ports = {rocketmq.broker_port(port, node): node for node in NODES}
+
+    def pids(self) -> dict[str, int]:
+        """The brokers' processes, by node."""
+        files = {node: self._folder / node / "pid" for node in NODES}
+        return {node: int(path.read_text()) for node, path in files.items() if path.exists()}
+
+    def prepare(self, topic: str) -> None:
+        """The first send makes it."""
+
+    def leader(self, topic: str) -> str:
+        """The node that the name server calls the leader."""
+
+        async def ask() -> str | None:
+            async with PeerPool() as pool:
+                return await leader_address(pool, self.address, self._example.GROUP)
+
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            found = anyio.run(ask, backend="trio")
+            if found is not None:
+                return self.ports[int(found.rpartition(":")[2])]
+            time.sleep(0.3)
+        raise RuntimeError("RocketMQ's name server knows no leader")
+
+    def kill(self, node: str) -> None:
+        """SIGKILL; the process was orphaned or is a child, and both are waited for."""
+        pid = self.pids()[node]
+        self._example.kill(self._folder, node)
+        _gone(pid)
+
+    def restart(self, node: str, topic: str) -> None:
+        """Start a node again, and give it time to catch up."""
+        self._example.start(self._folder, node)
+        port = next(port for port, each in self.ports.items() if each == node)
+        self._example.wait_for(port)
+        time.sleep(5)
+
+
+@contextmanager
+def rocketmq(*, fsync: bool) -> Iterator[RocketMq]:
+    """Start RocketMQ."""
+    if fsync:
+        raise Missing("RocketMQ's DLedger mode has no fsync before the acknowledgement")
+    drivers.java()
+    import rocketmq as example  # noqa: PLC0415 - of the examples, once their folder is on the path
+
+    with tempfile.TemporaryDirectory(prefix="rocketmq-benchmark-") as folder:
+        directory = Path(folder) / "cluster"
+        port = _port_with_room(example)
+        try:
+            example.up(directory, port, None)
+            system = RocketMq(directory, port)
+            system.leader("")
+            yield system
+        finally:
+            for name in (*NODES, "namesrv"):
+                example.kill(directory, name)
+
+
+def _port_with_room(example: object) -> int:
+    """A port from which on RocketMQ's are free."""
+    for port in range(21_876, 29_876, 100):
+        ports = [port, *(port + 1_000 + 10 * n + more for n in range(3) for more in (0, 1, -2))]
+        ports += [port + 6_000 + 10 * n for n in range(3)]
+        if all(_free(each) for each in ports):
+            return port
+    raise Missing("no free ports for RocketMQ")
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def _gone(pid: int) -> None:
+    """Wait until a process has ended."""
+    for _ in range(200):
+        try:
+            if os.waitpid(pid, os.WNOHANG)[0] == pid:
+                return
+        except ChildProcessError:
+            if not Path(f"/proc/{pid}").exists():
+                return
+        time.sleep(0.02)
+    raise RuntimeError(f"process {pid} does not end after {signal.SIGKILL!r}")
+
+
+def _at_least(version: str, wanted: tuple[int, int]) -> bool:
+    numbers = [int(part) for part in re.findall(r"\d+", version)[:2]]
+    return tuple(numbers) >= wanted
+
+
+SYSTEMS = {"ours": ours, "nats": nats, "rocketmq": rocketmq}
+
+
+def resident_mb(pid: int) -> float:
+    """A process's resident memory, files that it has mapped included."""
+    fields = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
+    return int(fields["VmRSS"].split()[0]) / 1024
+
+
+def cpu_s(pids: dict[str, int]) -> dict[str, float]:
+    """CPU time so far, by node."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    spent = {}
+    for node, pid in pids.items():
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        spent[node] = (int(fields[11]) + int(fields[12])) / ticks
+    return spent
