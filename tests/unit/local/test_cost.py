@@ -1,7 +1,7 @@
 """What a message costs, in instructions of Python, beside a control in the same run.
 
-Time would fail on a busy machine; instructions don't. All of a cluster runs in this process: what is
-counted is the client, the leader, two followers and the event loop. The control is a fixed piece of
+Time would fail on a busy machine; instructions don't. All of a cluster runs in this process: what
+is counted is the client, the leader, two followers and the event loop. The control is a fixed piece of
 work, counted alike, so that another version of Python, with other instructions, changes both. What
 C does (copies, checksums, numpy) is not seen: `benchmarks/produce` and `benchmarks/peers` see it.
 """
