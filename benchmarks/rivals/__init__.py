@@ -12,6 +12,7 @@ A program hands over messages for SECONDS and waits until all are acknowledged; 
 
 ``pipelined``   as many outstanding as the client allows
 ``batches``     batches of 64 messages, a few of them under way
+``many``        thousands of bodies in one call (ours)
 ``single``      one outstanding
 ``read``        from the first message on, COUNT of them
 ``gaps``        one outstanding, tried again until it succeeds; prints `WHEN LONGEST-GAP` twenty

@@ -15,6 +15,7 @@ from mqclient.errors import ClientError
 
 WARM_UP_S = 0.5
 BATCH = 64
+MANY = 2048
 
 
 async def hand_over(producer: Producer, topic: str, body: bytes, seconds: float) -> int:
@@ -27,6 +28,22 @@ async def hand_over(producer: Producer, topic: str, body: bytes, seconds: float)
     await producer.flush()
     for each in pending:
         each.result()
+    return count
+
+
+async def many(producer: Producer, topic: str, body: bytes, seconds: float) -> int:
+    """Calls of many bodies each, six of them under way."""
+    count, end = 0, time.monotonic() + seconds
+    bodies = [body] * MANY
+
+    async def send() -> None:
+        nonlocal count
+        while time.monotonic() < end:
+            count += len(await producer.send_many(topic, bodies))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(6):
+            group.start_soon(send)
     return count
 
 
@@ -46,7 +63,7 @@ async def in_batches(producer: Producer, topic: str, body: bytes, seconds: float
     return count
 
 
-SENDING = {"pipelined": hand_over, "batches": in_batches}
+SENDING = {"pipelined": hand_over, "many": many, "batches": in_batches}
 
 
 async def single(producer: Producer, topic: str, body: bytes, seconds: float) -> dict[str, float]:

@@ -59,6 +59,7 @@ ROWS = (
 
 CONTENDERS = {
     "ours": "ours, Python client",
+    "ours-many": "ours, Python client, `send_many`",
     "ours-java": "ours, stock Java client",
     "nats-c": "NATS JetStream, C client",
     "nats-c-4": "NATS JetStream, C client, 4 processes",
@@ -77,6 +78,7 @@ def _ours(suffix: str) -> tuple[Step, ...]:
     return (
         Step(f"single{suffix}", "ours", "single"),
         Step(f"pipelined{suffix}", "ours", "pipelined"),
+        Step(f"pipelined{suffix}", "ours", "many", label="ours-many"),
     )
 
 
@@ -99,6 +101,7 @@ def lives(kills: int) -> tuple[Life, ...]:
                 Step("read", "ours", "read"),
                 Step("batches", "ours", "batches"),
                 Step("pipelined-100", "ours", "pipelined", 100),
+                Step("pipelined-100", "ours", "many", 100, label="ours-many"),
             ),
             kills,
             "ours",

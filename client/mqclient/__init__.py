@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         ClientClosed,
         ClientError,
         HandlerTimeout,
+        ManyFailed,
         NoLeader,
         NoReply,
         NoRoute,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         TransactionUnknown,
     )
     from mqclient.models import Message, Rebalance, ReceivedMessage, Reply, SendResult
+    from mqclient.producing.many import SentMany
     from mqclient.producing.pending import PendingSend
     from mqclient.producing.producer import Producer
     from mqclient.producing.transactions import Decision, Transaction
@@ -65,6 +67,7 @@ __all__ = [
     "Decision",
     "HandlerTimeout",
     "MachineRooms",
+    "ManyFailed",
     "Message",
     "MessageQueue",
     "Nack",
@@ -85,6 +88,7 @@ __all__ = [
     "SendFailed",
     "SendResult",
     "SendUnknown",
+    "SentMany",
     "Sql",
     "SubscriptionConflict",
     "TooMuchUncommitted",
@@ -96,10 +100,11 @@ __all__ = [
 _HOMES = {
     "mqclient.admin": "Admin",
     "mqclient.consuming.consumer": "Consumer",
-    "mqclient.errors": "BadMessage BufferFull ClientClosed ClientError HandlerTimeout NoLeader "
-    "NoReply NoRoute NotAssigned RecallTooLate Refused SendError SendFailed SendUnknown "
+    "mqclient.errors": "BadMessage BufferFull ClientClosed ClientError HandlerTimeout ManyFailed "
+    "NoLeader NoReply NoRoute NotAssigned RecallTooLate Refused SendError SendFailed SendUnknown "
     "SubscriptionConflict TooMuchUncommitted TransactionEnded TransactionUnknown",
     "mqclient.models": "Message Rebalance ReceivedMessage Reply SendResult",
+    "mqclient.producing.many": "SentMany",
     "mqclient.producing.pending": "PendingSend",
     "mqclient.producing.producer": "Producer",
     "mqclient.consuming.popping.consumer": "PopConsumer",

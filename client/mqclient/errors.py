@@ -30,8 +30,14 @@ again, brokers recognise it for a while, but only if it was sent alone both time
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from dledger.errors import BadInput, DledgerError
 from dledger.remoting.json_dialect import MessageQueue
+
+if TYPE_CHECKING:
+    from mqclient.producing.many import SentMany
 
 
 class ClientError(DledgerError):
@@ -115,6 +121,26 @@ class SendUnknown(SendError):
     """Stored or not: at least once it was handed to a server that did not answer in time."""
 
     definite = False
+
+
+class ManyFailed(SendError):
+    """Of many messages some were not acknowledged; `sent` has the outcome of each.
+
+    It is definite if that is known of each that failed.
+    """
+
+    def __init__(self, sent: SentMany, failures: Sequence[tuple[int, SendError]]) -> None:
+        failed = sum(count for count, _ in failures)
+        worst = next((error for _, error in failures if not error.definite), failures[0][1])
+        super().__init__(
+            f"{failed} of {len(sent)} messages were not acknowledged, some for this: "
+            f"{worst.reason}",
+            worst.topic,
+            worst.broker_name,
+            worst.unique_key,
+        )
+        self.definite = worst.definite
+        self.sent = sent
 
 
 class BufferFull(SendError):

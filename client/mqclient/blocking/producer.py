@@ -128,6 +128,7 @@ class Producer(Face[producers.Producer]):
     prepare = blocking(producers.Producer.prepare)
     send = blocking(producers.Producer.send)
     send_batch = blocking(producers.Producer.send_batch)
+    send_many = blocking(producers.Producer.send_many)
     request = blocking(producers.Producer.request)
     reply = blocking(producers.Producer.reply)
     recall = blocking(producers.Producer.recall)

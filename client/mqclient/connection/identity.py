@@ -15,6 +15,9 @@ from datetime import UTC, datetime, timedelta
 from dledger.remoting.message import host_bytes
 from mqclient.connection.addresses import parse_address
 
+UNIQUE_KEY_CHARACTERS = 32
+NUMBER_DIGITS = 12
+"""Of a key's number, hexadecimal."""
 _COUNTER_BITS = 16
 _NUMBER_MASK = (1 << 48) - 1
 
@@ -34,6 +37,11 @@ def local_host_towards(address: str) -> str:
 def make_client_id(host: str) -> str:
     """RocketMQ's clientIP@instance; the instance is this process and a random number."""
     return f"{host}@{os.getpid()}#{secrets.token_hex(4)}"
+
+
+def numbered_key(front: str, number: int) -> str:
+    """The key of a number, behind what all keys of a producer begin with."""
+    return f"{front}{number:012X}"
 
 
 class UniqueKeys:
@@ -57,7 +65,18 @@ class UniqueKeys:
     def next(self) -> str:
         """A key that was never made before."""
         self._number += 1
-        return f"{self._prefix}{self._number & _NUMBER_MASK:012X}"
+        return numbered_key(self._prefix, self._number & _NUMBER_MASK)
+
+    def take(self, count: int) -> tuple[str, range]:
+        """So many keys that were never made before: their front, and the numbers behind it.
+
+        They don't pass the end of what a key's digits can say.
+        """
+        if (self._number & _NUMBER_MASK) + count > _NUMBER_MASK:
+            self._number = (self._number | _NUMBER_MASK) + 1
+        first = (self._number & _NUMBER_MASK) + 1
+        self._number += count
+        return self._prefix, range(first, first + count)
 
     def _begin_month(self, now_ms: int) -> None:
         now = datetime.fromtimestamp(now_ms / 1000, UTC)

@@ -19,8 +19,10 @@ from mqclient.models import SendResult
 class Slot:
     """One message's place in a batch. Its result follows from this and the batch's acknowledgement.
 
-    `nth` and `start_bytes` count within the batch's run of `queue_id`. `moves_left` is how often it
-    may still move to another queue: 0 if its sender chose one.
+    A kind of slot may stand for `count` messages next to each other, whose records are one piece;
+    the place is the first one's. `nth` and `start_bytes` count within the batch's run of
+    `queue_id`. `moves_left` is how often it may still move to another queue: 0 if its sender chose
+    one.
     """
 
     __slots__ = (
@@ -34,6 +36,7 @@ class Slot:
         "unique_key",
     )
 
+    count = 1
     batch: Batch
     moves_left: int
     queue_id: int
@@ -83,9 +86,10 @@ class Ack:
 
 @dataclass(slots=True)
 class Run:
-    """The records of one queue within a batch, in order."""
+    """The records of one queue within a batch, in order: a piece for each slot."""
 
-    records: list[bytes] = field(default_factory=list)
+    pieces: list[bytes] = field(default_factory=list)
+    count: int = 0
     size_bytes: int = 0
 
 
@@ -107,6 +111,7 @@ class Batch:
     lanes: tuple[Lane, ...] = ()
     runs: dict[int, Run] = field(default_factory=dict)
     slots: list[Slot] = field(default_factory=list)
+    count: int = 0
     size_bytes: int = 0
     first_deadline_s: float = float("inf")
     body: bytes | None = None
@@ -120,18 +125,19 @@ class Batch:
     ack: Ack | None = None
     listeners: list[Callable[[], None]] = field(default_factory=list)
 
-    def append(self, slot: Slot, queue_id: int, record: bytes) -> None:
-        """Add one encoded record at the end of its queue's run and fill in `slot`."""
+    def append(self, slot: Slot, queue_id: int, piece: bytes) -> None:
+        """Add a slot's encoded records at the end of their queue's run and fill in `slot`."""
         run = self.runs.get(queue_id)
         if run is None:
             run = self.runs[queue_id] = Run()
-        records = run.records
         slot.batch = self
         slot.queue_id = queue_id
-        slot.nth = len(records)
+        slot.nth = run.count
         slot.start_bytes = run.size_bytes
-        records.append(record)
-        size_bytes = len(record)
+        run.pieces.append(piece)
+        run.count += slot.count
+        self.count += slot.count
+        size_bytes = len(piece)
         run.size_bytes += size_bytes
         self.size_bytes += size_bytes
         self.slots.append(slot)
@@ -145,13 +151,13 @@ class Batch:
             for queue_id, run in self.runs.items():
                 self.run_starts[queue_id] = at
                 at += run.size_bytes
-            self.body = b"".join([record for run in self.runs.values() for record in run.records])
+            self.body = b"".join([piece for run in self.runs.values() for piece in run.pieces])
         return self.body
 
     @property
     def run_counts(self) -> list[tuple[int, int]]:
         """(queue id, number of records) in the order of the body."""
-        return [(queue_id, len(run.records)) for queue_id, run in self.runs.items()]
+        return [(queue_id, run.count) for queue_id, run in self.runs.items()]
 
     @property
     def maybe_stored(self) -> bool:
@@ -223,25 +229,26 @@ class Batch:
         copy.
         """
         runs: dict[int, tuple[list[Slot], list[bytes]]] = {}
-        for slot, record in self._take_out(lambda slot: slot.moves_left > 0 and not slot.settled):
+        for slot, piece in self._take_out(lambda slot: slot.moves_left > 0 and not slot.settled):
             slot.moves_left -= 1
-            slots, records = runs.setdefault(slot.queue_id, ([], []))
+            slots, pieces = runs.setdefault(slot.queue_id, ([], []))
             slots.append(slot)
-            records.append(record)
+            pieces.append(piece)
         return list(runs.values())
 
     def _take_out(self, leaves: Callable[[Slot], bool]) -> list[tuple[Slot, bytes]]:
         """Remove messages and their records, and renumber the others."""
-        runs, slots = self.runs, self.slots
-        self.runs, self.slots, self.size_bytes, self.body = {}, [], 0, None
+        pieces = {queue_id: iter(run.pieces) for queue_id, run in self.runs.items()}
+        slots = self.slots
+        self.runs, self.slots, self.count, self.size_bytes, self.body = {}, [], 0, 0, None
         self.first_deadline_s = float("inf")
         taken = []
         for slot in slots:
-            record = runs[slot.queue_id].records[slot.nth]
+            piece = next(pieces[slot.queue_id])
             if leaves(slot):
-                taken.append((slot, record))
+                taken.append((slot, piece))
             else:
-                self.append(slot, slot.queue_id, record)
+                self.append(slot, slot.queue_id, piece)
         return taken
 
 

@@ -107,7 +107,7 @@ class Accumulator:
         slots: Sequence[Slot],
         topic: str,
         queue_ids: Sequence[int],
-        records: list[bytes],
+        pieces: list[bytes],
         now_s: float,
     ) -> None:
         """Add records that become part of the same entry, those of a queue next to each other.
@@ -116,19 +116,20 @@ class Accumulator:
         """
         numbers = dict.fromkeys(queue_id % self.lanes_per_topic for queue_id in queue_ids)
         lane, *others = [self._lane(topic, number) for number in numbers]
-        size_bytes = sum(map(len, records))
+        size_bytes = sum(map(len, pieces))
+        count = sum(slot.count for slot in slots)
         batch = lane.open
         if others:
             batch = self._open_across((lane, *others), now_s)
         elif (
             batch is None
             or batch.size_bytes + size_bytes > self.batch_bytes_max
-            or len(batch.slots) + len(records) > limits.BATCH_RECORDS_MAX
+            or batch.count + count > limits.BATCH_RECORDS_MAX
         ):
             batch = self._open(lane, now_s)
-        for slot, queue_id, record in zip(slots, queue_ids, records, strict=True):
-            batch.append(slot, queue_id, record)
-        self.budget.take(len(records), size_bytes)
+        for slot, queue_id, piece in zip(slots, queue_ids, pieces, strict=True):
+            batch.append(slot, queue_id, piece)
+        self.budget.take(count, size_bytes)
 
     def _open_across(self, lanes: tuple[Lane, ...], now_s: float) -> Batch:
         """A batch that is the next in all of these lanes, behind what they hold already."""
@@ -165,7 +166,7 @@ class Accumulator:
         if batch.lane.in_flight is not batch:
             return
         self.in_flight -= 1
-        self.budget.take(-len(batch.slots), -batch.size_bytes)
+        self.budget.take(-batch.count, -batch.size_bytes)
         for lane in batch.lanes or (batch.lane,):
             lane.in_flight = None
         for lane in batch.lanes or (batch.lane,):
@@ -181,9 +182,9 @@ class Accumulator:
             for batch in (lane.in_flight, *lane.full, lane.open):
                 if batch is None or batch.first_deadline_s > now_s:
                     continue
-                messages, size_bytes = len(batch.slots), batch.size_bytes
+                messages, size_bytes = batch.count, batch.size_bytes
                 expired += batch.expire(now_s)
-                self.budget.take(len(batch.slots) - messages, batch.size_bytes - size_bytes)
+                self.budget.take(batch.count - messages, batch.size_bytes - size_bytes)
         for lane in self._lanes.values():
             lane.drop_empty()
             self._queue_idle(lane)
@@ -194,10 +195,11 @@ class Accumulator:
 
         The caller settles the batch, and calls `done` if it is under way and nothing is left of it.
         """
-        messages, size_bytes = len(batch.slots), batch.size_bytes
+        messages, size_bytes = batch.count, batch.size_bytes
         runs = batch.withdraw()
-        self.budget.take(len(batch.slots) - messages, batch.size_bytes - size_bytes)
-        batch.lane.drop_empty()
+        self.budget.take(batch.count - messages, batch.size_bytes - size_bytes)
+        for lane in batch.lanes or (batch.lane,):
+            lane.drop_empty()
         return runs
 
     def batches(self) -> Iterator[Batch]:
@@ -227,7 +229,7 @@ class Accumulator:
         if (
             batch is None
             or batch.size_bytes + size_bytes > self.batch_bytes_max
-            or len(batch.slots) >= limits.BATCH_RECORDS_MAX
+            or batch.count >= limits.BATCH_RECORDS_MAX
         ):
             batch = self._open(lane, now_s)
         batch.append(slot, queue_id, record)

@@ -6,7 +6,10 @@ per message, the broker per batch. This runs once for each message.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from dledger.errors import BadInput
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
@@ -23,7 +26,12 @@ from dledger.remoting.names import check_topic_name
 from dledger.remoting.record import encode_record
 from dledger.world import unix_ms
 from mqclient.compression import Compressor
-from mqclient.connection.identity import UniqueKeys
+from mqclient.connection.identity import (
+    NUMBER_DIGITS,
+    UNIQUE_KEY_CHARACTERS,
+    UniqueKeys,
+    numbered_key,
+)
 from mqclient.errors import BadMessage
 from mqclient.models import Message
 from mqclient.producing.delays import check_user_properties, delay_properties, expiry_properties
@@ -71,6 +79,15 @@ def _has_properties(message: Message) -> bool:
     )
 
 
+class Many(NamedTuple):
+    """Encoded messages: their keys' front and numbers, their records, and where each ends."""
+
+    key_front: str
+    numbers: range
+    records: bytes
+    ends: Sequence[int]
+
+
 class Encoder:
     """Encodes the messages of one producer, whose address is `host`."""
 
@@ -85,10 +102,7 @@ class Encoder:
 
         With a producer group `half_of`, it is the half message of a transaction of that group.
         """
-        now_ms = unix_ms()
-        if now_ms != self._refreshed_ms:
-            self._refreshed_ms = now_ms
-            self._keys.refresh(now_ms)
+        now_ms = self._now_ms()
         unique_key = message.unique_key or self._keys.next()
         try:
             body = message.body
@@ -124,3 +138,37 @@ class Encoder:
         except BadInput as error:
             raise BadMessage(f"message {unique_key} to topic {message.topic!r}: {error}") from error
         return unique_key, record
+
+    def encode_many(self, like: Message, queue_id: int, bodies: Sequence[bytes]) -> Many:
+        """The records of `bodies`, each in a message that is otherwise `like` this one.
+
+        Raises BadMessage naming the field and the bound.
+        """
+        # numpy's import takes longer than a whole program that sends a message should.
+        from dledger.remoting.record.many import encode_many  # noqa: PLC0415
+
+        self._now_ms()
+        front, numbers = self._keys.take(len(bodies))
+        key = numbered_key(front, numbers.start)
+        _, pattern = self.encode(replace(like, body=b"", unique_key=key), queue_id)
+        sys_flags = None
+        if self._compressor is not None:
+            deflated = [self._compressor.deflate(body) for body in bodies]
+            bodies = [bytes(body) for body, _ in deflated]
+            sys_flags = [how for _, how in deflated]
+        digits_at = pattern.rindex(key.encode()) + len(front)
+        records, ends = encode_many(pattern, bodies, sys_flags, digits_at, numbers, NUMBER_DIGITS)
+        return Many(front, numbers, records, ends.tolist())
+
+    def overhead_bytes(self, like: Message) -> int:
+        """What a record of a message like this one takes besides its body. Raises BadMessage."""
+        key = "0" * UNIQUE_KEY_CHARACTERS
+        return len(self.encode(replace(like, body=b"", unique_key=key), 0)[1])
+
+    def _now_ms(self) -> int:
+        """The time, to which keys are brought up."""
+        now_ms = unix_ms()
+        if now_ms != self._refreshed_ms:
+            self._refreshed_ms = now_ms
+            self._keys.refresh(now_ms)
+        return now_ms

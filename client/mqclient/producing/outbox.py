@@ -9,7 +9,7 @@ bounds what is held for all groups: a caller that finds it used up waits here fo
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import anyio
@@ -28,6 +28,7 @@ from mqclient.models import Message, Selector
 from mqclient.producing.batch import Batch, Slot
 from mqclient.producing.batching import Accumulator, Budget
 from mqclient.producing.encoding import Encoder
+from mqclient.producing.many import Stretch, check_bodies, stretches
 from mqclient.producing.pending import PendingSend
 from mqclient.producing.publishing import Publisher
 from mqclient.producing.sender import GroupSender
@@ -189,6 +190,30 @@ class Outbox:
         sender.accumulator.add_together(slots, queue.topic, queue_ids, records, now_s)
         sender.pump()
         return slots
+
+    def stretches(self, like: Message, bodies: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+        """Cut many bodies into what a batch takes. Raises BadMessage for what none takes."""
+        _refuse_delays([like], "many can't be delayed: send them one by one")
+        check_bodies(like.topic, bodies)
+        overhead_bytes = self._encoder.overhead_bytes(like)
+        return stretches(bodies, overhead_bytes, self._batch_bytes_max, limits.BATCH_RECORDS_MAX)
+
+    def put_stretch(
+        self, like: Message, bodies: Sequence[bytes], choice: Choice, timeout_s: float
+    ) -> Stretch:
+        """Encode bodies that fit into one batch, and send them."""
+        now_s = steady_s()
+        queue = choice.queue
+        many = self._encoder.encode_many(like, queue.queue_id, bodies)
+        stretch = Stretch(
+            many.key_front, many.numbers, many.ends, now_s + timeout_s, choice.moves_max
+        )
+        sender = self._sender(queue.broker_name)
+        sender.accumulator.add_together(
+            [stretch], queue.topic, [queue.queue_id], [many.records], now_s
+        )
+        sender.pump()
+        return stretch
 
     def put_oneway(self, message: Message, queue: MessageQueue, timeout_s: float) -> None:
         """Encode a one-way message. Raises BadMessage."""

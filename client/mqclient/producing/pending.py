@@ -25,11 +25,15 @@ class PendingSend(Slot):
 
         Cancelling the wait does not stop the message.
         """
+        await self.wait_until_settled()
+        return self.result()
+
+    async def wait_until_settled(self) -> None:
+        """Wait until there is an outcome, whatever it is."""
         while not self.settled:
             event = anyio.Event()
             self.batch.listeners.append(event.set)
             await event.wait()
-        return self.result()
 
     def add_callback(self, callback: Callable[[PendingSend], None]) -> None:
         """Have `callback(self)` called once the outcome is known, or at once if it is already.

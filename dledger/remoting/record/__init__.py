@@ -5,9 +5,10 @@
 ``view``    finds and reads them
 ``batch``   checks many at once and fills in where they went
 ``lone``    does so for one
+``many``    builds many that differ in nothing but body and key
 
-The last two are for code that stores records, and are imported by their own names: they need numpy,
-whose import takes longer than a whole command of `mqadmin` should.
+The last three are for code that has many records, and are imported by their own names: they need
+numpy, whose import takes longer than a whole command of `mqadmin` should.
 """
 
 from __future__ import annotations

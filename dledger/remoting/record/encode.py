@@ -30,6 +30,7 @@ from dledger.remoting.record.layout import (
     SYS_FLAG_LOW_BYTE_AT,
     U16,
 )
+from dledger.remoting.record.view import walk
 
 _FIXED_IPV4 = struct.Struct(">IIIiiqqiq8sq8siqI")
 _FRONT = struct.Struct(">IIIiiqqiq")
@@ -134,9 +135,12 @@ def place_record(
     I64.pack_into(buffer, start + BORN_HOST_AT + host_bytes, store_timestamp_ms)
 
 
-def with_queue(record: bytes, queue_id: int) -> bytes:
-    """The same record for another queue of its topic."""
-    return b"".join((record[:QUEUE_ID_AT], I32.pack(queue_id), record[QUEUE_ID_AT + I32.size :]))
+def with_queue(records: bytes, queue_id: int) -> bytes:
+    """The same records, one or more, for another queue of their topic."""
+    copy = bytearray(records)
+    for start in walk(copy):
+        I32.pack_into(copy, start + QUEUE_ID_AT, queue_id)
+    return bytes(copy)
 
 
 def with_reconsume_times(record: Buffer, times: int) -> bytes:

@@ -207,10 +207,10 @@ def test_queue_order_survives_refusals_and_retries(data: st.DataObject) -> None:
                 under_way.append(batch)
                 assert before == batch.freeze()
                 continue
-            held = {each for run in batch.runs.values() for each in run.records}
+            held = {each for run in batch.runs.values() for each in run.pieces}
             assert all(records <= held or not records & held for records in together)
             for queue_id, run in batch.runs.items():
-                stored.setdefault(queue_id, []).extend(run.records)
+                stored.setdefault(queue_id, []).extend(run.pieces)
             accumulator.done(batch)
     assert added == stored
     assert (accumulator.in_flight, accumulator.budget.messages) == (0, 0)

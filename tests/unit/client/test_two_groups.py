@@ -199,6 +199,10 @@ async def _batch(producer: Producer) -> SendResult:
     return (await producer.send_batch([Message("T", b"x"), Message("T", b"y")]))[1]
 
 
+async def _many(producer: Producer) -> SendResult:
+    return (await producer.send_many("T", [b"x", b"y"]))[1]
+
+
 async def send_quickly(producer: Producer, send: Send = _one) -> SendResult:
     began_s = time.monotonic()
     result = await send(producer)
@@ -259,7 +263,7 @@ async def test_a_group_that_hangs_leaves_nothing_in_doubt_if_a_second_copy_will_
             assert (await send_quickly(producer)).broker_name == "b"
 
 
-@pytest.mark.parametrize("send", [_one, _alone, _delayed, _batch])
+@pytest.mark.parametrize("send", [_one, _alone, _delayed, _batch, _many])
 async def test_each_kind_of_send_finds_the_living_group(send: Send) -> None:
     """A producer that is new to the cluster knows of the dead group, and not that it is dead."""
     async with cluster() as c:

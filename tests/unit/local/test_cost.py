@@ -1,9 +1,10 @@
 """What a message costs, in instructions of Python, beside a control in the same run.
 
 Time would fail on a busy machine; instructions don't. All of a cluster runs in this process: what
-is counted is the client, the leader, two followers and the event loop. The control is a fixed piece of
-work, counted alike, so that another version of Python, with other instructions, changes both. What
-C does (copies, checksums, numpy) is not seen: `benchmarks/produce` and `benchmarks/peers` see it.
+is counted is the client, the leader, two followers and the event loop. The control is a fixed
+piece of work, counted alike, so that another version of Python, with other instructions, changes
+both. What C does (copies, checksums, numpy) is not seen: `benchmarks/produce` and
+`benchmarks/peers` see it.
 """
 
 from __future__ import annotations
@@ -86,6 +87,11 @@ async def pipelined(producer: Producer) -> int:
     return 1000
 
 
+async def many(producer: Producer) -> int:
+    """A thousand messages in one call."""
+    return len(await producer.send_many("T", [BODY] * 1000))
+
+
 async def one_at_a_time(producer: Producer) -> int:
     """One outstanding: what is counted are the turns that a send takes."""
     for _ in range(10):
@@ -124,6 +130,7 @@ async def received(cluster: LocalCluster) -> float:
 
 COSTS: dict[str, tuple[Callable[[LocalCluster], Awaitable[float]], float]] = {
     "pipelined": (lambda cluster: sent(cluster, pipelined), 9.5),
+    "many": (lambda cluster: sent(cluster, many), 1.5),
     "one at a time": (lambda cluster: sent(cluster, one_at_a_time), 302.0),
     "read": (received, 2.2),
 }

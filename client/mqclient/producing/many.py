@@ -1,0 +1,134 @@
+"""Many messages that differ in nothing but their bodies: an object for each stretch of them.
+
+A stretch is as many neighbours as a batch takes. They go to one queue, next to each other, and are
+settled together, so that what is kept for a message is where it ends. Results are made when they
+are looked at.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import overload
+
+from dledger.limits import MESSAGE_BODY_BYTES_MAX
+from mqclient.connection.identity import numbered_key
+from mqclient.errors import BadMessage, ManyFailed, SendError
+from mqclient.models import SendResult
+from mqclient.producing.pending import PendingSend
+
+
+class Stretch(PendingSend):
+    """Messages next to each other. `numbers` are those of their keys, behind `key_front`."""
+
+    __slots__ = ("count", "ends", "key_front", "numbers")
+
+    def __init__(
+        self,
+        key_front: str,
+        numbers: range,
+        ends: Sequence[int],
+        deadline_s: float,
+        moves_left: int,
+    ) -> None:
+        super().__init__(numbered_key(key_front, numbers.start), deadline_s, moves_left)
+        self.count = len(numbers)
+        self.key_front = key_front
+        self.numbers = numbers
+        self.ends = ends
+
+    @classmethod
+    def refused(cls, count: int, error: SendError) -> Stretch:
+        """Messages that found no room."""
+        stretch = cls("", range(count), (), 0.0, 0)
+        stretch.error = error
+        return stretch
+
+    def result_of(self, number: int) -> SendResult:
+        """Where the message of this number went, from 0. Raises the error of all if they failed."""
+        first = self.result()
+        return replace(
+            first,
+            message_id=numbered_key(self.key_front, self.numbers[number]),
+            queue_offset=first.queue_offset + number,
+            position=first.position + (int(self.ends[number - 1]) if number else 0),
+        )
+
+
+class SentMany(Sequence[SendResult]):
+    """Where the messages went, in the order of their bodies. A result is made when looked at.
+
+    Looking at one that failed raises its error.
+    """
+
+    def __init__(self, stretches: Sequence[Stretch]) -> None:
+        self._stretches = stretches
+        self._ends = list(accumulate(stretch.count for stretch in stretches))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, number: int) -> SendResult: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[SendResult]: ...
+
+    def __getitem__(self, number: int | slice) -> SendResult | list[SendResult]:
+        """One result, or some."""
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        number = range(len(self))[number]
+        place = bisect_right(self._ends, number)
+        stretch = self._stretches[place]
+        return stretch.result_of(number - self._ends[place] + stretch.count)
+
+    def failures(self) -> Iterator[tuple[range, SendError]]:
+        """The numbers of the messages that failed, stretch by stretch, and why."""
+        for stretch, end in zip(self._stretches, self._ends, strict=True):
+            if stretch.error is not None:
+                yield range(end - stretch.count, end), stretch.error
+
+    async def wait(self) -> None:
+        """Wait until all are settled. Raises ManyFailed unless all were acknowledged."""
+        for stretch in self._stretches:
+            await stretch.wait_until_settled()
+        failures = list(self.failures())
+        if failures:
+            raise ManyFailed(self, [(len(numbers), error) for numbers, error in failures])
+
+
+def check_bodies(topic: str, bodies: Sequence[bytes]) -> None:
+    """Raises BadMessage, naming the first body that no record can hold."""
+    if isinstance(bodies, (str, bytes, bytearray, memoryview)) or not isinstance(bodies, Sequence):
+        raise BadMessage(
+            f"messages to topic {topic!r}: bodies must be a list or another sequence of bytes, not "
+            f"{type(bodies).__name__}"
+        )
+    if not {*map(type, bodies)} <= {bytes}:
+        number, body = next((n, b) for n, b in enumerate(bodies) if type(b) is not bytes)
+        raise BadMessage(
+            f"messages to topic {topic!r}: body {number} must be bytes, not {type(body).__name__}"
+        )
+    if max(map(len, bodies), default=0) > MESSAGE_BODY_BYTES_MAX:
+        number, size = next(
+            (n, len(b)) for n, b in enumerate(bodies) if len(b) > MESSAGE_BODY_BYTES_MAX
+        )
+        raise BadMessage(
+            f"messages to topic {topic!r}: body {number} has {size} bytes; at most "
+            f"{MESSAGE_BODY_BYTES_MAX} are allowed"
+        )
+
+
+def stretches(
+    bodies: Sequence[bytes], overhead_bytes: int, bytes_max: int, count_max: int
+) -> Iterator[Sequence[bytes]]:
+    """Cut bodies into stretches, each as long as the bounds allow; one body is always taken."""
+    ends = [0, *accumulate(map(overhead_bytes.__add__, map(len, bodies)))]
+    at = 0
+    while at < len(bodies):
+        fits = bisect_right(ends, ends[at] + bytes_max) - 1
+        end = max(at + 1, min(fits, at + count_max))
+        yield bodies[at:end]
+        at = end
