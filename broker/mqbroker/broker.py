@@ -54,6 +54,7 @@ from mqbroker.requests.reading.lookups import LookupHandler
 from mqbroker.requests.reading.pull import PullHandler
 from mqbroker.requests.reading.queries import QueryHandler
 from mqbroker.requests.reading.scheduled import ScheduledHandler
+from mqbroker.requests.sending.once import OnceHandler
 from mqbroker.requests.sending.produce import ProduceHandler
 from mqbroker.requests.sending.recall import RecallHandler
 from mqbroker.requests.sending.request_reply import ReplyHandler
@@ -106,6 +107,7 @@ class Broker:
             LeadershipHandler(core),
             LookupHandler(core, membership, self._commits, self._readers, fence),
             *_pop_handlers(core, self._popping),
+            OnceHandler(core, self._commits, fence),
             ProduceHandler(core),
             ProgressHandler(core, membership, self._commits),
             PullHandler(core, membership, self._commits, self._readers, self._held, fence),

@@ -22,6 +22,14 @@ DEDUP_KEY_BYTES_MAX = 512
 LOCK_S = 60.0
 """A queue lock that is not renewed ends (RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime)."""
 
+PRODUCERS_MAX = 16_384
+"""Producers with a name: each takes up to 2 KiB of memory, and 400 bytes of every snapshot."""
+PRODUCER_KEPT_S = 7 * 86_400
+"""A name that is not used for so long is forgotten when room is wanted (Kafka:
+transactional.id.expiration.ms)."""
+STREAMS_PER_PRODUCER_MAX = 8
+PRODUCER_INSTANCE_CHARACTERS_MAX = 64
+
 POP_BITS_BYTES_MAX = 64 * KIB
 """Of one bitmap in an entry."""
 
@@ -93,6 +101,11 @@ UNHEARD_COPIES_MAX = 65_536
 given as an answer since."""
 UNHEARD_COPIES_PER_KEY_MAX = 16
 """Each send is compared with all of them."""
+
+PARTS_PER_WRITE_MAX = 256
+"""Topics in one write of a named producer."""
+MOVES_PER_WRITE_MAX = 1024
+"""Queues whose consumed offsets go into it."""
 
 # Delayed messages.
 DELAY_LEVELS_MAX = 64

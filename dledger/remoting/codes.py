@@ -159,6 +159,8 @@ class RequestCode(IntEnum):
     PROVE = 9006
     EXPORT_REPLICA = 9007
     LIST_SCHEDULED = 9010
+    REGISTER_PRODUCER = 9011
+    WRITE_ONCE = 9012
 
 
 class ResponseCode(IntEnum):
@@ -212,3 +214,5 @@ class ResponseCode(IntEnum):
     # Ours: only our clients are answered so.
     SUBSCRIPTION_DIFFERS = 9001
     NOT_LOCK_OWNER = 9002
+    PRODUCER_FENCED = 9011
+    OFFSET_MOVED_ON = 9012

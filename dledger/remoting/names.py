@@ -28,6 +28,11 @@ def check_group_name(group: str) -> None:
     _check("group", group, GROUP_BYTES_MAX)
 
 
+def check_producer_name(name: str) -> None:
+    """Raise BadInput for a name that no producer may have."""
+    _check("producer's", name, TOPIC_BYTES_MAX)
+
+
 def _check(kind: str, name: str, bytes_max: int) -> None:
     if len(name) > bytes_max or not _LEGAL.fullmatch(name):
         raise BadInput(

@@ -27,6 +27,7 @@ from dledger.remoting.codec import encode_frame
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
 from dledger.remoting.framing import FrameDecoder
+from dledger.remoting.headers import RegisterProducerResponseHeader, decode_header
 from dledger.testing.local import LocalLedger
 from mqbroker.broker import Broker
 from mqbroker.config import BrokerConfig
@@ -144,8 +145,9 @@ class Group:
         self.ledger.append_nowait(body, kind, lambda _: None)
         return next(self.ledger.entries(self.machine.applied_index))
 
-    async def begin(self) -> tuple[list[int], list[str]]:
-        """Store a message of each kind; their positions, and a recall handle. Always the same."""
+    async def begin(self) -> tuple[list[int], list[str], list[int]]:
+        """Store a message of each kind, and name a producer; their positions, a recall handle, its
+        epoch. Always the same."""
         await self.serves()
         honest = self.connect()
         kinds = (
@@ -160,11 +162,16 @@ class Group:
             answer = await honest.ask(send_request(b"kept", e="0", i=properties + "\x02" + key))
             assert answer is not None
             handles.append(str(answer.ext.get("recallHandle", "")))
+        naming = {"producerName": "named", "instance": "a"}
+        named = await honest.ask(Command(RequestCode.REGISTER_PRODUCER, naming))
+        assert named is not None
+        epochs = [decode_header(RegisterProducerResponseHeader, named).epoch]
         honest.close()
         places = (TOPIC, HALF_TOPIC, TIMER_TOPIC, SCHEDULE_TOPIC)
         found = [self.machine.queues.get(topic, 0) for topic in places]
         units = [queue.read(0, 1)["position"].tolist() for queue in found if queue is not None]
-        return [position for unit in units for position in unit], list(filter(None, handles))
+        positions = [position for unit in units for position in unit]
+        return positions, list(filter(None, handles)), epochs
 
     async def serves(self, queues: int = QUEUES) -> None:
         """An honest client is answered: in a topic of its own, and in the stranger's queues."""

@@ -26,6 +26,8 @@ from dledger.remoting.message import BatchItem, batch_encode, host_bytes, offset
 from dledger.remoting.record import encode_record
 from mqbroker.state import control
 from mqbroker.state.groups import popping
+from mqbroker.state.moves import OP_TOPIC
+from mqbroker.state.once import MARK, OffsetMove, Once, encode_once
 
 Code = RequestCode
 EDGES = [
@@ -75,12 +77,23 @@ bits = st.integers(0, 31).map(lambda bit: 1 << bit) | st.sampled_from([0, 0x30, 
 #: What the group holds when the first packet comes: `Group.begin` tells.
 POSITIONS: list[int] = [0]
 HANDLES: list[str] = [""]
+EPOCHS: list[int] = [1]
 
 
 def known(values: list[Any]) -> st.SearchStrategy[Any]:
     """One of some values that are there by then."""
     return st.integers(0, 11).map(lambda number: values[number % len(values)])
 
+
+#: One record of Orders, of the size that an honest header tells.
+ONE_RECORD = encode_record(
+    topic=b"Orders",
+    queue_id=0,
+    body=b"once",
+    properties=b"",
+    born_timestamp_ms=1,
+    born_host=host_bytes("127.0.0.1", 1),
+)
 
 #: What an honest client gives a field of this name.
 HONEST: dict[str, st.SearchStrategy[Any]] = {
@@ -122,6 +135,13 @@ HONEST: dict[str, st.SearchStrategy[Any]] = {
     "group": st.sampled_from(["C", "P"]),
     "topic": st.sampled_from(["Orders", "Orders", "Canary", "Fresh", "%RETRY%C"]),
     "runs": st.just([[0, 1]]),
+    "producerName": st.just("named"),
+    "instance": st.sampled_from(["a", "a", "b"]),
+    "epoch": known(EPOCHS),
+    "stream": st.sampled_from([0, 0, 1, 7]),
+    "sequence": st.integers(1, 60),
+    "parts": st.just([["Orders", len(ONE_RECORD), [[0, 1]]]]),
+    "moves": st.sampled_from([[], [["Orders", 1, 0, 3, None]], [["Orders", 1, 3, 3, 9]]]),
     "sys": st.sampled_from([0, 1, 2, 4, 6, 7]),
     "statsName": st.sampled_from(["TOPIC_PUT_NUMS", "GROUP_GET_NUMS", "BROKER_PUT_NUMS"]),
 }
@@ -217,6 +237,7 @@ def record_bytes(draw: st.DrawFn, topic: str = "Orders", queue_id: int = 0) -> b
 
 
 batches = st.lists(record_bytes(), min_size=1, max_size=3).map(b"".join)
+written_once = st.just(ONE_RECORD) | batches
 stock_batches = st.lists(
     st.builds(
         BatchItem,
@@ -298,6 +319,8 @@ REQUESTS: dict[int, tuple[type[Header] | None, st.SearchStrategy[bytes] | None]]
     Code.SEND_REPLY_MESSAGE: (H.SendMessageHeader, None),
     Code.SEND_REPLY_MESSAGE_V2: (H.SendMessageV2Header, None),
     Code.PRODUCE: (H.ProduceHeader, batches),
+    Code.REGISTER_PRODUCER: (H.RegisterProducerHeader, None),
+    Code.WRITE_ONCE: (H.WriteOnceHeader, written_once),
     Code.RECALL_MESSAGE: (H.RecallMessageHeader, None),
     Code.CONSUMER_SEND_MSG_BACK: (H.ConsumerSendMsgBackHeader, None),
     Code.END_TRANSACTION: (H.EndTransactionHeader, None),
@@ -373,6 +396,7 @@ WRITERS = (
     *(Code.CONSUMER_SEND_MSG_BACK, Code.END_TRANSACTION, Code.UPDATE_CONSUMER_OFFSET),
     *(Code.UPDATE_AND_CREATE_TOPIC, Code.PULL_MESSAGE, Code.HEART_BEAT, Code.LOCK_BATCH_MQ),
     *(Code.POP_MESSAGE, Code.ACK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME),
+    *(Code.REGISTER_PRODUCER, Code.WRITE_ONCE),
 )
 
 
@@ -412,6 +436,10 @@ def encoded(command: Command) -> bytes:
     return b"".join(encode_frame(command))
 
 
+def _fits(number: int) -> bool:
+    return -(2**63) <= number < 2**64  # else msgpack has no such number
+
+
 # -- raw entries ------------------------------------------------------------------------------
 
 rows = st.tuples(texts, texts, integers, integers)
@@ -445,6 +473,7 @@ controls: st.SearchStrategy[Control] = st.one_of(
     st.builds(control.LockQueues, texts, texts, queue_rows, times),
     st.builds(control.UnlockQueues, texts, texts, queue_rows),
     st.builds(control.DropHead, integers, integers),
+    st.builds(control.RegisterProducer, texts | st.just("named"), texts | st.just("a"), times),
     st.builds(
         popping.PopMessages,
         texts | st.just("C"),
@@ -533,6 +562,56 @@ def placed_records(draw: st.DrawFn, body_position: int, ends: dict[tuple[str, in
         if draw(seldom):
             spoilt[place] = draw(st.sampled_from([0, 1, 0x10, 0x20, 0x30, 0x7F, 0x80, 0xFF]))
     return bytes(spoilt[: draw(st.sampled_from([len(spoilt)] * 9 + [len(spoilt) // 2]))])
+
+
+once_notes = st.builds(
+    Once,
+    st.just("named") | texts,
+    known(EPOCHS) | integers.filter(_fits),
+    st.sampled_from([0, 1, 8, -1]),
+    st.integers(1, 20) | integers.filter(_fits),
+    st.sampled_from(["C", ""]),
+    st.lists(
+        st.builds(OffsetMove, st.sampled_from(["Orders", "None"]), small, small, small),
+        max_size=2,
+    ),
+    st.just([]),
+)
+
+
+@st.composite
+def placed_writes(draw: st.DrawFn, body_position: int, ends: dict[tuple[str, int], int]) -> bytes:
+    """What a named producer wrote, as a leader might have placed it; some of it is spoilt."""
+    topics = draw(st.lists(st.sampled_from(["Orders", "Canary", "%RETRY%C"]), max_size=3))
+    contents = [(topic, b"once") for topic in topics]
+    sizes = [len(_placed(topic, 0, body, 0)) for topic, body in contents]
+    if draw(seldom):
+        sizes.append(draw(st.sampled_from([0, -1, 7, 2**63 - 1])))
+    note = msgspec.structs.replace(draw(once_notes), sizes=sizes)
+    notes = [(OP_TOPIC, MARK), (OP_TOPIC, encode_once(note))]
+    body, ends = b"", dict(ends)
+    for topic, content in [*notes, *contents]:
+        if draw(seldom) and draw(seldom):
+            continue
+        offset = ends.get((topic, 0), 0)
+        ends[topic, 0] = offset + 1
+        body += _placed(topic, offset, content, body_position + len(body))
+    return body
+
+
+def _placed(topic: str, offset: int, body: bytes, position: int) -> bytes:
+    return encode_record(
+        topic=topic.encode(),
+        queue_id=0,
+        body=body,
+        properties=b"",
+        born_timestamp_ms=0,
+        born_host=host_bytes("127.0.0.1", 1),
+        store_host=host_bytes("127.0.0.1", 1),
+        queue_offset=offset,
+        physical_offset=position,
+        store_timestamp_ms=1_790_000_000_000,
+    )
 
 
 _MOVES = (

@@ -16,7 +16,16 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from replicas import Group, group
-from strategies import HANDLES, POSITIONS, REQUESTS, control_bodies, frames, placed_records
+from strategies import (
+    EPOCHS,
+    HANDLES,
+    POSITIONS,
+    REQUESTS,
+    control_bodies,
+    frames,
+    placed_records,
+    placed_writes,
+)
 from trio.testing import MockClock
 
 from dledger.log.entry import HEADER_BYTES, Kind
@@ -40,7 +49,7 @@ SHORT = settings(
 async def learn(directory: Path) -> None:
     """What every group begins with."""
     async with group(directory) as found:
-        POSITIONS[:], HANDLES[:] = await found.begin()
+        POSITIONS[:], HANDLES[:], EPOCHS[:] = await found.begin()
 
 
 with tempfile.TemporaryDirectory(dir=MEMORY) as empty:
@@ -73,6 +82,7 @@ async def try_entries(found: Group, draw_entry: st.DataObject, count: int) -> No
         position = found.ledger.status.end_position + HEADER_BYTES
         kind, body = draw_entry.draw(
             st.tuples(st.just(Kind.MESSAGES), placed_records(position, ends))
+            | st.tuples(st.just(Kind.MESSAGES), placed_writes(position, ends))
             | st.tuples(st.just(Kind.CONTROL), control_bodies)
             | st.tuples(st.sampled_from([Kind.MESSAGES, Kind.CONTROL]), st.binary(max_size=200))
         )

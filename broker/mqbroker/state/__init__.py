@@ -9,6 +9,8 @@
 ``attributes``     their named settings (pure)
 ``groups``         what is kept for consumer groups: configs, offsets, locks
 ``dedup``          which appends are in the log already (pure)
+``producers``      producers with a name, and what they wrote last (pure)
+``once``           entries with outputs and the offsets of their inputs (pure)
 ``aside``          entries that have no effect, and why (pure)
 ``derived``        what is made from the log: consume queues, key index, the order of what waits
 ``snapshot``       the saved state, so that a restart replays only later entries

@@ -93,6 +93,14 @@ class PutRequestMode(msgspec.Struct, frozen=True):
     share: int
 
 
+class RegisterProducer(msgspec.Struct, frozen=True):
+    """Give a producer's name to the instance that asks for it."""
+
+    name: str
+    instance: str
+    now_ms: int
+
+
 class DropHead(msgspec.Struct, frozen=True):
     """Drop all messages before `position`, where the segment that begins with entry `index`
     starts."""
@@ -113,6 +121,7 @@ Control: TypeAlias = (
     | PopMessages
     | SettlePopped
     | PutRequestMode
+    | RegisterProducer
     | DropHead
 )
 
@@ -128,6 +137,7 @@ _OPERATIONS: Final[dict[str, type[Control]]] = {
     "pop_messages": PopMessages,
     "settle_popped": SettlePopped,
     "put_request_mode": PutRequestMode,
+    "register_producer": RegisterProducer,
     "drop_head": DropHead,
 }
 REQUEST_MODES: Final = frozenset({"PULL", "POP"})

@@ -5,7 +5,7 @@ the entries only: not on a clock, chance or config. Replicas at the same index h
 
 * MESSAGES: the records' places go into the consume queues, their first unique key into the dedup
   window. Only now can a message be pulled. A move (`mqbroker.state.moves`) also takes messages out
-  of a queue of the broker's own.
+  of a queue of the broker's own; what is written once (`mqbroker.state.once`) moves a group on.
 * CONTROL: topics, groups, consumer offsets, queue locks, settings (see `mqbroker.state.control`).
 
 `apply` is total: an entry is examined first, against the state before it, and then applied as a
@@ -41,6 +41,7 @@ from mqbroker.state.derived.key_index import KeyIndex
 from mqbroker.state.derived.units import Damage, DamagedFiles
 from mqbroker.state.memory import Memory
 from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Move
+from mqbroker.state.once import Once
 from mqbroker.state.snapshot import (
     UNITS_FORMAT,
     PendingSnapshot,
@@ -76,7 +77,7 @@ class Watcher(Protocol):
 class _Examined(NamedTuple):
     """An entry of messages that can be applied: what it adds, and the due times of its timers."""
 
-    move: Move | None
+    op: Move | Once | None
     parts: Sequence[EntryIndex]
     dues: Sequence[tuple[int, int]]
 
@@ -342,9 +343,11 @@ class Machine(Memory):
 
     def _examine_messages(self, entry: Entry) -> _Examined:
         """Examine an entry of messages. Raises Unusable if they can't be applied as a whole."""
-        move, parts = index_entry(entry.body, entry.body_position)
-        if move is not None:
-            self._check_move(move)
+        op, parts = index_entry(entry.body, entry.body_position)
+        if isinstance(op, Once):
+            self.producers.check(op.stamp)
+        elif op is not None:
+            self._check_move(op)
         ends: dict[tuple[str, int], int] = {}
         dues: list[tuple[int, int]] = []
         for index in parts:
@@ -359,7 +362,7 @@ class Machine(Memory):
                 ends[key] = end + run.messages
             if index.topic == TIMER_TOPIC:
                 dues += [(offset, due_ms(record)) for offset, record in _records(entry, index)]
-        return _Examined(move, parts, dues)
+        return _Examined(op, parts, dues)
 
     def _check_move(self, move: Move) -> None:
         if move.topic == SCHEDULE_TOPIC:
@@ -372,10 +375,13 @@ class Machine(Memory):
             raise WrittenByNewer(f"a move out of {move.topic!r}")
 
     def _apply_messages(self, entry: Entry, examined: _Examined) -> None:
-        move, parts, dues = examined
-        if move is not None:
+        op, parts, dues = examined
+        if isinstance(op, Once):
+            stored_ms = parts[0].store_timestamp_ms
+            self.write_once(op, entry.body_position, len(entry.body), stored_ms)
+        elif op is not None:
             waiting = {TIMER_TOPIC: self.timers, HALF_TOPIC: self.halves}
-            waiting.get(move.topic, self.delays).take(move)
+            waiting.get(op.topic, self.delays).take(op)
         for offset, at_ms in dues:
             self.timers.add(offset, at_ms)
         for index in parts:

@@ -19,6 +19,8 @@ from mqbroker.state.groups.popped import Granted, Popped
 from mqbroker.state.groups.popping import PopMessages, SettlePopped, follow, pop, settle
 from mqbroker.state.groups.subscriptions import SubscriptionGroups
 from mqbroker.state.moves import Delays
+from mqbroker.state.once import Once, move_offsets
+from mqbroker.state.producers import Producers
 from mqbroker.state.topics import Topics
 from mqbroker.state.waiting import Waiting
 
@@ -39,6 +41,8 @@ class Memory:
         #: What POP has handed out. `offsets` has the lowest offset that is not acknowledged.
         self.popped = Popped()
         self.modes = RequestModes()
+        #: Producers with a name, and what they wrote last.
+        self.producers = Producers()
         #: Config keys that were changed while the group ran, with their values as text.
         self.settings: dict[str, str] = {}
         #: Entries that were set aside.
@@ -65,6 +69,9 @@ class Memory:
                 self.modes.delete_topic(topic)
             case PopMessages() | SettlePopped():
                 return self._change_popped(change)
+            case control.RegisterProducer(name, instance, now_ms):
+                self.clock_ms = max(self.clock_ms, now_ms)
+                return self.producers.register(name, instance, index, self.clock_ms)
             case _:
                 return self._change_groups(change, index)
         return None
@@ -105,6 +112,12 @@ class Memory:
             return Granted(0, (), frozenset())
         return pop(change, self.popped, self.offsets)
 
+    def write_once(self, once: Once, position: int, size: int, now_ms: int) -> None:
+        """Note a named producer's write, whose entry's body lies there, and move its group on."""
+        self.producers.write(once.stamp, position, size, max(self.clock_ms, now_ms))
+        for move in move_offsets(once, self.offsets, self.topics):
+            self.popped.reset(once.group, move.topic, move.queue_id, move.end)
+
     def retain_from(self, topic: str, queue_id: int, begin: int) -> None:
         """The messages of a queue before `begin` are gone."""
         for group in self.popped.forget_before(topic, queue_id, begin):
@@ -125,6 +138,7 @@ class Memory:
         self.locks.restore(state.locks, state.lock_tokens)
         self.popped.restore(state.popped)
         self.modes.restore(state.modes)
+        self.producers.restore(state.producers)
         self.dedup.restore(state.dedup)
         self.delays.restore(state.delays)
         self.timers.restore(state.timers)
@@ -144,6 +158,7 @@ class Memory:
         state.lock_tokens = self.locks.tokens()
         state.popped = self.popped.dump()
         state.modes = self.modes.dump()
+        state.producers = self.producers.dump()
         state.dedup = self.dedup.dump()
         state.delays = self.delays.dump()
         state.timers = self.timers.dump()

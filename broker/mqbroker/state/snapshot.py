@@ -27,6 +27,7 @@ from mqbroker.state.aside import AsideRow
 from mqbroker.state.groups.locks import LockRow
 from mqbroker.state.groups.modes import ModeRow
 from mqbroker.state.groups.popped import PoppedRow
+from mqbroker.state.producers import ProducerRow
 
 FORMAT: Final = 3
 UNITS_FORMAT: Final = 2
@@ -64,6 +65,7 @@ class State(msgspec.Struct):
     lock_tokens: list[int] = []
     popped: list[PoppedRow] = []
     modes: list[ModeRow] = []
+    producers: list[ProducerRow] = []
 
 
 def decode_state(payload: bytes) -> State:

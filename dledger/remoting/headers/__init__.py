@@ -4,6 +4,7 @@
 ``send``     messages in
 ``consume``  messages and offsets out
 ``pop``      messages handed out for a time
+``once``     producers with a name, and what they write
 ``group``    who consumes, and who leads
 ``namesrv``  registration, routes, key-value config
 ``admin``    what operators' tools ask
@@ -99,6 +100,12 @@ from dledger.remoting.headers.namesrv import (
     UnregisterBrokerHeader,
     WipeWritePermOfBrokerHeader,
     WipeWritePermOfBrokerResponseHeader,
+)
+from dledger.remoting.headers.once import (
+    RegisterProducerHeader,
+    RegisterProducerResponseHeader,
+    WriteOnceHeader,
+    WriteOnceResponseHeader,
 )
 from dledger.remoting.headers.pop import (
     AckMessageHeader,
@@ -207,6 +214,8 @@ __all__ = [
     "RecallMessageResponseHeader",
     "RegisterBrokerHeader",
     "RegisterBrokerResponseHeader",
+    "RegisterProducerHeader",
+    "RegisterProducerResponseHeader",
     "RemoveMemberHeader",
     "ResetConsumerClientOffsetHeader",
     "SearchOffsetByTimestampHeader",
@@ -224,6 +233,8 @@ __all__ = [
     "ViewMessageByIdHeader",
     "WipeWritePermOfBrokerHeader",
     "WipeWritePermOfBrokerResponseHeader",
+    "WriteOnceHeader",
+    "WriteOnceResponseHeader",
     "decode_header",
     "encode_header",
 ]

@@ -1,6 +1,7 @@
 """Requests that put messages into the log.
 
 ``send``           stock clients' sends
+``once``           what producers with a name write
 ``produce``        our producers' batches of finished records
 ``send_back``      stores a message that a consumer could not handle once more
 ``retries``        when such a message is tried again, and when it is given up (pure)

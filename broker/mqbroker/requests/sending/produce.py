@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from dledger.buffers import Buffer
 from dledger.errors import RecordError
 from dledger.net import Connection
 from dledger.net.serving import serves
@@ -43,16 +44,9 @@ class ProduceHandler:
         """Append the batch; the answer follows when it can be pulled."""
         core = self._core
         header = decode_header(ProduceHeader, request)
-        if header.topic in UNSENDABLE:
-            raise Refused(
-                ResponseCode.NO_PERMISSION, f"the topic {header.topic!r} belongs to the broker"
-            )
-        batch = self._parse(request, header)
-        topic = core.definitions.topic_for_send(header.topic, None)
-        _check_queues(header, topic)
-        if core.config.enable_topic_message_type_check:
-            check_records_type(header.topic, topic.attributes)
-        draft = self._draft(batch, header)
+        batch = _parse(core, request.payload, header)
+        topic = check_sendable(core, header)
+        draft = _draft(core, batch, header)
         core.definitions.ensure_topic(topic)
         unique_key = batch.first_unique_key
         key = dedup_key(header.topic.encode(), unique_key.encode()) if unique_key else None
@@ -73,30 +67,49 @@ class ProduceHandler:
         admit = partial(core.flow.admit, topic, len(draft.starts), draft.size)
         core.appender.append(draft, key, core.when_known(header.topic, answer), admit)
 
-    def _draft(self, batch: RecordBatch | LoneRecord, header: ProduceHeader) -> MessagesDraft:
-        """A draft of the batch's own bytes; or of new records, if an IPv6 store host takes more
-        room."""
-        core = self._core
-        parts = (header.topic, header.runs, core.assignments, core.store_host)
-        if len(core.store_host) == HOST_IPV4_BYTES:
-            return BatchDraft(batch, *parts)
-        view = memoryview(batch.buffer)
-        records = [NewRecord.copy(Record(view[start:])) for start in batch.starts]
-        return RecordsDraft(records, *parts)
 
-    def _parse(self, request: Command, header: ProduceHeader) -> RecordBatch | LoneRecord:
-        records = sum(count for _, count in header.runs)
-        if records > limits.MESSAGES_PER_BATCH_MAX:
-            raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"a batch of {records} messages; at most {limits.MESSAGES_PER_BATCH_MAX} are taken",
-            )
-        try:
-            batch = parse_records(request.payload, header.topic.encode(), header.runs)
-        except RecordError as error:
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
-        _check_bodies(batch, self._core.config.max_message_size)
-        return batch
+def check_sendable(core: Core, header: ProduceHeader) -> TopicConfig:
+    """The topic of a batch, as it exists or is to be made. Refused if it takes no such messages."""
+    topic = core.definitions.topic_for_send(header.topic, None)
+    _check_queues(header, topic)
+    if core.config.enable_topic_message_type_check:
+        check_records_type(header.topic, topic.attributes)
+    return topic
+
+
+def draft_of(core: Core, records: Buffer, header: ProduceHeader) -> MessagesDraft:
+    """A batch, checked but for its topic. Refused if it is none."""
+    return _draft(core, _parse(core, records, header), header)
+
+
+def _draft(core: Core, batch: RecordBatch | LoneRecord, header: ProduceHeader) -> MessagesDraft:
+    """A draft of the batch's own bytes; or of new records, if an IPv6 store host takes more
+    room."""
+    parts = (header.topic, header.runs, core.assignments, core.store_host)
+    if len(core.store_host) == HOST_IPV4_BYTES:
+        return BatchDraft(batch, *parts)
+    view = memoryview(batch.buffer)
+    records = [NewRecord.copy(Record(view[start:])) for start in batch.starts]
+    return RecordsDraft(records, *parts)
+
+
+def _parse(core: Core, records: Buffer, header: ProduceHeader) -> RecordBatch | LoneRecord:
+    if header.topic in UNSENDABLE:
+        raise Refused(
+            ResponseCode.NO_PERMISSION, f"the topic {header.topic!r} belongs to the broker"
+        )
+    count = sum(count for _, count in header.runs)
+    if count > limits.MESSAGES_PER_BATCH_MAX:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"a batch of {count} messages; at most {limits.MESSAGES_PER_BATCH_MAX} are taken",
+        )
+    try:
+        batch = parse_records(records, header.topic.encode(), header.runs)
+    except RecordError as error:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+    _check_bodies(batch, core.config.max_message_size)
+    return batch
 
 
 def _check_queues(header: ProduceHeader, topic: TopicConfig) -> None:

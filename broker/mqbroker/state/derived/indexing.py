@@ -57,6 +57,7 @@ from mqbroker.state.dedup import dedup_key
 from mqbroker.state.derived.keys import Hashes, Key, Keys, key_hashes, key_units
 from mqbroker.state.derived.units import UNIT, Units, lives
 from mqbroker.state.moves import OP_TOPIC, Move, decode_move
+from mqbroker.state.once import MARK, NOTES, Once, decode_once
 
 _HEAD: Final = np.dtype(
     {
@@ -115,8 +116,9 @@ class EntryIndex(NamedTuple):
     """The keys for the key index."""
 
 
-def index_entry(body: memoryview, position: int) -> tuple[Move | None, Sequence[EntryIndex]]:
-    """Take apart an entry of messages: of one topic, or a move (see `mqbroker.state.moves`).
+def index_entry(body: memoryview, position: int) -> tuple[Move | Once | None, Sequence[EntryIndex]]:
+    """Take apart an entry of messages: of one topic, a move (see `mqbroker.state.moves`), or
+    written once (see `mqbroker.state.once`).
 
     Raises Unusable for bytes that no leader writes.
     """
@@ -124,6 +126,8 @@ def index_entry(body: memoryview, position: int) -> tuple[Move | None, Sequence[
     topic = _topic(first)
     if topic != OP_TOPIC:
         return None, (_index(body, position, first, topic),)
+    if bytes(first.body[: len(MARK) + 1]) == MARK:
+        return _index_once(body, position, first)
     starts = _starts(body)
     topics = [_topic(_record(body, start, position)) for start in starts]
     begins = [n for n, topic in enumerate(topics) if n == 0 or topic != topics[n - 1]]
@@ -133,6 +137,25 @@ def index_entry(body: memoryview, position: int) -> tuple[Move | None, Sequence[
         for n, end in zip(begins, ends, strict=True)
     ]
     return decode_move(first.body), parts
+
+
+def _index_once(body: memoryview, position: int, mark: Record) -> tuple[Once, Sequence[EntryIndex]]:
+    """The note tells where the parts are: outputs may be many, and are not looked at one by one."""
+    note = _record(body, mark.size, position)
+    once = decode_once(note.body)
+    ends = [mark.size + note.size]
+    for size in once.sizes:
+        ends.append(ends[-1] + size)
+    if ends[-1] != len(body):
+        raise Unusable(f"its parts end at {ends[-1]} of {len(body)} bytes")
+    parts = [
+        index_records(body[start:end], position + start)._replace(dedup_key=None)
+        for start, end in zip([0, *ends], ends, strict=False)
+    ]
+    notes = parts[0]
+    if notes.topic != OP_TOPIC or sum(run.messages for run in notes.runs) != NOTES:
+        raise Unusable("its notes are no two records of the broker's own")
+    return once, parts
 
 
 def due_ms(record: Record) -> int:

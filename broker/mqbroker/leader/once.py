@@ -1,0 +1,274 @@
+"""Appends what named producers write, each write once, and registers their names.
+
+The leader decides whether a write is stored, by the applied state and by what it has appended and
+not yet applied. It has applied all of the terms before its own, so it knows everything. Of each
+stream of a producer one write is on its way at a time, and of each consumed queue one move of its
+offset. A write is refused while its producer's name is being registered anew. So an entry that is
+appended is still right when it is applied, and none has to be taken back: its outputs have queue
+offsets then, and other producers' messages may be behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from dledger.buffers import Buffer
+from dledger.errors import AppendError
+from dledger.raft.engine import Appended
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.record import place_record
+from mqbroker import limits
+from mqbroker.leader.append import Appender, Done, Stored
+from mqbroker.leader.assignments import Assignments
+from mqbroker.leader.definitions import Definitions
+from mqbroker.leader.drafts import MessagesDraft, NewRecord, stored_body_crcs
+from mqbroker.leader.log import Log
+from mqbroker.leader.offset_commits import OffsetCommits
+from mqbroker.leader.role import Role
+from mqbroker.refusal import Refused, busy
+from mqbroker.state.control import RegisterProducer
+from mqbroker.state.derived.indexing import index_entry
+from mqbroker.state.groups.locks import QueueKey
+from mqbroker.state.machine import Machine
+from mqbroker.state.moves import OP_TOPIC
+from mqbroker.state.once import MARK, Once, encode_once
+from mqbroker.state.producers import Judged, Stamp, Written
+
+Registered: TypeAlias = Callable[[int | Refused], None]
+
+
+class OnceDraft:
+    """An entry of a mark, a note and outputs: each part is a draft of its topic's messages.
+
+    The notes are encoded before anything takes an offset. Raises RecordError if they can't be.
+    """
+
+    def __init__(
+        self,
+        once: Once,
+        parts: Sequence[MessagesDraft],
+        assignments: Assignments,
+        store_host: bytes,
+    ) -> None:
+        now_ms = assignments.now_ms()
+        notes = [
+            NewRecord(body, b"", now_ms, store_host).encode(OP_TOPIC, 0, store_host)
+            for body in (MARK, encode_once(once))
+        ]
+        self._notes = bytearray(b"".join(notes))
+        self._notes_at = (0, len(notes[0]))
+        self._parts = parts
+        self._assignments = assignments
+        self.offsets: list[tuple[int, int]] = []
+        self.store_timestamp_ms = 0
+        self.places = [(OP_TOPIC, 0), *(place for part in parts for place in part.places)]
+        #: Where each output begins; or the entry, if there is none.
+        self.starts: list[int] = []
+        at = len(self._notes)
+        for part in parts:
+            self.starts += [at + start for start in part.starts]
+            at += part.size
+        self.size = at
+
+    def body_crcs(self) -> list[int]:
+        """The outputs' body CRCs, in order."""
+        return [crc for part in self._parts for crc in part.body_crcs()]
+
+    def place(self, body_position: int, index: int, term: int) -> Buffer:
+        """Fill in where all of it went."""
+        self.store_timestamp_ms = now_ms = self._assignments.now_ms()
+        for start in self._notes_at:
+            offset = self._assignments.take(OP_TOPIC, 0, 1)
+            place_record(self._notes, start, offset, body_position + start, now_ms)
+        pieces: list[Buffer] = [self._notes]
+        at = len(self._notes)
+        for part in self._parts:
+            pieces.append(part.place(body_position + at, index, term))
+            self.offsets += part.offsets
+            at += part.size
+        return b"".join(pieces)
+
+
+@dataclass(slots=True)
+class _OnItsWay:
+    """A write that is appended and not applied, and those who asked for it again meanwhile."""
+
+    stamp: Stamp
+    draft: OnceDraft
+    waiting: list[tuple[list[int], Done]] = field(default_factory=list)
+
+
+class OnceAppender:
+    """Decides and appends the writes of named producers."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        log: Log,
+        role: Role,
+        definitions: Definitions,
+        appender: Appender,
+        commits: OffsetCommits,
+    ) -> None:
+        self._machine = machine
+        self._log = log
+        self._role = role
+        self._definitions = definitions
+        self._appender = appender
+        self._commits = commits
+        self._registering: dict[str, int] = {}
+        self._writing: dict[tuple[str, int], _OnItsWay] = {}
+        self._moving: set[QueueKey] = set()
+
+    def register(self, name: str, instance: str, now_ms: int, on_done: Registered) -> None:
+        """Give a name to an instance; `on_done` is told its epoch. Raises Refused, BadInput."""
+
+        def done(outcome: Appended | AppendError) -> None:
+            self._registering[name] -= 1
+            if not self._registering[name]:
+                del self._registering[name]
+            on_done(self._registered(outcome))
+
+        self._registering[name] = self._registering.get(name, 0) + 1
+        self._definitions.change(RegisterProducer(name, instance, now_ms), done)
+
+    def _registered(self, outcome: Appended | AppendError) -> int | Refused:
+        if isinstance(outcome, AppendError):
+            return self._role.refusal_of(outcome)
+        if isinstance(outcome.result, int):
+            return outcome.result
+        return busy(
+            f"{limits.PRODUCERS_MAX} producers have names; one that is not used for "
+            f"{limits.PRODUCER_KEPT_S // 86_400} days gives up its own"
+        )
+
+    def knows(self, stamp: Stamp) -> bool:
+        """Whether a write is stored, or on its way there."""
+        on_its_way = self._writing.get((stamp.name, stamp.stream))
+        if on_its_way is not None and on_its_way.stamp == stamp:
+            return True
+        return self._machine.producers.judge(stamp) is Judged.REPEATED
+
+    def write(self, draft: OnceDraft, once: Once, on_done: Done) -> None:
+        """Append a write; `on_done` is called once, after it can be read, or with the refusal.
+
+        Raises Refused if it is certain at once that nothing is stored now.
+        """
+        stamp = once.stamp
+        if stamp.name in self._registering:
+            raise busy(f"producer {stamp.name!r} is being registered anew")
+        on_its_way = self._writing.get((stamp.name, stamp.stream))
+        if on_its_way is not None and on_its_way.stamp.epoch == stamp.epoch:
+            if on_its_way.stamp != stamp:
+                raise busy(f"write {on_its_way.stamp.sequence} of the stream is on its way")
+            on_its_way.waiting.append((draft.body_crcs(), on_done))
+            return
+        judged = self._machine.producers.judge(stamp)
+        if judged is Judged.REPEATED:
+            on_done(self._first_answer(stamp, draft.body_crcs()))
+            return
+        if judged is not Judged.NEW:
+            raise self._refusal(stamp, judged)
+        self._check_moves(once)
+        self._append(draft, once, on_done)
+
+    def _append(self, draft: OnceDraft, once: Once, on_done: Done) -> None:
+        stamp = once.stamp
+        key = (stamp.name, stamp.stream)
+        queues = {QueueKey(once.group, move.topic, move.queue_id) for move in once.moves}
+        entry = self._writing[key] = _OnItsWay(stamp, draft)
+        self._moving |= queues
+
+        def leave() -> None:
+            self._writing.pop(key, None)
+            self._moving.difference_update(queues)
+
+        def done(outcome: Stored | Refused) -> None:
+            leave()
+            on_done(outcome)
+            for crcs, again in entry.waiting:
+                if isinstance(outcome, Stored):
+                    repeat = outcome._replace(duplicate=True)
+                    again(_same(stamp, repeat, draft.body_crcs(), crcs))
+                else:
+                    again(outcome)
+
+        try:
+            self._appender.append(draft, None, done)
+        except BaseException:
+            leave()
+            raise
+
+    def _check_moves(self, once: Once) -> None:
+        """Refuse offsets that did not begin where the group is."""
+        kept = self._machine.offsets
+        new = 0
+        for move in once.moves:
+            key = QueueKey(once.group, move.topic, move.queue_id)
+            if key in self._moving:
+                raise busy(f"another transaction of queue {move.queue_id} of {move.topic!r} ends")
+            present = self._commits.latest(*key)
+            new += present is None
+            if present is not None and present != move.begin:
+                raise Refused(
+                    ResponseCode.OFFSET_MOVED_ON,
+                    f"queue {move.queue_id} of {move.topic!r} is at {present} for group "
+                    f"{once.group!r}, not at {move.begin}, where this transaction began: another "
+                    "member has committed it, or the group was reset. Nothing was stored; go on "
+                    f"at {present}",
+                )
+        if new and len(kept) + new > limits.CONSUMER_OFFSETS_MAX:
+            raise busy(f"{len(kept)} consumer offsets are kept")
+
+    def _refusal(self, stamp: Stamp, judged: Judged) -> Refused:
+        code, who = ResponseCode.PRODUCER_FENCED, f"producer {stamp.name!r}, epoch {stamp.epoch}"
+        if judged is Judged.FENCED:
+            newer = self._machine.producers.epoch(stamp.name)
+            remedy = "This instance must not go on: stop it, or give it a name of its own"
+            return Refused(code, f"{who} is fenced: epoch {newer} has the name. {remedy}")
+        if judged is Judged.FORGOTTEN:
+            days = limits.PRODUCER_KEPT_S // 86_400
+            remedy = f"It was not used for {days} days, or never registered: begin anew"
+            return Refused(code, f"{who} is not known. {remedy}")
+        last = self._machine.producers.written(stamp.name, stamp.stream)
+        return Refused(
+            ResponseCode.INVALID_PARAMETER,
+            f"write {stamp.sequence} of {who} comes after {last.sequence if last else 0} in stream "
+            f"{stamp.stream}: it is not stored now; whether it was before is not known any more",
+        )
+
+    def _first_answer(self, stamp: Stamp, asked: list[int]) -> Stored | Refused:
+        """The answer to a repeat, read from the log; without places if retention has taken it."""
+        written = self._machine.producers.written(stamp.name, stamp.stream)
+        assert written is not None, "it was judged a repeat"
+        if written.position < self._machine.first_position:
+            return Stored([], [], 0, duplicate=True)
+        return self._first_copy(stamp, written, asked)
+
+    def _first_copy(self, stamp: Stamp, written: Written, asked: list[int]) -> Stored | Refused:
+        body = self._log.view(written.position, written.size)
+        notes, *parts = index_entry(body, written.position)[1]
+        runs = [run for part in parts for run in part.runs]
+        positions = [int(at) for run in runs for at in run.decoded()["position"]]
+        outputs = body[positions[0] - written.position :] if positions else body[:0]
+        stored = Stored(
+            positions,
+            [(run.queue_id, run.first_offset) for run in runs],
+            notes.store_timestamp_ms,
+            duplicate=True,
+        )
+        return _same(stamp, stored, stored_body_crcs(outputs) if positions else [], asked)
+
+
+def _same(stamp: Stamp, stored: Stored, held: list[int], asked: list[int]) -> Stored | Refused:
+    """A repeat must be the same write again, or its answer would be another one's."""
+    if held == asked:
+        return stored
+    return Refused(
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"write {stamp.sequence} in stream {stamp.stream} of producer {stamp.name!r} is stored "
+        f"with {len(held)} other messages: a repeat must be the same, a new write has a sequence "
+        "of its own",
+    )

@@ -1,0 +1,189 @@
+"""REGISTER_PRODUCER (9011) and WRITE_ONCE (9012): what producers with a name write.
+
+A write is outputs of any topics of this broker group, and offsets up to which a consumer group has
+processed their inputs. All of it is one entry. A member that has lost a queue's lock moves nothing,
+nor does one that began elsewhere than at the group's offset: then nothing is stored.
+"""
+
+from __future__ import annotations
+
+from dledger.errors import BadInput, RecordError
+from dledger.net import Connection
+from dledger.net.serving import serves
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    ProduceHeader,
+    RegisterProducerHeader,
+    RegisterProducerResponseHeader,
+    WriteOnceHeader,
+    WriteOnceResponseHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.names import check_producer_name
+from mqbroker import limits
+from mqbroker.leader.append import Done, Stored
+from mqbroker.leader.drafts import MessagesDraft
+from mqbroker.leader.offset_commits import OffsetCommits
+from mqbroker.leader.once import OnceAppender, OnceDraft
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+from mqbroker.requests.groups.fencing import Fence
+from mqbroker.requests.needs import Needs
+from mqbroker.requests.sending.produce import check_sendable, draft_of
+from mqbroker.state.groups.locks import QueueKey
+from mqbroker.state.once import OffsetMove, Once
+from mqbroker.state.topics import check_group_name
+
+
+class OnceHandler:
+    """Answers named producers."""
+
+    def __init__(self, core: Core, commits: OffsetCommits, fence: Fence) -> None:
+        self._core = core
+        self._once = OnceAppender(
+            core.machine, core.log, core.role, core.definitions, core.appender, commits
+        )
+        self._fence = fence
+
+    @serves(RequestCode.REGISTER_PRODUCER, needs=Needs.LEADER)
+    def register(self, request: Command, connection: Connection) -> None:
+        """Give a name to the instance that asks; answered when that is in the log."""
+        header = decode_header(RegisterProducerHeader, request)
+        _check_producer(header.producer_name)
+        if not 0 < len(header.instance) <= limits.PRODUCER_INSTANCE_CHARACTERS_MAX:
+            raise _invalid(
+                f"an instance of {len(header.instance)} characters, not of 1 to "
+                f"{limits.PRODUCER_INSTANCE_CHARACTERS_MAX}"
+            )
+        replies = self._core.replies
+
+        def done(epoch: int | Refused) -> None:
+            if isinstance(epoch, Refused):
+                replies.refuse(request, connection, epoch)
+                return
+            answer = RegisterProducerResponseHeader(epoch)
+            replies.send(request, connection, request.reply(ext=encode_header(answer)))
+
+        now_ms = self._core.assignments.now_ms()
+        answer = connection.answer_by(request, done)
+        self._once.register(header.producer_name, header.instance, now_ms, answer)
+
+    @serves(RequestCode.WRITE_ONCE, needs=Needs.LEADER)
+    def write(self, request: Command, connection: Connection) -> None:
+        """Append outputs and offsets together; the answer follows when they can be read."""
+        core = self._core
+        header = decode_header(WriteOnceHeader, request)
+        _check_header(header)
+        once = Once(
+            header.producer_name,
+            header.epoch,
+            header.stream,
+            header.sequence,
+            header.group,
+            [OffsetMove(*move[:4]) for move in header.moves],
+            [size for _, size, _ in header.parts],
+        )
+        # What is stored stays so, whatever became of its topics and locks since.
+        is_new = not self._once.knows(once.stamp)
+        if is_new:
+            self._check_moves(header, connection)
+        parts = self._parts(request, header, is_new=is_new)
+        try:
+            draft = OnceDraft(once, parts, core.assignments, core.store_host)
+        except RecordError as error:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+
+        def done(outcome: Stored | Refused) -> None:
+            if isinstance(outcome, Refused):
+                core.replies.refuse(request, connection, outcome)
+                return
+            answer = WriteOnceResponseHeader(
+                position=outcome.positions[0] if outcome.positions else -1,
+                offsets=list(outcome.offsets),
+                store_timestamp=outcome.store_timestamp_ms,
+                duplicate=outcome.duplicate,
+            )
+            core.replies.send(request, connection, request.reply(ext=encode_header(answer)))
+
+        answer: Done = connection.answer_by(request, done)
+        for topic in dict.fromkeys(topic for topic, _, _ in header.parts):
+            answer = core.when_known(topic, answer)
+        self._once.write(draft, once, answer)
+
+    def _parts(
+        self, request: Command, header: WriteOnceHeader, *, is_new: bool
+    ) -> list[MessagesDraft]:
+        """A draft for each part, all checked before a topic is made for any."""
+        core = self._core
+        body = memoryview(request.payload)
+        if sum(size for _, size, _ in header.parts) != len(body):
+            raise _invalid(f"parts that are not {len(body)} bytes, as the body is")
+        drafts, topics, at = [], [], 0
+        for topic, size, runs in header.parts:
+            part = ProduceHeader(topic=topic, producer_group=header.producer_name, runs=runs)
+            if is_new:
+                topics.append(check_sendable(core, part))
+            drafts.append(draft_of(core, body[at : at + size], part))
+            at += size
+        for config in topics:
+            core.definitions.ensure_topic(config)
+        return drafts
+
+    def _check_moves(self, header: WriteOnceHeader, connection: Connection) -> None:
+        if not header.moves:
+            return
+        check_group_name(header.group)
+        for topic, queue_id, begin, end, token in header.moves:
+            self._core.definitions.topic(topic)
+            if not (0 <= queue_id < limits.QUEUES_IN_STATE_MAX and 0 <= begin <= end):
+                raise _invalid(f"queue {queue_id} of {topic!r} going from {begin} to {end}")
+            key = QueueKey(header.group, topic, queue_id)
+            if token is not None:
+                self._fence.check(key, token)
+            elif not self._fence.counts(key, connection.id):
+                raise Refused(
+                    ResponseCode.NOT_LOCK_OWNER,
+                    f"queue {queue_id} of {topic!r} is locked for another member of group "
+                    f"{header.group!r}: nothing was stored",
+                )
+            if self._fence.is_popped(key):
+                raise Refused(
+                    ResponseCode.OFFSET_MOVED_ON,
+                    f"members of group {header.group!r} have messages in hand that they popped "
+                    f"from queue {queue_id} of {topic!r}: nothing was stored. Pull or pop, not "
+                    "both in one group",
+                )
+
+
+def _check_header(header: WriteOnceHeader) -> None:
+    _check_producer(header.producer_name)
+    if not (
+        0 <= header.stream < limits.STREAMS_PER_PRODUCER_MAX
+        and header.epoch > 0
+        and header.sequence >= 0
+    ):
+        raise _invalid(
+            f"write {header.sequence} in stream {header.stream}, epoch {header.epoch}: streams "
+            f"are 0 to {limits.STREAMS_PER_PRODUCER_MAX - 1}"
+        )
+    if len(header.parts) > limits.PARTS_PER_WRITE_MAX:
+        raise _invalid(f"{len(header.parts)} topics, above {limits.PARTS_PER_WRITE_MAX}")
+    if len(header.moves) > limits.MOVES_PER_WRITE_MAX:
+        raise _invalid(f"{len(header.moves)} offsets, above {limits.MOVES_PER_WRITE_MAX}")
+    if len({move[:2] for move in header.moves}) < len(header.moves):
+        raise _invalid("a queue with two offsets")
+    if any(size <= 0 for _, size, _ in header.parts):
+        raise _invalid("a part without records")
+
+
+def _check_producer(name: str) -> None:
+    try:
+        check_producer_name(name)
+    except BadInput as error:
+        raise _invalid(str(error)) from error
+
+
+def _invalid(what: str) -> Refused:
+    return Refused(ResponseCode.INVALID_PARAMETER, f"a named producer's request has {what}")

@@ -1,0 +1,97 @@
+"""Entries that are written exactly once: outputs of any topics, and how far their inputs are
+consumed. Pure.
+
+A named producer's write is one entry of messages. Its first two records are in `OP_TOPIC`: a mark,
+and a note of who wrote it (`mqbroker.state.producers`) and which offsets of a consumer group it
+moves on; the other records are the outputs, a part for each topic. So outputs and offsets come
+together or not at all, and nobody sees half of them.
+
+The offset of a queue goes from where the consumer began to where it ended. The leader appends only
+what begins at the group's present offset. If an operator has set the offset in the moment between,
+what was set stands.
+
+The mark reads like a move out of a topic that no version has: a replica that is too old for such
+entries stops at one, and its state can't differ from the others'.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from dledger.buffers import Buffer
+from dledger.remoting.numbers import INT64_MAX
+from mqbroker import limits
+from mqbroker.state.aside import Unusable
+from mqbroker.state.groups.offsets import ConsumerOffsets
+from mqbroker.state.producers import Stamp
+from mqbroker.state.topics import Topics
+
+MARK: Final = b"WRITTEN-ONCE 0"
+NOTES: Final = 2
+"""Records before the outputs: the mark, and the note."""
+
+
+class OffsetMove(msgspec.Struct, frozen=True, array_like=True):
+    """A group goes on in a queue: it began at `begin`, all before `end` is processed."""
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+
+
+class Once(msgspec.Struct, frozen=True, array_like=True):
+    """The note. `sizes` are those of the parts in bytes, in order."""
+
+    name: str
+    epoch: int
+    stream: int
+    sequence: int
+    group: str
+    moves: list[OffsetMove]
+    sizes: list[int]
+
+    @property
+    def stamp(self) -> Stamp:
+        """Who wrote it."""
+        return Stamp(self.name, self.epoch, self.stream, self.sequence)
+
+
+def encode_once(once: Once) -> bytes:
+    """The body of a note's record."""
+    return msgspec.msgpack.encode(once)
+
+
+def decode_once(body: Buffer) -> Once:
+    """What `encode_once` made. Raises Unusable for what no leader writes."""
+    try:
+        once = msgspec.msgpack.decode(body, type=Once)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Unusable("it says that it is written once, and not by whom") from error
+    if not (
+        0 <= once.stream < limits.STREAMS_PER_PRODUCER_MAX
+        and 0 < once.epoch <= INT64_MAX
+        and 0 <= once.sequence <= INT64_MAX
+        and all(size > 0 for size in once.sizes)
+    ):
+        raise Unusable(f"it is no write that a producer makes: {once.stamp!s:.200}")
+    for move in once.moves:
+        if not (
+            0 <= move.queue_id < limits.QUEUES_IN_STATE_MAX
+            and 0 <= move.begin <= move.end <= INT64_MAX
+        ):
+            raise Unusable(f"it takes a group from {move.begin} to {move.end} in a queue")
+    return once
+
+
+def move_offsets(once: Once, offsets: ConsumerOffsets, topics: Topics) -> list[OffsetMove]:
+    """Move the group's offsets on, in topics that are there; returns the moves that were made."""
+    made = []
+    for move in once.moves:
+        present = offsets.get(once.group, move.topic, move.queue_id)
+        if topics.get(move.topic) is not None and present in (None, move.begin):
+            offsets.commit(once.group, move.topic, move.queue_id, move.end)
+            made.append(move)
+    return made

@@ -1,0 +1,177 @@
+"""Producers with a name: which instance may write, and what it has written last. Pure.
+
+A name belongs to the instance that registered it last. Registering is an entry of the log, and its
+index is the instance's *epoch*: it is above every epoch before, also above one that was forgotten
+since. A producer writes in a few *streams*, one thing at a time in each, under a sequence that
+grows. Of each stream the last is remembered, with its place in the log, for as long as the name is:
+so a repeat gets the first answer, however much was stored since.
+
+=======================  ==============================  ===========================================
+a name that              is asked to                     and then
+=======================  ==============================  ===========================================
+is not known             REGISTER by a at entry e         is at epoch e, nothing written
+is at epoch e, by a      REGISTER by a                   is as it was: the answer was lost
+is at epoch e            REGISTER by b at entry f > e    is at epoch f, nothing written; e is fenced
+is at e, stream s at n   WRITE e, s, m > n               has stream s at m
+is at e, stream s at n   WRITE e, s, n                   is as it was: the first answer again
+is at e, stream s at n   WRITE e, s, m < n               is as it was: refused as overtaken
+is at epoch f            WRITE e < f                     is as it was: refused as fenced
+is not known             WRITE e                         is not known: refused as forgotten
+=======================  ==============================  ===========================================
+
+Numbers may be left out: a write that its producer gave up, with an unknown outcome, is either
+stored before the next one of its stream, or overtaken by it and refused.
+
+A name that was not used for `PRODUCER_KEPT_S` is forgotten when another one is registered. The
+leader asks `judge` before it appends, and appends one write of a stream at a time. So an entry
+that `check` refuses was not written by a leader; but one may have been decided a moment before its
+name was forgotten, and makes the name known again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from mqbroker import limits
+from mqbroker.state.aside import Unusable
+
+#: (name, instance, epoch, used at ms, rows of stream, sequence, position, size), as a snapshot
+#: keeps it.
+ProducerRow: TypeAlias = tuple[str, str, int, int, list[tuple[int, int, int, int]]]
+
+_KEPT_MS = int(limits.PRODUCER_KEPT_S * 1000)
+
+
+class Stamp(NamedTuple):
+    """Who writes, in which stream, and which write of it this is."""
+
+    name: str
+    epoch: int
+    stream: int
+    sequence: int
+
+
+class Written(NamedTuple):
+    """The last write of a stream: its sequence, and where its entry's body lies."""
+
+    sequence: int
+    position: int
+    size: int
+
+
+class Judged(Enum):
+    """What becomes of a write."""
+
+    NEW = "it is to be stored"
+    REPEATED = "it is stored: the first answer holds"
+    OVERTAKEN = "a later one is stored"
+    FENCED = "a newer instance has the name"
+    FORGOTTEN = "the name is not known"
+
+
+class _Producer:
+    __slots__ = ("epoch", "instance", "streams", "used_ms")
+
+    def __init__(self, instance: str, epoch: int, used_ms: int) -> None:
+        self.instance = instance
+        self.epoch = epoch
+        self.used_ms = used_ms
+        self.streams: dict[int, Written] = {}
+
+
+class Producers:
+    """The names, the one that was used last at the end."""
+
+    def __init__(self, names_max: int = limits.PRODUCERS_MAX) -> None:
+        self._names_max = names_max
+        self._names: dict[str, _Producer] = {}
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def epoch(self, name: str) -> int | None:
+        """The epoch of the instance that has a name."""
+        known = self._names.get(name)
+        return None if known is None else known.epoch
+
+    def written(self, name: str, stream: int) -> Written | None:
+        """The last write of a stream."""
+        known = self._names.get(name)
+        return None if known is None else known.streams.get(stream)
+
+    def register(self, name: str, instance: str, index: int, now_ms: int) -> int | None:
+        """Give a name to an instance, by the entry `index`; returns its epoch.
+
+        None if there are too many names: then nothing has changed but that old ones are forgotten.
+        """
+        known = self._names.get(name)
+        if known is None:
+            self._forget(now_ms)
+            if len(self._names) >= self._names_max:
+                return None
+        if known is None or known.instance != instance:
+            known = _Producer(instance, index, now_ms)
+        self._use(name, known, now_ms)
+        return known.epoch
+
+    def judge(self, stamp: Stamp) -> Judged:
+        """What becomes of a write that is asked for now."""
+        known = self._names.get(stamp.name)
+        if known is None:
+            return Judged.FORGOTTEN
+        if known.epoch != stamp.epoch:
+            return Judged.FENCED
+        last = known.streams.get(stamp.stream)
+        if last is None or stamp.sequence > last.sequence:
+            return Judged.NEW
+        return Judged.REPEATED if stamp.sequence == last.sequence else Judged.OVERTAKEN
+
+    def check(self, stamp: Stamp) -> None:
+        """Raise Unusable for a write that no leader appends."""
+        judged = self.judge(stamp)
+        if judged not in (Judged.NEW, Judged.FORGOTTEN):
+            raise Unusable(
+                f"it is write {stamp.sequence} in stream {stamp.stream} of producer "
+                f"{stamp.name!r}, epoch {stamp.epoch}: {judged.value}"
+            )
+
+    def write(self, stamp: Stamp, position: int, size: int, now_ms: int) -> None:
+        """Note a write. It must have been checked."""
+        known = self._names.get(stamp.name) or _Producer("", stamp.epoch, now_ms)
+        known.streams[stamp.stream] = Written(stamp.sequence, position, size)
+        self._use(stamp.name, known, now_ms)
+
+    def _use(self, name: str, producer: _Producer, now_ms: int) -> None:
+        producer.used_ms = max(producer.used_ms, now_ms)
+        self._names.pop(name, None)
+        self._names[name] = producer
+
+    def _forget(self, now_ms: int) -> None:
+        """Those at the front were not used for the longest time."""
+        while self._names:
+            name = next(iter(self._names))
+            if self._names[name].used_ms + _KEPT_MS >= now_ms:
+                return
+            del self._names[name]
+
+    def dump(self) -> list[ProducerRow]:
+        """What a snapshot keeps."""
+        return [
+            (
+                name,
+                producer.instance,
+                producer.epoch,
+                producer.used_ms,
+                [(stream, *written) for stream, written in producer.streams.items()],
+            )
+            for name, producer in self._names.items()
+        ]
+
+    def restore(self, rows: Iterable[ProducerRow]) -> None:
+        """Take over what a snapshot kept."""
+        self._names.clear()
+        for name, instance, epoch, used_ms, streams in rows:
+            producer = self._names[name] = _Producer(instance, epoch, used_ms)
+            producer.streams = {stream: Written(*written) for stream, *written in streams}

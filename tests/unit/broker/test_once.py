@@ -1,0 +1,313 @@
+"""Named producers: outputs and consumed offsets in one entry, each write stored once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from dledger.net import Peer
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    RegisterProducerHeader,
+    RegisterProducerResponseHeader,
+    WriteOnceHeader,
+    WriteOnceResponseHeader,
+    decode_header,
+    encode_header,
+)
+from mqbroker.state.machine import Machine
+from mqbroker.state.moves import OP_TOPIC
+from mqbroker.testing import MemoryBroker, served, until
+from mqbroker.testing.leading import save
+from mqbroker.testing.requests import (
+    GROUP,
+    TIMEOUT_S,
+    TOPIC,
+    ask,
+    make_topic,
+    produce_request,
+    pull_request,
+    records,
+)
+
+Move = tuple[str, int, int, int, int | None]
+
+
+async def register(peer: Peer, name: str = "billing", instance: str = "a") -> int:
+    """The epoch that an instance gets."""
+    header = RegisterProducerHeader(producer_name=name, instance=instance)
+    answer = await peer.request(
+        Command(RequestCode.REGISTER_PRODUCER, encode_header(header)), TIMEOUT_S
+    )
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return decode_header(RegisterProducerResponseHeader, answer).epoch
+
+
+def write_request(
+    epoch: int,
+    sequence: int,
+    outputs: Sequence[tuple[str, str, Sequence[tuple[int, int]]]] = (),
+    moves: Sequence[Move] = (),
+    *,
+    name: str = "billing",
+    stream: int = 0,
+    group: str = GROUP,
+) -> Command:
+    """WRITE_ONCE: `outputs` are (key, topic, runs of (queue id, count))."""
+    parts, body = [], b""
+    for key, topic, runs in outputs:
+        content = bytes(produce_request(key, topic, runs).payload)
+        parts.append((topic, len(content), list(runs)))
+        body += content
+    header = WriteOnceHeader(
+        producer_name=name,
+        epoch=epoch,
+        stream=stream,
+        sequence=sequence,
+        parts=parts,
+        group=group if moves else "",
+        moves=list(moves),
+    )
+    return Command(RequestCode.WRITE_ONCE, encode_header(header), body)
+
+
+async def write(peer: Peer, request: Command) -> Command:
+    """The answer to a write."""
+    return await peer.request(request, TIMEOUT_S)
+
+
+def by_hand(broker: MemoryBroker) -> None:
+    """From here on entries are committed by the test."""
+    broker.ledger._auto = False
+
+
+def told(answer: Command) -> WriteOnceResponseHeader:
+    """Where it went."""
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return decode_header(WriteOnceResponseHeader, answer)
+
+
+async def stored(peer: Peer, topic: str, queue_id: int = 0) -> list[bytes]:
+    """The bodies in a queue."""
+    pull = pull_request(queue_id, topic=topic, suspendTimeoutMillis=0)
+    answer = await peer.request(pull, TIMEOUT_S)
+    return [bytes(record.body) for record in records(answer)]
+
+
+OUTPUTS = (("o", "Bills", ((0, 2), (1, 1))), ("p", "Mails", ((3, 1),)))
+
+
+async def begin(peer: Peer) -> int:
+    """Topics, and inputs in queue 0; the producer's epoch."""
+    for topic in (TOPIC, "Bills", "Mails"):
+        await make_topic(peer, topic)
+    await peer.request(produce_request("in", runs=((0, 9),)), TIMEOUT_S)
+    return await register(peer)
+
+
+async def test_outputs_and_offsets_come_together(tmp_path: Path) -> None:
+    """Into topics of any number, with the place of each output in the answer."""
+    async with served(tmp_path) as (broker, peer):
+        epoch = await begin(peer)
+        moves = [(TOPIC, 0, 0, 5, None)]
+        answer = told(await write(peer, write_request(epoch, 1, OUTPUTS, moves)))
+
+        assert answer.offsets == [(0, 0), (1, 0), (3, 0)]
+        assert not answer.duplicate
+        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 5
+        assert await stored(peer, "Bills") == [b"o 0 0", b"o 0 1"]
+        assert await stored(peer, "Bills", 1) == [b"o 1 0"]
+        assert await stored(peer, "Mails", 3) == [b"p 3 0"]
+        first = broker.ledger.view(answer.position, 4)
+        assert int.from_bytes(first, "big") > 0
+
+
+async def test_nobody_sees_half_of_it(tmp_path: Path) -> None:
+    """Before the entry is committed there is neither an output nor the offset."""
+    async with served(tmp_path) as (broker, peer):
+        epoch = await begin(peer)
+        by_hand(broker)
+        request = write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])
+        peer.request_nowait(request, lambda _: None)
+        await until(lambda: bool(broker.ledger.uncommitted))
+
+        assert len(broker.ledger.uncommitted) == 1
+        assert broker.machine.offsets.get(GROUP, TOPIC, 0) is None
+        assert broker.machine.queues.end("Bills", 0) == 0
+        broker.ledger.commit()
+        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 5
+        assert broker.machine.queues.end("Bills", 0) == 2
+
+
+async def test_a_repeat_gets_the_first_answer(tmp_path: Path) -> None:
+    """Also with others' appends between; nothing is stored a second time."""
+    async with served(tmp_path) as (broker, peer):
+        epoch = await begin(peer)
+        request = write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])
+        first = told(await write(peer, request))
+        await peer.request(produce_request("other", "Bills"), TIMEOUT_S)
+        again = told(await write(peer, request))
+
+        assert again.duplicate
+        assert (again.position, again.offsets) == (first.position, first.offsets)
+        assert broker.machine.queues.end("Mails", 3) == 1
+        changed = write_request(epoch, 1, OUTPUTS[:1], [(TOPIC, 0, 0, 5, None)])
+        refused = await write(peer, changed)
+        assert refused.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "other messages" in (refused.remark or "")
+
+
+async def test_a_repeat_is_stored_although_its_topic_is_gone(tmp_path: Path) -> None:
+    """What was answered once stays true: no check of today may deny it."""
+    async with served(tmp_path) as (_, peer):
+        epoch = await begin(peer)
+        request = write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])
+        told(await write(peer, request))
+        await ask(peer, RequestCode.DELETE_TOPIC_IN_BROKER, topic=TOPIC)
+
+        assert told(await write(peer, request)).duplicate
+
+
+async def test_a_repeat_that_overtakes_the_first_waits_for_it(tmp_path: Path) -> None:
+    """Both get the same answer, when the entry is committed."""
+    async with served(tmp_path) as (broker, peer):
+        epoch = await begin(peer)
+        by_hand(broker)
+        request = write_request(epoch, 1, OUTPUTS)
+        answers: list[Command] = []
+        for _ in range(2):
+            copy = Command(request.code, dict(request.ext), request.payload)
+            peer.request_nowait(copy, answers.append)  # type: ignore[arg-type]
+        await until(lambda: bool(broker.ledger.uncommitted))
+        await ask(peer, RequestCode.GROUP_INFO)  # the second was read by now
+        assert len(broker.ledger.uncommitted) == 1
+        broker.ledger.commit()
+        await until(lambda: len(answers) == 2)
+
+        assert [told(answer).duplicate for answer in answers] == [False, True]
+
+
+async def test_who_began_elsewhere_stores_nothing(tmp_path: Path) -> None:
+    """Another member has processed the same messages: its outputs are there already."""
+    async with served(tmp_path) as (broker, peer):
+        epoch = await begin(peer)
+        other = await register(peer, "other")
+        told(await write(peer, write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])))
+        late = write_request(other, 1, OUTPUTS, [(TOPIC, 0, 0, 3, None)], name="other")
+        refused = await write(peer, late)
+
+        assert refused.code == ResponseCode.OFFSET_MOVED_ON
+        assert "is at 5" in (refused.remark or "")
+        assert "not at 0" in (refused.remark or "")
+        assert broker.machine.queues.end("Bills", 0) == 2
+        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 5
+
+
+async def test_an_older_instance_is_fenced_and_told_so(tmp_path: Path) -> None:
+    """The epoch of the newer one is above it."""
+    async with served(tmp_path) as (broker, peer):
+        older = await begin(peer)
+        assert await register(peer) == older, "the answer to a registration was lost"
+        newer = await register(peer, instance="b")
+        refused = await write(peer, write_request(older, 1, OUTPUTS))
+
+        assert newer > older
+        assert refused.code == ResponseCode.PRODUCER_FENCED
+        assert f"epoch {newer} has the name" in (refused.remark or "")
+        assert broker.machine.queues.end("Bills", 0) == 0
+        told(await write(peer, write_request(newer, 1, OUTPUTS)))
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        ({"sequence": 0}, ResponseCode.INVALID_PARAMETER, "write 0"),
+        ({"name": "nobody"}, ResponseCode.PRODUCER_FENCED, "not known"),
+        ({"stream": 8}, ResponseCode.INVALID_PARAMETER, "stream 8"),
+        ({"name": "a b"}, ResponseCode.INVALID_PARAMETER, "a b"),
+        ({"moves": [(TOPIC, 0, 5, 4, None)]}, ResponseCode.INVALID_PARAMETER, "from 5 to 4"),
+        (
+            {"moves": [(TOPIC, 0, 5, 6, None), (TOPIC, 0, 5, 7, None)]},
+            ResponseCode.INVALID_PARAMETER,
+            "two offsets",
+        ),
+        ({"moves": [("None", 0, 5, 6, None)]}, ResponseCode.TOPIC_NOT_EXIST, "None"),
+        ({"moves": [(TOPIC, 0, 5, 6, 77)]}, ResponseCode.NOT_LOCK_OWNER, "nobody has it"),
+        ({"outputs": [("x", OP_TOPIC, ((0, 1),))]}, ResponseCode.NO_PERMISSION, "the broker"),
+        ({"outputs": [("x", "Bills", ((9, 1),))]}, ResponseCode.INVALID_PARAMETER, "queue 9"),
+    ],
+)
+async def test_what_can_t_be_is_refused_before_anything_is_stored(
+    tmp_path: Path, change: dict[str, object], code: int, words: str
+) -> None:
+    """With the reason; the same sequence may be used for another write then."""
+    async with served(tmp_path) as (broker, peer):
+        epoch = await begin(peer)
+        told(await write(peer, write_request(epoch, 1, moves=[(TOPIC, 0, 0, 5, None)])))
+        end = broker.ledger.status.last_index
+        asked: dict[str, object] = {"epoch": epoch, "sequence": 2, "outputs": OUTPUTS} | change
+        refused = await write(peer, write_request(**asked))  # type: ignore[arg-type]
+
+        assert refused.code == code, refused.remark
+        assert words in (refused.remark or "")
+        assert broker.ledger.status.last_index == end
+        told(await write(peer, write_request(epoch, 2, OUTPUTS)))
+
+
+async def test_a_member_that_lost_its_lock_moves_nothing(tmp_path: Path) -> None:
+    """Whoever has the queue now will process the messages."""
+    async with served(tmp_path) as (_, peer):
+        epoch = await begin(peer)
+        body = (
+            b'{"consumerGroup":"C","clientId":"c2","mqSet":'
+            b'[{"topic":"Orders","brokerName":"broker-a","queueId":0}],"withTokens":true}'
+        )
+        assert (await ask(peer, RequestCode.LOCK_BATCH_MQ, body)).code == ResponseCode.SUCCESS
+        refused = await write(peer, write_request(epoch, 1, moves=[(TOPIC, 0, 0, 5, 1)]))
+
+        assert refused.code == ResponseCode.NOT_LOCK_OWNER
+
+
+async def test_names_and_their_last_writes_survive_a_restart(tmp_path: Path) -> None:
+    """From the snapshot as from the log: a repeat is recognised, an older instance fenced."""
+    async with served(tmp_path) as (broker, peer):
+        older = await begin(peer)
+        epoch = await register(peer, instance="b")
+        told(await write(peer, write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])))
+        held = broker.machine.producers.dump()
+        replayed = Machine(tmp_path / "replayed")
+        for entry in broker.ledger.entries(1):
+            replayed.apply(entry)
+        save(broker.machine)
+    restored = Machine(tmp_path)
+    restored.restore()
+
+    assert [row[:3] for row in held] == [("billing", "b", epoch)]
+    assert older < epoch
+    assert restored.producers.dump() == replayed.producers.dump() == held
+    assert restored.offsets.dump() == replayed.offsets.dump() == [(GROUP, TOPIC, 0, 5)]
+    assert replayed.aside.count == 0
+    restored.close()
+    replayed.close()
+
+
+async def test_the_second_of_two_transactions_of_a_queue_is_asked_to_wait(tmp_path: Path) -> None:
+    """Until the first is applied it is not known where the group is."""
+    async with served(tmp_path) as (broker, peer):
+        epoch = await begin(peer)
+        other = await register(peer, "other")
+        by_hand(broker)
+        peer.request_nowait(
+            write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)]), lambda _: None
+        )
+        await until(lambda: bool(broker.ledger.uncommitted))
+        waits = await write(
+            peer, write_request(other, 1, OUTPUTS, [(TOPIC, 0, 0, 3, None)], name="other")
+        )
+
+        assert waits.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "retryAfterMillis" in waits.ext
+        assert len(broker.ledger.uncommitted) == 1
