@@ -23,11 +23,12 @@ LOCK_S = 60.0
 """A queue lock that is not renewed ends (RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime)."""
 
 PRODUCERS_MAX = 16_384
-"""Producers with a name: each takes up to 2 KiB of memory, and 400 bytes of every snapshot."""
+"""Producers with a name: each takes up to 3 KiB of memory, and 600 bytes of every snapshot."""
 PRODUCER_KEPT_S = 7 * 86_400
 """A name that is not used for so long is forgotten when room is wanted (Kafka:
 transactional.id.expiration.ms)."""
-STREAMS_PER_PRODUCER_MAX = 8
+STREAMS_PER_PRODUCER_MAX = 16
+INSTANCES_PER_NAME_KEPT = 4
 PRODUCER_INSTANCE_CHARACTERS_MAX = 64
 
 POP_BITS_BYTES_MAX = 64 * KIB

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from mqclient.consuming.sending_back import Nack
     from mqclient.consuming.sharing.plan import ConsistentHash, MachineRooms
     from mqclient.consuming.subscriptions import Sql
+    from mqclient.consuming.transacting.transaction import OnceTransaction
     from mqclient.errors import (
+        AcrossGroups,
         BadMessage,
         BufferFull,
         ClientClosed,
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
         NoReply,
         NoRoute,
         NotAssigned,
+        OffsetsMoved,
+        ProducerFenced,
         RecallTooLate,
         Refused,
         SendError,
@@ -47,7 +51,9 @@ if TYPE_CHECKING:
         SendUnknown,
         SubscriptionConflict,
         TooMuchUncommitted,
+        TransactionClosed,
         TransactionEnded,
+        TransactionUnanswered,
         TransactionUnknown,
     )
     from mqclient.models import Message, Rebalance, ReceivedMessage, Reply, SendResult
@@ -57,6 +63,7 @@ if TYPE_CHECKING:
     from mqclient.producing.transactions import Decision, Transaction
 
 __all__ = [
+    "AcrossGroups",
     "Admin",
     "BadMessage",
     "BufferFull",
@@ -75,10 +82,13 @@ __all__ = [
     "NoReply",
     "NoRoute",
     "NotAssigned",
+    "OffsetsMoved",
+    "OnceTransaction",
     "PendingSend",
     "PopConsumer",
     "PoppedMessage",
     "Producer",
+    "ProducerFenced",
     "Rebalance",
     "RecallTooLate",
     "ReceivedMessage",
@@ -93,16 +103,20 @@ __all__ = [
     "SubscriptionConflict",
     "TooMuchUncommitted",
     "Transaction",
+    "TransactionClosed",
     "TransactionEnded",
+    "TransactionUnanswered",
     "TransactionUnknown",
 ]
 
 _HOMES = {
     "mqclient.admin": "Admin",
     "mqclient.consuming.consumer": "Consumer",
-    "mqclient.errors": "BadMessage BufferFull ClientClosed ClientError HandlerTimeout ManyFailed "
-    "NoLeader NoReply NoRoute NotAssigned RecallTooLate Refused SendError SendFailed SendUnknown "
-    "SubscriptionConflict TooMuchUncommitted TransactionEnded TransactionUnknown",
+    "mqclient.errors": "AcrossGroups BadMessage BufferFull ClientClosed ClientError "
+    "HandlerTimeout ManyFailed NoLeader NoReply NoRoute NotAssigned "
+    "OffsetsMoved ProducerFenced RecallTooLate Refused SendError SendFailed "
+    "SendUnknown SubscriptionConflict TooMuchUncommitted TransactionClosed "
+    "TransactionEnded TransactionUnanswered TransactionUnknown",
     "mqclient.models": "Message Rebalance ReceivedMessage Reply SendResult",
     "mqclient.producing.many": "SentMany",
     "mqclient.producing.pending": "PendingSend",
@@ -112,6 +126,7 @@ _HOMES = {
     "mqclient.consuming.sending_back": "Nack",
     "mqclient.consuming.sharing.plan": "ConsistentHash MachineRooms",
     "mqclient.consuming.subscriptions": "Sql",
+    "mqclient.consuming.transacting.transaction": "OnceTransaction",
     "mqclient.producing.transactions": "Decision Transaction",
     "dledger.remoting.json_dialect": "MessageQueue",
 }

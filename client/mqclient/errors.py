@@ -11,10 +11,15 @@
         +-- NoReply              nobody replied to a request within its deadline
         +-- SendError            a message was not acknowledged
         |   +-- SendFailed       definitely not stored
+        |   |   +-- ProducerFenced   a newer instance has this producer's name
         |   +-- SendUnknown      stored or not: no answer came inside the deadline
         |   +-- BufferFull       not even accepted: the producer holds as much as it may
         +-- TransactionUnknown   a commit or rollback was not answered inside the deadline
         +-- TransactionEnded     a transaction had ended in the other way already
+        +-- OffsetsMoved         others have processed a transaction's messages: nothing was stored
+        +-- TransactionUnanswered  outputs and offsets are stored, or neither: nobody said which
+        +-- AcrossGroups         what a transaction is about lies in several broker groups
+        +-- TransactionClosed    a transaction was used after its block
         +-- BadMessage           the message can't be stored as it is (also a BadInput)
         +-- NotAssigned          the queue does not belong to this consumer at the moment
         +-- SubscriptionConflict the group's other members subscribe to something else
@@ -182,6 +187,49 @@ class TransactionEnded(ClientError):
         self.topic = topic
         self.unique_key = unique_key
         self.committed = committed
+
+
+class ProducerFenced(SendFailed):
+    """A newer instance has the producer's name: this one can't store anything any more.
+
+    What it asked for before, and got no answer to, may be stored: that ends as SendUnknown, or
+    TransactionUnanswered.
+    """
+
+
+class OffsetsMoved(ClientError):
+    """A transaction began where its group is not: another member has processed its messages.
+
+    Nothing was stored. The consumer goes on where the group is.
+    """
+
+    def __init__(self, group: str, reason: str) -> None:
+        super().__init__(f"the transaction of group {group!r} came too late: {reason}")
+        self.group = group
+
+
+class TransactionUnanswered(ClientError):
+    """Outputs and offsets of a transaction are stored, or neither; no answer came in time.
+
+    The consumer goes on where the group is, so what is stored does not come again.
+    """
+
+    definite = False
+
+    def __init__(self, producer_name: str, broker_name: str, reason: str) -> None:
+        super().__init__(
+            f"the transaction of producer {producer_name!r} was not answered by broker group "
+            f"{broker_name!r}: {reason}. Go on: messages whose outputs are not stored come again"
+        )
+        self.broker_name = broker_name
+
+
+class AcrossGroups(ClientError):
+    """Messages or outputs of a transaction lie in several broker groups. Nothing was stored."""
+
+
+class TransactionClosed(ClientError):
+    """Used after its block was left."""
 
 
 class NotAssigned(ClientError):

@@ -86,6 +86,13 @@ REPLIES_AWAITED_MAX = 65_536
 TRANSACTION_CHECKS_MAX = 256
 QUEUES_WANTED_MAX = 2**16
 """The queues wanted for a topic that a send makes; the broker gives its own maximum."""
+STREAMS_PER_PRODUCER_MAX = 16
+"""Of one name in one broker group: one for each batch under way, the others for consumers."""
+TRANSACTION_S = 15.0
+"""A transaction that ends is asked for again for so long, whoever leads."""
+TRANSACTION_BYTES_MAX = 6 * foundation.MIB
+TRANSACTION_RECORDS_MAX = 16_384
+TRANSACTION_TOPICS_MAX = 256
 SEND_BATCH_BYTES_MAX = 4 * foundation.MIB
 
 # Consumer.

@@ -125,3 +125,14 @@ def test_three_workers_share_one_queue(namesrv: str) -> None:
         ["quick job, delivery 1"] * 10 + ["slow job, delivery 1", "failing job, delivery 2"]
     )
     assert len({line.split()[0] for line in printed if " did the " in line}) == 3
+
+
+def test_each_order_has_one_bill(namesrv: str) -> None:
+    """examples/exactly_once.py: although the program ends twice in the middle of its work."""
+    printed = python("examples/exactly_once.py", namesrv).splitlines()
+
+    assert printed[-2:] == ["the first life is fenced", "12 bills, 12 different ones"]
+    assert [line for line in printed if "ended" in line] == [
+        "life 1 ended: the lights went out, and no bill was stored",
+        "life 2 ended: the lights went out, and the bills were stored",
+    ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from dledger.buffers import Buffer
 from dledger.errors import AppendError
@@ -37,6 +37,8 @@ from mqbroker.state.once import MARK, Once, encode_once
 from mqbroker.state.producers import Judged, Stamp, Written
 
 Registered: TypeAlias = Callable[[int | Refused], None]
+
+_REMEDY: Final = "This instance must not go on: stop it, or give it a name of its own"
 
 
 class OnceDraft:
@@ -129,16 +131,23 @@ class OnceAppender:
             self._registering[name] -= 1
             if not self._registering[name]:
                 del self._registering[name]
-            on_done(self._registered(outcome))
+            on_done(self._registered(name, outcome))
 
         self._registering[name] = self._registering.get(name, 0) + 1
         self._definitions.change(RegisterProducer(name, instance, now_ms), done)
 
-    def _registered(self, outcome: Appended | AppendError) -> int | Refused:
+    def _registered(self, name: str, outcome: Appended | AppendError) -> int | Refused:
         if isinstance(outcome, AppendError):
             return self._role.refusal_of(outcome)
         if isinstance(outcome.result, int):
             return outcome.result
+        if outcome.result is Judged.FENCED:
+            newer = self._machine.producers.epoch(name)
+            return Refused(
+                ResponseCode.PRODUCER_FENCED,
+                f"this instance of producer {name!r} was replaced: epoch {newer} has the name. "
+                f"{_REMEDY}",
+            )
         return busy(
             f"{limits.PRODUCERS_MAX} producers have names; one that is not used for "
             f"{limits.PRODUCER_KEPT_S // 86_400} days gives up its own"
@@ -226,8 +235,7 @@ class OnceAppender:
         code, who = ResponseCode.PRODUCER_FENCED, f"producer {stamp.name!r}, epoch {stamp.epoch}"
         if judged is Judged.FENCED:
             newer = self._machine.producers.epoch(stamp.name)
-            remedy = "This instance must not go on: stop it, or give it a name of its own"
-            return Refused(code, f"{who} is fenced: epoch {newer} has the name. {remedy}")
+            return Refused(code, f"{who} is fenced: epoch {newer} has the name. {_REMEDY}")
         if judged is Judged.FORGOTTEN:
             days = limits.PRODUCER_KEPT_S // 86_400
             remedy = f"It was not used for {days} days, or never registered: begin anew"

@@ -34,7 +34,8 @@ NOTES: Final = 2
 
 
 class OffsetMove(msgspec.Struct, frozen=True, array_like=True):
-    """A group goes on in a queue: it began at `begin`, all before `end` is processed."""
+    """A group goes on in a queue: it began at `begin`, and goes on at `end`; before that if its
+    consumer has sought back."""
 
     topic: str
     queue_id: int
@@ -80,7 +81,8 @@ def decode_once(body: Buffer) -> Once:
     for move in once.moves:
         if not (
             0 <= move.queue_id < limits.QUEUES_IN_STATE_MAX
-            and 0 <= move.begin <= move.end <= INT64_MAX
+            and min(move.begin, move.end) >= 0
+            and max(move.begin, move.end) <= INT64_MAX
         ):
             raise Unusable(f"it takes a group from {move.begin} to {move.end} in a queue")
     return once

@@ -12,6 +12,7 @@ a name that              is asked to                     and then
 is not known             REGISTER by a at entry e         is at epoch e, nothing written
 is at epoch e, by a      REGISTER by a                   is as it was: the answer was lost
 is at epoch e            REGISTER by b at entry f > e    is at epoch f, nothing written; e is fenced
+is at epoch f, once a's  REGISTER by a                   is as it was: refused as fenced
 is at e, stream s at n   WRITE e, s, m > n               has stream s at m
 is at e, stream s at n   WRITE e, s, n                   is as it was: the first answer again
 is at e, stream s at n   WRITE e, s, m < n               is as it was: refused as overtaken
@@ -21,6 +22,9 @@ is not known             WRITE e                         is not known: refused a
 
 Numbers may be left out: a write that its producer gave up, with an unknown outcome, is either
 stored before the next one of its stream, or overtaken by it and refused.
+
+An instance that was replaced does not get the name back: its registration may only have been slow,
+or repeated. The last `INSTANCES_PER_NAME_KEPT` of a name are remembered for that.
 
 A name that was not used for `PRODUCER_KEPT_S` is forgotten when another one is registered. The
 leader asks `judge` before it appends, and appends one write of a stream at a time. So an entry
@@ -32,14 +36,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from mqbroker import limits
 from mqbroker.state.aside import Unusable
 
-#: (name, instance, epoch, used at ms, rows of stream, sequence, position, size), as a snapshot
+#: (name, instances, epoch, used at ms, rows of stream, sequence, position, size), as a snapshot
 #: keeps it.
-ProducerRow: TypeAlias = tuple[str, str, int, int, list[tuple[int, int, int, int]]]
+ProducerRow: TypeAlias = tuple[str, list[str], int, int, list[tuple[int, int, int, int]]]
 
 _KEPT_MS = int(limits.PRODUCER_KEPT_S * 1000)
 
@@ -72,10 +76,11 @@ class Judged(Enum):
 
 
 class _Producer:
-    __slots__ = ("epoch", "instance", "streams", "used_ms")
+    __slots__ = ("epoch", "instances", "streams", "used_ms")
 
-    def __init__(self, instance: str, epoch: int, used_ms: int) -> None:
-        self.instance = instance
+    def __init__(self, instances: list[str], epoch: int, used_ms: int) -> None:
+        #: The one that has the name, and those that had it before.
+        self.instances = instances
         self.epoch = epoch
         self.used_ms = used_ms
         self.streams: dict[int, Written] = {}
@@ -101,18 +106,26 @@ class Producers:
         known = self._names.get(name)
         return None if known is None else known.streams.get(stream)
 
-    def register(self, name: str, instance: str, index: int, now_ms: int) -> int | None:
+    def register(
+        self, name: str, instance: str, index: int, now_ms: int
+    ) -> int | Literal[Judged.FENCED] | None:
         """Give a name to an instance, by the entry `index`; returns its epoch.
 
-        None if there are too many names: then nothing has changed but that old ones are forgotten.
+        FENCED if it was replaced already. None if there are too many names: then nothing has
+        changed but that old ones are forgotten.
         """
         known = self._names.get(name)
         if known is None:
             self._forget(now_ms)
             if len(self._names) >= self._names_max:
                 return None
-        if known is None or known.instance != instance:
-            known = _Producer(instance, index, now_ms)
+        if known is None:
+            known = _Producer([instance], index, now_ms)
+        elif instance in known.instances[1:]:
+            return Judged.FENCED
+        elif instance != known.instances[0]:
+            kept = known.instances[: limits.INSTANCES_PER_NAME_KEPT - 1]
+            known = _Producer([instance, *kept], index, now_ms)
         self._use(name, known, now_ms)
         return known.epoch
 
@@ -139,7 +152,7 @@ class Producers:
 
     def write(self, stamp: Stamp, position: int, size: int, now_ms: int) -> None:
         """Note a write. It must have been checked."""
-        known = self._names.get(stamp.name) or _Producer("", stamp.epoch, now_ms)
+        known = self._names.get(stamp.name) or _Producer([""], stamp.epoch, now_ms)
         known.streams[stamp.stream] = Written(stamp.sequence, position, size)
         self._use(stamp.name, known, now_ms)
 
@@ -161,7 +174,7 @@ class Producers:
         return [
             (
                 name,
-                producer.instance,
+                producer.instances,
                 producer.epoch,
                 producer.used_ms,
                 [(stream, *written) for stream, written in producer.streams.items()],
@@ -172,6 +185,6 @@ class Producers:
     def restore(self, rows: Iterable[ProducerRow]) -> None:
         """Take over what a snapshot kept."""
         self._names.clear()
-        for name, instance, epoch, used_ms, streams in rows:
-            producer = self._names[name] = _Producer(instance, epoch, used_ms)
+        for name, instances, epoch, used_ms, streams in rows:
+            producer = self._names[name] = _Producer(instances or [""], epoch, used_ms)
             producer.streams = {stream: Written(*written) for stream, *written in streams}

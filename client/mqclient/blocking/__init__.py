@@ -18,7 +18,7 @@ ones; they may be called from several threads.
 """
 
 from mqclient.blocking.admin import Admin, AdminPart
-from mqclient.blocking.consumer import Consumer
+from mqclient.blocking.consumer import Consumer, OnceTransaction
 from mqclient.blocking.face import Face
 from mqclient.blocking.pop import PopConsumer
 from mqclient.blocking.producer import Producer, Transaction
@@ -30,6 +30,7 @@ __all__ = [
     "Consumer",
     "Face",
     "Message",
+    "OnceTransaction",
     "PopConsumer",
     "Producer",
     "Transaction",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NoReturn, Self
 
@@ -12,7 +12,8 @@ from anyio import to_thread
 
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
-from mqclient.blocking.face import Face, blocking
+from mqclient.blocking.face import Caller, Face, R, blocking
+from mqclient.blocking.producer import Producer
 from mqclient.blocking.threads import in_threads
 from mqclient.consuming import consumer as consumers
 from mqclient.consuming.assignment import OnRevoke
@@ -22,8 +23,34 @@ from mqclient.consuming.sharing.offsets import KeepOffsets
 from mqclient.consuming.sharing.plan import Assign
 from mqclient.consuming.sharing.starts import Start
 from mqclient.consuming.subscriptions import Sql
+from mqclient.consuming.transacting import transaction as transacting
 from mqclient.errors import ClientClosed
-from mqclient.models import Rebalance, ReceivedMessage
+from mqclient.models import Rebalance, ReceivedMessage, SendResult
+
+
+class OnceTransaction(Caller[transacting.OnceTransaction]):
+    """`mqclient.OnceTransaction`, blocking."""
+
+    def __init__(
+        self, face: Face[consumers.Consumer], transaction: transacting.OnceTransaction
+    ) -> None:
+        self._face = face
+        self._client = transaction
+
+    def call(self, function: Callable[[], Awaitable[R]]) -> R:
+        """Call `function` in the event loop, and wait for its result."""
+        return self._face.call(function)
+
+    send = blocking(transacting.OnceTransaction.send)
+
+    def rollback(self) -> None:
+        """Store nothing when the block ends; the messages come again."""
+        self._client.rollback()
+
+    @property
+    def results(self) -> list[SendResult]:
+        """Where the outputs went, once they are stored."""
+        return self._client.results
 
 
 class Consumer(Face[consumers.Consumer]):
@@ -80,6 +107,16 @@ class Consumer(Face[consumers.Consumer]):
         return self.call(self._client.__anext__)
 
     nack = blocking(consumers.Consumer.nack)
+
+    @contextmanager
+    def transaction(
+        self, producer: Producer, *, timeout_s: float = limits.TRANSACTION_S
+    ) -> Iterator[OnceTransaction]:
+        """Store outputs, and that what was handed out is processed, in one step: both or
+        neither."""
+        begun = self._client.transaction(producer.client, timeout_s=timeout_s)
+        with self.portal.wrap_async_context_manager(begun) as transaction:
+            yield OnceTransaction(self, transaction)
 
     def run(
         self,

@@ -99,6 +99,7 @@ class Producer(Face[producers.Producer]):
         namesrv_addr: str = limits.NAMESRV_ADDR,
         group: str = limits.PRODUCER_GROUP,
         *,
+        name: str | None = None,
         checker: Callable[[ReceivedMessage], Decision] | None = None,
         timeout_s: float = limits.SEND_TIMEOUT_S,
         linger_s: float = limits.LINGER_S,
@@ -113,6 +114,7 @@ class Producer(Face[producers.Producer]):
             producers.Producer(
                 namesrv_addr,
                 group,
+                name=name,
                 checker=None if checker is None else _in_a_thread(checker),
                 timeout_s=timeout_s,
                 linger_s=linger_s,
@@ -136,6 +138,11 @@ class Producer(Face[producers.Producer]):
 
     send_soon = handing_over(producers.Producer.send_soon)
     transaction = in_a_block(producers.Producer.transaction)
+
+    @property
+    def client(self) -> producers.Producer:
+        """The asynchronous one."""
+        return self._client
 
     @property
     def client_id(self) -> str:

@@ -85,12 +85,14 @@ class LeaderFinder:
         timeout_s: float,
         topic: str | None = None,
         held_s: float = 0.0,
+        unsure: list[str] | None = None,
     ) -> Command:
         """The leader's answer to a request that may safely be repeated, even if the leader changes.
 
         The answer has any code that another try would not change. New tries begin until `timeout_s`
-        is over; the server may hold each for `held_s` (long polling). Raises NoLeader, or the
-        RemotingError of the last try, if none was answered.
+        is over; the server may hold each for `held_s` (long polling). `unsure` gets why the outcome
+        of a try is not known. Raises NoLeader, or the RemotingError of the last try, if none was
+        answered.
         """
         began_s = steady_s()
         deadline_s = began_s + timeout_s
@@ -101,6 +103,8 @@ class LeaderFinder:
             if isinstance(outcome, Command) and outcome.code not in RETRIED_CODES:
                 return outcome
             verdict = judge(outcome, attempt=attempt, now_s=steady_s(), deadline_s=deadline_s)
+            if unsure is not None and not verdict.definite:
+                unsure.append(verdict.reason)
             if verdict.next is Next.REDIRECT:
                 self.routes.redirect(broker_name, server, verdict.address)
             elif verdict.next is Next.FIND:

@@ -48,6 +48,8 @@ _DECLINED = frozenset(
         ResponseCode.TOPIC_NOT_EXIST,
         ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
         ResponseCode.INVALID_PARAMETER,
+        ResponseCode.PRODUCER_FENCED,
+        ResponseCode.OFFSET_MOVED_ON,
     }
 )
 

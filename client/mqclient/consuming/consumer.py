@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Self
 
 import anyio
@@ -51,6 +52,7 @@ from mqclient.consuming.sharing.offsets import KeepOffsets, NoOffsets, Offsets
 from mqclient.consuming.sharing.plan import Assign, Plan
 from mqclient.consuming.sharing.starts import Start, check_start, offset_of
 from mqclient.consuming.subscriptions import Sql
+from mqclient.consuming.transacting.transaction import OnceTransaction, Transacting, Writes
 from mqclient.errors import ClientClosed, NotAssigned
 from mqclient.models import Rebalance, ReceivedMessage
 
@@ -122,6 +124,7 @@ class Consumer(Living):
         self._assignment: Assignment | None = None
         self._handout = HandOut(self._readings, asking_finishes=auto_commit)
         self._here: QueueProgress | None = None
+        self._transacting: Transacting | None = None
         self._locks: Locks | None = None
         if ordered:
             arrived = self._handout.arrived.announce
@@ -237,13 +240,32 @@ class Consumer(Living):
         self._handout.arrived.announce()
         return progress
 
-    async def poll(self, max_messages: int = 1024, timeout_s: float = 1.0) -> list[ReceivedMessage]:
+    async def poll(
+        self, max_messages: int = 1024, timeout_s: float = 1.0, *, one_group: bool = False
+    ) -> list[ReceivedMessage]:
         """Up to `max_messages` messages, as soon as there are any; an empty list after `timeout_s`.
 
-        Polling says that all messages of the poll before are processed.
+        Polling says that all messages of the poll before are processed. With `one_group` they are
+        all of one broker group, as a transaction needs them.
         """
         self.check_open()
-        return await self._handout.poll(max_messages, timeout_s)
+        return await self._handout.poll(max_messages, timeout_s, one_group=one_group)
+
+    def transaction(
+        self, producer: Writes, *, timeout_s: float = limits.TRANSACTION_S
+    ) -> AbstractAsyncContextManager[OnceTransaction]:
+        """Store outputs, and that what was handed out is processed, in one step: both or neither.
+
+        Leaving the block stores all of it; an exception in it stores nothing, and the messages come
+        again. Needs `auto_commit=False` and a producer with a name. What it raises:
+        `mqclient.consuming.transacting.transaction`.
+        """
+        self.check_open()
+        if self._transacting is None:
+            self._transacting = Transacting(
+                self._session, self.group, self._offsets, self._handout, self._readings, self._locks
+            )
+        return self._transacting.block(producer, timeout_s, auto_commit=self._auto_commit)
 
     async def run(
         self,

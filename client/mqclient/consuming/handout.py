@@ -64,14 +64,16 @@ class HandOut:
                     return message, self._current
             self._current = None
 
-    async def poll(self, messages_max: int, timeout_s: float) -> list[ReceivedMessage]:
+    async def poll(
+        self, messages_max: int, timeout_s: float, *, one_group: bool = False
+    ) -> list[ReceivedMessage]:
         """Wait for messages for `timeout_s`; those of the poll before are finished."""
         if self._asking_finishes:
             self.finish_handed()
         messages: list[ReceivedMessage] = []
         await checkpoint()
         with anyio.move_on_after(timeout_s):
-            while not (messages := self._take_all(messages_max)):
+            while not (messages := self._take_all(messages_max, one_group=one_group)):
                 await self._wait()
         return messages
 
@@ -91,10 +93,40 @@ class HandOut:
                 self.arrived.announce()  # somebody may wait for that
         self._handed.clear()
 
-    def _take_all(self, messages_max: int) -> list[ReceivedMessage]:
+    def handed_out(self) -> list[QueueProgress]:
+        """The queues of what was handed out and not finished."""
+        in_hand = [] if self._in_hand is None else [self._in_hand[0]]
+        return [*dict.fromkeys([*self._handed, *in_hand])]
+
+    def finish(self, progress: QueueProgress, end: int) -> None:
+        """What was handed out of one queue before `end` is finished."""
+        if self._in_hand is not None and self._in_hand[0] is progress:
+            self._note(*self._in_hand)
+        first, last = self._handed[progress]
+        progress.finish(first, end - 1)
+        self.forget(progress)
+        if last >= end:
+            self._handed[progress] = (end, last)
+            progress.polled = True
+        if progress.closing:
+            self.arrived.announce()  # somebody may wait for that
+
+    def forget(self, progress: QueueProgress) -> None:
+        """What was handed out of one queue is not looked after any more."""
+        if self._in_hand is not None and self._in_hand[0] is progress:
+            self._in_hand = None
+        self._handed.pop(progress, None)
+        progress.polled = False
+
+    def _take_all(self, messages_max: int, *, one_group: bool) -> list[ReceivedMessage]:
         messages: list[ReceivedMessage] = []
+
+        def fits(progress: QueueProgress) -> bool:
+            mixed = one_group and messages and messages[0].broker_name != progress.queue.broker_name
+            return _has_room(progress) and not mixed
+
         while len(messages) < messages_max:
-            reading = self._turns.next(_has_room)
+            reading = self._turns.next(fits)
             if reading is None:
                 break
             taken = self._take(reading, messages_max - len(messages))

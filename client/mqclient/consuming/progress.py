@@ -177,6 +177,11 @@ class QueueProgress:
         lowest = self.unfinished.lowest
         if lowest is not None:
             return lowest
+        return self.handed_out_to
+
+    @property
+    def handed_out_to(self) -> int:
+        """Behind everything that was handed out, and what filters left out after it."""
         first = self.buffered_from
         return self.fetch_offset if first is None else first
 

@@ -12,6 +12,7 @@
 ``sender``        sends batches to the leader of one broker group
 ``delays``        messages with a delay (pure)
 ``recall``        takes a delayed message back
+``naming``        one instance of a program, which the next one replaces
 ``transactions``  messages that are delivered only if some work was done
 ``replies``       requests that wait for a reply
 """

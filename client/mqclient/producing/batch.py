@@ -99,6 +99,7 @@ class Batch:
 
     One that `waits` is a single delayed or half message; one that is `alone` is a single message
     that its sender may send again. `lanes` are all that its queues belong to, if there are several.
+    A named producer's has a `stamp`, (stream, sequence), from its first try on.
     """
 
     topic: str
@@ -116,6 +117,7 @@ class Batch:
     first_deadline_s: float = float("inf")
     body: bytes | None = None
     run_starts: dict[int, int] = field(default_factory=dict)
+    stamp: tuple[int, int] | None = None
     attempt: int = 0
     sent_s: float = 0.0
     sent_to: str = ""

@@ -1,10 +1,13 @@
 """The request for a batch, and the acknowledgement in the broker's answer. Pure.
 
-Finished records go as PRODUCE. A delayed or half message is sent by itself, as stock clients do
-(SEND_MESSAGE_V2): the broker decides where it waits, so the broker makes the record.
+Finished records go as PRODUCE, those of a named producer as WRITE_ONCE. A delayed or half message
+is sent by itself, as stock clients do (SEND_MESSAGE_V2): the broker decides where it waits, so the
+broker makes the record.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
@@ -13,6 +16,8 @@ from dledger.remoting.headers import (
     ProduceResponseHeader,
     SendMessageResponseHeader,
     SendMessageV2Header,
+    WriteOnceHeader,
+    WriteOnceResponseHeader,
     decode_header,
     encode_header,
 )
@@ -21,10 +26,25 @@ from dledger.remoting.record import Record
 from mqclient import limits
 from mqclient.producing.batch import Ack, Batch
 
+if TYPE_CHECKING:
+    from mqclient.producing.naming import Claim
 
-def request_for(batch: Batch, producer_group: str) -> Command:
-    """The batch as a request: the same body at every try."""
+
+def request_for(batch: Batch, producer_group: str, claim: Claim | None = None) -> Command:
+    """The batch as a request: the same body at every try. `claim` is a named producer's."""
     body = batch.freeze()
+    if claim is not None and claim.epoch is not None and batch.stamp is not None:
+        stream, sequence = batch.stamp
+        named = WriteOnceHeader(
+            producer_name=claim.named.name,
+            epoch=claim.epoch,
+            stream=stream,
+            sequence=sequence,
+            parts=[(batch.topic, len(body), batch.run_counts)],
+            group="",
+            moves=[],
+        )
+        return Command(RequestCode.WRITE_ONCE, encode_header(named), body)
     if batch.waits:
         return _send(Record(body), producer_group)
     header = ProduceHeader(topic=batch.topic, producer_group=producer_group, runs=batch.run_counts)
@@ -38,6 +58,11 @@ def acknowledgement(batch: Batch, answer: Command, server: str) -> Ack:
         _, _, position = offset_message_id_decode(sent.msg_id)
         offsets = dict.fromkeys(batch.runs, sent.queue_offset)
         return Ack(position, offsets, server, sent.recall_handle or "")
+    if batch.stamp is not None:
+        written = decode_header(WriteOnceResponseHeader, answer)
+        # Of a repeat whose first copy the log has no more, nobody knows the place.
+        known = dict(written.offsets) or dict.fromkeys(batch.runs, -1)
+        return Ack(written.position, known, server)
     header = decode_header(ProduceResponseHeader, answer)
     return Ack(header.position, dict(header.offsets), server)
 

@@ -29,6 +29,7 @@ from mqclient.producing.batch import Batch, Slot
 from mqclient.producing.batching import Accumulator, Budget
 from mqclient.producing.encoding import Encoder
 from mqclient.producing.many import Stretch, check_bodies, stretches
+from mqclient.producing.naming import Claim, Named
 from mqclient.producing.pending import PendingSend
 from mqclient.producing.publishing import Publisher
 from mqclient.producing.sender import GroupSender
@@ -56,6 +57,7 @@ class Outbox:
         batch_bytes_max: int,
         at_least_once: bool,
         compressor: Compressor | None = None,
+        named: Named | None = None,
     ) -> None:
         self.budget = budget
         self._session = session
@@ -63,6 +65,7 @@ class Outbox:
         self._linger_s = linger_s
         self._batch_bytes_max = min(batch_bytes_max, limits.BATCH_BYTES_MAX)
         self._at_least_once = at_least_once
+        self._named = named
         self._encoder = Encoder(UniqueKeys(session.host), session.host, compressor)
         self._publishers: dict[str, Publisher] = {}
         self._senders: dict[str, GroupSender] = {}
@@ -125,6 +128,7 @@ class Outbox:
         unique_key, record = self._encoder.encode(message, queue_id)
         pending = PendingSend(unique_key, now_s + timeout_s, choice.moves_max)
         if message.delayed:
+            self.refuse_named(message.topic, "a delay")
             return pending, self._put_to_wait(pending, queue, record, now_s)
         sender = self._senders.get(queue.broker_name) or self._sender(queue.broker_name)
         add = sender.accumulator.add_alone if alone else sender.accumulator.add
@@ -133,6 +137,7 @@ class Outbox:
 
     def put_half(self, message: Message, choice: Choice, timeout_s: float) -> PendingSend:
         """Encode a message as the half message of a transaction, and send it."""
+        self.refuse_named(message.topic, "a transaction that a checker ends")
         now_s = steady_s()
         queue = choice.queue
         unique_key, record = self._encoder.encode(message, queue.queue_id, self._producer_group)
@@ -217,6 +222,7 @@ class Outbox:
 
     def put_oneway(self, message: Message, queue: MessageQueue, timeout_s: float) -> None:
         """Encode a one-way message. Raises BadMessage."""
+        self.refuse_named(message.topic, "no acknowledgement")
         _refuse_delays([message], "a delay needs an acknowledgement: use send")
         now_s = steady_s()
         unique_key, record = self._encoder.encode(message, queue.queue_id)
@@ -224,6 +230,15 @@ class Outbox:
         sender = self._sender(queue.broker_name)
         sender.accumulator.add_oneway(slot, queue.topic, queue.queue_id, record, now_s)
         sender.wake()
+
+    def refuse_named(self, topic: str, what: str) -> None:
+        """Raises BadMessage from a producer with a name, for what brokers don't know by its
+        number."""
+        if self._named is not None:
+            raise BadMessage(
+                f"a message to topic {topic!r} with {what}, by producer {self._named.name!r}: what "
+                "a named producer writes is stored at once, and once. Use one without a name"
+            )
 
     async def flush(self) -> None:
         """Wait until everything handed over so far is settled, lingering batches included."""
@@ -264,7 +279,10 @@ class Outbox:
                 linger_s=self._linger_s,
                 batch_bytes_max=self._batch_bytes_max,
             )
-            sender = self._senders[broker_name] = self._begin(accumulator)
+            claim = None
+            if self._named is not None:
+                claim = Claim(self._named, broker_name, self._session.finder)
+            sender = self._senders[broker_name] = self._begin(accumulator, claim)
         return sender
 
     def _sender_of_waiting(self, broker_name: str) -> GroupSender:
@@ -279,7 +297,7 @@ class Outbox:
             sender = self._senders_of_waiting[broker_name] = self._begin(accumulator)
         return sender
 
-    def _begin(self, accumulator: Accumulator) -> GroupSender:
+    def _begin(self, accumulator: Accumulator, claim: Claim | None = None) -> GroupSender:
         sender = GroupSender(
             accumulator,
             self._session.finder,
@@ -287,6 +305,7 @@ class Outbox:
             self._room.announce,
             self._move,
             at_least_once=self._at_least_once,
+            claim=claim,
         )
         self._session.tasks.start_soon(sender.keep_time)
         self._session.tasks.start_soon(sender.keep_leader)

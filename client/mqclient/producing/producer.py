@@ -39,6 +39,7 @@ from mqclient.errors import BadMessage, BufferFull
 from mqclient.models import Message, ReceivedMessage, Reply, Selector, SendResult
 from mqclient.producing.batching import Budget
 from mqclient.producing.many import SentMany, Stretch
+from mqclient.producing.naming import Named
 from mqclient.producing.outbox import Outbox
 from mqclient.producing.pending import PendingSend
 from mqclient.producing.recall import recall
@@ -52,6 +53,9 @@ Where: TypeAlias = "tuple[int | None, str | None, Selector | None]"
 
 class Producer(Living):
     """Sends messages of one producer group.
+
+    One with a `name` is the only one of that name: when another instance begins to write, this one
+    is fenced, and its calls raise ProducerFenced. `Consumer.transaction` needs that.
 
     `timeout_s` is a send's deadline unless the call has its own. With `linger_s` a batch waits for
     more messages although it could be sent. At most `pending_max` messages or `pending_bytes_max`
@@ -67,6 +71,7 @@ class Producer(Living):
         namesrv_addr: str = limits.NAMESRV_ADDR,
         group: str = limits.PRODUCER_GROUP,
         *,
+        name: str | None = None,
         checker: Checker | None = None,
         timeout_s: float = limits.SEND_TIMEOUT_S,
         linger_s: float = limits.LINGER_S,
@@ -79,6 +84,9 @@ class Producer(Living):
     ) -> None:
         check_group_name(group)
         self.group = group
+        #: Its name and the instance, for transactions with what a consumer has read.
+        self.named = None if name is None else Named(name)
+        self.compressor = check_compression(compression, compress_from_bytes)
         self._timeout_s = timeout_s
         self._linger_s = linger_s
         self._session = Session(namesrv_addr, self._asked)
@@ -91,7 +99,8 @@ class Producer(Living):
             linger_s=linger_s,
             batch_bytes_max=batch_bytes_max,
             at_least_once=at_least_once,
-            compressor=check_compression(compression, compress_from_bytes),
+            compressor=self.compressor,
+            named=self.named,
         )
 
     @property

@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from anyio import sleep
+
 from dledger.errors import BadInput, Busy, ConnectFailed, RemotingError
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
@@ -32,10 +34,11 @@ from mqclient.connection.peers import PeerPool
 from mqclient.connection.retry import Next, Verdict, backoff_s, judge
 from mqclient.connection.routing import RouteTable
 from mqclient.connection.signals import Wakeup
-from mqclient.errors import SendFailed, SendUnknown
+from mqclient.errors import ClientError, ProducerFenced, SendFailed, SendUnknown
 from mqclient.producing.batch import Ack, Batch
 from mqclient.producing.batching import Accumulator
 from mqclient.producing.exchange import acknowledgement, request_for
+from mqclient.producing.naming import Claim
 
 log = get_logger(__name__)
 
@@ -55,6 +58,7 @@ class GroupSender:
         elsewhere: Callable[[GroupSender, Batch], None] = lambda _, __: None,
         *,
         at_least_once: bool = False,
+        claim: Claim | None = None,
     ) -> None:
         self.accumulator = accumulator
         self._finder = finder
@@ -64,6 +68,7 @@ class GroupSender:
         self._on_room = on_room
         self._elsewhere = elsewhere
         self._at_least_once = at_least_once
+        self._claim = claim
         self._seeking_since_s: float | None = None
         self._name = accumulator.broker_name
         self._parked: list[Batch] = []
@@ -134,10 +139,26 @@ class GroupSender:
                     leader=leader,
                     seconds=round(steady_s() - began_s, 4),
                 )
+            if self._claim is not None and not await self._registered(self._claim):
+                self._need_leader.set()
+                continue
             known = leader
             self._seeking_since_s = None
             self._move_to(leader)
             self._wake.set()
+
+    async def _registered(self, claim: Claim) -> bool:
+        """Whether the name is ours here, or known to be another's. If not, it is tried again."""
+        topic = next((batch.topic for batch in self.accumulator.batches()), None)
+        if claim.epoch is not None or claim.fenced is not None or topic is None:
+            return True
+        try:
+            await claim.register(topic, limits.REQUEST_TIMEOUT_S)
+        except (ClientError, RemotingError, BadInput) as error:
+            log.warning("producer not registered", broker=self._name, reason=str(error))
+            await sleep(limits.FIND_BACKOFF_MAX_S)
+            return False
+        return True
 
     def _sleep_s(self) -> float:
         """How long to sleep unless woken."""
@@ -156,9 +177,11 @@ class GroupSender:
             self._park(batch, now_s)
             self._need_leader.set()
             return
+        if self._claim is not None and not self._stamp(batch, self._claim, now_s):
+            return
         batch.attempt += 1
         batch.sent_s, batch.sent_to = now_s, leader
-        command = request_for(batch, self._producer_group)
+        command = request_for(batch, self._producer_group, self._claim)
         try:
             if batch.oneway:
                 peer.send_oneway(command)
@@ -172,6 +195,20 @@ class GroupSender:
             peer.request_nowait(command, partial(self._answered, batch, batch.attempt, leader))
         except (ConnectFailed, Busy) as error:
             self._answered(batch, batch.attempt, leader, error)
+
+    def _stamp(self, batch: Batch, claim: Claim, now_s: float) -> bool:
+        """Give a named producer's batch its number; whether it may be sent now."""
+        if claim.fenced is not None:
+            batch.fail(SendUnknown if batch.lost else ProducerFenced, claim.fenced)
+            self._finish(batch)
+            return False
+        if claim.epoch is None:
+            self._park(batch, now_s)
+            self._need_leader.set()
+            return False
+        if batch.stamp is None:
+            batch.stamp = (claim.take_stream(), claim.named.next_sequence())
+        return True
 
     def _answered(
         self, batch: Batch, attempt: int, server: str, answer: Command | RemotingError | Busy
@@ -190,6 +227,8 @@ class GroupSender:
         if attempt != batch.attempt:
             return
         now_s = steady_s()
+        if self._claim is not None and isinstance(answer, Command):
+            self._claim.heard(answer.code, answer.remark)
         verdict = judge(answer, attempt=attempt, now_s=now_s, deadline_s=batch.last_deadline_s)
         self._failed(batch, server, verdict, now_s)
 
@@ -202,7 +241,9 @@ class GroupSender:
             if not batch.slots:
                 return
         if verdict.next in (Next.GIVE_UP, Next.ELSEWHERE):
-            batch.fail(SendUnknown if batch.lost else SendFailed, f"{server}: {verdict.reason}")
+            fenced = self._claim is not None and self._claim.fenced is not None
+            failed = ProducerFenced if fenced else SendFailed
+            batch.fail(SendUnknown if batch.lost else failed, f"{server}: {verdict.reason}")
             self._finish(batch)
             return
         if verdict.next is Next.REDIRECT:
@@ -277,6 +318,8 @@ class GroupSender:
     def _finish(self, batch: Batch) -> None:
         """A batch is acknowledged or has failed: wake its callers, and go on with its lane."""
         self._on_wire.discard(batch)
+        if self._claim is not None and batch.stamp is not None:
+            self._claim.give_back(batch.stamp[0])
         if batch in self._parked:
             self._parked.remove(batch)
         self.accumulator.done(batch)

@@ -215,6 +215,11 @@ async def test_an_older_instance_is_fenced_and_told_so(tmp_path: Path) -> None:
         refused = await write(peer, write_request(older, 1, OUTPUTS))
 
         assert newer > older
+        again = await peer.request(
+            Command(RequestCode.REGISTER_PRODUCER, {"producerName": "billing", "instance": "a"}),
+            TIMEOUT_S,
+        )
+        assert again.code == ResponseCode.PRODUCER_FENCED, "it came late, or again"
         assert refused.code == ResponseCode.PRODUCER_FENCED
         assert f"epoch {newer} has the name" in (refused.remark or "")
         assert broker.machine.queues.end("Bills", 0) == 0
@@ -226,9 +231,9 @@ async def test_an_older_instance_is_fenced_and_told_so(tmp_path: Path) -> None:
     [
         ({"sequence": 0}, ResponseCode.INVALID_PARAMETER, "write 0"),
         ({"name": "nobody"}, ResponseCode.PRODUCER_FENCED, "not known"),
-        ({"stream": 8}, ResponseCode.INVALID_PARAMETER, "stream 8"),
+        ({"stream": 16}, ResponseCode.INVALID_PARAMETER, "stream 16"),
         ({"name": "a b"}, ResponseCode.INVALID_PARAMETER, "a b"),
-        ({"moves": [(TOPIC, 0, 5, 4, None)]}, ResponseCode.INVALID_PARAMETER, "from 5 to 4"),
+        ({"moves": [(TOPIC, 0, 5, -1, None)]}, ResponseCode.INVALID_PARAMETER, "from 5 to -1"),
         (
             {"moves": [(TOPIC, 0, 5, 6, None), (TOPIC, 0, 5, 7, None)]},
             ResponseCode.INVALID_PARAMETER,
@@ -285,7 +290,7 @@ async def test_names_and_their_last_writes_survive_a_restart(tmp_path: Path) -> 
     restored = Machine(tmp_path)
     restored.restore()
 
-    assert [row[:3] for row in held] == [("billing", "b", epoch)]
+    assert [row[:3] for row in held] == [("billing", ["b", "a"], epoch)]
     assert older < epoch
     assert restored.producers.dump() == replayed.producers.dump() == held
     assert restored.offsets.dump() == replayed.offsets.dump() == [(GROUP, TOPIC, 0, 5)]

@@ -51,6 +51,7 @@ def test_a_name_remembers_what_its_instance_wrote_last(plan: list[tuple[str, str
     owner: dict[str, tuple[str, int]] = {}
     written: dict[str, list[tuple[int, int, int]]] = {name: [] for name in NAMES}
     used: dict[str, int] = {}
+    replaced: dict[str, set[str]] = {}
     highest = 0
     for index, (what, name, number) in enumerate(plan, 1):
         if what == "register":
@@ -59,11 +60,17 @@ def test_a_name_remembers_what_its_instance_wrote_last(plan: list[tuple[str, str
                 owner = {each: owner[each] for each in owner if each not in forgotten}
             room = name in owner or len(owner) < 2
             epoch = producers.register(name, f"t{number}", index, now_ms)
-            assert (epoch is not None) == room
-            if epoch is not None:
+            if name not in owner:
+                replaced[name] = set()
+            if f"t{number}" in replaced[name]:
+                assert epoch is Judged.FENCED
+            else:
+                assert (epoch is not None) == room
+            if isinstance(epoch, int):
                 again = owner.get(name, ("", 0))[0] == f"t{number}"
                 assert epoch == owner[name][1] if again else epoch > highest
                 highest = max(highest, epoch)
+                replaced[name] |= set() if again else {owner.get(name, ("", 0))[0]}
                 owner[name], used[name] = (f"t{number}", epoch), now_ms
         elif what == "write":
             epoch = owner.get(name, ("", max(1, highest)))[1] - (number == 9)

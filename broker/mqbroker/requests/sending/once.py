@@ -137,7 +137,7 @@ class OnceHandler:
         check_group_name(header.group)
         for topic, queue_id, begin, end, token in header.moves:
             self._core.definitions.topic(topic)
-            if not (0 <= queue_id < limits.QUEUES_IN_STATE_MAX and 0 <= begin <= end):
+            if not (0 <= queue_id < limits.QUEUES_IN_STATE_MAX and min(begin, end) >= 0):
                 raise _invalid(f"queue {queue_id} of {topic!r} going from {begin} to {end}")
             key = QueueKey(header.group, topic, queue_id)
             if token is not None:
