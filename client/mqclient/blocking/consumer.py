@@ -114,8 +114,9 @@ class Consumer(Face[consumers.Consumer]):
     ) -> Iterator[OnceTransaction]:
         """Store outputs, and that what was handed out is processed, in one step: both or
         neither."""
+        portal = self.portal
         begun = self._client.transaction(producer.client, timeout_s=timeout_s)
-        with self.portal.wrap_async_context_manager(begun) as transaction:
+        with portal.wrap_async_context_manager(begun) as transaction:
             yield OnceTransaction(self, transaction)
 
     def run(

@@ -141,7 +141,8 @@ class Producer(Face[producers.Producer]):
 
     @property
     def client(self) -> producers.Producer:
-        """The asynchronous one."""
+        """The asynchronous one. Raises ClientClosed outside the block."""
+        self._client.check_open()
         return self._client
 
     @property
