@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from mqclient.producing.many import SentMany
     from mqclient.producing.pending import PendingSend
     from mqclient.producing.producer import Producer
-    from mqclient.producing.transactions import Decision, Transaction
+    from mqclient.producing.waiting.transactions import Decision, Transaction
 
 __all__ = [
     "AcrossGroups",
@@ -127,7 +127,7 @@ _HOMES = {
     "mqclient.consuming.sharing.plan": "ConsistentHash MachineRooms",
     "mqclient.consuming.subscriptions": "Sql",
     "mqclient.consuming.transacting.transaction": "OnceTransaction",
-    "mqclient.producing.transactions": "Decision Transaction",
+    "mqclient.producing.waiting.transactions": "Decision Transaction",
     "dledger.remoting.json_dialect": "MessageQueue",
 }
 

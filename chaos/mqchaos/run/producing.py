@@ -38,7 +38,7 @@ from mqchaos.run.workload import (
     unique_key,
 )
 from mqclient import Decision, Message, PendingSend, Producer, ReceivedMessage, SendResult
-from mqclient.producing.transactions import Checker
+from mqclient.producing.waiting.transactions import Checker
 
 
 class ProducerWork:

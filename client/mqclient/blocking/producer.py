@@ -21,9 +21,9 @@ from mqclient.blocking.face import ClientT, Face, P, blocking
 from mqclient.compression import Compression
 from mqclient.models import Message, ReceivedMessage, SendResult
 from mqclient.producing import producer as producers
-from mqclient.producing import transactions
 from mqclient.producing.pending import PendingSend
-from mqclient.producing.transactions import Decision
+from mqclient.producing.waiting import transactions
+from mqclient.producing.waiting.transactions import Decision
 
 
 def handing_over(

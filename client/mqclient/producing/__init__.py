@@ -10,9 +10,7 @@
 ``batch``         one batch, and each message's place in it (pure)
 ``exchange``      the request for a batch, and its answer (pure)
 ``sender``        sends batches to the leader of one broker group
-``delays``        messages with a delay (pure)
-``recall``        takes a delayed message back
 ``naming``        one instance of a program, which the next one replaces
-``transactions``  messages that are delivered only if some work was done
 ``replies``       requests that wait for a reply
+``waiting``       messages that wait for their time, or for the end of a transaction
 """

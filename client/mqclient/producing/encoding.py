@@ -34,7 +34,11 @@ from mqclient.connection.identity import (
 )
 from mqclient.errors import BadMessage
 from mqclient.models import Message
-from mqclient.producing.delays import check_user_properties, delay_properties, expiry_properties
+from mqclient.producing.waiting.delays import (
+    check_user_properties,
+    delay_properties,
+    expiry_properties,
+)
 
 PREPARED = 0x4
 """The transaction bits of a half message (RocketMQ's MessageSysFlag)."""

@@ -42,10 +42,10 @@ from mqclient.producing.many import SentMany, Stretch
 from mqclient.producing.naming import Named
 from mqclient.producing.outbox import Outbox
 from mqclient.producing.pending import PendingSend
-from mqclient.producing.recall import recall
 from mqclient.producing.replies import Questions
 from mqclient.producing.sender import GroupSender
-from mqclient.producing.transactions import Checker, Transaction, Transactions
+from mqclient.producing.waiting.recall import recall
+from mqclient.producing.waiting.transactions import Checker, Transaction, Transactions
 
 Where: TypeAlias = "tuple[int | None, str | None, Selector | None]"
 """Which queue: `queue_id`, `key` or `selector`, as in `Producer.send`."""

@@ -10,8 +10,8 @@ import pytest
 from mqclient.connection.identity import UniqueKeys
 from mqclient.errors import BadMessage
 from mqclient.models import Message, ReceivedMessage
-from mqclient.producing.delays import delay_properties
 from mqclient.producing.encoding import PREPARED, Encoder
+from mqclient.producing.waiting.delays import delay_properties
 
 
 @pytest.mark.parametrize(
