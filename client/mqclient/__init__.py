@@ -8,6 +8,7 @@
 ``connection``   what all of them share: routes, leaders, connections
 ``lookup``       one message by its unique key (pure)
 ``compression``  compressed bodies
+``large``        bodies that are too large for one record
 ``models``       messages and results
 ``errors``       what can go wrong
 ``limits``       the bounds, and the defaults of what a user may set

@@ -73,6 +73,16 @@ PRODUCER_TICK_S = 0.05
 HANDLE_AGAIN_S = 5.0
 """If no broker takes a message back, the handler gets it again after this time, as in RocketMQ."""
 
+LARGE_BODY_BYTES_MAX = 256 * foundation.MIB
+"""Of a body that is sent in parts: it is in memory as a whole, at its sender and its reader."""
+LARGE_PART_BYTES = foundation.MIB
+LARGE_PARTS_MAX = LARGE_BODY_BYTES_MAX // LARGE_PART_BYTES
+LARGE_SEND_TIMEOUT_S = 60.0
+LARGE_FETCH_S = 10.0
+"""So long a body's parts are asked for before the message is taken for one without a body."""
+LARGE_PULL_BYTES_MAX = 4 * foundation.MIB
+LARGE_MANIFEST_CHARACTERS_MAX = 8192
+OFFSET_DIGITS_MAX = 19
 TTL_S_MAX = 365 * 86_400
 """Brokers know it exactly for 497 days."""
 RETRY_DELAY_S_MAX = 40 * 86_400

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from dledger.buffers import Buffer
-from dledger.errors import RecordError
+from dledger.errors import BadInput, RecordError
 from dledger.remoting import message as wire
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.record import COMPRESSED, Record, walk
@@ -109,6 +109,7 @@ class ReceivedMessage:
         "_properties",
         "_queue_offset",
         "_record",
+        "_whole",
         "broker_name",
         "handled_again",
     )
@@ -118,6 +119,7 @@ class ReceivedMessage:
         self._record: Record | None = None
         self._properties: dict[str, str] | None = None
         self._queue_offset = -1
+        self._whole: bytes | Exception | None = None
         self.broker_name = broker_name
         #: How often its handler had it again in its place (`on_error="suspend"`).
         self.handled_again = 0
@@ -157,7 +159,14 @@ class ReceivedMessage:
 
     @property
     def body(self) -> bytes:
-        """The body, checked against its CRC and inflated. Raises RecordError if it is damaged."""
+        """The body, checked against its CRC and inflated. Raises RecordError if it is damaged.
+
+        A large one is empty until its parts are there; what raises is why they can't be had.
+        """
+        if self._whole is not None:
+            if isinstance(self._whole, Exception):
+                raise self._whole
+            return self._whole
         record = self.record
         if not record.check():
             raise RecordError(
@@ -169,6 +178,41 @@ class ReceivedMessage:
                 record.body, record.sys_flag, f"the body at position {record.physical_offset}"
             )
         return bytes(record.body)
+
+    @property
+    def manifest(self) -> str:
+        """Where the parts of its body are, if it was sent by `Producer.send_large`; else ""."""
+        try:
+            return "" if len(self.record.body) else self.properties.get(wire.LARGE_BODY, "")
+        except BadInput:  # a malformed record, which its reader is to see as it is
+            return ""
+
+    @property
+    def large_bytes(self) -> int:
+        """How large the body is whose parts are elsewhere; 0 if there is none."""
+        size = self.manifest.split(" ")[1:2]
+        if (
+            not size
+            or not size[0].isascii()
+            or not size[0].isdigit()
+            or len(size[0]) > limits.TIME_DIGITS_MAX
+        ):
+            return int(bool(self.manifest))
+        return int(size[0]) or 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its large body was fetched."""
+        return isinstance(self._whole, bytes)
+
+    def take_body(self, whole: bytes | Exception) -> None:
+        """Its large body was fetched; or why that can't be."""
+        self._whole = whole
+
+    @property
+    def held_bytes(self) -> int:
+        """What it takes in memory, its large body included."""
+        return len(self._data) + self.large_bytes
 
     @property
     def message_id(self) -> str:

@@ -50,6 +50,10 @@ TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 TIMER_OUT_MS = "TIMER_OUT_MS"
 EXPIRES_AT_MS = "EXPIRES_AT_MS"
 """Ours: the time from which on brokers deliver the message no more."""
+LARGE_BODY = "LARGE_BODY"
+"""Ours: where the parts of a large body are; the message itself has none."""
+LARGE_PART = "LARGE_PART"
+"""Ours: which body a part belongs to."""
 CHECK_IMMUNITY_TIME = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 #: The properties that say when a message is to be delivered.
@@ -59,6 +63,8 @@ DELAYS = (DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 DEFAULT_TOPIC = "TBW102"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
+PARTS_PREFIX = "%PARTS%"
+"""Before a topic's name: the topic with the parts of its large bodies."""
 REPLY_SUFFIX = "_REPLY_TOPIC"
 """Added to the cluster's name: the topic that repliers send to."""
 

@@ -22,7 +22,7 @@ from dledger.remoting.headers import (
     GetTopicStatsInfoHeader,
     UpdateAndCreateTopicHeader,
 )
-from dledger.remoting.message import DEFAULT_TOPIC, DLQ_PREFIX, RETRY_PREFIX
+from dledger.remoting.message import DEFAULT_TOPIC, DLQ_PREFIX, PARTS_PREFIX, RETRY_PREFIX
 from mqclient import limits
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import GroupRoute, QueueStatus, TopicInfo, TopicRoute, TopicStatus
@@ -227,11 +227,14 @@ async def delete_on(
 
 
 def topic_kind(topic: str) -> str:
-    """What a topic is for: user, retry, dead-letter or system (RocketMQ's own names)."""
+    """What a topic is for: user, parts (ours), retry, dead-letter or system (RocketMQ's own
+    names)."""
     if topic == RETRY_PREFIX + TOOLS_GROUP:
         return "system"
     if topic.startswith(RETRY_PREFIX):
         return "retry"
     if topic.startswith(DLQ_PREFIX):
         return "dead-letter"
+    if topic.startswith(PARTS_PREFIX):
+        return "parts"
     return "system" if topic in SYSTEM_TOPICS or topic.startswith("RMQ_SYS_") else "user"

@@ -131,6 +131,7 @@ class Producer(Face[producers.Producer]):
     send = blocking(producers.Producer.send)
     send_batch = blocking(producers.Producer.send_batch)
     send_many = blocking(producers.Producer.send_many)
+    send_large = blocking(producers.Producer.send_large)
     request = blocking(producers.Producer.request)
     reply = blocking(producers.Producer.reply)
     recall = blocking(producers.Producer.recall)

@@ -54,6 +54,7 @@ from mqclient.consuming.sharing.starts import Start, check_start, offset_of
 from mqclient.consuming.subscriptions import Sql
 from mqclient.consuming.transacting.transaction import OnceTransaction, Transacting, Writes
 from mqclient.errors import ClientClosed, NotAssigned
+from mqclient.large.fetching import LargeBodies
 from mqclient.models import Rebalance, ReceivedMessage
 
 
@@ -122,7 +123,8 @@ class Consumer(Living):
         self._session = Session(namesrv_addr, self._asked)
         self._offsets: Offsets = NoOffsets()
         self._assignment: Assignment | None = None
-        self._handout = HandOut(self._readings, asking_finishes=auto_commit)
+        self._large = LargeBodies(self._session.finder)
+        self._handout = HandOut(self._readings, self._large.see_to, asking_finishes=auto_commit)
         self._here: QueueProgress | None = None
         self._transacting: Transacting | None = None
         self._locks: Locks | None = None
@@ -224,6 +226,7 @@ class Consumer(Living):
         message, reading = await self._handout.take_one()
         self._here = reading.progress
         self._here.handling += 1
+        await self._large.see_to([message])
         return message
 
     async def give_back(self, message: ReceivedMessage) -> None:
@@ -323,6 +326,7 @@ class Consumer(Living):
                 "order='none': an ordered consumer keeps the order of its queues ('queue'), or of "
                 "each key in them ('key')"
             )
+        handler = self._large.before(handler)
         await Handling(self._readings, self._handout.arrived, handler, back.settle, pace).run()
 
     async def nack(

@@ -50,7 +50,7 @@ class Work:
 
     def __post_init__(self) -> None:
         self.epoch = self.progress.epoch
-        self.size_bytes = sum(message.size_bytes for message in self.messages)
+        self.size_bytes = sum(message.held_bytes for message in self.messages)
 
     @property
     def progress(self) -> QueueProgress:

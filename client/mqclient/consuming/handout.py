@@ -7,7 +7,7 @@ together with `auto_commit`. Then only `commit` and `nack` say what is finished.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -23,11 +23,19 @@ from mqclient.models import ReceivedMessage
 
 
 class HandOut:
-    """Gives out what `readings` have fetched. `arrived` is announced when they have more."""
+    """Gives out what `readings` have fetched. `arrived` is announced when they have more.
+
+    `see_to` gets messages what else belongs to them, before they are given out.
+    """
 
     def __init__(
-        self, readings: Callable[[], Mapping[MessageQueue, Reading]], *, asking_finishes: bool
+        self,
+        readings: Callable[[], Mapping[MessageQueue, Reading]],
+        see_to: Callable[[Sequence[ReceivedMessage]], Awaitable[None]],
+        *,
+        asking_finishes: bool,
     ) -> None:
+        self._see_to = see_to
         self.arrived = Broadcast()
         self._asking_finishes = asking_finishes
         self._turns = Turns(readings)
@@ -46,6 +54,7 @@ class HandOut:
         message, reading = await self.take_one()
         self._in_hand = (reading.progress, [message])
         reading.progress.polled = True
+        await self._see_to(self._in_hand[1])
         return message
 
     async def take_one(self) -> tuple[ReceivedMessage, Reading]:
@@ -75,6 +84,7 @@ class HandOut:
         with anyio.move_on_after(timeout_s):
             while not (messages := self._take_all(messages_max, one_group=one_group)):
                 await self._wait()
+        await self._see_to(messages)
         return messages
 
     def finish_handed(self) -> None:
@@ -120,6 +130,7 @@ class HandOut:
 
     def _take_all(self, messages_max: int, *, one_group: bool) -> list[ReceivedMessage]:
         messages: list[ReceivedMessage] = []
+        room_bytes = limits.UNDER_WAY_BYTES_MAX
 
         def fits(progress: QueueProgress) -> bool:
             mixed = one_group and messages and messages[0].broker_name != progress.queue.broker_name
@@ -130,6 +141,11 @@ class HandOut:
             if reading is None:
                 break
             taken = self._take(reading, messages_max - len(messages))
+            room_bytes -= sum(message.large_bytes for message in taken)
+            while room_bytes < 0 and len(messages) + len(taken) > 1:
+                room_bytes += taken[-1].large_bytes
+                reading.progress.give_back(taken.pop(), reading.progress.epoch)
+                messages_max = 0  # the rest of it is for the next poll
             if taken:  # else they have expired
                 self._note(reading.progress, taken)
                 messages += taken

@@ -158,9 +158,9 @@ class QueueProgress:
 
     @property
     def next_size_bytes(self) -> int:
-        """How large the message is that would be handed out next."""
+        """What the message takes in memory that would be handed out next."""
         message = self._returned[0] if self._returned else self._chunks[0][0][0]
-        return message.size_bytes
+        return message.held_bytes
 
     def finish(self, first: int, last: int) -> None:
         """The application is through with what it had in hand from `first` to `last`."""

@@ -24,6 +24,7 @@ from typing import TypeAlias
 from anyio import move_on_after
 from anyio.lowlevel import checkpoint
 
+from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from dledger.remoting.bodies import HeartbeatData, ProducerData
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
@@ -36,6 +37,7 @@ from mqclient.compression import Compression, check_compression
 from mqclient.connection.lifetime import Living
 from mqclient.connection.session import Session
 from mqclient.errors import BadMessage, BufferFull
+from mqclient.large.sending import store_parts
 from mqclient.models import Message, ReceivedMessage, Reply, Selector, SendResult
 from mqclient.producing.batching import Budget
 from mqclient.producing.many import SentMany, Stretch
@@ -272,6 +274,34 @@ class Producer(Living):
         sent = SentMany(stretches)
         await sent.wait()
         return sent
+
+    async def send_large(
+        self,
+        message: Message,
+        *,
+        queue_id: int | None = None,
+        key: str | None = None,
+        selector: Selector | None = None,
+        timeout_s: float = limits.LARGE_SEND_TIMEOUT_S,
+    ) -> SendResult:
+        """Send one message whose body may be too large for a record (256 MiB at most).
+
+        Its parts go to the topic `%PARTS%` and the message's topic; then the message is sent, and
+        the result is that. Consumers of ours get it with its body; others get it without one. A
+        body of up to 4 MiB is sent as by `send`. Raises what `send` does; SendFailed if a part was
+        not stored.
+        """
+        deadline_s = steady_s() + timeout_s
+        if len(message.body) > MESSAGE_BODY_BYTES_MAX:
+            await self._ready(message.topic, timeout_s)
+            message = await store_parts(self, message, deadline_s)
+        return await self.send(
+            message,
+            queue_id=queue_id,
+            key=key,
+            selector=selector,
+            timeout_s=deadline_s - steady_s(),
+        )
 
     def send_oneway(
         self, message: Message, *, queue_id: int | None = None, key: str | None = None

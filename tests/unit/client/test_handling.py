@@ -43,6 +43,10 @@ def message(queue: MessageQueue, offset: int, key: str = "", body: bytes = b"x")
     return ReceivedMessage(memoryview(data), "b")
 
 
+async def nothing(messages: Sequence[ReceivedMessage]) -> None:
+    """Nothing else belongs to these messages."""
+
+
 class Filled:
     """A queue that holds messages with these keys, from offset 0."""
 
@@ -354,7 +358,7 @@ async def test_asking_for_more_finishes_what_was_given_unless_it_is_switched_off
     """Polling and iterating alike."""
     for asking, expected in ((True, [2]), (False, [0])):
         bench = Bench("aaaa")
-        handout = HandOut(lambda its=bench: its.readings, asking_finishes=asking)
+        handout = HandOut(lambda its=bench: its.readings, nothing, asking_finishes=asking)
         assert len(await handout.poll(2, 1)) == 2
         await handout.poll(1, 1)
         assert bench.positions == expected
@@ -367,7 +371,7 @@ async def test_iterating_goes_round_the_queues(monkeypatch: pytest.MonkeyPatch) 
     """So many of one, then of the next."""
     monkeypatch.setattr(limits, "TURN_RECORDS_MAX", 2)
     bench = Bench("aaaa", "aaaa")
-    handout = HandOut(lambda: bench.readings, asking_finishes=True)
+    handout = HandOut(lambda: bench.readings, nothing, asking_finishes=True)
     taken = [(await handout.next_message()).queue_id for _ in range(8)]
     assert taken == [0, 0, 1, 1, 0, 0, 1, 1]
 
@@ -379,7 +383,7 @@ async def test_who_finishes_nothing_is_told_when_it_is_too_much(
     monkeypatch.setattr(limits, "UNFINISHED_RUNS_PER_QUEUE_MAX", 2)
     bench = Bench("aaaaaa")
     progress = bench.readings[QUEUES[0]].progress
-    handout = HandOut(lambda: bench.readings, asking_finishes=False)
+    handout = HandOut(lambda: bench.readings, nothing, asking_finishes=False)
     assert len(await handout.poll(5, 1)) == 5
     for offset in (1, 3):
         progress.finish(offset, offset)

@@ -14,7 +14,7 @@ come and go. `run` acknowledges what its handler returns from; who polls calls `
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Literal
 
 import anyio
@@ -38,6 +38,7 @@ from mqclient.consuming.popping.taking import Taking
 from mqclient.consuming.sending_back import Delay, SendingBack, check_schedule
 from mqclient.consuming.subscriptions import Sql, parse_subscription
 from mqclient.errors import NoRoute, SubscriptionConflict
+from mqclient.large.fetching import LargeBodies
 
 log = get_logger(__name__)
 
@@ -92,6 +93,7 @@ class PopConsumer(Living):
         }
         self._session = Session(namesrv_addr)
         self._settling = Settling(self._session, group)
+        self._large = LargeBodies(self._session.finder)
         self._taking = Taking(
             self._session,
             group,
@@ -171,6 +173,7 @@ class PopConsumer(Living):
                         await self._taking.arrived.wait()
         finally:
             self._taking.want(0)
+        await self._large.see_to(found)
         return found
 
     async def ack(self, *messages: PoppedMessage) -> None:
@@ -235,7 +238,12 @@ class PopConsumer(Living):
         policy = Policy(
             concurrency, timeout_s, hold_s, max_reconsume_times, self._schedule, self._ordered
         )
-        running = Running(handler, policy, self._taking, self._settling, self._dead_letters())
+
+        def handle(messages: Sequence[PoppedMessage]) -> Awaitable[None] | None:
+            return handler(messages[0])
+
+        large = self._large.before(handle)
+        running = Running(large, policy, self._taking, self._settling, self._dead_letters())
         await running.run()
 
     def _dead_letters(self) -> SendingBack:

@@ -33,6 +33,7 @@ from mqclient.consuming.sending_back import DEAD, Delay, Nack, SendingBack
 log = get_logger(__name__)
 
 Handler: TypeAlias = Callable[[PoppedMessage], Awaitable[None] | None]
+BatchHandler: TypeAlias = Callable[[Sequence[PoppedMessage]], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class Running:
 
     def __init__(
         self,
-        handler: Handler,
+        handler: BatchHandler,
         policy: Policy,
         taking: Taking,
         settling: Settling,
@@ -127,7 +128,7 @@ class Running:
     async def _handle(self, message: PoppedMessage) -> None:
         while True:
             try:
-                await call_handler(self._handler, message, message, self._policy.timeout_s)
+                await call_handler(self._handler, [message], message, self._policy.timeout_s)
             except Exception as error:
                 if await self._settled(message, error):
                     return

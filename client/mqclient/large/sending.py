@@ -1,0 +1,90 @@
+"""Sends a message whose body is too large for one record: first the parts, then the message.
+
+The parts go to one queue of their topic. If one of them is not stored, or its outcome is unknown,
+the message is certainly not sent: what is stored of it stays there, unseen, until retention removes
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import Protocol
+from uuid import uuid4
+from zlib import crc32
+
+from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.message import LARGE_BODY
+from dledger.world import steady_s
+from mqclient import limits
+from mqclient.errors import BadMessage, SendError, SendFailed
+from mqclient.large.manifest import Manifest, parts_of, runs_of
+from mqclient.models import Message, Selector, SendResult
+
+
+class Pending(Protocol):
+    """A message on its way."""
+
+    def wait(self) -> Awaitable[SendResult]:
+        """Wait for its outcome."""
+
+
+class Sender(Protocol):
+    """What a producer does with a part."""
+
+    async def send(
+        self, message: Message, *, selector: Selector | None = None, timeout_s: float | None = None
+    ) -> SendResult:
+        """Send one, and wait for it."""
+
+    async def send_soon(
+        self, message: Message, *, selector: Selector | None = None, timeout_s: float | None = None
+    ) -> Pending:
+        """Hand one over."""
+
+
+def check_large(message: Message) -> None:
+    """Raises BadMessage for what can't be sent in parts."""
+    size_bytes = len(message.body)
+    if size_bytes > limits.LARGE_BODY_BYTES_MAX:
+        raise BadMessage(
+            f"a body of {size_bytes} bytes to topic {message.topic!r}; in parts at most "
+            f"{limits.LARGE_BODY_BYTES_MAX} are sent"
+        )
+    if message.delayed:
+        raise BadMessage(
+            f"a message to topic {message.topic!r} with a body of {size_bytes} bytes can't be "
+            "delayed: its parts are stored now, and may be removed before it is delivered"
+        )
+
+
+async def store_parts(sender: Sender, message: Message, deadline_s: float) -> Message:
+    """Store the parts of a message's body; the message that is to be sent then.
+
+    Raises SendFailed, or NoRoute and what else a producer raises before anything is sent.
+    """
+    check_large(message)
+    set_id = uuid4().hex
+    first, *others = parts_of(message, set_id)
+    try:
+        stored = [await sender.send(first, timeout_s=deadline_s - steady_s())]
+        queue = MessageQueue(first.topic, stored[0].broker_name, stored[0].queue_id)
+        pending = [
+            await sender.send_soon(
+                part, selector=lambda _queues, _part: queue, timeout_s=deadline_s - steady_s()
+            )
+            for part in others
+        ]
+        stored += [await each.wait() for each in pending]
+    except SendError as error:
+        raise SendFailed(
+            f"a part of its body was not stored, so it was not sent: {error.reason}",
+            message.topic,
+            error.broker_name,
+            message.unique_key or set_id,
+        ) from error
+    body = message.body
+    offsets = runs_of([each.queue_offset for each in stored])
+    manifest = Manifest(set_id, len(body), crc32(body), queue, offsets)
+    properties = {**(message.properties or {}), LARGE_BODY: manifest.encode()}
+    return replace(message, body=b"", properties=properties)

@@ -1,0 +1,237 @@
+"""Bodies above 4 MiB, from the side of an application."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from dledger.errors import DledgerError
+from dledger.remoting.message import LARGE_BODY
+from mqclient import (
+    BadMessage,
+    Message,
+    Nack,
+    PopConsumer,
+    ReceivedMessage,
+    SendError,
+    SendFailed,
+    limits,
+)
+from mqlocal import LocalCluster, local_cluster
+
+MIB = 1 << 20
+SEED = 15
+
+
+def content(size: int, number: int = 0) -> bytes:
+    return random.Random(SEED + number).randbytes(size)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies from 1,000 bytes on are large, and a part has 400: for speed."""
+    monkeypatch.setattr("mqclient.producing.producer.MESSAGE_BODY_BYTES_MAX", 1000)
+    monkeypatch.setattr(limits, "LARGE_PART_BYTES", 400)
+
+
+async def test_a_large_body_arrives_as_it_was_sent(autojump_clock: MockClock) -> None:
+    """Ten MiB, with its keys and tags, among others in their order; though leaders die."""
+    body = content(10 * MIB + 7)
+    async with local_cluster() as cluster:
+        async with cluster.producer("P", timeout_s=30) as producer:
+            await producer.send(Message("T", b"before"), queue_id=0)
+            sending = producer.send_large(
+                Message("T", body, keys="k", tags="A", properties={"x": "y"}), queue_id=0
+            )
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(cluster.kill, "leader")
+                sent = await sending
+            await producer.send_large(Message("T", b"after"), queue_id=0)
+        async with cluster.consumer("C", {"T": "*"}) as consumer:
+            got: list[ReceivedMessage] = []
+            while len(got) < 3:
+                got += await consumer.poll(timeout_s=30)
+        async with cluster.admin() as admin:
+            kinds = {info.topic: info.kind for info in await admin.topics.list()}
+    before, large, after = got
+    assert (before.body, after.body) == (b"before", b"after")
+    assert large.body == body
+    assert (large.keys, large.tags, large.properties["x"]) == ("k", "A", "y")
+    assert (large.queue_offset, large.message_id) == (sent.queue_offset, sent.message_id)
+    assert len(large.record.body) == 0
+    assert kinds["%PARTS%T"] == "parts"
+
+
+async def fill(cluster: LocalCluster, count: int) -> list[bytes]:
+    bodies = [content(1000 + 700 * number, number) for number in range(1, count + 1)]
+    async with cluster.producer("P") as producer:
+        for body in bodies:
+            await producer.send_large(Message("T", body), queue_id=0)
+    return bodies
+
+
+@pytest.mark.parametrize("way", ["poll", "loop", "run", "batches", "pop", "pop poll"])
+async def test_every_way_of_reading_gets_it(
+    autojump_clock: MockClock, small: None, way: str
+) -> None:
+    """Its body is there when the application has the message."""
+    got: list[bytes] = []
+    async with local_cluster(replicas=1) as cluster:
+        bodies = await fill(cluster, 5)
+
+        def take(message: ReceivedMessage) -> None:
+            got.append(message.body)
+            if len(got) == len(bodies):
+                scope.cancel()
+
+        def take_all(messages: Sequence[ReceivedMessage]) -> None:
+            for message in messages:
+                take(message)
+
+        with trio.fail_after(300), trio.CancelScope() as scope:
+            if way.startswith("pop"):
+                async with PopConsumer(cluster.namesrv_addr, "C", {"T": "*"}) as popping:
+                    while way == "pop poll":
+                        for popped in await popping.poll():
+                            take(popped)
+                            await popping.ack(popped)
+                    await popping.run(take)
+            async with cluster.consumer("C", {"T": "*"}) as consumer:
+                if way == "run":
+                    await consumer.run(take)
+                if way == "batches":
+                    await consumer.run_batches(take_all)
+                while way == "poll":
+                    for message in await consumer.poll():
+                        take(message)
+                async for message in consumer:
+                    take(message)
+    assert sorted(got) == sorted(bodies)
+
+
+async def test_a_message_whose_parts_were_not_all_stored_is_never_seen(
+    autojump_clock: MockClock, small: None
+) -> None:
+    """Whether its producer was cancelled on the way, or a part failed: that is definite."""
+    async with local_cluster() as cluster, cluster.producer("P", timeout_s=2) as producer:
+        await producer.send(Message("T", b"first"), queue_id=0)
+        async with cluster.admin() as admin:
+            await admin.topics.update("%PARTS%T", attributes="+send.rate.messages=1")
+        with trio.move_on_after(0.5) as leaving:
+            await producer.send_large(Message("T", content(400 * 200)), queue_id=0)
+        assert leaving.cancelled_caught
+        await trio.sleep(2)
+        with pytest.raises(SendFailed, match="a part of its body was not stored"):
+            await producer.send_large(Message("T", content(400 * 200)), timeout_s=3)
+        await producer.send(Message("T", b"second"), queue_id=0)
+        async with cluster.consumer("C", {"T": "*"}) as consumer:
+            got = [message.body for message in await consumer.poll(timeout_s=5)]
+        async with cluster.admin() as admin:
+            assert (await admin.topics.status("%PARTS%T")).messages > 5
+    assert got == [b"first", b"second"]
+
+
+async def test_a_retry_has_the_body_too(autojump_clock: MockClock, small: None) -> None:
+    """And so has a dead letter that is sent again."""
+    bodies: list[bytes] = []
+    async with local_cluster() as cluster:
+        (body,) = await fill(cluster, 1)
+
+        async def fail(message: ReceivedMessage) -> None:
+            bodies.append(message.body)
+            raise Nack
+
+        async with cluster.consumer("C", {"T": "*"}) as consumer:
+            with trio.move_on_after(120):
+                await consumer.run(fail, max_reconsume_times=2)
+        await cluster.kill("leader")
+        async with cluster.admin() as admin:
+            await admin.dead_letters.redrive("C")
+        async with cluster.consumer("D", {"T": "*"}) as consumer:
+            while len(bodies) < 5:
+                bodies += [message.body for message in await consumer.poll(timeout_s=5)]
+    assert bodies == [body] * 5
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "",
+        "nonsense",
+        "a 5 00000000 %PARTS%T broker-a 0 0",
+        "a 5 00000000 %PARTS%T broker-a 0 77-99",
+        "a 5 00000000 %PARTS%None broker-a 0 0",
+        "a 5 00000000 %PARTS%T broker-z 0 0",
+        "a 5 00000000 Secret broker-a 0 0",
+        "a 99999999999999 00000000 %PARTS%T broker-a 0 0",
+    ],
+)
+async def test_a_message_that_lies_about_its_parts_stops_nobody(
+    autojump_clock: MockClock, small: None, manifest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its body can't be had, with the reason; those behind it are handled, and it is given up."""
+    monkeypatch.setattr(limits, "LARGE_FETCH_S", 1.0)
+    handled: list[bytes] = []
+    async with local_cluster(replicas=1) as cluster:
+        (body,) = await fill(cluster, 1)
+        async with cluster.producer("P") as producer:
+            lying = Message("T", b"", properties={LARGE_BODY: manifest, "lies": "yes"})
+            await producer.send(lying, queue_id=0)
+            await producer.send(Message("T", b"behind"), queue_id=0)
+        async with cluster.consumer("A", {"T": "*"}) as consumer:
+            got: list[ReceivedMessage] = []
+            while len(got) < 3:
+                got += await consumer.poll(timeout_s=30)
+        if manifest:
+            with pytest.raises(DledgerError):
+                _ = got[1].body
+        else:
+            assert got[1].body == b""
+        async with cluster.consumer("B", {"T": "*"}) as consumer:
+            with trio.move_on_after(120):
+                await consumer.run(
+                    lambda message: handled.append(message.body), max_reconsume_times=0
+                )
+        async with cluster.admin() as admin:
+            letters = await admin.dead_letters.list("B")
+    assert handled == [body, *([] if manifest else [b""]), b"behind"]
+    assert len(letters) == int(bool(manifest))
+
+
+async def test_a_poll_brings_no_more_bodies_than_there_is_memory_for(
+    autojump_clock: MockClock, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One always; the next poll has the rest, and nothing is left out."""
+    monkeypatch.setattr(limits, "UNDER_WAY_BYTES_MAX", 5000)
+    async with local_cluster(replicas=1) as cluster:
+        bodies = await fill(cluster, 8)
+        polls: list[list[bytes]] = []
+        async with cluster.consumer("C", {"T": "*"}) as consumer:
+            while sum(map(len, polls)) < len(bodies):
+                polls.append([message.body for message in await consumer.poll(timeout_s=5)])
+            lag = sum(consumer.lag().values())
+        async with cluster.consumer("C", {"T": "*"}) as consumer:
+            assert await consumer.poll(timeout_s=1) == []
+    assert [body for poll in polls for body in poll] == bodies
+    assert all(sum(map(len, poll)) <= 5000 or len(poll) == 1 for poll in polls)
+    assert lag <= len(polls[-1])
+
+
+async def test_the_limits_are_told_before_anything_is_sent(
+    autojump_clock: MockClock, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body that is too large even for parts; one that is to be delayed."""
+    monkeypatch.setattr(limits, "LARGE_BODY_BYTES_MAX", 5000)
+    async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
+        with pytest.raises(BadMessage, match="at most 5000"):
+            await producer.send_large(Message("T", content(5001)))
+        with pytest.raises(BadMessage, match="delayed"):
+            await producer.send_large(Message("T", content(5000), delay_s=5))
+        with pytest.raises((SendError, BadMessage)):
+            await producer.send_large(Message("T" * 125, content(5000)))
+        async with cluster.admin() as admin:
+            assert not [t for t in await admin.topics.list() if t.kind == "parts"]
