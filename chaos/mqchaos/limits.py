@@ -171,6 +171,8 @@ RANDOM_SEND_TIMEOUT_S = 60.0
 RANDOM_LEADER_S = 3.0
 """A step that needs a leader is left out if there is none for so long."""
 RANDOM_RATE_PER_S = 1_000.0
+READ_BACK_QUIET_S = 3.0
+"""A topic was read to its end if nothing more comes for so long."""
 QUIET_S = (0.5, 2.0)
 """Between faults that don't overlap."""
 SHORT_S = (0.1, 6.0)

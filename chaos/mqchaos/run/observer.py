@@ -4,11 +4,14 @@ It asks every node, whether it leads or not, and notes each answer with the mome
 question: a judge then knows that the answer was true at some moment between the two. A node that
 leads no more and does not know it is asked like any other; what it may answer is what the audit is
 about. Votes are read from the nodes' files, since no answer tells them.
+
+At the end of a run whose consumers write outputs it compares these with their inputs.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,8 +34,10 @@ from dledger.remoting.headers import (
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import NodeState
-from mqchaos.limits import ASK_INTERVAL_S, ASK_TIMEOUT_S
+from mqchaos.limits import ASK_INTERVAL_S, ASK_TIMEOUT_S, READ_BACK_QUIET_S
 from mqchaos.run.history import GroupOffset, HistoryWriter, Lead, QueueEnd, Vote
+from mqchaos.run.workload import output_key, outputs_of
+from mqclient import Admin, Consumer, ReceivedMessage
 from mqclient.connection.peers import PeerPool
 
 
@@ -115,3 +120,33 @@ class Observer:
         except (DledgerError, BadInput):
             return None
         return answer if answer.code == ResponseCode.SUCCESS else None
+
+
+async def without_their_output(namesrv_addr: str, topic: str, group: str) -> list[str]:
+    """What is wrong with the outputs of the messages that a group has passed: one for each."""
+    async with Admin(namesrv_addr) as admin:
+        rows = (await admin.groups.progress(group, topic)).queues
+    passed = {(row.broker_name, row.queue_id): row.consumer_offset for row in rows}
+    wanted = Counter[str]()
+    for message in await _everything(namesrv_addr, topic):
+        if message.queue_offset < passed.get((message.broker_name, message.queue_id), 0):
+            wanted[output_key(message.message_id)] += 1
+    found = Counter(each.message_id for each in await _everything(namesrv_addr, outputs_of(topic)))
+    lacking, beyond = wanted - found, found - wanted
+    return [
+        f"{count} outputs {what}: {', '.join(sorted(outputs)[:3])}"
+        for what, outputs in (("are missing", lacking), ("are there too often", beyond))
+        if (count := outputs.total())
+    ]
+
+
+async def _everything(namesrv_addr: str, topic: str) -> list[ReceivedMessage]:
+    """All messages of a topic."""
+    found: list[ReceivedMessage] = []
+    consumer = Consumer(
+        namesrv_addr, None, {topic: "*"}, assign="all", offsets=None, auto_commit=False
+    )
+    async with consumer:
+        while messages := await consumer.poll(timeout_s=READ_BACK_QUIET_S):
+            found += messages
+    return found

@@ -41,6 +41,21 @@ from mqclient import Decision, Message, PendingSend, Producer, ReceivedMessage, 
 from mqclient.producing.waiting.transactions import Checker
 
 
+def acknowledged(client: str, result: SendResult, *, waits: bool = False) -> Ack:
+    """What is noted of a message that was stored."""
+    return Ack(
+        time.monotonic_ns(),
+        client,
+        result.message_id,
+        result.topic,
+        result.broker_name,
+        result.queue_id,
+        result.queue_offset,
+        result.position,
+        waits,
+    )
+
+
 class ProducerWork:
     """Sends lines at a steady rate, with many sends in flight, and records each one's outcome."""
 
@@ -159,19 +174,7 @@ class ProducerWork:
             queue = f"{result.broker_name}/{result.queue_id}"
             end = result.queue_offset + 1
             self.progress.ends[queue] = max(end, self.progress.ends.get(queue, 0))
-        self._history.write(
-            Ack(
-                time.monotonic_ns(),
-                self._task.client,
-                result.message_id,
-                result.topic,
-                result.broker_name,
-                result.queue_id,
-                result.queue_offset,
-                result.position,
-                self.waits,
-            )
-        )
+        self._history.write(acknowledged(self._task.client, result, waits=self.waits))
 
     def _failed(self, unique: str, error: DledgerError) -> None:
         self._room.release()

@@ -35,7 +35,7 @@ from mqchaos.limits import (
     STOP_TIMEOUT_S,
 )
 from mqchaos.run.history import End, Fault, HistoryWriter, Meta, Reset
-from mqchaos.run.observer import Observer
+from mqchaos.run.observer import Observer, without_their_output
 from mqchaos.run.planned import Planned
 from mqchaos.run.workers import Worker
 from mqchaos.run.workload import (
@@ -44,6 +44,7 @@ from mqchaos.run.workload import (
     Produce,
     Progress,
     caught_up,
+    outputs_of,
     run_name,
     split,
 )
@@ -124,16 +125,21 @@ class Run:
 
     async def _under_load(self, probe: Probe, history: HistoryWriter, observer: Observer) -> None:
         await probe.wait_until_serving()
-        async with Admin(self.cluster.layout.namesrv_addr) as admin:
-            await admin.topics.update(self.topic, read_queues=QUEUES, write_queues=QUEUES)
+        workload, address = WORKLOADS[self.planned.workload], self.cluster.layout.namesrv_addr
+        async with Admin(address) as admin:
+            for topic in (self.topic, outputs_of(self.topic)) if workload.once else (self.topic,):
+                await admin.topics.update(topic, read_queues=QUEUES, write_queues=QUEUES)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, probe, observer)
             nursery.start_soon(observer.keep_asking, self.topic, QUEUES, GROUP)
             await self._start_workers(nursery)
-            tools = WORKLOADS[self.planned.workload].tools
-            if tools is not None:
+            if workload.tools is not None:
                 nursery.start_soon(
-                    MEDDLING[tools], self.cluster.layout, self.topic, GROUP, _noting(history)
+                    MEDDLING[workload.tools],
+                    self.cluster.layout,
+                    self.topic,
+                    GROUP,
+                    _noting(history),
                 )
             self.phase = "sending"
             await self._first_acknowledgements()
@@ -144,6 +150,9 @@ class Run:
             self.phase = "waiting until all replicas are level"
             await probe.wait_until_level(BROKER)
             await self._end_consumers(observer)
+            if workload.once:
+                self.phase = "comparing inputs and outputs"
+                self.findings += await without_their_output(address, self.topic, GROUP)
             nursery.cancel_scope.cancel()
 
     async def _start_workers(self, nursery: trio.Nursery) -> None:
@@ -166,6 +175,7 @@ class Run:
                 stay_s=workload.stay_s,
                 ordered=workload.ordered,
                 offsets=offsets,
+                once=name if workload.once else None,
             )
             log = self.directory / f"{name}.log"
             self.consumers.append(Worker(reads, log, workload.dies_s))

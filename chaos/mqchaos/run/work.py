@@ -10,20 +10,25 @@ import math
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 import trio
 
 from dledger.checksum import crc32
-from dledger.errors import RecordError
-from dledger.observe import configure_logging
-from mqchaos.limits import COMMIT_INTERVAL_S, HISTORY_FLUSH_S, PROGRESS_INTERVAL_S
-from mqchaos.run.history import Commit, Deliver, End, HistoryWriter, Rebalance
-from mqchaos.run.producing import PRODUCERS
-from mqchaos.run.workload import Consume, Produce, Progress
-from mqclient import Consumer, ReceivedMessage
+from dledger.errors import DledgerError, RecordError
+from dledger.observe import configure_logging, get_logger
+from mqchaos.limits import (
+    COMMIT_INTERVAL_S,
+    HISTORY_FLUSH_S,
+    PROGRESS_INTERVAL_S,
+    RANDOM_SEND_TIMEOUT_S,
+)
+from mqchaos.run.history import Commit, Deliver, End, HistoryWriter, Meta, Rebalance, Send
+from mqchaos.run.producing import PRODUCERS, acknowledged
+from mqchaos.run.workload import Consume, Produce, Progress, output_key, outputs_of
+from mqclient import Consumer, Message, MessageQueue, Producer, ReceivedMessage
 from mqclient import Rebalance as RebalanceNotice
 
 
@@ -42,20 +47,10 @@ class ConsumerWork:
 
     async def _stay(self, told_to_stop: trio.Event) -> None:
         """Join the group and read; then commit what was delivered, and leave."""
-        task = self._task
-        async with Consumer(
-            namesrv_addr=task.namesrv_addr,
-            group=task.group,
-            subscriptions={task.topic: "*"},
-            assign="averaged" if task.offsets is None else "all",
-            ordered=task.ordered,
-            offsets="broker" if task.offsets is None else Path(task.offsets),
-            auto_commit=False,
-            on_rebalance=self._rebalanced,
-        ) as consumer:
+        async with self._consumer() as consumer:
             now = trio.current_time()
             next_commit = now + COMMIT_INTERVAL_S
-            until = math.inf if task.stay_s is None else now + task.stay_s
+            until = math.inf if self._task.stay_s is None else now + self._task.stay_s
             while not told_to_stop.is_set() and now < until:
                 for message in await consumer.poll(
                     max_messages=1024, timeout_s=PROGRESS_INTERVAL_S
@@ -67,11 +62,30 @@ class ConsumerWork:
                     next_commit = now + COMMIT_INTERVAL_S
             await self._commit(consumer)
 
+    def _consumer(self) -> Consumer:
+        task = self._task
+        return Consumer(
+            namesrv_addr=task.namesrv_addr,
+            group=task.group,
+            subscriptions={task.topic: "*"},
+            assign="averaged" if task.offsets is None else "all",
+            ordered=task.ordered,
+            offsets="broker" if task.offsets is None else Path(task.offsets),
+            auto_commit=False,
+            on_rebalance=self._rebalanced,
+        )
+
     def _delivered(self, message: ReceivedMessage) -> None:
+        self._note_delivery(message)
+        self._through_with(message)
+
+    def _through_with(self, message: ReceivedMessage) -> None:
         self.progress.delivered += 1
         queue = f"{message.broker_name}/{message.queue_id}"
         end = message.queue_offset + 1
         self.progress.ends[queue] = max(end, self.progress.ends.get(queue, 0))
+
+    def _note_delivery(self, message: ReceivedMessage) -> None:
         try:
             body: bytes | memoryview = message.body
         except RecordError:
@@ -92,7 +106,10 @@ class ConsumerWork:
 
     async def _commit(self, consumer: Consumer) -> None:
         began = time.monotonic_ns()
-        for queue, offset in (await consumer.commit()).items():
+        self._committed(await consumer.commit(), began)
+
+    def _committed(self, offsets: Mapping[MessageQueue, int], began: int) -> None:
+        for queue, offset in offsets.items():
             self._history.write(
                 Commit(
                     time.monotonic_ns(),
@@ -111,6 +128,52 @@ class ConsumerWork:
         now = time.monotonic_ns()
         task = self._task
         self._history.write(Rebalance(now, task.client, task.reader, task.topic, queues))
+
+
+class OnceWork(ConsumerWork):
+    """A member that writes an output for each message, together with the group's offset.
+
+    An output has the same unique key whoever writes it: the judge finds it twice in a log, if it
+    is. An attempt that failed is not noted as failed, as another member may have stored the output.
+    """
+
+    async def run(self, told_to_stop: trio.Event) -> None:
+        """Until told to stop. The history is about the outputs, too."""
+        outputs = outputs_of(self._task.topic)
+        self._history.write(Meta(time.monotonic_ns(), 0, "", outputs, True, {}))
+        async with (
+            Producer(
+                self._task.namesrv_addr, f"{self._task.group}-outputs", name=self._task.once
+            ) as producer,
+            self._consumer() as consumer,
+        ):
+            while not told_to_stop.is_set():
+                messages = await consumer.poll(64, timeout_s=PROGRESS_INTERVAL_S, one_group=True)
+                for message in messages:
+                    self._note_delivery(message)
+                try:
+                    await self._process(consumer, producer, messages)
+                except DledgerError as error:
+                    get_logger(__name__).info("transaction not stored", reason=str(error))
+
+    async def _process(
+        self, consumer: Consumer, producer: Producer, messages: Sequence[ReceivedMessage]
+    ) -> None:
+        outputs, began = outputs_of(self._task.topic), time.monotonic_ns()
+        async with consumer.transaction(producer, timeout_s=RANDOM_SEND_TIMEOUT_S) as transaction:
+            for message in messages:
+                output = Message(outputs, message.body, unique_key=output_key(message.message_id))
+                crc, size = crc32(output.body), len(output.body)
+                now, client = time.monotonic_ns(), self._task.client
+                self._history.write(Send(now, client, output.unique_key, outputs, "", crc, size))
+                await transaction.send(output, key=message.keys)
+        for result in transaction.results:
+            self._history.write(acknowledged(self._task.client, result))
+        ends: dict[MessageQueue, int] = {}
+        for message in messages:
+            self._through_with(message)
+            ends[message.queue] = max(message.queue_offset + 1, ends.get(message.queue, 0))
+        self._committed(ends, began)
 
 
 async def _watch_stdin(told_to_stop: trio.Event) -> None:
@@ -139,7 +202,7 @@ async def _work(task: Produce | Consume) -> None:
         work = (
             PRODUCERS[task.sends](task, history)
             if isinstance(task, Produce)
-            else ConsumerWork(task, history)
+            else (ConsumerWork if task.once is None else OnceWork)(task, history)
         )
         told_to_stop = trio.Event()
         run: Callable[[trio.Event], Awaitable[None]] = work.run

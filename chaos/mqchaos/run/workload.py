@@ -36,6 +36,7 @@ class Workload:
     after so long, and join it again. `dies_s`: all clients are killed after so long, and others
     come. `ordered`: consumers lock their queues. `broadcast`: each reads all. `tools`: what is
     changed meanwhile, as by `mqadmin`: the group's offsets, or topics, groups and settings.
+    `once`: consumers write an output for each message, in transactions with its offset.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Workload:
     ordered: bool = False
     broadcast: bool = False
     tools: Tools | None = None
+    once: bool = False
 
 
 WORKLOADS: Final = {
@@ -88,6 +90,13 @@ WORKLOADS: Final = {
             "as keyed; producers and consumers are killed every few seconds, and others come",
             rate_per_s_max=500.0,
             dies_s=4.0,
+        ),
+        Workload(
+            "exactly-once",
+            "as mortal; consumers write an output for each message, in transactions",
+            rate_per_s_max=500.0,
+            dies_s=4.0,
+            once=True,
         ),
         Workload(
             "resets", "as keyed; now and then the group's offsets are set back", tools="resets"
@@ -137,13 +146,15 @@ class Produce(Task, frozen=True):
 class Consume(Task, frozen=True):
     """Read the topic as a member of `group`, leaving it for a moment every `stay_s`.
 
-    With a file for `offsets` it reads all queues, whoever else does.
+    With a file for `offsets` it reads all queues, whoever else does. With a producer's name in
+    `once` it writes an output for each message, in transactions.
     """
 
     group: str
     stay_s: float | None = None
     ordered: bool = False
     offsets: str | None = None
+    once: str | None = None
     at_once: bool = False
 
     @property
@@ -187,6 +198,16 @@ def ending(number: int) -> str:
 def is_told(number: int) -> bool:
     """Whether the producer says so itself; of each fifth one the broker has to ask."""
     return number % 5 != 4
+
+
+def outputs_of(topic: str) -> str:
+    """The topic of what is written for a topic's messages."""
+    return f"{topic}-outputs"
+
+
+def output_key(input_key: str) -> str:
+    """The unique key of what is written for a message: the same at each try, by whoever."""
+    return f"{input_key}-output"
 
 
 def number_of(unique: str) -> int:

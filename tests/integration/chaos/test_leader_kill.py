@@ -94,6 +94,23 @@ def test_what_waits_survives_a_leader(tmp_path: Path, workload: str) -> None:
     assert all(checked[number] for number in (6, 7, 8, 12))
 
 
+@pytest.mark.long
+def test_each_input_has_its_output_once(tmp_path: Path) -> None:
+    """Although the leader dies, and all clients are killed in the middle of their transactions."""
+    directory = tmp_path / "run"
+
+    done = mqchaos(
+        *("run", "--scenario", "leader-kill", "--workload", "exactly-once", "--kills", "1"),
+        *("--dir", str(directory)),
+        timeout_s=240,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    verdict = json.loads((directory / "report" / "audit" / "verdict.json").read_text())
+    checked = {item["number"]: item["checked"] for item in verdict["properties"]}
+    assert all(checked[number] for number in (1, 2, 8, 9))
+
+
 def test_an_unknown_workload_is_refused(tmp_path: Path) -> None:
     """A typing error starts nothing."""
     arguments = ("--scenario", "leader-kill", "--workload", "delaid", "--dir", str(tmp_path / "r"))

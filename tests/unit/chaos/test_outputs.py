@@ -1,0 +1,47 @@
+"""The harness compares what consumers wrote with what their group has passed."""
+
+from __future__ import annotations
+
+from trio.testing import MockClock
+
+from mqchaos.run.observer import without_their_output
+from mqchaos.run.workload import output_key, outputs_of
+from mqclient import Message
+from mqlocal import LocalCluster, local_cluster
+
+
+async def passed(cluster: LocalCluster, count: int) -> None:
+    """A group has read so many of six inputs."""
+    async with cluster.producer("P") as producer:
+        for number in range(6):
+            await producer.send(Message("In", b"", unique_key=f"k{number}"), queue_id=0)
+    async with cluster.consumer("G", {"In": "*"}, auto_commit=False) as consumer:
+        read = 0
+        while read < count:
+            read += len(await consumer.poll(count - read, timeout_s=5))
+        await consumer.commit()
+
+
+async def write(cluster: LocalCluster, *batches: str) -> None:
+    """Outputs of these inputs. Brokers know a batch by its first message."""
+    topic = outputs_of("In")
+    async with cluster.producer("P") as producer:
+        for numbers in batches:
+            keys = [output_key(f"k{number}") for number in numbers]
+            await producer.send_batch([Message(topic, b"", unique_key=key) for key in keys])
+
+
+async def test_one_output_for_each_input_that_was_passed(autojump_clock: MockClock) -> None:
+    """No more, no fewer, and none for the others."""
+    async with local_cluster(replicas=1) as cluster:
+        await passed(cluster, 4)
+        await write(cluster, "0123")
+        assert await without_their_output(cluster.namesrv_addr, "In", "G") == []
+
+    async with local_cluster(replicas=1) as cluster:
+        await passed(cluster, 4)
+        await write(cluster, "023", "53")
+        assert await without_their_output(cluster.namesrv_addr, "In", "G") == [
+            "1 outputs are missing: k1-output",
+            "2 outputs are there too often: k3-output, k5-output",
+        ]
