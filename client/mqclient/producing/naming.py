@@ -119,7 +119,8 @@ class Claim:
 
     def give_back(self, stream: int) -> None:
         """Its batch is done."""
-        self._free.append(stream)
+        if stream not in self._free:
+            self._free.append(stream)
 
     def heard(self, code: int, remark: str | None) -> bool:
         """Whether an answer says that another instance has the name; then nothing more is sent."""

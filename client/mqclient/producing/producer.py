@@ -24,6 +24,7 @@ from typing import TypeAlias
 from anyio import move_on_after
 from anyio.lowlevel import checkpoint
 
+from dledger.errors import BadInput
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from dledger.remoting.bodies import HeartbeatData, ProducerData
 from dledger.remoting.codes import RequestCode
@@ -86,6 +87,11 @@ class Producer(Living):
     ) -> None:
         check_group_name(group)
         self.group = group
+        if name is not None and at_least_once:
+            raise BadInput(
+                f"producer {name!r} with at_least_once: what may be stored twice is not stored "
+                "once. Leave out one of them"
+            )
         #: Its name and the instance, for transactions with what a consumer has read.
         self.named = None if name is None else Named(name)
         self.compressor = check_compression(compression, compress_from_bytes)

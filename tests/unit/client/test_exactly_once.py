@@ -315,6 +315,27 @@ async def test_bad_uses_name_the_cure(autojump_clock: MockClock) -> None:
                 await consumer.run(handler, on_error="raise")
         with pytest.raises(BadInput, match="producer's name"):
             Producer(cluster.namesrv_addr, name="a b")
+        with pytest.raises(BadInput, match="at_least_once"):
+            Producer(cluster.namesrv_addr, name="billing", at_least_once=True)
+
+
+async def test_a_message_that_can_t_be_handled_is_sent_back_within_it(
+    autojump_clock: MockClock,
+) -> None:
+    """It comes again by the group's retry topic, and is part of another transaction then."""
+    async with one_group("In", "Out", queues=1) as cluster:
+        await fill(cluster, 3)
+        async with cluster.producer("P", name="billing") as producer, reader(cluster) as consumer:
+            messages = await taken(consumer, 3)
+            async with consumer.transaction(producer) as transaction:
+                await transaction.send(Message("Out", b"bill 0"))
+                await consumer.nack(messages[1], delay_s=1)
+                await transaction.send(Message("Out", b"bill 2"))
+            (again,) = await taken(consumer, 1)
+            assert (again.body, again.reconsume_times) == (b"1", 1)
+            await process(consumer, producer, [again])
+            assert await consumer.poll(timeout_s=3) == []
+        assert await everything(cluster, "Out") == [b"bill 0", b"bill 2", b"bill 1"]
 
 
 async def test_a_queue_that_was_lost_stores_nothing(autojump_clock: MockClock) -> None:
