@@ -118,8 +118,6 @@ class HandOut:
         if last >= end:
             self._handed[progress] = (end, last)
             progress.polled = True
-        if progress.closing:
-            self.arrived.announce()  # somebody may wait for that
 
     def forget(self, progress: QueueProgress) -> None:
         """What was handed out of one queue is not looked after any more."""
@@ -127,6 +125,8 @@ class HandOut:
             self._in_hand = None
         self._handed.pop(progress, None)
         progress.polled = False
+        if progress.closing:
+            self.arrived.announce()  # somebody may wait for that
 
     def _take_all(self, messages_max: int, *, one_group: bool) -> list[ReceivedMessage]:
         messages: list[ReceivedMessage] = []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dledger.log.entry import Kind
 from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -18,6 +19,7 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from mqbroker.state.control import DropHead, encode_control
 from mqbroker.state.machine import Machine
 from mqbroker.state.moves import (
     HALF_TOPIC,
@@ -61,7 +63,7 @@ def write_request(
     *,
     name: str = "billing",
     stream: int = 0,
-    group: str = GROUP,
+    group_only: str = "",
 ) -> Command:
     """WRITE_ONCE: `outputs` are (key, topic, runs of (queue id, count))."""
     parts, body = [], b""
@@ -75,7 +77,7 @@ def write_request(
         stream=stream,
         sequence=sequence,
         parts=parts,
-        group=group if moves else "",
+        group=GROUP if moves else group_only,
         moves=list(moves),
     )
     return Command(RequestCode.WRITE_ONCE, encode_header(header), body)
@@ -178,6 +180,21 @@ async def test_a_repeat_is_stored_although_its_topic_is_gone(tmp_path: Path) -> 
         assert told(await write(peer, request)).duplicate
 
 
+async def test_a_repeat_is_known_although_retention_took_the_messages(tmp_path: Path) -> None:
+    """It is answered without their places; nothing is stored again."""
+    async with served(tmp_path) as (broker, peer):
+        epoch = await begin(peer)
+        request = write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])
+        told(await write(peer, request))
+        status = broker.ledger.status
+        drop = DropHead(status.end_position, status.last_index + 1)
+        broker.ledger.append_nowait(encode_control(drop), Kind.CONTROL, lambda _: None)
+        again = told(await write(peer, request))
+
+        assert (again.duplicate, again.position, again.offsets) == (True, -1, [])
+        assert broker.machine.queues.end("Mails", 3) == 1
+
+
 async def test_a_repeat_that_overtakes_the_first_waits_for_it(tmp_path: Path) -> None:
     """Both get the same answer, when the entry is committed."""
     async with served(tmp_path) as (broker, peer):
@@ -239,6 +256,7 @@ async def test_an_older_instance_is_fenced_and_told_so(tmp_path: Path) -> None:
         ({"sequence": 0}, ResponseCode.INVALID_PARAMETER, "write 0"),
         ({"name": "nobody"}, ResponseCode.PRODUCER_FENCED, "not known"),
         ({"stream": 16}, ResponseCode.INVALID_PARAMETER, "stream 16"),
+        ({"outputs": (), "group_only": "C"}, ResponseCode.INVALID_PARAMETER, "none of its queues"),
         ({"name": "a b"}, ResponseCode.INVALID_PARAMETER, "a b"),
         ({"moves": [(TOPIC, 0, 5, -1, None)]}, ResponseCode.INVALID_PARAMETER, "from 5 to -1"),
         (

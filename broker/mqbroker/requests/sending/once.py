@@ -132,9 +132,8 @@ class OnceHandler:
         return drafts
 
     def _check_moves(self, header: WriteOnceHeader, connection: Connection) -> None:
-        if not header.moves:
-            return
-        check_group_name(header.group)
+        if header.moves:
+            check_group_name(header.group)
         for topic, queue_id, begin, end, token in header.moves:
             self._core.definitions.topic(topic)
             if not (0 <= queue_id < limits.QUEUES_IN_STATE_MAX and min(begin, end) >= 0):
@@ -174,6 +173,8 @@ def _check_header(header: WriteOnceHeader) -> None:
         raise _invalid(f"{len(header.moves)} offsets, above {limits.MOVES_PER_WRITE_MAX}")
     if len({move[:2] for move in header.moves}) < len(header.moves):
         raise _invalid("a queue with two offsets")
+    if header.group and not header.moves:
+        raise _invalid(f"a group, {header.group[:80]!r}, and none of its queues")
     if any(size <= 0 for _, size, _ in header.parts):
         raise _invalid("a part without records")
 
