@@ -1,0 +1,74 @@
+"""A producer with a name, by each face that sends: what is stored is stored once."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import trio
+from trio.testing import MockClock
+
+from mqclient import ManyFailed, Message, Producer, SendFailed, SendUnknown
+from mqlocal import LocalCluster, local_cluster
+
+QUEUES = 4
+ROUNDS = 24
+MANY = 500
+LARGE_BYTES = 5 * 1024 * 1024
+
+
+async def everything(cluster: LocalCluster) -> Counter[bytes]:
+    """All bodies, and how often each is there."""
+    found = Counter[bytes]()
+    async with cluster.consumer("C", {"T": "*"}) as consumer:
+        while messages := await consumer.poll(timeout_s=5):
+            found.update(message.body for message in messages)
+    return found
+
+
+async def test_every_face_of_a_named_producer_stores_once(autojump_clock: MockClock) -> None:
+    """Batches over queues, many by one call and large bodies, while leaders die: what was
+    acknowledged is there, and nothing twice."""
+    acknowledged: list[bytes] = []
+
+    async def batch(producer: Producer, number: int) -> None:
+        bodies = [b"batch %d %d" % (number, each) for each in range(2 * QUEUES)]
+        queue_ids = [each % QUEUES for each in range(2 * QUEUES)]
+        try:
+            await producer.send_batch([Message("T", body) for body in bodies], queue_ids=queue_ids)
+            acknowledged.extend(bodies)
+        except (SendFailed, SendUnknown):
+            pass
+
+    async def many(producer: Producer, number: int) -> None:
+        bodies = [b"many %d %d" % (number, each) for each in range(MANY)]
+        try:
+            await producer.send_many("T", bodies)
+            acknowledged.extend(bodies)
+        except ManyFailed:
+            pass
+
+    async def large(producer: Producer) -> None:
+        body = b"large".ljust(LARGE_BYTES, b".")
+        await producer.send_large(Message("T", body))
+        acknowledged.append(body)
+
+    async with local_cluster() as cluster:
+        async with cluster.admin() as admin:
+            await admin.topics.update("T", read_queues=QUEUES, write_queues=QUEUES)
+        async with (
+            cluster.producer("P", timeout_s=5, name="payments") as producer,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(large, producer)
+            for number in range(ROUNDS):
+                nursery.start_soon(batch, producer, number)
+                nursery.start_soon(many, producer, number)
+                await trio.sleep(0.01)
+                if number % 10 == 5:
+                    killed = await cluster.kill("leader")
+                    nursery.start_soon(cluster.restart, killed)
+        found = await everything(cluster)
+
+    assert set(found.values()) == {1}
+    assert set(acknowledged) <= set(found)
+    assert len(acknowledged) > ROUNDS * MANY / 2
