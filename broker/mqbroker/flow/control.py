@@ -38,6 +38,14 @@ class HeldBack(NamedTuple):
         )
 
 
+class Arriving(NamedTuple):
+    """What comes for one topic."""
+
+    topic: TopicConfig
+    messages: int
+    size_bytes: int
+
+
 class Grant(NamedTuple):
     """How much a reader may be given now."""
 
@@ -102,19 +110,23 @@ class Flow:
         self._topics.clear()
         self._groups.clear()
 
-    def admit(self, topic: TopicConfig, messages: int, size_bytes: int) -> None:
-        """Let a send to a topic pass, or raise Refused."""
-        rate = send_rate(topic.attributes) if topic.attributes else None
-        if rate is None:
-            return
+    def admit(self, *sends: Arriving) -> None:
+        """Let what comes in one entry pass, all of it, or raise Refused."""
         now_s = self._clock_s()
-        name = topic.topic_name
-        gate = _gate(self._topics, name, rate, now_s)
-        held_back = gate.held_back(f"the topic {name!r} takes", now_s)
-        if held_back is not None:
-            self._counts.send_held_back(name, messages, size_bytes)
-            raise held_back.refusal()
-        gate.take(messages, size_bytes, now_s)
+        gates = []
+        for topic, messages, size_bytes in sends:
+            rate = send_rate(topic.attributes) if topic.attributes else None
+            if rate is None:
+                continue
+            name = topic.topic_name
+            gate = _gate(self._topics, name, rate, now_s)
+            held_back = gate.held_back(f"the topic {name!r} takes", now_s)
+            if held_back is not None:
+                self._counts.send_held_back(name, messages, size_bytes)
+                raise held_back.refusal()
+            gates.append((gate, messages, size_bytes))
+        for gate, messages, size_bytes in gates:
+            gate.take(messages, size_bytes, now_s)
 
     def held_back(self, group: str) -> HeldBack | None:
         """Whether a group has to wait before it is given more."""

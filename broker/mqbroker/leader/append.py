@@ -63,7 +63,7 @@ Admit: TypeAlias = Callable[[], None]
 """Raises Refused if messages can't be taken now; only called for what is not stored already."""
 
 
-def _always() -> None:
+def always() -> None:
     """Nothing is held back."""
 
 
@@ -89,7 +89,7 @@ class Appender:
         return key in self._on_their_way or self._machine.dedup.get(key) is not None
 
     def append(
-        self, draft: MessagesDraft, key: bytes | None, on_done: Done, admit: Admit = _always
+        self, draft: MessagesDraft, key: bytes | None, on_done: Done, admit: Admit = always
     ) -> None:
         """Append a batch; `on_done` is called once, after it can be pulled, or with the refusal.
 
@@ -114,7 +114,7 @@ class Appender:
             raise
 
     def send(
-        self, draft: MessagesDraft, send: Send, on_done: SentDone, admit: Admit = _always
+        self, draft: MessagesDraft, send: Send, on_done: SentDone, admit: Admit = always
     ) -> None:
         """Append what a stock client sends, unless it is a retry of stored messages.
 

@@ -20,7 +20,7 @@ from dledger.raft.engine import Appended
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import place_record
 from mqbroker import limits
-from mqbroker.leader.append import Appender, Done, Stored
+from mqbroker.leader.append import Admit, Appender, Done, Stored, always
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.drafts import MessagesDraft, NewRecord, stored_body_crcs
@@ -160,7 +160,7 @@ class OnceAppender:
             return True
         return self._machine.producers.judge(stamp) is Judged.REPEATED
 
-    def write(self, draft: OnceDraft, once: Once, on_done: Done) -> None:
+    def write(self, draft: OnceDraft, once: Once, on_done: Done, admit: Admit = always) -> None:
         """Append a write; `on_done` is called once, after it can be read, or with the refusal.
 
         Raises Refused if it is certain at once that nothing is stored now.
@@ -181,9 +181,9 @@ class OnceAppender:
         if judged is not Judged.NEW:
             raise self._refusal(stamp, judged)
         self._check_moves(once)
-        self._append(draft, once, on_done)
+        self._append(draft, once, on_done, admit)
 
-    def _append(self, draft: OnceDraft, once: Once, on_done: Done) -> None:
+    def _append(self, draft: OnceDraft, once: Once, on_done: Done, admit: Admit) -> None:
         stamp = once.stamp
         key = (stamp.name, stamp.stream)
         queues = {QueueKey(once.group, move.topic, move.queue_id) for move in once.moves}
@@ -205,7 +205,7 @@ class OnceAppender:
                     again(outcome)
 
         try:
-            self._appender.append(draft, None, done)
+            self._appender.append(draft, None, done, admit)
         except BaseException:
             leave()
             raise

@@ -26,12 +26,16 @@ async def fill(cluster: LocalCluster, count: int) -> None:
             await producer.send_soon(Message("T", b"%d" % number), queue_id=0)
 
 
-async def test_a_producer_waits_as_long_as_it_is_told(autojump_clock: MockClock) -> None:
-    """Within its deadline, over a change of leaders too, since a rate is an entry of the log."""
+@pytest.mark.parametrize("name", [None, "payments"])
+async def test_a_producer_waits_as_long_as_it_is_told(
+    autojump_clock: MockClock, name: str | None
+) -> None:
+    """Within its deadline, over a change of leaders too, since a rate is an entry of the log. A
+    producer with a name has no other rate."""
     async with local_cluster() as cluster:
         await set_rates(cluster, send="+send.rate.messages=10")
         began_s = trio.current_time()
-        async with cluster.producer("P", timeout_s=30) as producer:
+        async with cluster.producer("P", timeout_s=30, name=name) as producer:
             for number in range(60):
                 await producer.send(Message("T", b"%d" % number))
                 if number == 30:

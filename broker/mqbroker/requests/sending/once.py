@@ -7,6 +7,8 @@ nor does one that began elsewhere than at the group's offset: then nothing is st
 
 from __future__ import annotations
 
+from functools import partial
+
 from dledger.errors import BadInput, RecordError
 from dledger.net import Connection
 from dledger.net.serving import serves
@@ -23,6 +25,7 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.names import check_producer_name
 from mqbroker import limits
+from mqbroker.flow.control import Arriving
 from mqbroker.leader.append import Done, Stored
 from mqbroker.leader.drafts import MessagesDraft
 from mqbroker.leader.offset_commits import OffsetCommits
@@ -89,7 +92,7 @@ class OnceHandler:
         is_new = not self._once.knows(once.stamp)
         if is_new:
             self._check_moves(header, connection)
-        parts = self._parts(request, header, is_new=is_new)
+        parts, arriving = self._parts(request, header, is_new=is_new)
         try:
             draft = OnceDraft(once, parts, core.assignments, core.store_host)
         except RecordError as error:
@@ -110,26 +113,29 @@ class OnceHandler:
         answer: Done = connection.answer_by(request, done)
         for topic in dict.fromkeys(topic for topic, _, _ in header.parts):
             answer = core.when_known(topic, answer)
-        self._once.write(draft, once, answer)
+        self._once.write(draft, once, answer, partial(core.flow.admit, *arriving))
 
     def _parts(
         self, request: Command, header: WriteOnceHeader, *, is_new: bool
-    ) -> list[MessagesDraft]:
-        """A draft for each part, all checked before a topic is made for any."""
+    ) -> tuple[list[MessagesDraft], list[Arriving]]:
+        """A draft for each part, all checked before a topic is made for any; and what of it has to
+        keep to its topic's rate: what is stored already has not."""
         core = self._core
         body = memoryview(request.payload)
         if sum(size for _, size, _ in header.parts) != len(body):
             raise _invalid(f"parts that are not {len(body)} bytes, as the body is")
-        drafts, topics, at = [], [], 0
+        drafts, arriving, at = [], list[Arriving](), 0
         for topic, size, runs in header.parts:
             part = ProduceHeader(topic=topic, producer_group=header.producer_name, runs=runs)
-            if is_new:
-                topics.append(check_sendable(core, part))
-            drafts.append(draft_of(core, body[at : at + size], part))
+            topic_config = check_sendable(core, part) if is_new else None
+            draft = draft_of(core, body[at : at + size], part)
+            if topic_config is not None:
+                arriving.append(Arriving(topic_config, len(draft.starts), draft.size))
+            drafts.append(draft)
             at += size
-        for config in topics:
-            core.definitions.ensure_topic(config)
-        return drafts
+        for each in arriving:
+            core.definitions.ensure_topic(each.topic)
+        return drafts, arriving
 
     def _check_moves(self, header: WriteOnceHeader, connection: Connection) -> None:
         if header.moves:

@@ -23,6 +23,7 @@ from dledger.remoting.record import HOST_IPV4_BYTES, Record
 from dledger.remoting.record.batch import RecordBatch
 from dledger.remoting.record.lone import LoneRecord, parse_records
 from mqbroker import limits
+from mqbroker.flow.control import Arriving
 from mqbroker.leader.append import Stored
 from mqbroker.leader.drafts import BatchDraft, MessagesDraft, NewRecord, RecordsDraft
 from mqbroker.refusal import Refused
@@ -64,7 +65,7 @@ class ProduceHandler:
             core.replies.send(request, connection, request.reply(ext=encode_header(answer)))
 
         answer = connection.answer_by(request, done)
-        admit = partial(core.flow.admit, topic, len(draft.starts), draft.size)
+        admit = partial(core.flow.admit, Arriving(topic, len(draft.starts), draft.size))
         core.appender.append(draft, key, core.when_known(header.topic, answer), admit)
 
 

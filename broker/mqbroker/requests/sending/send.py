@@ -34,6 +34,7 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.record import HOST_BITS, TRANSACTION_BITS
 from mqbroker import limits
+from mqbroker.flow.control import Arriving
 from mqbroker.leader.append import Sent, Stored, sent
 from mqbroker.leader.drafts import NewRecord, RecordsDraft
 from mqbroker.leader.resends import Asker, Send
@@ -151,7 +152,7 @@ class SendHandler:
             )
 
         core.definitions.ensure_topic(asked)
-        admit = partial(core.flow.admit, asked, len(records), draft.size)
+        admit = partial(core.flow.admit, Arriving(asked, len(records), draft.size))
         if request.encoding is HeaderEncoding.MSGPACK:
             key = next(filter(core.appender.knows, keys), keys[0] if keys else None)
             answer_by = connection.answer_by(request, lambda outcome: done(sent(outcome)))
