@@ -37,6 +37,8 @@ class Message:
     clock, or `deliver_at`, a time with a time zone. The last two can be taken back
     (`Producer.recall`); brokers keep them for 40 days at most.
 
+    In a topic for priorities one with a higher `priority`, from 0 on, is popped before others.
+
     With `ttl_s` it is delivered no more when so many seconds are over, from its send on and by the
     producer's clock.
     """
@@ -52,6 +54,7 @@ class Message:
     delay_s: float = 0.0
     deliver_at: datetime | None = None
     ttl_s: float = 0.0
+    priority: int | None = None
 
     @property
     def delayed(self) -> bool:
@@ -240,6 +243,11 @@ class ReceivedMessage:
         told = self.properties.get(wire.EXPIRES_AT_MS, "")
         is_time = told.isascii() and told.isdigit() and len(told) <= limits.TIME_DIGITS_MAX
         return int(told) if is_time else None
+
+    @property
+    def priority(self) -> int:
+        """Its priority, or -1."""
+        return wire.priority_of(self.properties)
 
     @property
     def queue_id(self) -> int:

@@ -17,6 +17,9 @@ SEND_MESSAGES: Final = "send.rate.messages"
 SEND_BYTES: Final = "send.rate.bytes"
 CONSUME_MESSAGES: Final = "consume.rate.messages"
 CONSUME_BYTES: Final = "consume.rate.bytes"
+PRIORITY_FACTOR: Final = "priority.factor"
+"""How many of a hundred pops of a group go by priority."""
+ALWAYS: Final = 100
 
 
 def parse_alteration(text: str | None) -> dict[str, str]:
@@ -52,10 +55,21 @@ def consume_rate(attributes: Mapping[str, str]) -> Rate | None:
 
 def parse_rate(value: str) -> int | None:
     """An attribute's value; None if it is no rate."""
+    rate = parse_number(value)
+    return rate if rate is not None and 0 < rate <= RATE_PER_S_MAX else None
+
+
+def priority_factor(attributes: Mapping[str, str]) -> int:
+    """How many of a hundred pops of a group go by priority, by its attributes."""
+    factor = parse_number(attributes.get(PRIORITY_FACTOR, ""))
+    return ALWAYS if factor is None else min(factor, ALWAYS)
+
+
+def parse_number(value: str) -> int | None:
+    """An attribute's value; None if it is no whole number, or has too many digits."""
     if not value.isascii() or not value.isdigit() or len(value) > RATE_DIGITS_MAX:
         return None
-    rate = int(value)
-    return rate if 0 < rate <= RATE_PER_S_MAX else None
+    return int(value)
 
 
 def _rate(attributes: Mapping[str, str], messages: str, size: str) -> Rate | None:

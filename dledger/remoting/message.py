@@ -15,7 +15,8 @@ from functools import lru_cache
 
 from dledger.buffers import Buffer
 from dledger.errors import BadInput
-from dledger.limits import PROPERTIES_BYTES_MAX
+from dledger.limits import PRIORITY_DIGITS_MAX, PROPERTIES_BYTES_MAX
+from dledger.remoting.numbers import INT32_MAX
 
 # Names of properties that brokers and clients act upon.
 KEYS = "KEYS"
@@ -54,6 +55,7 @@ LARGE_BODY = "LARGE_BODY"
 """Ours: where the parts of a large body are; the message itself has none."""
 LARGE_PART = "LARGE_PART"
 """Ours: which body a part belongs to."""
+PRIORITY = "_SYS_MSG_PRIORITY_"
 CHECK_IMMUNITY_TIME = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 #: The properties that say when a message is to be delivered.
@@ -113,6 +115,15 @@ def properties_decode(data: Buffer) -> dict[str, str]:
         if separator and value:
             properties[name] = value
     return properties
+
+
+def priority_of(properties: Mapping[str, str]) -> int:
+    """A message's priority, as Java reads it; -1 for none."""
+    value = properties.get(PRIORITY, "")
+    digits = value[1:] if value[:1] in ("+", "-") else value
+    if not digits.isascii() or not digits.isdigit() or len(digits) > PRIORITY_DIGITS_MAX:
+        return -1
+    return min(max(int(value), -1), INT32_MAX)
 
 
 @lru_cache(maxsize=4096)

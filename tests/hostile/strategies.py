@@ -59,6 +59,7 @@ property_strings = st.lists(
                 "REAL_QID",
                 "TIMER_OUT_MS",
                 "EXPIRES_AT_MS",
+                "_SYS_MSG_PRIORITY_",
                 "RECONSUME_TIME",
                 "WAIT",
                 "CLUSTER",

@@ -2,8 +2,8 @@
 
 Names, values and rules are the reference's (TopicAttributes, AttributeUtil), but for the rates,
 which are ours (`dledger.remoting.attributes`). The leader computes the new attributes, and the log
-holds the result. Two values are refused, since this broker could not obey them: it compacts no
-topic, and its retention is the same for all topics.
+holds the result. Some values are refused, since this broker could not obey them: it compacts no
+topic, its retention is the same for all topics, and it has no lite topics.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from dledger.limits import RATE_PER_S_MAX
 from dledger.remoting import attributes as names
 from dledger.remoting.codes import ResponseCode
-from dledger.remoting.message import DELAYS, SHARDING_KEY, TRAN_MSG
+from dledger.remoting.message import DELAYS, PRIORITY, SHARDING_KEY, TRAN_MSG
 from mqbroker.refusal import Refused
 
 MESSAGE_TYPE: Final = "message.type"
@@ -29,21 +29,26 @@ class _Attribute(NamedTuple):
     values: tuple[str, ...]
     obeyed: tuple[str, ...]
     changeable: bool
-    is_rate: bool = False
+    numbers: range | None = None
 
 
-_RATE: Final = _Attribute((), (), True, is_rate=True)
-_TYPES: Final = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
+_RATE: Final = _Attribute((), (), True, range(1, RATE_PER_S_MAX + 1))
+_OBEYED: Final = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "MIXED")
+_TYPES: Final = (*_OBEYED, "LITE")
 Known: TypeAlias = Mapping[str, _Attribute]
 TOPIC_ATTRIBUTES: Final[Known] = {
-    MESSAGE_TYPE: _Attribute(_TYPES, _TYPES, True),
+    MESSAGE_TYPE: _Attribute(_TYPES, _OBEYED, True),
     "queue.type": _Attribute(("SimpleCQ", "BatchCQ"), ("SimpleCQ", "BatchCQ"), False),
     "cleanup.policy": _Attribute(("DELETE", "COMPACTION"), ("DELETE",), False),
     "reserve.time": _Attribute((), ("-1",), True),
     names.SEND_MESSAGES: _RATE,
     names.SEND_BYTES: _RATE,
 }
-GROUP_ATTRIBUTES: Final[Known] = {names.CONSUME_MESSAGES: _RATE, names.CONSUME_BYTES: _RATE}
+GROUP_ATTRIBUTES: Final[Known] = {
+    names.CONSUME_MESSAGES: _RATE,
+    names.CONSUME_BYTES: _RATE,
+    names.PRIORITY_FACTOR: _Attribute((), (), True, range(names.ALWAYS + 1)),
+}
 
 
 def alter(
@@ -100,15 +105,18 @@ def message_type(properties: Mapping[str, str]) -> str:
         return "TRANSACTION"
     if any(name in properties for name in DELAYS):
         return "DELAY"
-    return "FIFO" if SHARDING_KEY in properties else "NORMAL"
+    if SHARDING_KEY in properties:
+        return "FIFO"
+    return "PRIORITY" if PRIORITY in properties else "NORMAL"
 
 
 def _check_value(name: str, attribute: _Attribute, value: str) -> None:
-    if attribute.is_rate:
-        if names.parse_rate(value) is None:
+    if attribute.numbers is not None:
+        number = names.parse_number(value)
+        if number is None or number not in attribute.numbers:
             raise _refused(
-                f"{name!r} is a rate in whole numbers a second, from 1 to {RATE_PER_S_MAX}, "
-                f"not {value[:80]!r}; -{name} takes it away"
+                f"{name!r} is a whole number from {attribute.numbers[0]} to "
+                f"{attribute.numbers[-1]}, not {value[:80]!r}; -{name} takes it away"
             )
         return
     if attribute.values and value not in attribute.values:

@@ -38,6 +38,7 @@ from mqclient.producing.waiting.delays import (
     check_user_properties,
     delay_properties,
     expiry_properties,
+    priority_properties,
 )
 
 PREPARED = 0x4
@@ -65,6 +66,8 @@ def _properties(message: Message, half_of: str, now_ms: int) -> dict[str, str]:
                 "a transactional message can't be delayed: it is seen once it is committed"
             )
         properties |= delay_properties(message)
+    if message.priority is not None:
+        properties |= priority_properties(message, half_of)
     if message.ttl_s:
         properties |= expiry_properties(message, now_ms)
     if half_of:
@@ -78,8 +81,10 @@ def _properties(message: Message, half_of: str, now_ms: int) -> dict[str, str]:
 
 def _has_properties(message: Message) -> bool:
     """Whether it has any but the unique key."""
-    return bool(
-        message.keys or message.tags or message.properties or message.ttl_s or message.delayed
+    return (
+        bool(message.keys or message.tags or message.properties or message.ttl_s)
+        or message.priority is not None
+        or message.delayed
     )
 
 

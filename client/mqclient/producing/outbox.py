@@ -105,7 +105,7 @@ class Outbox:
     ) -> Choice:
         """The queue for `message`. Raises NoRoute or BadMessage."""
         queue = self._publisher(message.topic).choose(message, queue_id, key, selector)
-        by_turn = queue_id is None and key is None and selector is None
+        by_turn = (queue_id, key, selector, message.priority) == (None, None, None, None)
         return Choice(queue, limits.MOVES_MAX if by_turn else 0)
 
     def _publisher(self, topic: str) -> Publisher:

@@ -15,6 +15,8 @@ from dledger.remoting.message import tags_code
 from mqclient.errors import BadMessage
 from mqclient.models import Message, Selector
 
+_PLAIN = Message("", b"")
+
 
 class Publisher:
     """The writable queues of one topic, in RocketMQ's order, and which is next.
@@ -44,6 +46,13 @@ class Publisher:
         selector: Selector | None,
     ) -> MessageQueue:
         """The queue for `message`. Raises BadMessage if the caller's choice is not one of them."""
+        if message.priority is not None:
+            if (queue_id, key, selector) != (None, None, None):
+                raise BadMessage(
+                    f"a message to topic {self.topic!r} with priority={message.priority}: that is "
+                    "its queue, so none can be chosen"
+                )
+            return self._level(message.priority)
         if key is not None:
             return self.queues[abs(tags_code(key)) % len(self.queues)]
         if queue_id is not None:
@@ -90,6 +99,13 @@ class Publisher:
                 self._turn += step
                 return queue
         return None
+
+    def _level(self, priority: int) -> MessageQueue:
+        """The queue of a priority, on the broker group whose turn it is."""
+        name = self.choose(_PLAIN, None, None, None).broker_name
+        queues = [queue for queue in self.queues if queue.broker_name == name]
+        at_most = [queue for queue in queues if queue.queue_id <= priority]
+        return max(at_most or queues[:1], key=lambda queue: queue.queue_id)
 
     def _numbered(self, queue_id: int, broker_name: str = "") -> MessageQueue:
         for queue in self.queues:

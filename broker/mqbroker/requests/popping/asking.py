@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import random
 
+from dledger.remoting.attributes import ALWAYS, priority_factor
 from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
@@ -14,6 +16,7 @@ from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.popping.planning import Want
 from mqbroker.requests.reading.filters import MessageFilter, parse_subscription, selection
+from mqbroker.state.attributes import MESSAGE_TYPE
 from mqbroker.state.topics import PERM_READ
 
 _starts = itertools.count()
@@ -40,10 +43,11 @@ def want_of(core: Core, request: Command, header: PopMessageHeader) -> Want:
     wanted_bytes = header.max_msg_bytes or 0
     bytes_max = wanted_bytes if wanted_bytes > 0 else limits.PULL_BYTES_DEFAULT
     queue_ids = queues_of(core, header.consumer_group, header.topic, header.queue_id)
+    by_priority = header.order is not True and _goes_by_priority(core, header)
     return Want(
         group=header.consumer_group,
         topic=header.topic,
-        queue_ids=queue_ids,
+        queue_ids=sorted(queue_ids, reverse=True) if by_priority else queue_ids,
         messages_max=header.max_msg_nums,
         bytes_max=min(bytes_max, limits.PULL_BYTES_MAX),
         invisible_ms=header.invisible_time,
@@ -52,7 +56,18 @@ def want_of(core: Core, request: Command, header: PopMessageHeader) -> Want:
         init_mode=0 if header.topic.startswith(RETRY_PREFIX) else header.init_mode,
         ordered=header.order is True,
         attempt_id=attempt_id,
+        by_priority=by_priority,
     )
+
+
+def _goes_by_priority(core: Core, header: PopMessageHeader) -> bool:
+    """Whether a POP takes of the highest queue first: by its topic's type, and as often as its
+    group wants it."""
+    topic = core.definitions.topic(header.topic)
+    if topic.attributes.get(MESSAGE_TYPE) != "PRIORITY":
+        return False
+    factor = priority_factor(core.definitions.group(header.consumer_group).attributes)
+    return random.randrange(ALWAYS) < factor
 
 
 def _filter(header: PopMessageHeader | NotificationHeader) -> MessageFilter:

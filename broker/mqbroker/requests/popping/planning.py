@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 
 class Want(NamedTuple):
-    """What a POP asks for. `queue_ids` in the order in which they are looked at."""
+    """What a POP asks for. `queue_ids` in the order in which they are looked at.
+
+    With `by_priority` what a later one has counts less, and what comes again counts least.
+    """
 
     group: str
     topic: str
@@ -42,6 +45,7 @@ class Want(NamedTuple):
     init_mode: int
     ordered: bool = False
     attempt_id: str = ""
+    by_priority: bool = False
 
 
 @dataclass(slots=True)
@@ -121,10 +125,13 @@ def plan(want: Want, view: View, now_ms: int) -> Plan | None:
         queue_ids = frozenset(want.queue_ids)
         visible = view.popped.visible(
             now_ms,
-            want.messages_max,
+            limits.POP_MESSAGES_OURS_MAX if want.by_priority else want.messages_max,
             lambda each: each.queue_id in queue_ids and each not in leaving,
         )
-        work.again(visible, max(1, want.messages_max // 2))
+        if want.by_priority:
+            visible = sorted(visible, key=lambda each: want.queue_ids.index(each.queue_id))
+        else:
+            work.again(visible, max(1, want.messages_max // 2))
         work.new()
         work.again(visible, want.messages_max)
     return work.made(now_ms, repeats=bool(repeated))

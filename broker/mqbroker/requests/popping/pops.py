@@ -32,7 +32,8 @@ class Handed(NamedTuple):
 
 
 class Got(NamedTuple):
-    """What a POP has got, by queue and offset; and how many new messages are left."""
+    """What a POP has got, by queue and offset, the highest queue first if it goes by priority; and
+    how many new messages are left."""
 
     pop_time_ms: int
     messages: list[Handed]
@@ -94,6 +95,8 @@ class Pops:
                 return
             assert isinstance(granted, Granted)  # what applying a POP returns
             got = _got(made, granted, self._rest(want))
+            if want.by_priority:
+                got.messages.sort(key=lambda each: (-each.queue_id, each.offset))
             self._changed(*key)
             on_done(got)
 

@@ -44,7 +44,7 @@ from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.sending.recall import Handle
 from mqbroker.requests.sending.retries import retry_destination
-from mqbroker.state.attributes import check_type
+from mqbroker.state.attributes import check_type, message_type
 from mqbroker.state.dedup import dedup_key
 from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from mqbroker.state.topics import UNSENDABLE
@@ -79,6 +79,8 @@ class SendHandler:
         config, queue_id = self._destination(header)
         topic = asked_topic = config.topic_name
         self._check_type(topic, properties)
+        if _PRIORITY in "\x02" + properties:
+            queue_id, properties = _by_priority(config, queue_id, properties)
         delayed = _is_delayed(properties)
         if transactional or delayed:
             detour = self._half if transactional else self._detour
@@ -287,6 +289,7 @@ _NOT_KEPT_IN_BATCHES = (names.POP_CK, names.CLUSTER, *REGION)
 _NOT_KEPT = (names.WAIT, *_NOT_KEPT_IN_BATCHES)
 
 
+_PRIORITY = f"\x02{names.PRIORITY}\x01"
 _DELAYS = tuple(f"\x02{name}\x01" for name in names.DELAYS)
 
 
@@ -304,6 +307,16 @@ def _refuse_transaction_bits(header: SendMessageHeader) -> None:
             ResponseCode.MESSAGE_ILLEGAL,
             f"the system flag {header.sys_flag} has transaction bits, but TRAN_MSG is not true",
         )
+
+
+def _by_priority(topic: TopicConfig, queue_id: int, properties: str) -> tuple[int, str]:
+    """The queue of a message with a priority, which is its number; others lose the property."""
+    decoded = names.properties_decode(properties.encode())
+    priority = names.priority_of(decoded)
+    if priority >= 0 and message_type(decoded) == "PRIORITY":
+        return min(priority, topic.write_queue_nums - 1), properties
+    decoded.pop(names.PRIORITY, None)
+    return queue_id, _text(decoded)
 
 
 def _is_delayed(properties: str) -> bool:

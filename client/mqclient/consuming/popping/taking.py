@@ -196,4 +196,6 @@ class Taking:
                 self._settling.ack_soon(message)  # its tag only has the same hash as a wanted one
             else:
                 self.ready.append(message)
+        if any(message.priority > 0 for message in self.ready):
+            self.ready = deque(sorted(self.ready, key=lambda each: -each.priority))
         self.arrived.announce()

@@ -1,4 +1,4 @@
-"""Messages with a delay or an end of their time, and the properties that ask for it. Pure.
+"""Messages with a delay, an end of their time or a priority, and the properties that say so. Pure.
 
 RocketMQ has three ways, all of them properties of the message: one of the broker's levels, a time
 to wait, a time of day. The broker keeps such a message and puts it into its queue when it is due.
@@ -18,10 +18,12 @@ from dledger.remoting.message import (
     ORIGIN_MESSAGE_ID,
     PGROUP,
     POP_CK,
+    PRIORITY,
     REAL_QID,
     REAL_TOPIC,
     RECONSUME_TIME,
     RETRY_TOPIC,
+    SHARDING_KEY,
     TAGS,
     TIMER_DELAY_MS,
     TIMER_DELIVER_MS,
@@ -29,6 +31,7 @@ from dledger.remoting.message import (
     UNIQ_KEY,
     WAIT,
 )
+from dledger.remoting.numbers import INT32_MAX
 from mqclient import limits
 from mqclient.models import Message
 
@@ -45,6 +48,7 @@ _BROKERS_OWN = (
 _INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(DELAYS, "set the message's delay_level, delay_s or deliver_at"),
     EXPIRES_AT_MS: "set the message's ttl_s",
+    PRIORITY: "set the message's priority",
     TRAN_MSG: "send it by Producer.transaction",
     KEYS: "set the message's keys",
     TAGS: "set the message's tags",
@@ -103,3 +107,15 @@ def expiry_properties(message: Message, now_ms: int) -> dict[str, str]:
             f"ttl_s={ttl_s} is over before the message is delivered: it counts from the send on"
         )
     return {EXPIRES_AT_MS: str(expires_ms)}
+
+
+def priority_properties(message: Message, half_of: str) -> dict[str, str]:
+    """The property that says a message's priority. Raises BadInput."""
+    priority = message.priority
+    if type(priority) is not int or not 0 <= priority <= INT32_MAX:
+        raise BadInput(f"priority={priority!r}: expected a whole number from 0 on")
+    if message.delayed or half_of or SHARDING_KEY in (message.properties or {}):
+        raise BadInput(
+            f"priority={priority}: a message that is delayed, transactional or ordered has none"
+        )
+    return {PRIORITY: str(priority)}

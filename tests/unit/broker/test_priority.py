@@ -1,0 +1,160 @@
+"""Topics for priorities: where a message goes, and whose turn it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from trio.testing import MockClock
+
+from dledger.net import Peer
+from dledger.remoting.attributes import priority_factor
+from dledger.remoting.bodies import SubscriptionGroupConfig, encode_body
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.message import priority_of
+from dledger.remoting.record import Record
+from mqbroker.testing import served
+from mqbroker.testing.requests import (
+    GROUP,
+    TIMEOUT_S,
+    ask,
+    pull_request,
+    records,
+    send_request,
+    topic_request,
+)
+
+from .test_popping import pop_request
+
+QUEUES = 4
+PRIORITY = "_SYS_MSG_PRIORITY_\x01"
+
+
+@pytest.mark.parametrize(
+    ("value", "priority"),
+    [
+        ("0", 0),
+        ("3", 3),
+        ("2147483647", 2**31 - 1),
+        ("9999999999", 2**31 - 1),
+        ("-1", -1),
+        ("-7", -1),
+        ("+2", 2),
+        ("x", -1),
+        ("", -1),
+        ("1.5", -1),
+        ("9" * 5000, -1),
+        ("\u0663", -1),
+    ],
+)
+def test_a_priority_is_a_whole_number_from_0(value: str, priority: int) -> None:
+    """Anything else is none."""
+    assert priority_of({"_SYS_MSG_PRIORITY_": value}) == priority
+
+
+@pytest.mark.parametrize(
+    ("value", "factor"), [("0", 0), ("40", 40), ("101", 100), ("x", 100), ("", 100)]
+)
+def test_a_group_may_want_it_for_some_of_its_pops(value: str, factor: int) -> None:
+    """By default for all."""
+    assert priority_factor({"priority.factor": value}) == factor
+
+
+async def make(peer: Peer) -> None:
+    request = topic_request(queues=QUEUES)
+    request.ext["attributes"] = "+message.type=PRIORITY"
+    assert (await peer.request(request, TIMEOUT_S)).code == 0
+
+
+async def send(peer: Peer, properties: str, body: bytes = b"x") -> int:
+    answer = await peer.request(send_request(body, i=properties, e="1"), TIMEOUT_S)
+    assert answer.code == 0
+    return int(str(answer.ext["queueId"]))
+
+
+async def pop(peer: Peer, count: int) -> list[Record]:
+    answer = await peer.request(pop_request(count=count), TIMEOUT_S)
+    return records(answer) if answer.code == ResponseCode.SUCCESS else []
+
+
+def bodies(messages: list[Record]) -> list[bytes]:
+    return [bytes(each.body) for each in messages]
+
+
+@pytest.mark.parametrize(
+    ("properties", "queue_id"),
+    [
+        (f"{PRIORITY}0\x02", 0),
+        (f"a\x01b\x02{PRIORITY}2\x02", 2),
+        (f"{PRIORITY}3\x02", 3),
+        (f"{PRIORITY}4\x02", 3),
+        (f"{PRIORITY}2147483647\x02", 3),
+        (f"{PRIORITY}-1\x02", 1),
+        (f"{PRIORITY}high\x02", 1),
+        (f"__SHARDINGKEY\x01k\x02{PRIORITY}3\x02", 1),
+        ("", 1),
+    ],
+)
+async def test_a_message_goes_to_the_queue_of_its_priority(
+    tmp_path: Path, properties: str, queue_id: int
+) -> None:
+    """Or to the last; one without, or of another kind, to where it was sent, and says none."""
+    async with served(tmp_path) as (_, peer):
+        await make(peer)
+        assert await send(peer, properties) == queue_id
+        (message,) = records(await peer.request(pull_request(queue_id), TIMEOUT_S))
+        kept = b"_SYS_MSG_PRIORITY_" in bytes(message.properties)
+        assert kept == (queue_id != 1)
+
+
+async def test_a_delayed_message_has_no_priority(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """As in RocketMQ: it comes to the queue that it was sent to."""
+    async with served(tmp_path) as (_, peer):
+        await make(peer)
+        await send(peer, f"{PRIORITY}3\x02TIMER_DELAY_MS\x01100\x02", b"late")
+        answer = await peer.request(pop_request(poll_ms=5000), TIMEOUT_S)
+        (message,) = records(answer)
+        assert (message.queue_id, bytes(message.body)) == (1, b"late")
+
+
+async def test_a_pop_takes_of_the_highest_first(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """Whatever came before it, as long as there is some."""
+    async with served(tmp_path) as (_, peer):
+        await make(peer)
+        for number in range(3):
+            for priority in range(QUEUES):
+                await send(peer, f"{PRIORITY}{priority}\x02", b"%d%d" % (priority, number))
+        assert bodies(await pop(peer, 2)) == [b"30", b"31"]
+        assert bodies(await pop(peer, 3)) == [b"32", b"20", b"21"]
+        await send(peer, f"{PRIORITY}9\x02", b"3x")
+        assert bodies(await pop(peer, 1)) == [b"3x"]
+
+
+async def test_what_comes_again_comes_last(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """So a message that fails does not keep others away; the higher ones come first, though."""
+    async with served(tmp_path) as (_, peer):
+        await make(peer)
+        await send(peer, f"{PRIORITY}1\x02", b"low again")
+        await send(peer, f"{PRIORITY}3\x02", b"high again")
+        assert len(await pop(peer, 2)) == 2
+        autojump_clock.jump(61)
+        await send(peer, f"{PRIORITY}0\x02", b"new")
+        got = [body for _ in range(3) for body in bodies(await pop(peer, 1))]
+        assert got == [b"new", b"high again", b"low again"]
+
+
+async def test_a_group_that_wants_no_priorities_takes_all_queues_in_turn(tmp_path: Path) -> None:
+    """With `priority.factor=0`; so does any group in a topic of another type."""
+    async with served(tmp_path) as (_, peer):
+        await make(peer)
+        config = SubscriptionGroupConfig(GROUP, attributes={"+priority.factor": "0"})
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        assert (await ask(peer, code, encode_body(config))).code == 0
+        wrong = SubscriptionGroupConfig(GROUP, attributes={"+priority.factor": "101"})
+        refused = await ask(peer, code, encode_body(wrong))
+        assert "a whole number from 0 to 100" in str(refused.remark)
+        for priority in range(QUEUES):
+            for _ in range(20):
+                await send(peer, f"{PRIORITY}{priority}\x02")
+        first = {(await pop(peer, 1))[0].queue_id for _ in range(2 * QUEUES)}
+        assert len(first) > 1
