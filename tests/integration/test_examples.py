@@ -136,3 +136,17 @@ def test_each_order_has_one_bill(namesrv: str) -> None:
         "life 1 ended: the lights went out, and no bill was stored",
         "life 2 ended: the lights went out, and the bills were stored",
     ]
+
+
+def test_a_print_shop_keeps_its_promises(namesrv: str) -> None:
+    """examples/printshop.py: what expires, what is large, what belongs together, what comes first,
+    what is paced."""
+    *printed, pace = python("examples/printshop.py", namesrv).splitlines()
+
+    assert printed[:2] == ["offer: open all day", "book-1: 10485756 bytes, whole"]
+    assert re.fullmatch(r"booked in one entry: \[\d, \d\]", printed[2])
+    assert printed[3] == "printed: wedding invitation"
+    assert sorted(printed[4:]) == ["printed: flyer", "printed: poster"]
+    took = re.fullmatch(r"25 pages at 10 a second: (\d+\.\d) s, some held back", pace)
+    assert took is not None, pace
+    assert float(took[1]) >= 1.3
