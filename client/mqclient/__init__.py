@@ -58,9 +58,9 @@ if TYPE_CHECKING:
         TransactionUnknown,
     )
     from mqclient.models import Message, Rebalance, ReceivedMessage, Reply, SendResult
-    from mqclient.producing.many import SentMany
     from mqclient.producing.pending import PendingSend
     from mqclient.producing.producer import Producer
+    from mqclient.producing.stretches.many import SentMany
     from mqclient.producing.waiting.transactions import Decision, Transaction
 
 __all__ = [
@@ -119,7 +119,7 @@ _HOMES = {
     "SendUnknown SubscriptionConflict TooMuchUncommitted TransactionClosed "
     "TransactionEnded TransactionUnanswered TransactionUnknown",
     "mqclient.models": "Message Rebalance ReceivedMessage Reply SendResult",
-    "mqclient.producing.many": "SentMany",
+    "mqclient.producing.stretches.many": "SentMany",
     "mqclient.producing.pending": "PendingSend",
     "mqclient.producing.producer": "Producer",
     "mqclient.consuming.popping.consumer": "PopConsumer",

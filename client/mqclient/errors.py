@@ -42,7 +42,7 @@ from dledger.errors import BadInput, DledgerError
 from dledger.remoting.json_dialect import MessageQueue
 
 if TYPE_CHECKING:
-    from mqclient.producing.many import SentMany
+    from mqclient.producing.stretches.many import SentMany
 
 
 class ClientError(DledgerError):

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
+import msgspec
+
 from dledger.buffers import Buffer
 from dledger.errors import BadInput, RecordError
 from dledger.remoting import message as wire
@@ -62,8 +64,7 @@ class Message:
         return bool(self.delay_level or self.delay_s) or self.deliver_at is not None
 
 
-@dataclass(frozen=True, slots=True)
-class SendResult:
+class SendResult(msgspec.Struct, frozen=True):
     """The place of an acknowledged message. `position` is its byte position in the group's log.
 
     For a delayed or half message, `queue_offset` and `position` are those of the place where it
@@ -77,7 +78,7 @@ class SendResult:
     queue_offset: int
     position: int
     leader: str = ""
-    recall_handle: str = field(default="", repr=False)
+    recall_handle: str = ""
 
     @property
     def offset_message_id(self) -> str:

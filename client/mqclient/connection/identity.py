@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from dledger.remoting.message import host_bytes
 from mqclient.connection.addresses import parse_address
 
-UNIQUE_KEY_CHARACTERS = 32
 NUMBER_DIGITS = 12
 """Of a key's number, hexadecimal."""
 _COUNTER_BITS = 16

@@ -3,7 +3,7 @@
 ``producer``      the public class
 ``publishing``    which queue a message goes to (pure)
 ``encoding``      makes the record that will lie in the log
-``many``          many messages that differ in nothing but their bodies
+``stretches``     messages that are encoded, kept account of and settled together
 ``outbox``        messages whose outcome is not known yet
 ``pending``       such a message, as `send_nowait` returns it
 ``batching``      which messages go together, and when (pure)

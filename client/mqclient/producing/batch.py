@@ -9,8 +9,9 @@ is asked for.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
+from typing import Protocol, SupportsBytes
 
 from mqclient.errors import SendError, SendFailed, SendUnknown
 from mqclient.models import SendResult
@@ -59,18 +60,22 @@ class Slot:
         """Where the message went. Raises the error if it failed. Only for a settled slot."""
         if self.error is not None:
             raise self.error
-        batch, ack = self.batch, self.batch.ack
+        return self._place(self.unique_key, 0, 0)
+
+    def _place(self, unique_key: str, number: int, start_bytes: int) -> SendResult:
+        """Where a message of the slot went, by its number and its first byte within it."""
+        batch, queue_id, ack = self.batch, self.queue_id, self.batch.ack
         if ack is None:
-            raise RuntimeError(f"message {self.unique_key} is still on its way: wait for it")
+            raise RuntimeError(f"message {unique_key} is still on its way: wait for it")
         return SendResult(
-            message_id=self.unique_key,
-            topic=batch.topic,
-            broker_name=batch.broker_name,
-            queue_id=self.queue_id,
-            queue_offset=ack.offsets[self.queue_id] + self.nth,
-            position=ack.position + batch.run_starts[self.queue_id] + self.start_bytes,
-            leader=ack.leader,
-            recall_handle=ack.recall_handle,
+            unique_key,
+            batch.topic,
+            batch.broker_name,
+            queue_id,
+            ack.offsets[queue_id] + self.nth + number,
+            ack.position + batch.run_starts[queue_id] + self.start_bytes + start_bytes,
+            ack.leader,
+            ack.recall_handle,
         )
 
 
@@ -84,11 +89,15 @@ class Ack:
     recall_handle: str = ""
 
 
+class Unencoded(Sized, SupportsBytes, Protocol):
+    """Records that are encoded when their batch is first sent; its length is theirs."""
+
+
 @dataclass(slots=True)
 class Run:
     """The records of one queue within a batch, in order: a piece for each slot."""
 
-    pieces: list[bytes] = field(default_factory=list)
+    pieces: list[bytes | Unencoded] = field(default_factory=list)
     count: int = 0
     size_bytes: int = 0
 
@@ -127,7 +136,7 @@ class Batch:
     ack: Ack | None = None
     listeners: list[Callable[[], None]] = field(default_factory=list)
 
-    def append(self, slot: Slot, queue_id: int, piece: bytes) -> None:
+    def append(self, slot: Slot, queue_id: int, piece: bytes | Unencoded) -> None:
         """Add a slot's encoded records at the end of their queue's run and fill in `slot`."""
         run = self.runs.get(queue_id)
         if run is None:
@@ -146,6 +155,13 @@ class Batch:
         if slot.deadline_s < self.first_deadline_s:  # noqa: PLR1730  (min() costs three times this)
             self.first_deadline_s = slot.deadline_s
 
+    def grow(self, run: Run, size_bytes: int) -> None:
+        """Count one message more in the last piece of a run, which is not encoded yet."""
+        run.count += 1
+        run.size_bytes += size_bytes
+        self.count += 1
+        self.size_bytes += size_bytes
+
     def freeze(self) -> bytes:
         """The body as it will be sent, now and at every retry."""
         if self.body is None:
@@ -153,7 +169,8 @@ class Batch:
             for queue_id, run in self.runs.items():
                 self.run_starts[queue_id] = at
                 at += run.size_bytes
-            self.body = b"".join([piece for run in self.runs.values() for piece in run.pieces])
+            pieces = [piece for run in self.runs.values() for piece in run.pieces]
+            self.body = b"".join(map(bytes, pieces))
         return self.body
 
     @property
@@ -246,7 +263,7 @@ class Batch:
         self.first_deadline_s = float("inf")
         taken = []
         for slot in slots:
-            piece = next(pieces[slot.queue_id])
+            piece = bytes(next(pieces[slot.queue_id]))
             if leaves(slot):
                 taken.append((slot, piece))
             else:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mqclient import limits
-from mqclient.producing.batch import Batch, Lane, Slot
+from mqclient.producing.batch import Batch, Lane, Slot, Unencoded
 
 #: The lane of one-way messages: they keep no order with the others.
 ONEWAY_LANE = -1
@@ -94,6 +94,19 @@ class Accumulator:
         self.budget.take(1, len(record))
         self._close(lane)
 
+    def begin(
+        self,
+        slot: Slot,
+        topic: str,
+        queue_id: int,
+        piece: Unencoded,
+        now_s: float,
+        size_bytes: int,
+    ) -> None:
+        """Take in a slot without messages, where there is room for a first one of that size."""
+        lane = self._lane(topic, queue_id % self.lanes_per_topic)
+        self._with_room(lane, 1, size_bytes, now_s).append(slot, queue_id, piece)
+
     def add_oneway(
         self, slot: Slot, topic: str, queue_id: int, record: bytes, now_s: float
     ) -> None:
@@ -118,15 +131,10 @@ class Accumulator:
         lane, *others = [self._lane(topic, number) for number in numbers]
         size_bytes = sum(map(len, pieces))
         count = sum(slot.count for slot in slots)
-        batch = lane.open
         if others:
             batch = self._open_across((lane, *others), now_s)
-        elif (
-            batch is None
-            or batch.size_bytes + size_bytes > self.batch_bytes_max
-            or batch.count + count > limits.BATCH_RECORDS_MAX
-        ):
-            batch = self._open(lane, now_s)
+        else:
+            batch = self._with_room(lane, count, size_bytes, now_s)
         for slot, queue_id, piece in zip(slots, queue_ids, pieces, strict=True):
             batch.append(slot, queue_id, piece)
         self.budget.take(count, size_bytes)
@@ -225,17 +233,22 @@ class Accumulator:
 
     def _put(self, lane: Lane, slot: Slot, queue_id: int, record: bytes, now_s: float) -> None:
         size_bytes = len(record)
-        batch = lane.open
-        if (
-            batch is None
-            or batch.size_bytes + size_bytes > self.batch_bytes_max
-            or batch.count >= limits.BATCH_RECORDS_MAX
-        ):
-            batch = self._open(lane, now_s)
+        batch = self._with_room(lane, 1, size_bytes, now_s)
         batch.append(slot, queue_id, record)
         budget = self.budget
         budget.messages += 1
         budget.size_bytes += size_bytes
+
+    def _with_room(self, lane: Lane, count: int, size_bytes: int, now_s: float) -> Batch:
+        """The lane's open batch, or a new one if that has no room."""
+        batch = lane.open
+        if (
+            batch is None
+            or batch.size_bytes + size_bytes > self.batch_bytes_max
+            or batch.count + count > limits.BATCH_RECORDS_MAX
+        ):
+            batch = self._open(lane, now_s)
+        return batch
 
     def _lane(self, topic: str, number: int) -> Lane:
         lane = self._lanes.get((topic, number))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 from dledger.errors import BadInput
@@ -23,12 +24,12 @@ from dledger.remoting.message import (
     properties_encode,
 )
 from dledger.remoting.names import check_topic_name
-from dledger.remoting.record import encode_record
+from dledger.remoting.record import encode_like, encode_record
 from dledger.world import unix_ms
+from mqclient import limits
 from mqclient.compression import Compressor
 from mqclient.connection.identity import (
     NUMBER_DIGITS,
-    UNIQUE_KEY_CHARACTERS,
     UniqueKeys,
     numbered_key,
 )
@@ -88,6 +89,20 @@ def _has_properties(message: Message) -> bool:
     )
 
 
+class Pattern(NamedTuple):
+    """The record of an empty body, and whose key's number its digits become."""
+
+    key_front: str
+    numbers: range
+    record: bytes
+    digits_at: int
+
+    @property
+    def size_bytes(self) -> int:
+        """What a record takes besides its body."""
+        return len(self.record)
+
+
 class Many(NamedTuple):
     """Encoded messages: their keys' front and numbers, their records, and where each ends."""
 
@@ -95,6 +110,15 @@ class Many(NamedTuple):
     numbers: range
     records: bytes
     ends: Sequence[int]
+
+
+def _fill_few(pattern: Pattern, bodies: Sequence[bytes]) -> tuple[bytes, Sequence[int]]:
+    """One by one: a table for few would cost more than they do."""
+    records = []
+    for number, body in zip(pattern.numbers, bodies, strict=False):
+        digits = f"{number:0{NUMBER_DIGITS}X}".encode()
+        records.append(encode_like(pattern.record, body, pattern.digits_at, digits))
+    return b"".join(records), [*accumulate(map(len, records))]
 
 
 class Encoder:
@@ -153,26 +177,37 @@ class Encoder:
 
         Raises BadMessage naming the field and the bound.
         """
+        pattern = self.pattern(like, queue_id, len(bodies))
+        return Many(pattern.key_front, pattern.numbers, *self.fill(pattern, bodies))
+
+    def pattern(self, like: Message, queue_id: int, count: int) -> Pattern:
+        """What so many messages like this one have in common; their keys are taken."""
+        self._now_ms()
+        front, numbers = self._keys.take(count)
+        key = numbered_key(front, numbers.start)
+        _, record = self.encode(replace(like, body=b"", unique_key=key), queue_id)
+        return Pattern(front, numbers, record, record.rindex(key.encode()) + len(front))
+
+    def fill(self, pattern: Pattern, bodies: Sequence[bytes]) -> tuple[bytes, Sequence[int]]:
+        """The records of `bodies`, and where each ends."""
+        if len(bodies) < limits.ENCODED_TOGETHER_MIN and self._compressor is None:
+            return _fill_few(pattern, bodies)
         # numpy's import takes longer than a whole program that sends a message should.
         from dledger.remoting.record.many import encode_many  # noqa: PLC0415
 
-        self._now_ms()
-        front, numbers = self._keys.take(len(bodies))
-        key = numbered_key(front, numbers.start)
-        _, pattern = self.encode(replace(like, body=b"", unique_key=key), queue_id)
         sys_flags = None
         if self._compressor is not None:
             deflated = [self._compressor.deflate(body) for body in bodies]
             bodies = [bytes(body) for body, _ in deflated]
             sys_flags = [how for _, how in deflated]
-        digits_at = pattern.rindex(key.encode()) + len(front)
-        records, ends = encode_many(pattern, bodies, sys_flags, digits_at, numbers, NUMBER_DIGITS)
-        return Many(front, numbers, records, ends.tolist())
+        numbers = pattern.numbers[: len(bodies)]
+        record, digits_at = pattern.record, pattern.digits_at
+        records, ends = encode_many(record, bodies, sys_flags, digits_at, numbers, NUMBER_DIGITS)
+        return records, ends.tolist()
 
     def overhead_bytes(self, like: Message) -> int:
         """What a record of a message like this one takes besides its body. Raises BadMessage."""
-        key = "0" * UNIQUE_KEY_CHARACTERS
-        return len(self.encode(replace(like, body=b"", unique_key=key), 0)[1])
+        return self.pattern(like, 0, 1).size_bytes
 
     def _now_ms(self) -> int:
         """The time, to which keys are brought up."""

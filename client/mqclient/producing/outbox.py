@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import anyio
@@ -28,11 +29,12 @@ from mqclient.models import Message, Selector
 from mqclient.producing.batch import Batch, Slot
 from mqclient.producing.batching import Accumulator, Budget
 from mqclient.producing.encoding import Encoder
-from mqclient.producing.many import Stretch, check_bodies, stretches
 from mqclient.producing.naming import Claim, Named
-from mqclient.producing.pending import PendingSend
+from mqclient.producing.pending import PendingSend, PendingSlot
 from mqclient.producing.publishing import Publisher
 from mqclient.producing.sender import GroupSender
+from mqclient.producing.stretches.gathering import Gathering, Growing
+from mqclient.producing.stretches.many import Stretch, check_bodies, stretches
 
 log = get_logger(__name__)
 
@@ -60,6 +62,8 @@ class Outbox:
         named: Named | None = None,
     ) -> None:
         self.budget = budget
+        self.gathers = compressor is None
+        """Whether plain messages can be gathered: their records' sizes are known beforehand."""
         self._session = session
         self._producer_group = producer_group
         self._linger_s = linger_s
@@ -67,6 +71,7 @@ class Outbox:
         self._at_least_once = at_least_once
         self._named = named
         self._encoder = Encoder(UniqueKeys(session.host), session.host, compressor)
+        self._gatherings: dict[str, Gathering] = {}
         self._publishers: dict[str, Publisher] = {}
         self._senders: dict[str, GroupSender] = {}
         self._senders_of_waiting: dict[str, GroupSender] = {}
@@ -121,12 +126,12 @@ class Outbox:
         now_s: float,
         timeout_s: float,
         alone: bool = False,
-    ) -> tuple[PendingSend, GroupSender]:
+    ) -> tuple[PendingSlot, GroupSender]:
         """Encode a message into a batch of the queue's broker group."""
         queue = choice.queue
         queue_id = queue.queue_id
         unique_key, record = self._encoder.encode(message, queue_id)
-        pending = PendingSend(unique_key, now_s + timeout_s, choice.moves_max)
+        pending = PendingSlot(unique_key, now_s + timeout_s, choice.moves_max)
         if message.delayed:
             self.refuse_named(message.topic, "a delay")
             return pending, self._put_to_wait(pending, queue, record, now_s)
@@ -135,13 +140,44 @@ class Outbox:
         add(pending, queue.topic, queue_id, record, now_s)
         return pending, sender
 
-    def put_half(self, message: Message, choice: Choice, timeout_s: float) -> PendingSend:
+    def gather(self, message: Message, timeout_s: float) -> tuple[PendingSend, GroupSender | None]:
+        """Take in a plain message whose queue nobody chose; the sender if it has to be woken."""
+        now_s = steady_s()
+        gathering = self._gatherings.get(message.topic)
+        if gathering is not None and gathering.takes(message.body, now_s, timeout_s):
+            return gathering.add(message.body), None
+        gathering, sender = self._begin_gathering(message, now_s, timeout_s)
+        return gathering.add(message.body), sender
+
+    def _begin_gathering(
+        self, message: Message, now_s: float, timeout_s: float
+    ) -> tuple[Gathering, GroupSender]:
+        topic = message.topic
+        queue, moves_max = self.choose(message, None, None)
+        sender = self._sender(queue.broker_name)
+        pattern = self._encoder.pattern(message, queue.queue_id, limits.BATCH_RECORDS_MAX)
+        closes_s = now_s + limits.GATHER_FOR_S
+        stretch = Stretch.of(pattern, closes_s + timeout_s, moves_max)
+        growing = Growing(stretch, pattern, self._encoder)
+        size_bytes = pattern.size_bytes + len(message.body)
+        sender.accumulator.begin(stretch, topic, queue.queue_id, growing, now_s, size_bytes)
+        gathering = Gathering(growing, self.budget, self._batch_bytes_max, closes_s, timeout_s)
+        growing.on_encoded = partial(self._gathered, topic, gathering)
+        self._gatherings[topic] = gathering
+        return gathering, sender
+
+    def _gathered(self, topic: str, gathering: Gathering) -> None:
+        """A stretch was encoded, and grows no more."""
+        if self._gatherings.get(topic) is gathering:
+            del self._gatherings[topic]
+
+    def put_half(self, message: Message, choice: Choice, timeout_s: float) -> PendingSlot:
         """Encode a message as the half message of a transaction, and send it."""
         self.refuse_named(message.topic, "a transaction that a checker ends")
         now_s = steady_s()
         queue = choice.queue
         unique_key, record = self._encoder.encode(message, queue.queue_id, self._producer_group)
-        pending = PendingSend(unique_key, now_s + timeout_s, choice.moves_max)
+        pending = PendingSlot(unique_key, now_s + timeout_s, choice.moves_max)
         self._put_to_wait(pending, queue, record, now_s).pump()
         return pending
 
@@ -167,7 +203,7 @@ class Outbox:
 
     def put_together(
         self, messages: Sequence[Message], choices: Sequence[Choice], timeout_s: float
-    ) -> list[PendingSend]:
+    ) -> list[PendingSlot]:
         """Encode messages of one topic, for queues of one group, into one batch, and send it.
 
         Raises BadMessage.
@@ -190,7 +226,7 @@ class Outbox:
             )
         deadline_s = now_s + timeout_s
         moves_max = choices[0].moves_max
-        slots = [PendingSend(key, deadline_s, moves_max) for key, _ in encoded]
+        slots = [PendingSlot(key, deadline_s, moves_max) for key, _ in encoded]
         sender = self._sender(queue.broker_name)
         sender.accumulator.add_together(slots, queue.topic, queue_ids, records, now_s)
         sender.pump()
@@ -226,7 +262,7 @@ class Outbox:
         _refuse_delays([message], "a delay needs an acknowledgement: use send")
         now_s = steady_s()
         unique_key, record = self._encoder.encode(message, queue.queue_id)
-        slot = PendingSend(unique_key, now_s + timeout_s)
+        slot = PendingSlot(unique_key, now_s + timeout_s)
         sender = self._sender(queue.broker_name)
         sender.accumulator.add_oneway(slot, queue.topic, queue.queue_id, record, now_s)
         sender.wake()

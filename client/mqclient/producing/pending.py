@@ -1,11 +1,12 @@
 """A message on its way, as `send_nowait` returns it.
 
-It is only a place in a batch: an event is made only if a task waits, and the result is computed
-when it is asked for.
+It is only a place in a batch, or in a stretch of messages that are settled together: an event is
+made only if a task waits, and the result is computed when it is asked for.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 
@@ -15,10 +16,28 @@ from mqclient.models import SendResult
 from mqclient.producing.batch import Slot
 
 
-class PendingSend(Slot):
+class PendingSend(ABC):
     """Await `wait()`, or register a callback; `settled` and `result()` never block."""
 
     __slots__ = ()
+
+    @property
+    @abstractmethod
+    def unique_key(self) -> str:
+        """The key that names the message."""
+
+    @property
+    @abstractmethod
+    def settled(self) -> bool:
+        """Whether the outcome stands."""
+
+    @abstractmethod
+    def result(self) -> SendResult:
+        """Where the message went. Raises the error if it failed. Only for a settled one."""
+
+    @abstractmethod
+    def _when_settled(self, listener: Callable[[], None]) -> None:
+        """Have this called when the outcome may be there; for a message that is not settled."""
 
     async def wait(self) -> SendResult:
         """Wait for the outcome. Raises SendFailed (definitely not stored) or SendUnknown.
@@ -32,7 +51,7 @@ class PendingSend(Slot):
         """Wait until there is an outcome, whatever it is."""
         while not self.settled:
             event = anyio.Event()
-            self.batch.listeners.append(event.set)
+            self._when_settled(event.set)
             await event.wait()
 
     def add_callback(self, callback: Callable[[PendingSend], None]) -> None:
@@ -43,4 +62,13 @@ class PendingSend(Slot):
         if self.settled:
             callback(self)
         else:
-            self.batch.listeners.append(partial(self.add_callback, callback))
+            self._when_settled(partial(self.add_callback, callback))
+
+
+class PendingSlot(Slot, PendingSend):
+    """One whose place in a batch is its own."""
+
+    __slots__ = ()
+
+    def _when_settled(self, listener: Callable[[], None]) -> None:
+        self.batch.listeners.append(listener)

@@ -41,12 +41,13 @@ from mqclient.errors import BadMessage, BufferFull
 from mqclient.large.sending import store_parts
 from mqclient.models import Message, ReceivedMessage, Reply, Selector, SendResult
 from mqclient.producing.batching import Budget
-from mqclient.producing.many import SentMany, Stretch
 from mqclient.producing.naming import Named
 from mqclient.producing.outbox import Outbox
-from mqclient.producing.pending import PendingSend
+from mqclient.producing.pending import PendingSend, PendingSlot
 from mqclient.producing.replies import Questions
 from mqclient.producing.sender import GroupSender
+from mqclient.producing.stretches.gathering import plain
+from mqclient.producing.stretches.many import SentMany, Stretch
 from mqclient.producing.waiting.recall import recall
 from mqclient.producing.waiting.transactions import Checker, Transaction, Transactions
 
@@ -179,6 +180,9 @@ class Producer(Living):
         timeout_s: float | None = None,
     ) -> PendingSend:
         """Hand over one message, waiting for room if need be; its outcome is the result's."""
+        chosen = queue_id is not None or key is not None or selector is not None
+        if self._outbox.gathers and not chosen and plain(message):
+            return await self._gather(message, self._timeout(timeout_s))
         where = (queue_id, key, selector)
         pending, sender = await self._hand_over(message, where, timeout_s)
         sender.wake()
@@ -407,9 +411,21 @@ class Producer(Living):
         self.check_open()
         await self._outbox.flush()
 
+    async def _gather(self, message: Message, timeout_s: float) -> PendingSend:
+        """Hand over a message that has nothing but a body."""
+        self.check_open()
+        if not self._outbox.ready(message.topic):
+            await self._ready(message.topic, timeout_s)
+        pending, sender = self._outbox.gather(message, timeout_s)
+        if sender is not None:
+            sender.wake()
+            # A batch has begun: give the event loop a turn, to send those that are full.
+            await checkpoint()
+        return pending
+
     async def _hand_over(
         self, message: Message, where: Where, timeout_s: float | None, alone: bool = False
-    ) -> tuple[PendingSend, GroupSender]:
+    ) -> tuple[PendingSlot, GroupSender]:
         """Put a message into the outbox, once there is room and its topic's route is known."""
         timeout_s = self._timeout(timeout_s)
         now_s = steady_s()

@@ -14,6 +14,7 @@ numpy, whose import takes longer than a whole command of `mqadmin` should.
 from __future__ import annotations
 
 from dledger.remoting.record.encode import (
+    encode_like,
     encode_record,
     place_record,
     with_queue,
@@ -47,6 +48,7 @@ __all__ = [
     "STORE_HOST_IPV6",
     "TRANSACTION_BITS",
     "Record",
+    "encode_like",
     "encode_record",
     "place_record",
     "walk",

@@ -14,12 +14,16 @@ from dledger.errors import RecordError
 from dledger.limits import PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
 from dledger.remoting.numbers import INT32_MAX
 from dledger.remoting.record.layout import (
+    BODY_AT,
+    BODY_CRC_AT,
+    BODY_LENGTH_AT,
     BORN_HOST_AT,
     BORN_HOST_IPV6,
     CRC_MASK,
     HOST_BITS,
     HOST_IPV4_BYTES,
     HOST_IPV6_BYTES,
+    HOST_IPV6_EXTRA_BYTES,
     I32,
     I64,
     MAGIC,
@@ -29,6 +33,7 @@ from dledger.remoting.record.layout import (
     STORE_HOST_IPV6,
     SYS_FLAG_LOW_BYTE_AT,
     U16,
+    U32,
 )
 from dledger.remoting.record.view import walk
 
@@ -123,6 +128,18 @@ def encode_record(
             properties,
         )
     )
+
+
+def encode_like(pattern: bytes, body: bytes, digits_at: int, digits: bytes) -> bytes:
+    """A record that differs from `pattern`, which has no body, in its body and some digits."""
+    extra = HOST_IPV6_EXTRA_BYTES if pattern[SYS_FLAG_LOW_BYTE_AT] & BORN_HOST_IPV6 else 0
+    body_at = BODY_AT + extra
+    front = bytearray(pattern[:body_at])
+    U32.pack_into(front, 0, len(pattern) + len(body))
+    U32.pack_into(front, BODY_CRC_AT, crc32(body) & CRC_MASK)
+    U32.pack_into(front, BODY_LENGTH_AT + extra, len(body))
+    back = pattern[body_at:digits_at], digits, pattern[digits_at + len(digits) :]
+    return b"".join((front, body, *back))
 
 
 def place_record(

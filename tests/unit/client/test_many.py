@@ -24,7 +24,7 @@ from mqclient import (
 from mqclient.compression import check_compression
 from mqclient.connection.identity import UniqueKeys
 from mqclient.producing.encoding import Encoder
-from mqclient.producing.many import SentMany, Stretch, stretches
+from mqclient.producing.stretches.many import SentMany, Stretch, stretches
 from mqlocal import LocalCluster, local_cluster
 
 BODIES = [b"", b"x", bytes(5000), *(b"%d" % number * 100 for number in range(300))]

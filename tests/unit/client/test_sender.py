@@ -30,7 +30,7 @@ from mqclient.connection.peers import PeerPool
 from mqclient.connection.routing import RouteTable
 from mqclient.errors import SendFailed, SendUnknown
 from mqclient.producing.batching import Accumulator
-from mqclient.producing.pending import PendingSend
+from mqclient.producing.pending import PendingSlot
 from mqclient.producing.sender import GroupSender
 
 Script = Callable[["Member", Command], Command | None]
@@ -99,10 +99,10 @@ class Group:
         self.sender, self.a, self.b = sender, a, b
         self.count = 0
 
-    def send(self, timeout_s: float = 3.0, queue_id: int = 0) -> PendingSend:
+    def send(self, timeout_s: float = 3.0, queue_id: int = 0) -> PendingSlot:
         self.count += 1
         now_s = time.monotonic()
-        pending = PendingSend(f"key-{self.count}", now_s + timeout_s)
+        pending = PendingSlot(f"key-{self.count}", now_s + timeout_s)
         self.sender.accumulator.add(pending, "T", queue_id, b"record-%d" % self.count, now_s)
         self.sender.pump()
         return pending

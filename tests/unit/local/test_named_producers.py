@@ -12,6 +12,7 @@ from mqlocal import LocalCluster, local_cluster
 
 QUEUES = 4
 ROUNDS = 24
+SINGLE = 50
 MANY = 500
 LARGE_BYTES = 5 * 1024 * 1024
 
@@ -26,9 +27,19 @@ async def everything(cluster: LocalCluster) -> Counter[bytes]:
 
 
 async def test_every_face_of_a_named_producer_stores_once(autojump_clock: MockClock) -> None:
-    """Batches over queues, many by one call and large bodies, while leaders die: what was
-    acknowledged is there, and nothing twice."""
+    """One by one, batches over queues, many by one call and large bodies, while leaders die: what
+    was acknowledged is there, and nothing twice."""
     acknowledged: list[bytes] = []
+
+    async def single(producer: Producer, number: int) -> None:
+        bodies = [b"single %d %d" % (number, each) for each in range(SINGLE)]
+        pending = [(body, await producer.send_soon(Message("T", body))) for body in bodies]
+        for body, each in pending:
+            try:
+                await each.wait()
+                acknowledged.append(body)
+            except (SendFailed, SendUnknown):
+                pass
 
     async def batch(producer: Producer, number: int) -> None:
         bodies = [b"batch %d %d" % (number, each) for each in range(2 * QUEUES)]
@@ -61,6 +72,7 @@ async def test_every_face_of_a_named_producer_stores_once(autojump_clock: MockCl
         ):
             nursery.start_soon(large, producer)
             for number in range(ROUNDS):
+                nursery.start_soon(single, producer, number)
                 nursery.start_soon(batch, producer, number)
                 nursery.start_soon(many, producer, number)
                 await trio.sleep(0.01)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import overload
 
@@ -17,10 +16,11 @@ from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from mqclient.connection.identity import numbered_key
 from mqclient.errors import BadMessage, ManyFailed, SendError
 from mqclient.models import SendResult
-from mqclient.producing.pending import PendingSend
+from mqclient.producing.encoding import Pattern
+from mqclient.producing.pending import PendingSlot
 
 
-class Stretch(PendingSend):
+class Stretch(PendingSlot):
     """Messages next to each other. `numbers` are those of their keys, behind `key_front`."""
 
     __slots__ = ("count", "ends", "key_front", "numbers")
@@ -40,21 +40,30 @@ class Stretch(PendingSend):
         self.ends = ends
 
     @classmethod
+    def of(cls, pattern: Pattern, deadline_s: float, moves_left: int) -> Stretch:
+        """No messages yet, of a pattern whose keys are taken."""
+        stretch = cls(pattern.key_front, pattern.numbers, (), deadline_s, moves_left)
+        stretch.count = 0
+        return stretch
+
+    @classmethod
     def refused(cls, count: int, error: SendError) -> Stretch:
         """Messages that found no room."""
         stretch = cls("", range(count), (), 0.0, 0)
         stretch.error = error
         return stretch
 
+    def key_of(self, number: int) -> str:
+        """The key of the message of this number, from 0."""
+        return numbered_key(self.key_front, self.numbers[number])
+
     def result_of(self, number: int) -> SendResult:
-        """Where the message of this number went, from 0. Raises the error of all if they failed."""
-        first = self.result()
-        return replace(
-            first,
-            message_id=numbered_key(self.key_front, self.numbers[number]),
-            queue_offset=first.queue_offset + number,
-            position=first.position + (int(self.ends[number - 1]) if number else 0),
-        )
+        """Where the message of this number went. Raises its error if all of them failed."""
+        error = self.error
+        if error is not None:
+            raise type(error)(error.reason, error.topic, error.broker_name, self.key_of(number))
+        start_bytes = self.ends[number - 1] if number else 0
+        return self._place(self.key_of(number), number, start_bytes)
 
 
 class SentMany(Sequence[SendResult]):

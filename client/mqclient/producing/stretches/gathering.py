@@ -1,0 +1,137 @@
+"""Gathering messages that have nothing but a body: each costs an object and a few counts.
+
+A gathering is a stretch that still grows, at the end of a batch that waits for its turn. All of it
+is encoded at once when the batch leaves. It takes messages for a moment only, as they share a
+deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dledger.limits import MESSAGE_BODY_BYTES_MAX
+from mqclient import limits
+from mqclient.models import Message, SendResult
+from mqclient.producing.batching import Budget
+from mqclient.producing.encoding import Encoder, Pattern
+from mqclient.producing.pending import PendingSend
+from mqclient.producing.stretches.many import Stretch
+
+
+class Gathered(PendingSend):
+    """One message of a stretch."""
+
+    __slots__ = ("_number", "_stretch")
+
+    def __init__(self, stretch: Stretch, number: int) -> None:
+        self._stretch = stretch
+        self._number = number
+
+    @property
+    def unique_key(self) -> str:
+        """The message's own key."""
+        return self._stretch.key_of(self._number)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the outcome stands."""
+        return self._stretch.settled
+
+    def result(self) -> SendResult:
+        """Where the message went. Raises the error if it failed. Only for a settled one."""
+        return self._stretch.result_of(self._number)
+
+    def _when_settled(self, listener: Callable[[], None]) -> None:
+        self._stretch.batch.listeners.append(listener)
+
+
+def _nothing() -> None:
+    pass
+
+
+class Growing:
+    """The records of a stretch, as a piece of a batch: encoded when they are asked for."""
+
+    def __init__(self, stretch: Stretch, pattern: Pattern, encoder: Encoder) -> None:
+        self.stretch = stretch
+        self.on_encoded: Callable[[], None] = _nothing
+        self.overhead_bytes = pattern.size_bytes
+        self.bodies: list[bytes] = []
+        self._pattern = pattern
+        self._encoder = encoder
+        self._records = b""
+
+    def __len__(self) -> int:
+        return len(self.bodies) * self.overhead_bytes + sum(map(len, self.bodies))
+
+    def __bytes__(self) -> bytes:
+        """From now on it does not grow."""
+        if self.bodies:
+            self._records, self.stretch.ends = self._encoder.fill(self._pattern, self.bodies)
+            self.bodies = []
+            self.on_encoded()
+        return self._records
+
+
+class Gathering:
+    """A stretch that grows, of messages with the same time-out, until its time is over."""
+
+    __slots__ = (
+        *("_batch", "_batch_bytes_max", "_bodies", "_budget", "_closes_s", "_growing"),
+        *("_overhead_bytes", "_run", "_stretch", "_timeout_s"),
+    )
+
+    def __init__(
+        self,
+        growing: Growing,
+        budget: Budget,
+        batch_bytes_max: int,
+        closes_s: float,
+        timeout_s: float,
+    ) -> None:
+        stretch = growing.stretch
+        self._growing = growing
+        self._bodies = growing.bodies
+        self._overhead_bytes = growing.overhead_bytes
+        self._stretch = stretch
+        self._batch = stretch.batch
+        self._run = stretch.batch.runs[stretch.queue_id]
+        self._budget = budget
+        self._batch_bytes_max = batch_bytes_max
+        self._closes_s = closes_s
+        self._timeout_s = timeout_s
+
+    def takes(self, body: bytes, now_s: float, timeout_s: float) -> bool:
+        """Whether a message may be added: its batch waits and has room, nothing came behind."""
+        batch = self._batch
+        return (
+            now_s <= self._closes_s
+            and timeout_s == self._timeout_s
+            and batch.lane.open is batch
+            and self._run.pieces[-1] is self._growing
+            and batch.size_bytes + len(body) + self._overhead_bytes <= self._batch_bytes_max
+            and batch.count < limits.BATCH_RECORDS_MAX
+        )
+
+    def add(self, body: bytes) -> Gathered:
+        """Add a message."""
+        size_bytes = self._overhead_bytes + len(body)
+        stretch, budget = self._stretch, self._budget
+        pending = Gathered(stretch, stretch.count)
+        self._bodies.append(body)
+        stretch.count += 1
+        self._batch.grow(self._run, size_bytes)
+        budget.messages += 1
+        budget.size_bytes += size_bytes
+        return pending
+
+
+def plain(message: Message) -> bool:
+    """Whether it has nothing but a topic and a body that a record can hold."""
+    return (
+        type(message.body) is bytes
+        and not (message.keys or message.tags or message.unique_key or message.flag)
+        and not (message.delay_level or message.delay_s or message.ttl_s)
+        and message.properties is message.deliver_at is message.priority is None
+        and len(message.body) <= MESSAGE_BODY_BYTES_MAX
+    )
