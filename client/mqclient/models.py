@@ -18,7 +18,7 @@ from dledger.buffers import Buffer
 from dledger.errors import BadInput, RecordError
 from dledger.remoting import message as wire
 from dledger.remoting.json_dialect import MessageQueue
-from dledger.remoting.record import COMPRESSED, Record, walk
+from dledger.remoting.record import COMPRESSED, Record, plain_body, queue_offset, walk
 from mqclient import limits
 from mqclient.compression import inflate
 
@@ -171,6 +171,9 @@ class ReceivedMessage:
             if isinstance(self._whole, Exception):
                 raise self._whole
             return self._whole
+        plain = plain_body(self._data)
+        if plain is not None:
+            return plain
         record = self.record
         if not record.check():
             raise RecordError(
@@ -259,7 +262,7 @@ class ReceivedMessage:
     def queue_offset(self) -> int:
         """Its place in the queue, from 0."""
         if self._queue_offset < 0:
-            self._queue_offset = self.record.queue_offset
+            self._queue_offset = queue_offset(self._data)
         return self._queue_offset
 
     @property

@@ -33,7 +33,7 @@ from dledger.remoting.record.layout import (
     STORE_HOST_IPV6,
     TRANSACTION_BITS,
 )
-from dledger.remoting.record.view import Record, walk
+from dledger.remoting.record.view import Record, plain_body, queue_offset, walk
 
 __all__ = [
     "BORN_HOST_IPV6",
@@ -51,6 +51,8 @@ __all__ = [
     "encode_like",
     "encode_record",
     "place_record",
+    "plain_body",
+    "queue_offset",
     "walk",
     "with_queue",
     "with_reconsume_times",

@@ -14,12 +14,16 @@ from dledger.errors import BadInput, RecordError
 from dledger.remoting.message import UNIQ_KEY, properties_decode
 from dledger.remoting.record.layout import (
     BACK_BYTES,
+    BODY_AT,
     BODY_CRC_AT,
+    BODY_LENGTH_AT,
     BORN_HOST_AT,
     BORN_HOST_IPV6,
     BORN_TIMESTAMP_AT,
+    COMPRESSED,
     CRC_MASK,
     FLAG_AT,
+    HOST_BITS,
     HOST_IPV4_BYTES,
     HOST_IPV6_BYTES,
     HOST_IPV6_EXTRA_BYTES,
@@ -37,6 +41,9 @@ from dledger.remoting.record.layout import (
     U16,
     U32,
 )
+
+_PLAIN = struct.Struct(f">I{SYS_FLAG_AT - BODY_CRC_AT - 4}xI{BODY_LENGTH_AT - SYS_FLAG_AT - 4}xI")
+"""A body's CRC, the system flag and the body's length, of a record with IPv4 hosts."""
 
 
 def walk(buffer: Buffer) -> list[int]:
@@ -62,6 +69,26 @@ def walk(buffer: Buffer) -> list[int]:
     if position != end:
         raise RecordError(f"record {max(len(starts) - 1, 0)} reaches beyond the {end} bytes given")
     return starts
+
+
+def queue_offset(record: memoryview) -> int:
+    """Which message of its queue a record is, from 0."""
+    return int(I64.unpack_from(record, QUEUE_OFFSET_AT)[0])
+
+
+def plain_body(record: memoryview) -> bytes | None:
+    """The body of a record as nearly all are, which has IPv4 hosts and was not compressed.
+
+    None if this one is not so, is malformed, or its body does not match its CRC: `Record` says.
+    """
+    if len(record) < BODY_AT:
+        return None
+    crc, sys_flag, body_bytes = _PLAIN.unpack_from(record, BODY_CRC_AT)
+    end = BODY_AT + body_bytes
+    if sys_flag & (HOST_BITS | COMPRESSED) or end > len(record):
+        return None
+    body = bytes(record[BODY_AT:end])
+    return body if crc32(body) & CRC_MASK == crc else None
 
 
 class Record:

@@ -8,6 +8,8 @@ deadline.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
+from operator import attrgetter
 
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from mqclient import limits
@@ -16,6 +18,11 @@ from mqclient.producing.batching import Budget
 from mqclient.producing.encoding import Encoder, Pattern
 from mqclient.producing.pending import PendingSend
 from mqclient.producing.stretches.many import Stretch
+
+_all_else = attrgetter(
+    *(each.name for each in fields(Message) if each.name not in {"topic", "body"})
+)
+_NOTHING_ELSE = _all_else(Message("", b""))
 
 
 class Gathered(PendingSend):
@@ -128,10 +135,6 @@ class Gathering:
 
 def plain(message: Message) -> bool:
     """Whether it has nothing but a topic and a body that a record can hold."""
-    return (
-        type(message.body) is bytes
-        and not (message.keys or message.tags or message.unique_key or message.flag)
-        and not (message.delay_level or message.delay_s or message.ttl_s)
-        and message.properties is message.deliver_at is message.priority is None
-        and len(message.body) <= MESSAGE_BODY_BYTES_MAX
-    )
+    body = message.body
+    whole = type(body) is bytes and len(body) <= MESSAGE_BODY_BYTES_MAX
+    return whole and _all_else(message) == _NOTHING_ELSE
