@@ -18,7 +18,7 @@ from dledger.buffers import Buffer
 from dledger.errors import BadInput, RecordError
 from dledger.remoting import message as wire
 from dledger.remoting.json_dialect import MessageQueue
-from dledger.remoting.record import COMPRESSED, Record, plain_body, queue_offset, walk
+from dledger.remoting.record import COMPRESSED, Record, has_body, plain_body, queue_offset, walk
 from mqclient import limits
 from mqclient.compression import inflate
 
@@ -110,6 +110,7 @@ class ReceivedMessage:
 
     __slots__ = (
         "_data",
+        "_large_bytes",
         "_properties",
         "_queue_offset",
         "_record",
@@ -122,7 +123,7 @@ class ReceivedMessage:
         self._data = data
         self._record: Record | None = None
         self._properties: dict[str, str] | None = None
-        self._queue_offset = -1
+        self._queue_offset = self._large_bytes = -1
         self._whole: bytes | Exception | None = None
         self.broker_name = broker_name
         #: How often its handler had it again in its place (`on_error="suspend"`).
@@ -197,6 +198,11 @@ class ReceivedMessage:
     @property
     def large_bytes(self) -> int:
         """How large the body is whose parts are elsewhere; 0 if there is none."""
+        if self._large_bytes < 0:
+            self._large_bytes = 0 if has_body(self._data) else self._elsewhere_bytes()
+        return self._large_bytes
+
+    def _elsewhere_bytes(self) -> int:
         size = self.manifest.split(" ")[1:2]
         if (
             not size

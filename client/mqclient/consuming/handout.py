@@ -80,11 +80,15 @@ class HandOut:
         if self._asking_finishes:
             self.finish_handed()
         messages: list[ReceivedMessage] = []
+        large_bytes = 0
         await checkpoint()
         with anyio.move_on_after(timeout_s):
-            while not (messages := self._take_all(messages_max, one_group=one_group)):
-                await self._wait()
-        await self._see_to(messages)
+            while not messages:
+                messages, large_bytes = self._take_all(messages_max, one_group=one_group)
+                if not messages:
+                    await self._wait()
+        if large_bytes:
+            await self._see_to(messages)
         return messages
 
     def finish_handed(self) -> None:
@@ -128,9 +132,10 @@ class HandOut:
         if progress.closing:
             self.arrived.announce()  # somebody may wait for that
 
-    def _take_all(self, messages_max: int, *, one_group: bool) -> list[ReceivedMessage]:
+    def _take_all(self, messages_max: int, *, one_group: bool) -> tuple[list[ReceivedMessage], int]:
+        """Messages, and how many bytes of large bodies they are still without."""
         messages: list[ReceivedMessage] = []
-        room_bytes = limits.UNDER_WAY_BYTES_MAX
+        large_bytes = 0
 
         def fits(progress: QueueProgress) -> bool:
             mixed = one_group and messages and messages[0].broker_name != progress.queue.broker_name
@@ -141,15 +146,15 @@ class HandOut:
             if reading is None:
                 break
             taken = self._take(reading, messages_max - len(messages))
-            room_bytes -= sum(message.large_bytes for message in taken)
-            while room_bytes < 0 and len(messages) + len(taken) > 1:
-                room_bytes += taken[-1].large_bytes
+            large_bytes += sum([message.large_bytes for message in taken])
+            while large_bytes > limits.UNDER_WAY_BYTES_MAX and len(messages) + len(taken) > 1:
+                large_bytes -= taken[-1].large_bytes
                 reading.progress.give_back(taken.pop(), reading.progress.epoch)
                 messages_max = 0  # the rest of it is for the next poll
             if taken:  # else they have expired
                 self._note(reading.progress, taken)
                 messages += taken
-        return messages
+        return messages, large_bytes
 
     @staticmethod
     def _take(reading: Reading, messages_max: int) -> list[ReceivedMessage]:

@@ -33,7 +33,7 @@ from dledger.remoting.record.layout import (
     STORE_HOST_IPV6,
     TRANSACTION_BITS,
 )
-from dledger.remoting.record.view import Record, plain_body, queue_offset, walk
+from dledger.remoting.record.view import Record, has_body, plain_body, queue_offset, walk
 
 __all__ = [
     "BORN_HOST_IPV6",
@@ -50,6 +50,7 @@ __all__ = [
     "Record",
     "encode_like",
     "encode_record",
+    "has_body",
     "place_record",
     "plain_body",
     "queue_offset",

@@ -76,6 +76,14 @@ def queue_offset(record: memoryview) -> int:
     return int(I64.unpack_from(record, QUEUE_OFFSET_AT)[0])
 
 
+def has_body(record: memoryview) -> bool:
+    """Whether a body stands in it; False if that takes a look by `Record`."""
+    if len(record) < BODY_AT:
+        return False
+    _, sys_flag, body_bytes = _PLAIN.unpack_from(record, BODY_CRC_AT)
+    return body_bytes > 0 and not sys_flag & HOST_BITS
+
+
 def plain_body(record: memoryview) -> bytes | None:
     """The body of a record as nearly all are, which has IPv4 hosts and was not compressed.
 
