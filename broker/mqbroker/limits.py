@@ -114,6 +114,13 @@ TIMER_DELAY_S_MAX = 40 * 86_400
 """RocketMQ's timerMaxDelaySec is 3 days."""
 TIMERS_MAX = 1 << 20
 """Timed messages that wait: each takes 40 bytes of memory, and 16 of every snapshot."""
+REPEAT_EVERY_MS_MIN = 1000
+REPEAT_EVERY_MS_MAX = TIMER_DELAY_S_MAX * 1000
+REPEATS_MAX = 1_000_000
+REPEATED_BODY_BYTES_MAX = 1 * MIB
+"""One entry holds what is delivered and what waits again."""
+REPEATED_PROPERTIES_MAX = 8192
+"""Each copy has some more."""
 RENEWED_AHEAD_MS = 600_000
 """A timed message in an old part of the log that is due within this time is left there."""
 RENEW_LOOK_S = 10.0

@@ -89,6 +89,8 @@ LARGE_MANIFEST_CHARACTERS_MAX = 8192
 OFFSET_DIGITS_MAX = 19
 TTL_S_MAX = 365 * 86_400
 """Brokers know it exactly for 497 days."""
+REPEAT_S_MIN = 1.0
+REPEATS_MAX = 1_000_000
 RETRY_DELAY_S_MAX = 40 * 86_400
 """Brokers keep messages with a timer for so long at most."""
 RETRY_DELAYS_MAX = 1024

@@ -39,6 +39,9 @@ class Message:
     clock, or `deliver_at`, a time with a time zone. The last two can be taken back
     (`Producer.recall`); brokers keep them for 40 days at most.
 
+    With `repeat_s` it comes again in that period, first at `deliver_at` or after `delay_s` (else
+    after the first period): `repeats` times in all, or without end until it is taken back.
+
     In a topic for priorities one with a higher `priority`, from 0 on, is popped before others.
 
     With `ttl_s` it is delivered no more when so many seconds are over, from its send on and by the
@@ -55,13 +58,17 @@ class Message:
     delay_level: int = 0
     delay_s: float = 0.0
     deliver_at: datetime | None = None
+    repeat_s: float = 0.0
+    repeats: int | None = None
     ttl_s: float = 0.0
     priority: int | None = None
 
     @property
     def delayed(self) -> bool:
         """Whether it asks to be delivered later."""
-        return bool(self.delay_level or self.delay_s) or self.deliver_at is not None
+        return bool(self.delay_level or self.delay_s or self.repeat_s) or (
+            self.deliver_at is not None
+        )
 
 
 class SendResult(msgspec.Struct, frozen=True):

@@ -56,6 +56,10 @@ LARGE_BODY = "LARGE_BODY"
 LARGE_PART = "LARGE_PART"
 """Ours: which body a part belongs to."""
 PRIORITY = "_SYS_MSG_PRIORITY_"
+REPEAT_EVERY_MS = "REPEAT_EVERY_MS"
+REPEATS_LEFT = "REPEATS_LEFT"
+REPEAT_OF = "REPEAT_OF"
+"""Ours: a timed message comes again, so often, and each copy says whose it is."""
 CHECK_IMMUNITY_TIME = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 #: The properties that say when a message is to be delivered.

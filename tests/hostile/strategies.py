@@ -59,6 +59,8 @@ property_strings = st.lists(
                 "REAL_QID",
                 "TIMER_OUT_MS",
                 "EXPIRES_AT_MS",
+                "REPEAT_EVERY_MS",
+                "REPEATS_LEFT",
                 "_SYS_MSG_PRIORITY_",
                 "RECONSUME_TIME",
                 "WAIT",

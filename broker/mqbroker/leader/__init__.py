@@ -11,6 +11,7 @@
 ``definitions``     topics and groups
 ``delays``          where delayed messages wait (pure)
 ``deliveries``      delivers delayed messages that are due
+``repeats``         messages that come again and again (pure)
 ``transactions``    half messages, and how they end
 ``offset_commits``  commits of offsets, many in one entry
 ``outcome``         waits for a change of the state

@@ -18,6 +18,7 @@ from dledger.errors import ConfigError
 from dledger.remoting import message as names
 from dledger.remoting.codes import ResponseCode
 from mqbroker import limits
+from mqbroker.leader.repeats import repeat_of
 from mqbroker.refusal import Refused
 from mqbroker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
 
@@ -69,6 +70,9 @@ class DelayLevels:
             queue_id = min(level, len(self.delays_ms)) - 1
             return SCHEDULE_TOPIC, queue_id, properties | waiting
         due_ms = timer_due_ms(properties, now_ms)
+        repeat = repeat_of(properties)
+        if repeat is not None and due_ms <= now_ms:
+            due_ms = repeat.next_ms(due_ms, now_ms)
         if due_ms > now_ms:
             waiting[names.TIMER_OUT_MS] = str(due_ms)
             return TIMER_TOPIC, 0, properties | waiting

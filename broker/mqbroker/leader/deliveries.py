@@ -7,6 +7,7 @@ leader appends one move (see `mqbroker.state.moves`) at a time, and the next one
 applied state says. So a new leader goes on exactly where the old one stopped, and no message is
 delivered twice or left out.
 
+One that is repeated is put back to wait by the entry that delivers it (`mqbroker.leader.repeats`).
 A message whose topic was deleted while it waited is dropped with it.
 
 The log can't begin behind a message that waits. So one that is to wait for long is renewed: when
@@ -34,12 +35,15 @@ from mqbroker import limits
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.delays import DelayLevels
-from mqbroker.leader.drafts import NewRecord
+from mqbroker.leader.drafts import NewRecord, new_unique_key
 from mqbroker.leader.log import Log
+from mqbroker.leader.repeats import again, delivered
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.derived.units import Units
 from mqbroker.state.machine import Machine
 from mqbroker.state.moves import OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Move, encode_move, ranges_of
+
+_REPEATED = names.REPEAT_EVERY_MS.encode()
 
 
 class Arrival(NamedTuple):
@@ -183,7 +187,8 @@ class Deliveries:
         move, units = due
         arrivals = self._arrivals(units)
         self.dropped += len(units) - len(arrivals)
-        self._move(move, arrivals, on_done)
+        waiting = self._waiting_again(units, now_ms) if move.topic == TIMER_TOPIC else []
+        self._move(move, [*arrivals, *waiting], on_done)
         return True
 
     def renew(self, old: Old, on_done: Callable[[Appended | AppendError], None]) -> bool:
@@ -274,6 +279,19 @@ class Deliveries:
                 waiting.append((queue_id, queue, first))
         return waiting
 
+    def _waiting_again(self, units: Units, now_ms: int) -> list[Arrival]:
+        """What comes again of these timed messages, as it waits for its next time."""
+        pairs = zip(units["position"].tolist(), units["size"].tolist(), strict=True)
+        waiting = []
+        for record in (Record(self._log.view(at, size)) for at, size in pairs):
+            if _REPEATED in bytes(record.properties) and self._arrival(record) is not None:
+                properties = again(names.properties_decode(record.properties), now_ms)
+                if properties is not None:
+                    encoded = names.properties_encode(properties)
+                    copy = replace(NewRecord.copy(record), properties=encoded)
+                    waiting.append(Arrival(TIMER_TOPIC, 0, copy))
+        return waiting
+
     def _arrivals(self, units: Units) -> list[Arrival]:
         pairs = zip(units["position"].tolist(), units["size"].tolist(), strict=True)
         arrivals = (self._arrival(Record(self._log.view(at, size))) for at, size in pairs)
@@ -291,5 +309,7 @@ class Deliveries:
             return None
         # A topic may have fewer queues by now.
         queue_id %= max(topic.read_queue_nums, topic.write_queue_nums)
+        if names.REPEAT_EVERY_MS in properties:
+            properties = delivered(properties, new_unique_key())
         arrived = replace(NewRecord.copy(record), properties=names.properties_encode(properties))
         return Arrival(topic.topic_name, queue_id, arrived)

@@ -8,6 +8,7 @@ encoded here first. Either way nothing can fail any more once a message has take
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -209,3 +210,8 @@ class RecordsDraft:
             for offset, start in zip(range(first, first + count), starts, strict=False):
                 place_record(self._buffer, start, offset, body_position + start, now_ms)
         return self._buffer
+
+
+def new_unique_key() -> str:
+    """A key for a message that its sender gave none."""
+    return uuid.uuid4().hex.upper()

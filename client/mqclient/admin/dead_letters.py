@@ -46,6 +46,7 @@ _OF_THE_WAY: Final = (
     *names.DELAYS,
     names.TIMER_OUT_MS,
     names.EXPIRES_AT_MS,
+    names.REPEAT_OF,
     names.REAL_TOPIC,
     names.REAL_QID,
     names.RETRY_TOPIC,

@@ -10,7 +10,6 @@ batches.
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -36,7 +35,9 @@ from dledger.remoting.record import HOST_BITS, TRANSACTION_BITS
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
 from mqbroker.leader.append import Sent, Stored, sent
-from mqbroker.leader.drafts import NewRecord, RecordsDraft
+from mqbroker.leader.delays import delay_level
+from mqbroker.leader.drafts import NewRecord, RecordsDraft, new_unique_key
+from mqbroker.leader.repeats import check_repeat
 from mqbroker.leader.resends import Asker, Send
 from mqbroker.leader.transactions import half_message
 from mqbroker.refusal import Refused, busy
@@ -82,6 +83,8 @@ class SendHandler:
         if _PRIORITY in "\x02" + properties:
             queue_id, properties = _by_priority(config, queue_id, properties)
         delayed = _is_delayed(properties)
+        if _REPEAT in properties:
+            self._check_repeat(properties, request.payload, waits=delayed and not transactional)
         if transactional or delayed:
             detour = self._half if transactional else self._detour
             topic, queue_id, properties = detour(topic, queue_id, properties)
@@ -108,7 +111,7 @@ class SendHandler:
         records, first_key = [], None
         for item in names.batch_decode(request.payload):
             own = names.properties_decode(item.properties)
-            own.setdefault(names.UNIQ_KEY, _new_unique_key())
+            own.setdefault(names.UNIQ_KEY, new_unique_key())
             first_key = first_key or own[names.UNIQ_KEY]
             properties = self._properties(_text(common | own), _NOT_KEPT_IN_BATCHES)
             _refuse_transaction_bits(header)
@@ -213,6 +216,11 @@ class SendHandler:
             if wanted is not None:
                 check_type(topic, wanted, names.properties_decode(properties.encode()))
 
+    def _check_repeat(self, properties: str, body: Buffer, *, waits: bool) -> None:
+        """Refuse a message that can't come again and again as it says."""
+        decoded = names.properties_decode(properties.encode())
+        check_repeat(decoded, len(body), timed=waits and delay_level(decoded) <= 0)
+
     def _retry_destination(self, header: SendMessageHeader) -> str:
         """The topic of a message that a consumer sends back by itself: the dead letters after too
         many tries."""
@@ -274,7 +282,7 @@ class SendHandler:
             properties = _text(kept)
             marked = "\x02" + properties
         if _UNIQ_KEY not in marked:
-            properties += f"{names.UNIQ_KEY}\x01{_new_unique_key()}\x02"
+            properties += f"{names.UNIQ_KEY}\x01{new_unique_key()}\x02"
         return (
             f"{properties}{names.CLUSTER}\x01{self._core.config.broker_cluster_name}\x02{_TRACED}"
         )
@@ -290,6 +298,8 @@ _NOT_KEPT = (names.WAIT, *_NOT_KEPT_IN_BATCHES)
 
 
 _PRIORITY = f"\x02{names.PRIORITY}\x01"
+_REPEAT = "REPEAT"
+"""What the names of all properties of repeats begin with."""
 _DELAYS = tuple(f"\x02{name}\x01" for name in names.DELAYS)
 
 
@@ -347,7 +357,3 @@ def _queue(topic: TopicConfig, queue_id: int) -> int:
             f"queue {queue_id} of {topic.topic_name!r} does not exist: it has {queues}",
         )
     return queue_id if queue_id >= 0 else random.randrange(topic.write_queue_nums)
-
-
-def _new_unique_key() -> str:
-    return uuid.uuid4().hex.upper()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import datetime
 
 from dledger.errors import BadInput
 from dledger.remoting.message import (
@@ -22,6 +23,8 @@ from dledger.remoting.message import (
     REAL_QID,
     REAL_TOPIC,
     RECONSUME_TIME,
+    REPEAT_EVERY_MS,
+    REPEATS_LEFT,
     RETRY_TOPIC,
     SHARDING_KEY,
     TAGS,
@@ -49,6 +52,7 @@ _INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(DELAYS, "set the message's delay_level, delay_s or deliver_at"),
     EXPIRES_AT_MS: "set the message's ttl_s",
     PRIORITY: "set the message's priority",
+    **dict.fromkeys((REPEAT_EVERY_MS, REPEATS_LEFT), "set the message's repeat_s and repeats"),
     TRAN_MSG: "send it by Producer.transaction",
     KEYS: "set the message's keys",
     TAGS: "set the message's tags",
@@ -83,6 +87,12 @@ def delay_properties(message: Message) -> dict[str, str]:
         )
     if not 0 <= delay_s < math.inf:
         raise BadInput(f"delay_s={delay_s}: expected seconds from now")
+    if message.repeat_s or message.repeats is not None:
+        return _repeat_properties(message)
+    return _timer_properties(level, delay_s, at)
+
+
+def _timer_properties(level: int, delay_s: float, at: datetime | None) -> dict[str, str]:
     if level:
         return {DELAY: str(level)}
     if delay_s:
@@ -94,13 +104,33 @@ def delay_properties(message: Message) -> dict[str, str]:
     return {TIMER_DELIVER_MS: str(math.ceil(at.timestamp() * 1000))}
 
 
+def _repeat_properties(message: Message) -> dict[str, str]:
+    """Those of a message that comes again and again. Raises BadInput."""
+    repeat_s, repeats = message.repeat_s, message.repeats
+    if not limits.REPEAT_S_MIN <= repeat_s <= limits.RETRY_DELAY_S_MAX:
+        raise BadInput(
+            f"repeat_s={repeat_s}: expected seconds from one time to the next, "
+            f"{limits.REPEAT_S_MIN} to {limits.RETRY_DELAY_S_MAX}"
+        )
+    if repeats is not None and not 1 <= repeats <= limits.REPEATS_MAX:
+        raise BadInput(f"repeats={repeats}: expected 1 to {limits.REPEATS_MAX}, or None for no end")
+    if message.delay_level:
+        raise BadInput("repeat_s with delay_level: use delay_s or deliver_at for the first time")
+    at = message.deliver_at
+    delay_s = message.delay_s or (repeat_s if at is None else 0.0)
+    count = {} if repeats is None else {REPEATS_LEFT: str(repeats)}
+    every = {REPEAT_EVERY_MS: str(math.ceil(repeat_s * 1000))}
+    return {**_timer_properties(0, delay_s, at), **every, **count}
+
+
 def expiry_properties(message: Message, now_ms: int) -> dict[str, str]:
     """The property that says when the message expires. Raises BadInput."""
     ttl_s = message.ttl_s
     if not 0 < ttl_s <= limits.TTL_S_MAX:
         raise BadInput(f"ttl_s={ttl_s}: expected seconds from now, {limits.TTL_S_MAX} at most")
     at = message.deliver_at
-    due_ms = now_ms + message.delay_s * 1000 if at is None else at.timestamp() * 1000
+    first_s = message.delay_s or message.repeat_s
+    due_ms = now_ms + first_s * 1000 if at is None else at.timestamp() * 1000
     expires_ms = now_ms + math.ceil(ttl_s * 1000)
     if message.delayed and due_ms >= expires_ms:
         raise BadInput(

@@ -1,0 +1,194 @@
+"""Messages that come again and again: when, how often, and who sees to it."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger.net import Peer
+from dledger.remoting import message as names
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.record import Record
+from mqbroker import limits
+from mqbroker.leader.repeats import Repeat, again, check_repeat, delivered, repeat_of
+from mqbroker.refusal import Refused
+from mqbroker.testing import MemoryBroker, served, until
+from mqbroker.testing.requests import TIMEOUT_S, ask, pull_request, records, send_request
+
+NOW_MS = 1_790_000_000_000
+
+
+@given(
+    st.integers(limits.REPEAT_EVERY_MS_MIN, limits.REPEAT_EVERY_MS_MAX),
+    st.integers(0, NOW_MS),
+    st.integers(-(10**9), 10**12),
+)
+def test_the_next_time_is_the_first_after_now(every_ms: int, due_ms: int, late_ms: int) -> None:
+    """By whole periods, so that a late delivery shifts nothing, and what was missed is left out."""
+    now_ms = due_ms + late_ms
+    next_ms = Repeat(every_ms, None).next_ms(due_ms, now_ms)
+    assert (next_ms - due_ms) % every_ms == 0
+    assert next_ms > max(now_ms, due_ms)
+    assert next_ms - every_ms <= max(now_ms, due_ms)
+
+
+@pytest.mark.parametrize(
+    ("every", "left", "repeat"),
+    [
+        ("1000", None, Repeat(1000, None)),
+        ("60000", "3", Repeat(60_000, 3)),
+        ("3456000000", "1000000", Repeat(3_456_000_000, 1_000_000)),
+        ("999", None, None),
+        ("3456000001", None, None),
+        ("1000", "0", None),
+        ("1000", "1000001", None),
+        ("1000", "-1", None),
+        ("1000", "x", None),
+        ("1e3", None, None),
+        ("-1000", None, None),
+        ("9" * 5000, None, None),
+        ("", "3", None),
+    ],
+)
+def test_a_period_and_a_count_are_within_bounds(
+    every: str, left: str | None, repeat: Repeat | None
+) -> None:
+    """Anything else repeats nothing."""
+    properties = {names.REPEAT_EVERY_MS: every}
+    assert repeat_of(properties | ({} if left is None else {names.REPEATS_LEFT: left})) == repeat
+
+
+def test_it_ends_after_so_many_times_or_with_its_own_time() -> None:
+    """Counting down; the property that is counted is the message's own."""
+    waits = {
+        names.REPEAT_EVERY_MS: "1000",
+        names.REPEATS_LEFT: "3",
+        names.TIMER_OUT_MS: "5000",
+        "x": "y",
+    }
+    second = again(waits, 5001)
+    assert second == waits | {names.REPEATS_LEFT: "2", names.TIMER_OUT_MS: "6000"}
+    third = again(second, 9999)
+    assert third == waits | {names.REPEATS_LEFT: "1", names.TIMER_OUT_MS: "10000"}
+    assert again(third, 10_000) is None
+    until_then = waits | {names.EXPIRES_AT_MS: "6000"}
+    assert again(until_then, 5000) is None
+    assert again(until_then | {names.EXPIRES_AT_MS: "6001"}, 5000) is not None
+    assert again({names.TIMER_OUT_MS: "5000"}, 5000) is None
+    assert again({names.REPEAT_EVERY_MS: "1000"}, 5000) is None
+
+
+def test_a_copy_is_a_message_of_its_own() -> None:
+    """With another key, and not repeated again by whoever sends it back."""
+    waits = {names.REPEAT_EVERY_MS: "1000", names.REPEATS_LEFT: "3", names.UNIQ_KEY: "A", "x": "y"}
+    copy = delivered(waits, "B")
+    assert copy == {names.UNIQ_KEY: "B", names.REPEAT_OF: "A", "x": "y"}
+
+
+async def send(peer: Peer, properties: str, body: bytes = b"tick") -> tuple[int, str]:
+    answer = await peer.request(send_request(body, i=properties, e="0"), TIMEOUT_S)
+    return answer.code, str(answer.ext.get("recallHandle") or answer.remark)
+
+
+async def arrived(peer: Peer) -> list[Record]:
+    answer = await peer.request(pull_request(0), TIMEOUT_S)
+    return records(answer) if answer.code == ResponseCode.SUCCESS else []
+
+
+@pytest.mark.parametrize(
+    ("properties", "body", "said"),
+    [
+        ("REPEAT_EVERY_MS\x01999\x02TIMER_DELAY_MS\x015\x02", b"x", "the period is 1000 to"),
+        ("REPEAT_EVERY_MS\x01x\x02TIMER_DELAY_MS\x015\x02", b"x", "the period is"),
+        ("REPEATS_LEFT\x015\x02TIMER_DELAY_MS\x015\x02", b"x", "the period is"),
+        ("REPEAT_EVERY_MS\x011000\x02", b"x", "only a message with a timer"),
+        ("REPEAT_EVERY_MS\x011000\x02DELAY\x011\x02", b"x", "only a message with a timer"),
+        (
+            "REPEAT_EVERY_MS\x011000\x02TRAN_MSG\x01true\x02PGROUP\x01P\x02",
+            b"x",
+            "only a message with a timer",
+        ),
+        ("REPEAT_EVERY_MS\x011000\x02TIMER_DELAY_MS\x015\x02", b"x" * (1 << 20) + b"x", "its body"),
+        (
+            "REPEAT_EVERY_MS\x011000\x02TIMER_DELAY_MS\x015\x02y\x01" + "z" * 9000 + "\x02",
+            b"x",
+            "its properties are longer",
+        ),
+    ],
+)
+async def test_what_can_not_be_repeated_is_refused(
+    tmp_path: Path, properties: str, body: bytes, said: str
+) -> None:
+    """With the reason, before anything is stored."""
+    async with served(tmp_path) as (broker, peer):
+        code, reason = await send(peer, properties, body)
+        assert code == ResponseCode.MESSAGE_ILLEGAL
+        assert said in reason
+        assert len(broker.machine.timers) == 0
+
+
+async def test_each_time_is_delivered_once_whoever_leads(tmp_path: Path) -> None:
+    """The delivery and the next wait are one entry; what was missed is not made up for."""
+    now_ms = NOW_MS
+    async with served(tmp_path, clock_ms=lambda: now_ms) as (broker, peer):
+        timer = f"TIMER_DELIVER_MS\x01{NOW_MS + 5000}\x02REPEAT_EVERY_MS\x0160000\x02"
+        code, handle = await send(peer, timer + "UNIQ_KEY\x01A\x02KEYS\x01k\x02")
+        assert code == 0
+        for count, before_ms, at_ms in (
+            (1, 4999, 5000),
+            (2, 64_999, 65_000),
+            (3, 124_999, 605_001),  # nine more were missed
+            (4, 664_999, 665_000),
+        ):
+            now_ms = NOW_MS + before_ms
+            broker.ledger.follow()
+            broker.ledger.lead()
+            assert len(await arrived(peer)) == count - 1
+            now_ms = NOW_MS + at_ms
+            await until(partial(_has, broker, count))
+            assert len(broker.machine.timers) == 1
+        found = [names.properties_decode(each.properties) for each in await arrived(peer)]
+        assert [each[names.REPEAT_OF] for each in found] == ["A"] * 4
+        assert len({each[names.UNIQ_KEY] for each in found}) == 4
+        assert not any(names.REPEAT_EVERY_MS in each for each in found)
+        assert [int(each[names.TIMER_OUT_MS]) - NOW_MS for each in found] == [
+            *(5000, 65_000, 125_000, 665_000),
+        ]
+        taken = await ask(peer, RequestCode.RECALL_MESSAGE, topic="Orders", recallHandle=handle)
+        assert taken.code == 0
+        assert len(broker.machine.timers) == 0
+
+
+def _has(broker: MemoryBroker, count: int) -> bool:
+    queue = broker.machine.queues.get("Orders", 0)
+    return queue is not None and queue.end == count
+
+
+async def test_nothing_waits_after_the_last_time_or_for_a_topic_that_is_gone(
+    tmp_path: Path,
+) -> None:
+    """It was delivered as often as it said; or it is dropped with its topic."""
+    now_ms = NOW_MS
+    async with served(tmp_path, clock_ms=lambda: now_ms) as (broker, peer):
+        await send(
+            peer, "TIMER_DELAY_MS\x011000\x02REPEAT_EVERY_MS\x011000\x02REPEATS_LEFT\x012\x02"
+        )
+        for count in (1, 2):
+            now_ms += 1000
+            await until(partial(_has, broker, count))
+        assert len(broker.machine.timers) == 0
+        await send(peer, "TIMER_DELAY_MS\x011000\x02REPEAT_EVERY_MS\x011000\x02")
+        await ask(peer, RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
+        now_ms += 1000
+        await until(lambda: len(broker.machine.timers) == 0)
+        assert broker.machine.aside.count == 0
+
+
+def test_a_refusal_says_what_was_asked_for() -> None:
+    """The properties by their names."""
+    with pytest.raises(Refused, match="REPEAT_EVERY_MS='5'"):
+        check_repeat({names.REPEAT_EVERY_MS: "5"}, 1, timed=True)
