@@ -206,19 +206,8 @@ class ReceivedMessage:
     def large_bytes(self) -> int:
         """How large the body is whose parts are elsewhere; 0 if there is none."""
         if self._large_bytes < 0:
-            self._large_bytes = 0 if has_body(self._data) else self._elsewhere_bytes()
+            self._large_bytes = 0 if has_body(self._data) else _size_in(self.manifest)
         return self._large_bytes
-
-    def _elsewhere_bytes(self) -> int:
-        size = self.manifest.split(" ")[1:2]
-        if (
-            not size
-            or not size[0].isascii()
-            or not size[0].isdigit()
-            or len(size[0]) > limits.TIME_DIGITS_MAX
-        ):
-            return int(bool(self.manifest))
-        return int(size[0]) or 1
 
     @property
     def is_whole(self) -> bool:
@@ -307,6 +296,16 @@ class ReceivedMessage:
     def store_timestamp_ms(self) -> int:
         """When the broker took it, by the broker's clock."""
         return self.record.store_timestamp_ms
+
+
+def _size_in(manifest: str) -> int:
+    """The size that a manifest tells, or 1 if it is no number; 0 if there is no manifest."""
+    if not manifest:
+        return 0
+    _, _, rest = manifest.partition(" ")
+    size, _, _ = rest.partition(" ")
+    is_size = size.isascii() and size.isdigit() and len(size) <= limits.TIME_DIGITS_MAX
+    return max(int(size), 1) if is_size else 1
 
 
 def messages_in(records: Buffer, broker_name: str) -> list[ReceivedMessage]:

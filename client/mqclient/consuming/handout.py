@@ -54,7 +54,8 @@ class HandOut:
         message, reading = await self.take_one()
         self._in_hand = (reading.progress, [message])
         reading.progress.polled = True
-        await self._see_to(self._in_hand[1])
+        if message.large_bytes:
+            await self._see_to(self._in_hand[1])
         return message
 
     async def take_one(self) -> tuple[ReceivedMessage, Reading]:
