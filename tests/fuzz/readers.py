@@ -45,6 +45,7 @@ from mqbroker.state.control import (
     encode_control,
 )
 from mqbroker.state.derived.indexing import index_entry
+from mqbroker.state.once import decode_once
 from mqnamesrv.registration import decode_registration
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
@@ -143,6 +144,7 @@ def committed(data: bytes) -> None:
     for decode in (
         lambda: check_control(decode_control(data), 0, 1),
         lambda: decode_members(data),
+        lambda: decode_once(data),
         lambda: index_entry(memoryview(data), 0),
     ):
         try:

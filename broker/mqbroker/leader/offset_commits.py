@@ -5,6 +5,8 @@ Stock consumers commit every queue by itself, one-way, every five seconds; those
 While one entry is on its way the next commits are gathered, so a busy broker writes few entries. A
 request for an offset waits for a commit of it that is under way: when a consumer leaves, the next
 owner of its queues asks at once.
+
+What transactions move (`mqbroker.leader.once`) has entries of its own; here it is known meanwhile.
 """
 
 from __future__ import annotations
@@ -37,12 +39,26 @@ class OffsetCommits:
         self._waiting: list[Done] = []
         self._on_its_way: dict[tuple[str, str, int], int] = {}
         self._on_its_way_waiting: list[Done] = []
+        #: What transactions on their way move: to where, and who waits for it.
+        self._moving: dict[tuple[str, str, int], tuple[int, list[Done]]] = {}
+
+    def begin_move(self, group: str, topic: str, queue_id: int, end: int) -> None:
+        """A transaction that takes a group there is on its way."""
+        self._moving[group, topic, queue_id] = (end, [])
+
+    def end_move(self, group: str, topic: str, queue_id: int, error: AppendError | None) -> None:
+        """It is applied, or failed."""
+        for on_done in self._moving.pop((group, topic, queue_id))[1]:
+            on_done(error)
+
+    def is_moving(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a transaction that moves this queue's offset is on its way."""
+        return (group, topic, queue_id) in self._moving
 
     def gather(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Take a one-way commit. Beyond the bounds it is dropped: consumers commit again soon."""
         key = (group, topic, queue_id)
-        known = self._gathered.get(key, self._machine.offsets.get(*key))
-        if known != offset and self._full(*key) is None:
+        if self.latest(*key) != offset and self._full(*key) is None:
             self._gathered[key] = offset
             self._wake(limits.COMMIT_GATHER_S)
 
@@ -62,7 +78,9 @@ class OffsetCommits:
         the bounds.
         """
         key = (group, topic, queue_id)
-        if key in self._gathered:
+        if key in self._moving:
+            waiting = self._moving[key][1]
+        elif key in self._gathered:
             waiting = self._waiting
         elif key in self._on_its_way:
             waiting = self._on_its_way_waiting
@@ -77,7 +95,11 @@ class OffsetCommits:
     def latest(self, group: str, topic: str, queue_id: int) -> int | None:
         """The newest offset that was taken for a queue, applied or not."""
         key = (group, topic, queue_id)
-        taken = self._gathered.get(key, self._on_its_way.get(key))
+        taken = self._gathered.get(key)
+        if taken is None and key in self._moving:
+            taken = self._moving[key][0]
+        if taken is None:
+            taken = self._on_its_way.get(key)
         return taken if taken is not None else self._machine.offsets.get(*key)
 
     def topics_of(self, group: str) -> set[str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from dledger.buffers import Buffer
-from dledger.errors import AppendError
+from dledger.errors import AppendError, NotLeader
 from dledger.raft.engine import Appended
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import place_record
@@ -122,7 +122,6 @@ class OnceAppender:
         self._commits = commits
         self._registering: dict[str, int] = {}
         self._writing: dict[tuple[str, int], _OnItsWay] = {}
-        self._moving: set[QueueKey] = set()
 
     def register(self, name: str, instance: str, now_ms: int, on_done: Registered) -> None:
         """Give a name to an instance; `on_done` is told its epoch. Raises Refused, BadInput."""
@@ -186,16 +185,17 @@ class OnceAppender:
     def _append(self, draft: OnceDraft, once: Once, on_done: Done, admit: Admit) -> None:
         stamp = once.stamp
         key = (stamp.name, stamp.stream)
-        queues = {QueueKey(once.group, move.topic, move.queue_id) for move in once.moves}
         entry = self._writing[key] = _OnItsWay(stamp, draft)
-        self._moving |= queues
+        for move in once.moves:
+            self._commits.begin_move(once.group, move.topic, move.queue_id, move.end)
 
-        def leave() -> None:
+        def leave(error: AppendError | None) -> None:
             self._writing.pop(key, None)
-            self._moving.difference_update(queues)
+            for move in once.moves:
+                self._commits.end_move(once.group, move.topic, move.queue_id, error)
 
         def done(outcome: Stored | Refused) -> None:
-            leave()
+            leave(None if isinstance(outcome, Stored) else NotLeader(None))
             on_done(outcome)
             for crcs, again in entry.waiting:
                 if isinstance(outcome, Stored):
@@ -207,7 +207,7 @@ class OnceAppender:
         try:
             self._appender.append(draft, None, done, admit)
         except BaseException:
-            leave()
+            leave(NotLeader(None))
             raise
 
     def _check_moves(self, once: Once) -> None:
@@ -216,7 +216,7 @@ class OnceAppender:
         new = 0
         for move in once.moves:
             key = QueueKey(once.group, move.topic, move.queue_id)
-            if key in self._moving:
+            if self._commits.is_moving(*key):
                 raise busy(f"another transaction of queue {move.queue_id} of {move.topic!r} ends")
             present = self._commits.latest(*key)
             new += present is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger.log.entry import Kind
+from dledger.log.entry import Entry, Kind
 from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -36,6 +36,7 @@ from mqbroker.testing.requests import (
     TIMEOUT_S,
     TOPIC,
     ask,
+    heartbeat,
     make_topic,
     produce_request,
     pull_request,
@@ -322,6 +323,34 @@ async def test_names_and_their_last_writes_survive_a_restart(tmp_path: Path) -> 
     assert replayed.aside.count == 0
     restored.close()
     replayed.close()
+
+
+async def test_whoever_asks_for_an_offset_waits_for_a_transaction_of_it(tmp_path: Path) -> None:
+    """The next owner of a queue begins behind it; and a commit below it does not take it back."""
+    async with served(tmp_path) as (broker, peer):
+        epoch = await begin(peer)
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+        by_hand(broker)
+        peer.request_nowait(
+            write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)]), lambda _: None
+        )
+        await until(lambda: len(messages_in(broker)) == 1)
+        answers: list[Command] = []
+        place = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0}
+        query = Command(RequestCode.QUERY_CONSUMER_OFFSET, place)
+        peer.request_nowait(query, answers.append)  # type: ignore[arg-type]
+        await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **place, commitOffset=3)
+        assert answers == []
+        broker.ledger.commit()
+        await until(lambda: bool(answers))
+
+        assert answers[0].ext["offset"] == 5
+        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 5
+
+
+def messages_in(broker: MemoryBroker) -> list[Entry]:
+    """The entries of messages that wait to be committed."""
+    return [entry for entry in broker.ledger.uncommitted if entry.kind == Kind.MESSAGES]
 
 
 def test_an_older_replica_stops_at_such_an_entry() -> None:
