@@ -39,8 +39,8 @@ from dledger.remoting.record import (
     RECORD_OVERHEAD_BYTES,
     STORE_HOST_IPV6,
     Record,
-    walk,
 )
+from dledger.remoting.record.batch import record_starts
 from dledger.remoting.record.layout import (
     BODY_AT,
     BODY_LENGTH_AT,
@@ -128,7 +128,7 @@ def index_entry(body: memoryview, position: int) -> tuple[Move | Once | None, Se
         return None, (_index(body, position, first, topic),)
     if bytes(first.body[: len(MARK) + 1]) == MARK:
         return _index_once(body, position, first)
-    starts = _starts(body)
+    starts = _starts(body).tolist()
     topics = [_topic(_record(body, start, position)) for start in starts]
     begins = [n for n, topic in enumerate(topics) if n == 0 or topic != topics[n - 1]]
     ends = [*(starts[n] for n in begins[1:]), len(body)]
@@ -228,9 +228,9 @@ def _is_name(topic: str) -> bool:
     return 0 < len(topic.encode()) <= TOPIC_BYTES_MAX and not {"/", "\0"} & set(topic)
 
 
-def _starts(body: memoryview) -> list[int]:
+def _starts(body: memoryview) -> npt.NDArray[np.int64]:
     try:
-        return walk(body)
+        return record_starts(body)
     except RecordError as error:
         raise Unusable(str(error)) from error
 
@@ -248,7 +248,7 @@ def _only_run(record: Record, position: int, topic: bytes, properties: bytes) ->
 
 
 def _many(body: memoryview, position: int, first: Record) -> tuple[list[Run], Keys]:
-    starts = np.array(_starts(body), np.int64)
+    starts = _starts(body)
     heads: Units = np.ndarray(len(body) - _HEAD.itemsize, _HEAD, body, strides=(1,))[starts]
     positions = starts + position
     if not np.array_equal(heads["physical_offset"], positions):

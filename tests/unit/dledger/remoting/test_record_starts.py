@@ -1,0 +1,63 @@
+"""Records of one size are found at once, and just where walking finds them."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from dledger.errors import RecordError
+from dledger.remoting.message import host_bytes
+from dledger.remoting.record import encode_record, walk
+from dledger.remoting.record.batch import record_starts
+
+HOST = host_bytes("10.1.2.3", 1)
+
+
+def records(*sizes: int) -> bytes:
+    """Records with bodies of these sizes, back to back."""
+    return b"".join(
+        encode_record(
+            topic=b"T",
+            queue_id=0,
+            body=bytes(size),
+            properties=b"",
+            born_timestamp_ms=0,
+            born_host=HOST,
+        )
+        for size in sizes
+    )
+
+
+@pytest.mark.parametrize("sizes", [(), (0,), (7,), (7,) * 50, (7, 8), (7, 7, 8), (0, 92), (92, 0)])
+def test_equal_or_not_they_are_found(sizes: tuple[int, ...]) -> None:
+    """Also where the first size divides the whole by chance."""
+    data = records(*sizes)
+    assert record_starts(data).tolist() == walk(data)
+
+
+def test_any_bytes_are_judged_alike() -> None:
+    """Bytes changed, ends cut off: the same places, or the same error."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(2000):
+        data = bytearray(records(*[chance.choice((0, 20))] * chance.randrange(1, 6)))
+        for _ in range(chance.choice((0, 1))):
+            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        del data[chance.choice((len(data), chance.randrange(len(data)))) :]
+        try:
+            expected: object = walk(data)
+        except RecordError as error:
+            expected = str(error)
+        try:
+            found: object = record_starts(data).tolist()
+        except RecordError as error:
+            found = str(error)
+        assert found == expected
+
+
+def test_the_places_are_numbers_of_64_bits() -> None:
+    """They are added to positions in a log."""
+    assert record_starts(records(1, 1)).dtype == np.int64
