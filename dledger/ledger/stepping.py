@@ -121,6 +121,7 @@ class Stepper:
             self._wake.set()
         self._network.take_members(self._members.current)
         self._on_stepped()
+        self._forget_pages()
         if log.is_dirty and not engine.solo:
             self._unsynced.set()
         if (engine.machine.applied_index, log.replacements) != before:
@@ -180,7 +181,6 @@ class Stepper:
             self._step()
             if self._failure is not None:
                 raise self._failure
-            self._forget_pages()
 
     async def _sleep(self) -> None:
         """Sleep until something happens, or the next step is due."""
@@ -192,6 +192,7 @@ class Stepper:
         self._wake = trio.Event()
 
     def _forget_pages(self) -> None:
+        """Whoever steps: a follower steps when messages arrive, and seldom in the loop."""
         now = steady_s()
         if now - self._forgot_at >= limits.FORGET_PAGES_S:
             self._forgot_at = now
