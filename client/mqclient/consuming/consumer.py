@@ -207,6 +207,8 @@ class Consumer(Living):
                     )
         finally:
             await self._session.__aexit__(None, None, None)
+            if self._transacting is not None:
+                self._transacting.close()
             self._offsets.close()
             self._handout.arrived.announce()
 

@@ -12,6 +12,7 @@ way at a time: a batch that is being sent has one, and each consumer with transa
 from __future__ import annotations
 
 import itertools
+import threading
 import uuid
 
 import anyio
@@ -42,6 +43,7 @@ class Named:
         self.fenced: dict[str, str] = {}
         self._sequences = itertools.count(1)
         self._streams: dict[str, int] = {}
+        self._choosing = threading.Lock()
 
     def next_sequence(self) -> int:
         """The number of the next write, in whichever stream."""
@@ -49,14 +51,23 @@ class Named:
 
     def stream_of(self, client_id: str) -> int:
         """The stream of a consumer's transactions. Raises BadMessage if there are too many."""
-        first = limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
-        stream = self._streams.setdefault(client_id, first + len(self._streams))
-        if stream >= limits.STREAMS_PER_PRODUCER_MAX:
-            raise BadMessage(
-                f"producer {self.name!r} writes for {len(self._streams) - 1} consumers already: "
-                "give this one a producer of its own, with another name"
-            )
-        return stream
+        with self._choosing:
+            if client_id not in self._streams:
+                first = limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
+                every = range(first, limits.STREAMS_PER_PRODUCER_MAX)
+                free = [stream for stream in every if stream not in self._streams.values()]
+                if not free:
+                    raise BadMessage(
+                        f"producer {self.name!r} writes for {len(self._streams)} consumers "
+                        "already: give this one a producer of its own, with another name"
+                    )
+                self._streams[client_id] = free[0]
+            return self._streams[client_id]
+
+    def leave(self, client_id: str) -> None:
+        """A consumer is closed: another one may have its stream."""
+        with self._choosing:
+            self._streams.pop(client_id, None)
 
 
 class Claim:

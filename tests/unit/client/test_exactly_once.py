@@ -250,6 +250,24 @@ async def test_a_named_producer_sends_as_others_do(autojump_clock: MockClock) ->
         assert len(await everything(cluster, "Out")) == 102
 
 
+async def test_one_producer_may_have_many_consumers(autojump_clock: MockClock) -> None:
+    """A dozen at a time, each with transactions of its own; those that are closed don't count."""
+    async with one_group("In", "Out", queues=1) as cluster:
+        await fill(cluster, 14)
+        async with cluster.producer("P", name="billing") as producer:
+            for number in range(14):
+                async with reader(cluster) as consumer:
+                    await process(consumer, producer, await consumer.poll(1, timeout_s=60))
+                assert await committed(cluster) == number + 1
+            named = producer.named
+            assert named is not None
+            assert len({named.stream_of(f"c{number}") for number in range(12)}) == 12
+            with pytest.raises(BadMessage, match="writes for 12 consumers already"):
+                named.stream_of("one more")
+            named.leave("c3")
+            named.stream_of("one more")
+
+
 async def test_what_can_t_be_one_entry_is_refused_with_the_reason(
     autojump_clock: MockClock,
 ) -> None:

@@ -112,6 +112,7 @@ class Transacting:
         self._readings = readings
         self._locks = locks
         self._claims: dict[tuple[str, str], Claim] = {}
+        self._writes_by: set[Named] = set()
 
     @asynccontextmanager
     async def block(
@@ -132,6 +133,16 @@ class Transacting:
             await transaction.give_up()
             raise
         await transaction.end()
+
+    def close(self) -> None:
+        """The consumer has no more transactions."""
+        for named in self._writes_by:
+            named.leave(self.session.client_id)
+
+    def stream(self, named: Named) -> int:
+        """The stream in which it writes. Raises BadMessage if the producer has no more."""
+        self._writes_by.add(named)
+        return named.stream_of(self.session.client_id)
 
     def claim(self, named: Named, broker_name: str) -> Claim:
         """A producer's name in a broker group."""
@@ -232,7 +243,7 @@ class OnceTransaction:
         self._named = named
         self._timeout_s = timeout_s
         session = transacting.session
-        self._stream = named.stream_of(session.client_id)
+        self._stream = transacting.stream(named)
         self._encoder = Encoder(UniqueKeys(session.host), session.host, writes.compressor)
         self._publishers: dict[str, Publisher] = {}
         self._outputs = Outputs()
