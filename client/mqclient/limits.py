@@ -115,6 +115,9 @@ SEND_BATCH_BYTES_MAX = 4 * foundation.MIB
 PULL_RECORDS_MAX = 4096
 PULL_BYTES_MAX = 1 * foundation.MIB
 PULL_SUSPEND_S = 5.0
+PREFETCH_RECORDS_MAX = 262_144
+PREFETCH_BYTES_MAX = 256 * foundation.MIB
+"""Of all queues of a consumer together; what a queue has is little more than its share."""
 PREFETCH_RECORDS_PER_QUEUE_MAX = 16_384
 PREFETCH_BYTES_PER_QUEUE_MAX = 4 * foundation.MIB
 HANDLED_BATCH_MESSAGES = 32

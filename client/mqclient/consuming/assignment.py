@@ -34,7 +34,7 @@ from mqclient.connection.retry import backoff_s
 from mqclient.connection.session import Session
 from mqclient.connection.signals import Broadcast, Wakeup
 from mqclient.consuming.fetching import QueueFetcher
-from mqclient.consuming.progress import QueueProgress
+from mqclient.consuming.progress import Ahead, QueueProgress
 from mqclient.consuming.sharing.locks import Locks
 from mqclient.consuming.sharing.offsets import Offsets
 from mqclient.consuming.sharing.plan import Plan
@@ -70,6 +70,7 @@ class Assignment:
     on_revoke: OnRevoke | None
     revoke_timeout_s: float
     locks: Locks | None = None
+    ahead: Ahead = field(default_factory=Ahead)
     fetchers: dict[MessageQueue, QueueFetcher] = field(default_factory=dict)
     _wake: Wakeup = field(default_factory=Wakeup)
     _cause: str = "joined"
@@ -118,6 +119,7 @@ class Assignment:
         for queue in assigned:
             self.tasks.start_soon(self._start, queue)
             self.fetchers[queue] = self._fetcher(queue)
+        self.ahead.queues = len(self.fetchers)
         if assigned or revoked:
             event = Rebalance(cause, assigned, revoked, tuple(sorted(self.fetchers)))
             log.info(
@@ -251,7 +253,7 @@ class Assignment:
 
     def _fetcher(self, queue: MessageQueue) -> QueueFetcher:
         return QueueFetcher(
-            progress=QueueProgress(queue),
+            progress=QueueProgress(queue, self.ahead),
             group=self.group,
             subscription=self.subscriptions[queue.topic],
             finder=self.session.finder,

@@ -37,7 +37,7 @@ from mqclient.consuming.handling import BatchHandler, Handler, Handling, Pace, c
 from mqclient.consuming.handout import HandOut
 from mqclient.consuming.lanes import Order
 from mqclient.consuming.presence import Presence
-from mqclient.consuming.progress import QueueProgress
+from mqclient.consuming.progress import Ahead, QueueProgress
 from mqclient.consuming.sending_back import (
     Delay,
     OnError,
@@ -71,7 +71,8 @@ class Consumer(Living):
     file of this consumer's own (a path), or nowhere (None). Without `auto_commit` only `commit` and
     `nack` say what was processed. `retry_delays_s` is when a message that was not handled comes
     again: so long after the first failure, the second, and so on, the last for all that follow;
-    without it the broker's levels say.
+    without it the broker's levels say. Of all queues together at most `prefetch_messages` and
+    `prefetch_bytes` are fetched ahead, an equal share of each.
 
     `on_revoke` is told which queues another member is to read, before it may: for
     `revoke_timeout_s` this consumer finishes and commits what it has of them. `on_rebalance` is
@@ -98,6 +99,8 @@ class Consumer(Living):
         auto_commit_interval_s: float = limits.AUTO_COMMIT_S,
         retry_delays_s: Sequence[float] = (),
         same_subscriptions: bool = True,
+        prefetch_messages: int = limits.PREFETCH_RECORDS_MAX,
+        prefetch_bytes: int = limits.PREFETCH_BYTES_MAX,
         revoke_timeout_s: float = limits.REVOKE_S,
         on_revoke: OnRevoke | None = None,
         on_rebalance: Callable[[Rebalance], None] | None = None,
@@ -112,6 +115,7 @@ class Consumer(Living):
         self._revoke_timeout_s = revoke_timeout_s
         self._on_revoke = on_revoke
         self._on_rebalance = on_rebalance
+        self._ahead = Ahead(prefetch_messages, prefetch_bytes)
         self._schedule = check_schedule(retry_delays_s)
         self._presence = Presence(
             group=group,
@@ -175,6 +179,7 @@ class Consumer(Living):
             on_revoke=self._on_revoke,
             revoke_timeout_s=self._revoke_timeout_s,
             locks=self._locks,
+            ahead=self._ahead,
         )
         with anyio.move_on_after(limits.REQUEST_TIMEOUT_S):
             await self._wanted.match(session)

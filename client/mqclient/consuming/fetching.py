@@ -115,14 +115,14 @@ class QueueFetcher:
             topic=progress.queue.topic,
             queue_id=progress.queue.queue_id,
             queue_offset=progress.fetch_offset,
-            max_msg_nums=limits.PULL_RECORDS_MAX,
+            max_msg_nums=min(limits.PULL_RECORDS_MAX, progress.ahead.messages_each),
             sys_flag=_SYS_FLAG,
             commit_offset=0,
             suspend_timeout_millis=int(held_s * 1000),
             sub_version=self.subscription.sub_version,
             subscription=self.subscription.sub_string,
             expression_type=self.subscription.expression_type,
-            max_msg_bytes=limits.PULL_BYTES_MAX,
+            max_msg_bytes=min(limits.PULL_BYTES_MAX, progress.ahead.bytes_each),
         )
         command = Command(RequestCode.LITE_PULL_MESSAGE, encode_header(header))
         with anyio.CancelScope() as self._pulling:

@@ -31,6 +31,35 @@ class Chunk:
     expiring: bool = False
 
 
+@dataclass(slots=True)
+class Ahead:
+    """How much a consumer fetches ahead of what it has handed out, of all its queues together. Each
+    of them has the same share, and never more than is useful for one."""
+
+    messages: int = limits.PREFETCH_RECORDS_MAX
+    size_bytes: int = limits.PREFETCH_BYTES_MAX
+    queues: int = 1
+
+    def __post_init__(self) -> None:
+        if self.messages < 1 or self.size_bytes < 1:
+            raise BadInput(
+                f"prefetch_messages={self.messages}, prefetch_bytes={self.size_bytes}: expected "
+                "how much may be fetched ahead, of all queues"
+            )
+
+    @property
+    def messages_each(self) -> int:
+        """A queue's share of the messages."""
+        share = max(1, self.messages // max(1, self.queues))
+        return min(share, limits.PREFETCH_RECORDS_PER_QUEUE_MAX)
+
+    @property
+    def bytes_each(self) -> int:
+        """A queue's share of the bytes."""
+        share = max(1, self.size_bytes // max(1, self.queues))
+        return min(share, limits.PREFETCH_BYTES_PER_QUEUE_MAX)
+
+
 @dataclass(slots=True, eq=False)
 class QueueProgress:
     """One queue that belongs to this consumer. Offsets are queue offsets.
@@ -43,6 +72,7 @@ class QueueProgress:
     """
 
     queue: MessageQueue
+    ahead: Ahead = field(default_factory=Ahead)
     started: bool = False
     fetch_offset: int = 0
     committed: int = -1
@@ -69,8 +99,7 @@ class QueueProgress:
     def wants_more(self) -> bool:
         """Whether there is room to fetch ahead."""
         return (
-            self.buffered < limits.PREFETCH_RECORDS_PER_QUEUE_MAX
-            and self.buffered_bytes < limits.PREFETCH_BYTES_PER_QUEUE_MAX
+            self.buffered < self.ahead.messages_each and self.buffered_bytes < self.ahead.bytes_each
         )
 
     @property

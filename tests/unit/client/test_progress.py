@@ -12,7 +12,7 @@ from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.record import encode_record
 from mqclient import limits
-from mqclient.consuming.progress import Chunk, QueueProgress
+from mqclient.consuming.progress import Ahead, Chunk, QueueProgress
 from mqclient.models import ReceivedMessage
 
 QUEUE = MessageQueue("T", "b", 0)
@@ -186,3 +186,32 @@ def test_progress_is_what_sets_of_offsets_say(steps: list[tuple[str, object]]) -
         assert progress.position == model.position
         assert progress.has_messages == bool(model.returned or model.buffer)
         assert progress.unfinished.runs <= len(model.in_hand | model.returned)
+
+
+@given(
+    st.integers(1, 10**7), st.integers(1, 10**10), st.integers(0, 5000), st.lists(st.integers(1, 9))
+)
+def test_all_queues_together_hold_no_more_than_they_may(
+    messages: int, size_bytes: int, queues: int, sizes: list[int]
+) -> None:
+    """Each has a share, one message at least; none has more than is useful for one."""
+    ahead = Ahead(messages, size_bytes, queues)
+    assert 1 <= ahead.messages_each <= limits.PREFETCH_RECORDS_PER_QUEUE_MAX
+    assert 1 <= ahead.bytes_each <= limits.PREFETCH_BYTES_PER_QUEUE_MAX
+    assert ahead.messages_each * queues <= max(messages, queues)
+    assert ahead.bytes_each * queues <= max(size_bytes, queues)
+    progress = QueueProgress(QUEUE, ahead)
+    progress.start(0)
+    for size in sizes:
+        if progress.wants_more:
+            at = progress.fetch_offset
+            progress.accept(0, Chunk([message(at)], size), at + 1)
+    assert progress.buffered <= ahead.messages_each
+    assert progress.buffered_bytes < ahead.bytes_each + 9
+
+
+@pytest.mark.parametrize(("messages", "size_bytes"), [(0, 1), (1, 0), (-1, 1)])
+def test_a_consumer_that_may_fetch_nothing_is_refused(messages: int, size_bytes: int) -> None:
+    """It would never read."""
+    with pytest.raises(BadInput, match="prefetch_messages"):
+        Ahead(messages, size_bytes)

@@ -115,7 +115,6 @@ async def test_a_full_consumer_pulls_no_more_and_drops_nothing(
 ) -> None:
     """It holds so many messages at most, asks for none while it is full, and hands all out in
     order; a handler that fails meanwhile gets its message again."""
-    monkeypatch.setattr(limits, "PREFETCH_RECORDS_PER_QUEUE_MAX", 50)
     monkeypatch.setattr(limits, "PULL_RECORDS_MAX", 20)
     handled: list[int] = []
     failed: set[int] = set()
@@ -123,7 +122,9 @@ async def test_a_full_consumer_pulls_no_more_and_drops_nothing(
     async with local_cluster(replicas=1) as cluster:
         await set_rates(cluster)
         await fill(cluster, 1000)
-        async with cluster.consumer("C", {"T": "*"}, retry_delays_s=[1]) as consumer:
+        async with cluster.consumer(
+            "C", {"T": "*"}, retry_delays_s=[1], prefetch_messages=100
+        ) as consumer:
 
             async def slow(message: ReceivedMessage) -> None:
                 nonlocal most
