@@ -24,9 +24,9 @@ from dledger.program.pulse import beat, look
 from dledger.raft.engine import OnDone
 from dledger.world import world
 from mqbroker import limits
-from mqbroker.leader.deliveries import Deliveries, Old
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.leader.outcome import Outcome
+from mqbroker.leader.waiting.deliveries import Deliveries, Old
 from mqbroker.refusal import NotApplied, Refused
 from mqbroker.requests.admin.broker import BrokerAdminHandler
 from mqbroker.requests.admin.exports import ExportHandler

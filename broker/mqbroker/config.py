@@ -18,7 +18,7 @@ from dledger.errors import ConfigError
 from dledger.ledger.config import LedgerConfig
 from dledger.program.settings import changed, check_keys
 from dledger.trust.secret import read_secret
-from mqbroker.leader.delays import DEFAULT_LEVELS, DelayLevels
+from mqbroker.leader.waiting.delays import DEFAULT_LEVELS, DelayLevels
 
 #: RocketMQ's convention: clients compute the VIP port, it is not registered anywhere.
 VIP_PORT_BELOW: Final = 2

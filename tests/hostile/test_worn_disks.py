@@ -20,7 +20,7 @@ def unreadable(*_: object) -> object:
 @pytest.mark.parametrize(
     ("part", "event"),
     [
-        ("mqbroker.leader.deliveries.Deliveries.deliver", "delayed messages wait"),
+        ("mqbroker.leader.waiting.deliveries.Deliveries.deliver", "delayed messages wait"),
         (
             "mqbroker.requests.sending.transactions.TransactionHandler.check",
             "transactions not checked",

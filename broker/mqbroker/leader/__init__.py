@@ -9,9 +9,7 @@
 ``drafts``          batches that wait for their place in the log
 ``assignments``     queue offsets and store times, handed out as places are known (pure)
 ``definitions``     topics and groups
-``delays``          where delayed messages wait (pure)
-``deliveries``      delivers delayed messages that are due
-``repeats``         messages that come again and again (pure)
+``waiting``         messages that wait for their time
 ``transactions``    half messages, and how they end
 ``offset_commits``  commits of offsets, many in one entry
 ``outcome``         waits for a change of the state

@@ -28,10 +28,10 @@ from dledger.remoting.record import TRANSACTION_BITS, Record
 from mqbroker import limits
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
-from mqbroker.leader.deliveries import Arrival, MoveDraft
 from mqbroker.leader.drafts import NewRecord
 from mqbroker.leader.log import Log
 from mqbroker.leader.role import Role
+from mqbroker.leader.waiting.deliveries import Arrival, MoveDraft
 from mqbroker.refusal import Refused, busy
 from mqbroker.state.machine import Machine
 from mqbroker.state.moves import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC, Move

@@ -21,10 +21,10 @@ from mqbroker.flow.control import Flow
 from mqbroker.leader.append import Appender
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
-from mqbroker.leader.delays import DelayLevels
 from mqbroker.leader.entries import Entries
 from mqbroker.leader.log import Log
 from mqbroker.leader.role import Role
+from mqbroker.leader.waiting.delays import DelayLevels
 from mqbroker.refusal import busy
 from mqbroker.registering.announcements import Announcements
 from mqbroker.requests.admin.rates import Rates

@@ -13,10 +13,10 @@ from dledger.remoting.message import properties_decode, properties_encode
 from dledger.remoting.record import Record
 from mqbroker import limits
 from mqbroker.leader.definitions import Definitions
-from mqbroker.leader.delays import DEFAULT_LEVELS, DelayLevels
-from mqbroker.leader.deliveries import Deliveries, Old, due_units
 from mqbroker.leader.drafts import NewRecord
 from mqbroker.leader.role import Role
+from mqbroker.leader.waiting.delays import DEFAULT_LEVELS, DelayLevels
+from mqbroker.leader.waiting.deliveries import Deliveries, Old, due_units
 from mqbroker.refusal import Refused
 from mqbroker.state.aside import Unusable
 from mqbroker.state.derived.consume_queue import ConsumeQueues

@@ -14,7 +14,7 @@ from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.record import Record
 from mqbroker import limits
-from mqbroker.leader.repeats import Repeat, again, check_repeat, delivered, repeat_of
+from mqbroker.leader.waiting.repeats import Repeat, again, check_repeat, delivered, repeat_of
 from mqbroker.refusal import Refused
 from mqbroker.testing import MemoryBroker, served, until
 from mqbroker.testing.requests import TIMEOUT_S, ask, pull_request, records, send_request

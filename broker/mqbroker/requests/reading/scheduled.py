@@ -17,7 +17,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from mqbroker import limits
-from mqbroker.leader.deliveries import Deliveries
+from mqbroker.leader.waiting.deliveries import Deliveries
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
 

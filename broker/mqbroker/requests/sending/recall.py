@@ -24,8 +24,8 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
-from mqbroker.leader.deliveries import Deliveries
 from mqbroker.leader.outcome import Outcome
+from mqbroker.leader.waiting.deliveries import Deliveries
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs

@@ -35,11 +35,11 @@ from dledger.remoting.record import HOST_BITS, TRANSACTION_BITS
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
 from mqbroker.leader.append import Sent, Stored, sent
-from mqbroker.leader.delays import delay_level
 from mqbroker.leader.drafts import NewRecord, RecordsDraft, new_unique_key
-from mqbroker.leader.repeats import check_repeat
 from mqbroker.leader.resends import Asker, Send
 from mqbroker.leader.transactions import half_message
+from mqbroker.leader.waiting.delays import delay_level
+from mqbroker.leader.waiting.repeats import check_repeat
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs

@@ -7,7 +7,7 @@ leader appends one move (see `mqbroker.state.moves`) at a time, and the next one
 applied state says. So a new leader goes on exactly where the old one stopped, and no message is
 delivered twice or left out.
 
-One that is repeated is put back to wait by the entry that delivers it (`mqbroker.leader.repeats`).
+One that is repeated is put back to wait by the entry that delivers it (`repeats`).
 A message whose topic was deleted while it waited is dropped with it.
 
 The log can't begin behind a message that waits. So one that is to wait for long is renewed: when
@@ -34,10 +34,10 @@ from dledger.remoting.record import Record, place_record
 from mqbroker import limits
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
-from mqbroker.leader.delays import DelayLevels
 from mqbroker.leader.drafts import NewRecord, new_unique_key
 from mqbroker.leader.log import Log
-from mqbroker.leader.repeats import again, delivered
+from mqbroker.leader.waiting.delays import DelayLevels
+from mqbroker.leader.waiting.repeats import again, delivered
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.derived.units import Units
 from mqbroker.state.machine import Machine

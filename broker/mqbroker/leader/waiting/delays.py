@@ -18,7 +18,7 @@ from dledger.errors import ConfigError
 from dledger.remoting import message as names
 from dledger.remoting.codes import ResponseCode
 from mqbroker import limits
-from mqbroker.leader.repeats import repeat_of
+from mqbroker.leader.waiting.repeats import repeat_of
 from mqbroker.refusal import Refused
 from mqbroker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
 
