@@ -51,11 +51,11 @@ def accounts(namesrv: str) -> None:
 def jobs(namesrv: str) -> None:
     """A rush job is printed before the others: `priority`, in a topic for it."""
     with Admin(namesrv) as admin:
-        admin.topics.update("Jobs", attributes="+message.type=PRIORITY")
+        admin.topics.update("PrintJobs", attributes="+message.type=PRIORITY")
     with Producer(namesrv, group="shop") as producer:
         for priority, name in ((0, b"poster"), (0, b"flyer"), (7, b"wedding invitation")):
-            producer.send(Message("Jobs", name, priority=priority))
-    with PopConsumer(namesrv, "printers", {"Jobs": "*"}) as consumer:
+            producer.send(Message("PrintJobs", name, priority=priority))
+    with PopConsumer(namesrv, "printers", {"PrintJobs": "*"}) as consumer:
         for message in consumer.poll(max_messages=3, timeout_s=5):
             print(f"printed: {message.body.decode()}")
             consumer.ack(message)

@@ -197,9 +197,14 @@ class ReceivedMessage:
     @property
     def manifest(self) -> str:
         """Where the parts of its body are, if it was sent by `Producer.send_large`; else ""."""
+        return "" if self.record.has_body else self._told(wire.LARGE_BODY)
+
+    def _told(self, name: str) -> str:
+        """A property that the client acts upon; "" without it, and of a malformed record, which its
+        reader is to see as it is."""
         try:
-            return "" if len(self.record.body) else self.properties.get(wire.LARGE_BODY, "")
-        except BadInput:  # a malformed record, which its reader is to see as it is
+            return self.properties.get(name, "")
+        except BadInput:
             return ""
 
     @property
@@ -246,14 +251,14 @@ class ReceivedMessage:
     @property
     def expires_ms(self) -> int | None:
         """The time from which on it is delivered no more, if it has one."""
-        told = self.properties.get(wire.EXPIRES_AT_MS, "")
+        told = self._told(wire.EXPIRES_AT_MS)
         is_time = told.isascii() and told.isdigit() and len(told) <= limits.TIME_DIGITS_MAX
         return int(told) if is_time else None
 
     @property
     def priority(self) -> int:
         """Its priority, or -1."""
-        return wire.priority_of(self.properties)
+        return wire.priority_of({wire.PRIORITY: self._told(wire.PRIORITY)})
 
     @property
     def queue_id(self) -> int:

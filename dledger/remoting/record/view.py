@@ -46,6 +46,9 @@ _PLAIN = struct.Struct(f">I{SYS_FLAG_AT - BODY_CRC_AT - 4}xI{BODY_LENGTH_AT - SY
 """A body's CRC, the system flag and the body's length, of a record with IPv4 hosts."""
 
 
+_NO_LENGTH = bytes(U32.size)
+
+
 def walk(buffer: Buffer) -> list[int]:
     """Return where each record of `buffer` begins. Sizes and magic are checked, nothing else.
 
@@ -190,6 +193,11 @@ class Record:
     def body(self) -> memoryview:
         """The body as stored, maybe compressed: a view."""
         return self._view[self._body_start : self._body_end]
+
+    @property
+    def has_body(self) -> bool:
+        """Whether it says that it has a body."""
+        return self._view[self._body_start - U32.size : self._body_start] != _NO_LENGTH
 
     @property
     def topic(self) -> str:

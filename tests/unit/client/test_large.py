@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.record import encode_record
 from mqclient import BadMessage, Message, limits
 from mqclient.large.manifest import Manifest, parts_of, runs_of
 from mqclient.large.sending import check_large
+from mqclient.models import ReceivedMessage
 
 QUEUE = MessageQueue("%PARTS%T", "broker-a", 3)
 GOOD = "id 9 0000ffff %PARTS%T broker-a 3 7-9,12"
@@ -90,3 +92,20 @@ def test_what_can_not_be_sent_in_parts_is_refused() -> None:
         check_large(Message("T", b"x" * (limits.LARGE_BODY_BYTES_MAX + 1)))
     with pytest.raises(BadMessage, match="can't be delayed"):
         check_large(Message("T", b"x", delay_s=1))
+
+
+def test_a_malformed_message_is_handed_out_as_it_is() -> None:
+    """Whoever reads it sees the fault; what the client looks for in it is just not there."""
+    data = encode_record(
+        topic=b"T",
+        queue_id=0,
+        body=b"",
+        properties=b"\xff\xfe\x01x\x02",
+        born_timestamp_ms=0,
+        born_host=bytes(8),
+    )
+    for cut in (len(data), len(data) - 3, 88, 80):
+        message = ReceivedMessage(memoryview(data)[:cut], "b")
+        assert (message.large_bytes, message.manifest) == (0, "")
+        assert (message.expires_ms, message.priority) == (None, -1)
+        assert message.held_bytes == cut
