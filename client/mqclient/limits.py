@@ -66,7 +66,7 @@ BATCH_BYTES_MAX = 512 * foundation.KIB
 BATCH_RECORDS_MAX = 4096
 ENCODED_TOGETHER_MIN = 16
 """Fewer messages are encoded one by one: what a table costs by itself is more."""
-GATHER_FOR_S = 0.01
+GATHER_FOR_S = 0.05
 """Messages of `send_soon` that come within this time share a deadline: the last one's."""
 BATCHES_IN_FLIGHT_PER_GROUP_MAX = 4
 WAITING_IN_FLIGHT_PER_GROUP_MAX = 128

@@ -279,6 +279,7 @@ class Lane:
     """
 
     topic: str
+    number: int
     oneway: bool = False
     open: Batch | None = None
     full: deque[Batch] = field(default_factory=deque)

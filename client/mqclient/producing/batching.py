@@ -175,10 +175,15 @@ class Accumulator:
             return
         self.in_flight -= 1
         self.budget.take(-batch.count, -batch.size_bytes)
-        for lane in batch.lanes or (batch.lane,):
+        lanes = batch.lanes or (batch.lane,)
+        for lane in lanes:
             lane.in_flight = None
-        for lane in batch.lanes or (batch.lane,):
-            self._queue_idle(lane)
+        for lane in lanes:
+            if lane.full or lane.open is not None:
+                self._queue_idle(lane)
+            else:
+                # Who has many topics looks through the lanes of those with messages only.
+                self._lanes.pop((lane.topic, lane.number), None)
 
     def expire(self, now_s: float) -> list[Slot]:
         """Fail the messages whose deadline is over (see `Batch.expire`).
@@ -253,7 +258,7 @@ class Accumulator:
     def _lane(self, topic: str, number: int) -> Lane:
         lane = self._lanes.get((topic, number))
         if lane is None:
-            lane = self._lanes[topic, number] = Lane(topic)
+            lane = self._lanes[topic, number] = Lane(topic, number)
         return lane
 
     def _close(self, lane: Lane) -> None:

@@ -146,14 +146,21 @@ class Outbox:
         gathering = self._gatherings.get(message.topic)
         if gathering is not None and gathering.takes(message.body, now_s, timeout_s):
             return gathering.add(message.body), None
-        gathering, sender = self._begin_gathering(message, now_s, timeout_s)
-        return gathering.add(message.body), sender
+        queue = None if gathering is None else gathering.open_queue
+        gathering, sender = self._begin_gathering(message, queue, now_s, timeout_s)
+        return gathering.add(message.body), sender if gathering.begins_a_batch else None
 
     def _begin_gathering(
-        self, message: Message, now_s: float, timeout_s: float
+        self, message: Message, queue: MessageQueue | None, now_s: float, timeout_s: float
     ) -> tuple[Gathering, GroupSender]:
-        topic = message.topic
-        queue, moves_max = self.choose(message, None, None)
+        """A new stretch, in the queue whose batch still waits, or in the next in turn.
+
+        Were each stretch in a queue of its own, a producer with many topics would fill none of
+        their batches.
+        """
+        topic, moves_max = message.topic, limits.MOVES_MAX
+        if queue is None or not self._serves(queue.broker_name):
+            queue, moves_max = self.choose(message, None, None)
         sender = self._sender(queue.broker_name)
         pattern = self._encoder.pattern(message, queue.queue_id, limits.BATCH_RECORDS_MAX)
         closes_s = now_s + limits.GATHER_FOR_S
@@ -161,7 +168,8 @@ class Outbox:
         growing = Growing(stretch, pattern, self._encoder)
         size_bytes = pattern.size_bytes + len(message.body)
         sender.accumulator.begin(stretch, topic, queue.queue_id, growing, now_s, size_bytes)
-        gathering = Gathering(growing, self.budget, self._batch_bytes_max, closes_s, timeout_s)
+        bytes_max = self._batch_bytes_max
+        gathering = Gathering(growing, queue, self.budget, bytes_max, closes_s, timeout_s)
         growing.on_encoded = partial(self._gathered, topic, gathering)
         self._gatherings[topic] = gathering
         return gathering, sender

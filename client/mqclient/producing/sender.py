@@ -76,6 +76,7 @@ class GroupSender:
         self._wake = Wakeup()
         self._need_leader = Wakeup()
         self._pumping = self._idle = False
+        self._look_at_s = 0.0
 
     @property
     def serving(self) -> bool:
@@ -105,9 +106,12 @@ class GroupSender:
             await self._wake.wait(None if self._idle else self._sleep_s())
             self._idle = False
             now_s = steady_s()
-            self._expire(now_s)
+            if now_s >= self._look_at_s:
+                # Each batch is looked at, so not whenever one is added.
+                self._look_at_s = now_s + limits.PRODUCER_TICK_S
+                self._expire(now_s)
+                self._move_on(now_s)
             self._retry(now_s)
-            self._move_on(now_s)
             self.pump()
 
     async def keep_leader(self) -> None:
@@ -165,10 +169,11 @@ class GroupSender:
         if self._parked:
             soonest_s = min(batch.retry_at_s for batch in self._parked) - steady_s()
             return min(max(soonest_s, limits.FIND_BACKOFF_MIN_S), limits.PRODUCER_TICK_S)
-        linger_s = self.accumulator.ready_in_s(steady_s())
-        if linger_s is not None and self.accumulator.in_flight < self.accumulator.in_flight_max:
-            return min(linger_s, limits.PRODUCER_TICK_S)
-        return limits.PRODUCER_TICK_S
+        accumulator = self.accumulator
+        if accumulator.in_flight >= accumulator.in_flight_max:
+            return limits.PRODUCER_TICK_S
+        linger_s = accumulator.ready_in_s(steady_s())
+        return limits.PRODUCER_TICK_S if linger_s is None else min(linger_s, limits.PRODUCER_TICK_S)
 
     def _try(self, batch: Batch, now_s: float) -> None:
         leader = self._routes.leader(self._name)

@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from dledger.errors import DledgerError
-from mqclient import Message, Producer, SendFailed, SendResult
+from mqclient import Message, Producer, SendFailed, SendResult, limits
 from mqclient.producing.pending import PendingSend
 from mqclient.producing.stretches.gathering import Gathered, plain
 from mqlocal import LocalCluster, local_cluster
@@ -57,8 +57,10 @@ async def test_each_message_is_where_its_sender_was_told(autojump_clock: MockClo
     print(f"seed {seed}")
     chance = random.Random(seed)
     sent: list[tuple[PendingSend, bytes]] = []
+    others = 0
 
     async def some(producer: Producer) -> None:
+        nonlocal others
         for _ in range(chance.randrange(40)):
             body = chance.randbytes(chance.choice((0, 1, 100, 2000)))
             message = Message("T", body, tags=chance.choice(("", "", "", "t")))
@@ -68,7 +70,7 @@ async def test_each_message_is_where_its_sender_was_told(autojump_clock: MockClo
             sent.append((pending, body))
         if chance.random() < 0.2:
             many = [chance.randbytes(50) for _ in range(20)]
-            assert len(await producer.send_many("T", many, queue_id=2)) == 20
+            others += len(await producer.send_many("T", many, queue_id=2))
         if chance.random() < 0.3:
             await trio.sleep(0.02)
 
@@ -77,7 +79,7 @@ async def test_each_message_is_where_its_sender_was_told(autojump_clock: MockClo
             await some(producer)
         await producer.flush()
         assert producer.pending == 0
-        found = await read(cluster, len(sent))
+        found = await read(cluster, len(sent) + others)
 
     gathered = sum(isinstance(pending, Gathered) for pending, _ in sent)
     assert 0 < gathered < len(sent)
@@ -149,6 +151,27 @@ async def test_without_a_leader_each_fails_by_its_own_key_when_its_time_is_over(
         assert len({key for key, _ in took}) == 30
         assert all(2 <= seconds < 2.2 for _, seconds in took)
         assert producer.pending == 0
+
+
+async def test_many_topics_share_few_batches(autojump_clock: MockClock) -> None:
+    """Messages over many topics in turn: a batch that waits is filled, however long it waits."""
+    topics = [f"T{number}" for number in range(30)]
+    async with (
+        local_cluster() as cluster,
+        cluster.producer("P", linger_s=10 * limits.GATHER_FOR_S) as producer,
+    ):
+        for topic in topics:
+            await producer.prepare(topic)
+        pending = []
+        for number in range(1500):
+            pending.append(await producer.send_soon(Message(topics[number % 30], b"x")))
+            if number % 30 == 29:
+                await trio.sleep(limits.GATHER_FOR_S / 4)
+        await producer.flush()
+
+        batches = {each._stretch.batch for each in pending if isinstance(each, Gathered)}
+
+    assert len(batches) <= 3 * len(topics)
 
 
 async def test_what_a_producer_may_hold_is_kept_to(autojump_clock: MockClock) -> None:

@@ -12,6 +12,7 @@ from dataclasses import fields
 from operator import attrgetter
 
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
+from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
 from mqclient.models import Message, SendResult
 from mqclient.producing.batching import Budget
@@ -85,12 +86,13 @@ class Gathering:
 
     __slots__ = (
         *("_batch", "_batch_bytes_max", "_bodies", "_budget", "_closes_s", "_growing"),
-        *("_overhead_bytes", "_run", "_stretch", "_timeout_s"),
+        *("_overhead_bytes", "_queue", "_run", "_stretch", "_timeout_s"),
     )
 
     def __init__(
         self,
         growing: Growing,
+        queue: MessageQueue,
         budget: Budget,
         batch_bytes_max: int,
         closes_s: float,
@@ -98,6 +100,7 @@ class Gathering:
     ) -> None:
         stretch = growing.stretch
         self._growing = growing
+        self._queue = queue
         self._bodies = growing.bodies
         self._overhead_bytes = growing.overhead_bytes
         self._stretch = stretch
@@ -107,6 +110,16 @@ class Gathering:
         self._batch_bytes_max = batch_bytes_max
         self._closes_s = closes_s
         self._timeout_s = timeout_s
+
+    @property
+    def begins_a_batch(self) -> bool:
+        """Whether nothing is in its batch but this."""
+        return len(self._batch.slots) == 1
+
+    @property
+    def open_queue(self) -> MessageQueue | None:
+        """Its queue, as long as its batch waits and was not taken apart."""
+        return self._queue if self._batch.lane.open is self._batch else None
 
     def takes(self, body: bytes, now_s: float, timeout_s: float) -> bool:
         """Whether a message may be added: its batch waits and has room, nothing came behind."""
