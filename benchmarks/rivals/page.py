@@ -58,14 +58,16 @@ def section(result: Result, source: Path) -> Iterator[str]:
         f"Measured {result['at'][:10]} on {result['cores']} cores, Python {result['python']}: "
         f"{result['rounds']} rounds of {result['seconds']:g} s a figure, {result['minutes']:g} "
         f"minutes in all. {versions}. A bare loopback connection carried {min(bare):,} to "
-        f"{max(bare):,} MB/s between the rounds; the machine's load before was "
-        f"{result['load_before']:.1f}. All figures: `benchmarks/results/{source.name}`.\n"
+        f"{max(bare):,} MB/s between the rounds; the machine's load at the end "
+        f"was {result['load_before']:.1f}. All figures: `benchmarks/results/{source.name}`.\n"
     )
     for row in ROWS:
         figures = result["rows"].get(row.name, {})
         if figures:
             yield f"### {row.title[0].upper()}{row.title[1:]}\n"
             yield from table(row, figures)
+            if row.aim is not None:
+                yield f"\nThe aim of ours: {number(row.aim)} {row.unit}."
             yield f"\n![{row.title}](performance/{row.name}.svg)\n"
     for name, found in result["failed"].items():
         for who, counts in found.items():
