@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ORDERS_S = 5.0
+ORDERS_S = 10.0
 """About one on an idle machine; other tests run beside these."""
 pytestmark = pytest.mark.slow
 

@@ -57,7 +57,8 @@ async def test_a_leader_dies_under_ordered_and_failing_handlers(tmp_path: Path) 
                 await half.wait()
                 locks = {queue: its.token(queue) for queue in its.queues()}
                 await done.wait()
-                assert {queue: its.token(queue) for queue in its.queues()} == locks
+                # The retry topic's queue may have come since, on a machine that is busy.
+                assert {queue: its.token(queue) for queue in locks} == locks
                 assert None not in locks.values()
                 nursery.cancel_scope.cancel()
 
