@@ -44,8 +44,8 @@ LINE_BYTES_MEAN = 170
 META_BYTES_MAX = 1024 * 1024
 """The first line of a history file is read up to here, to see if it describes the run."""
 
-BRIEF_HISTORY_BYTES_MAX = 32 * MIB
-"""For a history up to this size, some 200,000 events, the JVM's optimising compiler does not pay:
+BRIEF_HISTORY_BYTES_MAX = 64 * MIB
+"""For a history up to this size, some 400,000 events, the JVM's optimising compiler does not pay:
 it takes a third of all processor time, and the audit ends too soon to gain by it."""
 
 FEW_ROWS_MAX = 20_000
