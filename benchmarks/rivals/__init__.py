@@ -5,6 +5,7 @@
 ``rows``        which client does which work with which system (pure)
 ``page``        the section of the docs, from a kept result (pure)
 ``plot``        a bar chart as SVG (pure)
+``timing``      how they time sends
 ``drive_*``     the programs: `ADDRESS TOPIC WORK SIZE_BYTES SECONDS COUNT` in, one line of JSON out
 
 A program hands over messages for SECONDS and waits until all are acknowledged; what it did before

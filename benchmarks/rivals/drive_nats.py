@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 import json
 import sys
-import threading
 import time
 
 import nats
 import nats.js
 from nats.errors import Error
 from nats.js.api import StorageType, StreamConfig
+from timing import one_outstanding, tell_gaps
 
 PENDING_MAX = 4096
 WARM_UP_S = 0.5
@@ -47,29 +47,6 @@ async def pipelined(
     return {"count": count, "seconds": took, "cpu_s": spent, "sent": before + count}
 
 
-async def single(
-    js: nats.js.JetStreamContext, subject: str, body: bytes, seconds: float
-) -> dict[str, float]:
-    """One outstanding."""
-    for _ in range(100):
-        await js.publish(subject, body)
-    took = []
-    began, cpu = time.monotonic(), time.process_time()
-    while time.monotonic() < began + seconds:
-        at = time.monotonic()
-        await js.publish(subject, body)
-        took.append(time.monotonic() - at)
-    spent = time.process_time() - cpu
-    took.sort()
-    return {
-        "count": len(took),
-        "median_ms": 1e3 * took[len(took) // 2],
-        "p99_ms": 1e3 * took[len(took) * 99 // 100],
-        "cpu_s": spent,
-        "sent": len(took) + 100,
-    }
-
-
 async def read(
     js: nats.js.JetStreamContext, subject: str, seconds: float, count: int
 ) -> dict[str, float]:
@@ -88,22 +65,17 @@ async def read(
 
 
 async def gaps(js: nats.js.JetStreamContext, subject: str, body: bytes) -> None:
-    """One outstanding, tried again until it succeeds."""
-    over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
-    last = told = time.monotonic()
-    longest = 0.0
-    while not over.is_set():
+    """See `tell_gaps`."""
+
+    async def send() -> bool:
         try:
             await js.publish(subject, body, timeout=1.0)
         except (Error, TimeoutError, OSError):
             await asyncio.sleep(0.005)
-            continue
-        at = time.monotonic()
-        longest, last = max(longest, at - last), at
-        if at - told > 0.05:
-            print(f"{at:.6f} {longest:.6f}", flush=True)
-            told, longest = at, 0.0
+            return False
+        return True
+
+    await tell_gaps(send)
 
 
 async def make(js: nats.js.JetStreamContext, subject: str) -> dict[str, object]:
@@ -146,7 +118,7 @@ async def main() -> None:
     if work == "pipelined":
         said = await pipelined(js, subject, body, float(seconds))
     elif work == "single":
-        said = await single(js, subject, body, float(seconds))
+        said = await one_outstanding(lambda: js.publish(subject, body), float(seconds))
     elif work == "read":
         said = await read(js, subject, float(seconds), int(count))
     elif work == "make":

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import time
 
 import anyio
+from timing import one_outstanding, tell_gaps
 
 from dledger.observe import configure_logging
 from mqclient import Consumer, Message, Producer
@@ -67,27 +67,6 @@ async def in_batches(producer: Producer, topic: str, body: bytes, seconds: float
 SENDING = {"pipelined": hand_over, "many": many, "batches": in_batches}
 
 
-async def single(producer: Producer, topic: str, body: bytes, seconds: float) -> dict[str, float]:
-    """One outstanding."""
-    for _ in range(100):
-        await producer.send(Message(topic, body))
-    took = []
-    began, cpu = time.monotonic(), time.process_time()
-    while time.monotonic() < began + seconds:
-        at = time.monotonic()
-        await producer.send(Message(topic, body))
-        took.append(time.monotonic() - at)
-    spent = time.process_time() - cpu
-    took.sort()
-    return {
-        "count": len(took),
-        "median_ms": 1e3 * took[len(took) // 2],
-        "p99_ms": 1e3 * took[len(took) * 99 // 100],
-        "cpu_s": spent,
-        "sent": len(took) + 100,
-    }
-
-
 async def read(address: str, topic: str, size: int, seconds: float, count: int) -> dict[str, float]:
     """From the first message on; each body and its check, and its place in the queue, are seen."""
     got, first, cpu = 0, 0.0, time.process_time()
@@ -105,22 +84,17 @@ async def read(address: str, topic: str, size: int, seconds: float, count: int) 
 
 
 async def gaps(producer: Producer, topic: str, body: bytes) -> None:
-    """One outstanding, tried again until it succeeds."""
-    over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
-    last = told = time.monotonic()
-    longest = 0.0
-    while not over.is_set():
+    """See `tell_gaps`."""
+
+    async def send() -> bool:
         try:
             await producer.send(Message(topic, body))
         except ClientError:
             await anyio.sleep(0.005)
-            continue
-        at = time.monotonic()
-        longest, last = max(longest, at - last), at
-        if at - told > 0.05:
-            print(f"{at:.6f} {longest:.6f}", flush=True)
-            told, longest = at, 0.0
+            return False
+        return True
+
+    await tell_gaps(send)
 
 
 async def main() -> None:
@@ -135,7 +109,10 @@ async def main() -> None:
         if work == "gaps":
             await gaps(producer, topic, body)
         elif work == "single":
-            print(json.dumps(await single(producer, topic, body, float(seconds))))
+            single = await one_outstanding(
+                lambda: producer.send(Message(topic, body)), float(seconds)
+            )
+            print(json.dumps(single))
         else:
             send = SENDING[work]
             before = await send(producer, topic, body, WARM_UP_S)

@@ -1,0 +1,52 @@
+"""How the programs time sends, whichever client they are of. Only the standard library is here, as
+nats-py has an interpreter of its own."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable
+
+WARM_UP = 100
+TOLD_EACH_S = 0.05
+
+
+async def one_outstanding(
+    send: Callable[[], Awaitable[object]], seconds: float
+) -> dict[str, float]:
+    """The next send begins when the last has returned."""
+    for _ in range(WARM_UP):
+        await send()
+    took = []
+    began, cpu = time.monotonic(), time.process_time()
+    while time.monotonic() < began + seconds:
+        at = time.monotonic()
+        await send()
+        took.append(time.monotonic() - at)
+    spent = time.process_time() - cpu
+    took.sort()
+    return {
+        "count": len(took),
+        "median_ms": 1e3 * took[len(took) // 2],
+        "p99_ms": 1e3 * took[len(took) * 99 // 100],
+        "cpu_s": spent,
+        "sent": len(took) + WARM_UP,
+    }
+
+
+async def tell_gaps(send: Callable[[], Awaitable[bool]]) -> None:
+    """One outstanding, tried again until it succeeds; `send` says whether it did. Ends when the
+    input is closed."""
+    over = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+    last = told = time.monotonic()
+    longest = 0.0
+    while not over.is_set():
+        if not await send():
+            continue
+        at = time.monotonic()
+        longest, last = max(longest, at - last), at
+        if at - told > TOLD_EACH_S:
+            print(f"{at:.6f} {longest:.6f}", flush=True)
+            told, longest = at, 0.0
