@@ -18,7 +18,6 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     ListScheduledHeader,
     ListScheduledResponseHeader,
-    PullMessageHeader,
     PullMessageResponseHeader,
     QueryMessageHeader,
     SearchOffsetByTimestampHeader,
@@ -26,7 +25,6 @@ from dledger.remoting.headers import (
     ViewMessageByIdHeader,
     decode_header,
 )
-from dledger.remoting.headers.consume import PULL_SUBSCRIPTION
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import offset_message_id_decode
 from mqclient import limits
@@ -35,7 +33,7 @@ from mqclient.admin.results import ScheduledMessage
 from mqclient.admin.session import TOOLS_GROUP, AdminSession, Part, UnknownTarget, run_for_each
 from mqclient.connection.addresses import join_address
 from mqclient.errors import NoLeader, Refused
-from mqclient.lookup import unique_key_query
+from mqclient.lookup import look, unique_key_query
 from mqclient.models import ReceivedMessage, messages_in
 
 log = get_logger(__name__)
@@ -147,18 +145,7 @@ class Messages(Part):
     async def _pull(
         self, broker: BrokerData, topic: str, queue_id: int, offset: int, count: int
     ) -> Command:
-        header = PullMessageHeader(
-            consumer_group=TOOLS_GROUP,
-            topic=topic,
-            queue_id=queue_id,
-            queue_offset=offset,
-            max_msg_nums=count,
-            sys_flag=PULL_SUBSCRIPTION,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            sub_version=0,
-            subscription="*",
-        )
+        header = look(TOOLS_GROUP, topic, queue_id, offset, count)
         code = RequestCode.PULL_MESSAGE
         answer = await self._requests.ask_whoever_leads(broker, code, header)
         if answer.code != ResponseCode.SUCCESS and answer.code not in _NOTHING_THERE:

@@ -17,8 +17,7 @@ from dledger.errors import BadInput, DledgerError, RecordError, RemotingError
 from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import PullMessageHeader, encode_header
-from dledger.remoting.headers.consume import PULL_SUBSCRIPTION
+from dledger.remoting.headers import encode_header
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import LARGE_PART
 from mqclient import limits
@@ -26,6 +25,7 @@ from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.retry import backoff_s
 from mqclient.errors import NoLeader
 from mqclient.large.manifest import Manifest
+from mqclient.lookup import look
 from mqclient.models import ReceivedMessage, messages_in
 
 MessageT = TypeVar("MessageT", bound=ReceivedMessage)
@@ -109,19 +109,9 @@ class LargeBodies:
 
     async def _pull(self, queue: MessageQueue, offset: int, count: int) -> list[ReceivedMessage]:
         """One part at least. Raises RecordError if there is none."""
-        header = PullMessageHeader(
-            consumer_group=limits.READERS_GROUP,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=count,
-            sys_flag=PULL_SUBSCRIPTION,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            sub_version=0,
-            subscription="*",
-            expression_type="TAG",
-            max_msg_bytes=limits.LARGE_PULL_BYTES_MAX,
+        header = look(
+            *(limits.READERS_GROUP, queue.topic, queue.queue_id, offset, count),
+            bytes_max=limits.LARGE_PULL_BYTES_MAX,
         )
         command = Command(RequestCode.PULL_MESSAGE, encode_header(header))
         answer = await self._finder.ask(
