@@ -11,10 +11,9 @@ import trio
 from dledger.errors import DledgerError
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import Probe, serving
+from mqchaos.cluster.probe import replace_leader, serving
 from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Message, PopConsumer, PoppedMessage, Producer
-from mqclient.connection.peers import PeerPool
 
 pytestmark = pytest.mark.slow
 
@@ -81,12 +80,7 @@ async def kill_leaders(cluster: Cluster, work: Work) -> None:
     """One after the other, while all are at work."""
     for _ in range(KILLS):
         await trio.sleep(1.5)
-        async with PeerPool() as pool:
-            leader = await Probe(cluster, pool).wait_for_leader(cluster.layout.brokers[0])
-        cluster.kill(leader.node.name)
-        await trio.sleep(1.0)
-        cluster.start([leader.node.name])
-        await serving(cluster)
+        await replace_leader(cluster, away_s=1.0)
     work.killed.set()
 
 
