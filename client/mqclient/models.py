@@ -197,7 +197,7 @@ class ReceivedMessage:
     @property
     def manifest(self) -> str:
         """Where the parts of its body are, if it was sent by `Producer.send_large`; else ""."""
-        return "" if self.record.has_body else self._told(wire.LARGE_BODY)
+        return "" if has_body(self._data) else self._told(wire.LARGE_BODY)
 
     def _told(self, name: str) -> str:
         """A property that the client acts upon; "" without it, and of a malformed record, which its
@@ -211,7 +211,7 @@ class ReceivedMessage:
     def large_bytes(self) -> int:
         """How large the body is whose parts are elsewhere; 0 if there is none."""
         if self._large_bytes < 0:
-            self._large_bytes = 0 if has_body(self._data) else _size_in(self.manifest)
+            self._large_bytes = _size_in(self.manifest)
         return self._large_bytes
 
     @property
