@@ -112,12 +112,16 @@ class Flow:
 
     def admit(self, *sends: Arriving) -> None:
         """Let what comes in one entry pass, all of it, or raise Refused."""
+        rated = [
+            (each, rate)
+            for each in sends
+            if each.topic.attributes and (rate := send_rate(each.topic.attributes)) is not None
+        ]
+        if not rated:
+            return
         now_s = self._clock_s()
         gates = []
-        for topic, messages, size_bytes in sends:
-            rate = send_rate(topic.attributes) if topic.attributes else None
-            if rate is None:
-                continue
+        for (topic, messages, size_bytes), rate in rated:
             name = topic.topic_name
             gate = _gate(self._topics, name, rate, now_s)
             held_back = gate.held_back(f"the topic {name!r} takes", now_s)

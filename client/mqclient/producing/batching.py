@@ -180,7 +180,7 @@ class Accumulator:
             lane.in_flight = None
         for lane in lanes:
             if lane.full or lane.open is not None:
-                self._queue_idle(lane)
+                self._queue(lane)
             else:
                 # Who has many topics looks through the lanes of those with messages only.
                 self._lanes.pop((lane.topic, lane.number), None)
