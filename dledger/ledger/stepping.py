@@ -222,4 +222,5 @@ class Stepper:
         self._engine.synced(job, error)
         self._durable.set()
         self._durable = trio.Event()
-        self.step_soon()
+        if self._engine.urgent:
+            self.step_soon()

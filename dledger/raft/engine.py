@@ -278,11 +278,11 @@ class RaftEngine:
         self.peers.link_drained(node_id)
 
     def synced(self, job: SyncJob, error: OSError | None = None) -> None:
-        """A sync has ended: more acknowledgements may go out, and more may be counted."""
-        self.urgent = True
+        """A sync has ended: acknowledgements go out. A step is for those that count only now."""
         self.log.finish_sync(job, error)
         self.acknowledging.release_held()
-        self.acknowledging.count_early_acks()
+        if self.acknowledging.count_early_acks():
+            self.urgent = True
 
     def step(self) -> bool:
         """Do all that can be done now; returns whether another step is due at once."""

@@ -202,12 +202,16 @@ class Acknowledging:
         if self._core.next_index(node) < before:
             self._core.set_next_index(node, before)
 
-    def count_early_acks(self) -> None:
-        """This node's own copy became durable: acknowledgements that came earlier count now."""
+    def count_early_acks(self) -> bool:
+        """This node's own copy became durable: acknowledgements that came earlier count now.
+        Returns whether there was one."""
+        found = False
         for peer in self._peers.known.values():
             early, peer.answers.early = peer.answers.early, None
             if early is not None:
+                found = True
                 self.deliver_late_ack(peer, *early)
+        return found
 
     def deliver_late_ack(self, peer: Peer, message: Ack, received_at: float) -> None:
         """Handle an acknowledgement that arrived some time ago, and was not urgent.

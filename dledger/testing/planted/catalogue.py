@@ -160,6 +160,7 @@ PLANTED = (
     PlantedBug("forget a transfer", (), due.forget_a_transfer),
     PlantedBug("forget a learner", (), due.forget_a_learner),
     PlantedBug("forget what is missing", (), due.forget_what_is_missing),
+    PlantedBug("count early acks unnoticed", (), due.count_early_acks_unnoticed),
 )
 
 

@@ -7,6 +7,7 @@ from unittest.mock import PropertyMock, patch
 
 from dledger.raft.election.handover import HandOver
 from dledger.raft.engine import RaftEngine
+from dledger.raft.library.acknowledging import Acknowledging
 from dledger.raft.library.adapter import Core
 from dledger.raft.membership.changes import Changes
 from dledger.raft.membership.joining import Joining
@@ -59,3 +60,14 @@ def forget_a_learner() -> Planted:
 def forget_what_is_missing() -> Planted:
     """A node that lacks its state, or has not saved it, is not stepped to look again."""
     return patch.object(Joining, "next_at", lambda self, stepped_at: math.inf)
+
+
+def count_early_acks_unnoticed() -> Planted:
+    """A leader is not stepped when its own sync lets it count acknowledgements that came before."""
+    original = Acknowledging.count_early_acks
+
+    def count_early_acks(self: Acknowledging) -> bool:
+        original(self)
+        return False
+
+    return patch.object(Acknowledging, "count_early_acks", count_early_acks)

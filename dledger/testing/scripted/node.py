@@ -187,12 +187,16 @@ class ScriptedNode:
 
     def sync(self) -> None:
         """Make the log durable and let the engine act on it."""
+        self.end_sync()
+        while self.engine.step():
+            pass
+
+    def end_sync(self) -> None:
+        """Make the log durable, and no step."""
         job = self.log.start_sync()
         if job is not None:
             job.run()
             self.engine.synced(job)
-            while self.engine.step():
-                pass
 
     def advance(self, seconds: float, *, sync: bool = True) -> None:
         """Let time pass, stepping every 10 ms."""

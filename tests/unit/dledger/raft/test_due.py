@@ -16,7 +16,7 @@ import pytest
 
 from dledger import limits
 from dledger.raft.election.transfer import Preference
-from dledger.raft.library.messages import PeerKind, PeerMessage, Wanted
+from dledger.raft.library.messages import Ack, PeerKind, PeerMessage, Wanted
 from dledger.raft.limits import LOOK_AGAIN_S, PACE_S
 from dledger.raft.membership import changes
 from dledger.raft.membership.configuration import Member
@@ -229,3 +229,44 @@ def test_what_is_due_is_done() -> None:
     assert node.engine.core.role is Role.FOLLOWER
     heartbeats = [message for message in said if message.kind is PeerKind.APPEND]
     assert len(heartbeats) >= 2 * 5
+
+
+def test_a_sync_of_a_follower_needs_no_step() -> None:
+    """The acknowledgement that waited for it is out; a step afterwards would change nothing."""
+    donor = Donor()
+    donor.add(1, 3)
+    node = follower_of(donor, 4)
+    settle(node)
+    last_index = donor.add(1)
+    node.receive_append("f", 1, donor, last_index, last_index, 1)
+    node.step(sync=False)
+    assert taken(node) == []
+    node.end_sync()
+    (ack,) = taken(node)
+    assert isinstance(ack, Ack)
+    assert ack.next_index == last_index + 1
+    assert not node.engine.urgent
+    before = picture(node)
+    node.engine.step()
+    assert (taken(node), picture(node)) == ([], before)
+
+
+def committed_by_its_own_sync(node: ScriptedNode) -> bool:
+    """Whether a leader that is told of its sync commits what a follower acknowledged before."""
+    outcome = node.append()
+    node.step(sync=False)
+    node.receive("f", Ack(node.engine.core.term, node.log.last_index + 1, False, True, 1 << 32))
+    while node.engine.urgent:
+        node.step(sync=False)
+    assert outcome == []
+    node.end_sync()
+    while node.engine.urgent:
+        node.step(sync=False)
+    return bool(outcome)
+
+
+def test_a_sync_of_a_leader_needs_a_step_if_an_acknowledgement_came_before() -> None:
+    """The leader counts its own copy only when that is durable, and then at once."""
+    assert committed_by_its_own_sync(leader())
+    with plant("count early acks unnoticed"):
+        assert not committed_by_its_own_sync(leader())

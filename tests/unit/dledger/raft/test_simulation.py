@@ -120,6 +120,7 @@ def test_every_planted_bug_has_a_test() -> None:
         "forget a read",
         "forget a transfer",
         "forget what is missing",
+        "count early acks unnoticed",
         "forget what was held back",
         "leave what lies behind the log",
         "note no new segment",
