@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -264,6 +265,22 @@ def test_many_due_messages_share_an_entry(tmp_path: Path) -> None:
         for record in leader.arrived(queue_id, topic)
     ]
     assert sorted(found) == list(range(50))
+
+
+@pytest.mark.parametrize("others", [{"level": 2}, {"level": 0, "TIMER_DELAY_MS": "1500"}])
+def test_what_is_always_due_keeps_nothing_else_waiting(
+    tmp_path: Path, others: dict[str, Any]
+) -> None:
+    """While some message of the first level is due at each turn, those of another level, and timed
+    ones, come as soon as they have been due for longest."""
+    leader = Leader(tmp_path)
+    leader.send(b"first", level=1)
+    leader.send(b"other", queue_id=2, **others)
+    for _ in range(200):
+        leader.send(b"first", level=1)
+        leader.now_ms += 50
+        leader.deliver()
+    assert [bytes(record.body) for record in leader.arrived(queue_id=2)] == [b"other"]
 
 
 def test_a_message_whose_topic_is_deleted_meanwhile_goes_with_it(tmp_path: Path) -> None:

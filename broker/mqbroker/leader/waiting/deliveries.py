@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +61,14 @@ class Coming(NamedTuple):
     due_ms: int
     position: int
     size: int
+
+
+class First(NamedTuple):
+    """When the first message of a level is due, or of those with a timer; and how to take those
+    that are due at a time."""
+
+    due_ms: int
+    take: Callable[[int], tuple[Move, Units] | None]
 
 
 class Old(NamedTuple):
@@ -144,14 +153,8 @@ class Deliveries:
 
     def wait_ms(self) -> int | None:
         """How long from now until a message is due; None if none waits."""
-        due_ms = [
-            int(queue.read(first, 1)["store_timestamp_ms"][0]) + self._levels.delay_ms(queue_id)
-            for queue_id, queue, first in self._waiting()
-        ]
-        next_ms = self._machine.timers.next_ms()
-        if next_ms is not None:
-            due_ms.append(next_ms)
-        return max(0, min(due_ms) - self._assignments.now_ms()) if due_ms else None
+        firsts = self._firsts()
+        return max(0, firsts[0].due_ms - self._assignments.now_ms()) if firsts else None
 
     @property
     def waiting(self) -> int:
@@ -181,7 +184,7 @@ class Deliveries:
         Raises an AppendError if certainly nothing was appended.
         """
         now_ms = self._assignments.now_ms()
-        due = self._due_of_levels(now_ms) or self._due_timers(now_ms)
+        due = self._due(now_ms)
         if due is None:
             return False
         move, units = due
@@ -252,12 +255,28 @@ class Deliveries:
             self._leaving -= timed
             raise
 
-    def _due_of_levels(self, now_ms: int) -> tuple[Move, Units] | None:
+    def _firsts(self) -> list[First]:
+        """The first message of each level, and of those with a timer; the earliest first."""
+        firsts = []
         for queue_id, queue, first in self._waiting():
-            units = due_units(queue, first, self._levels.delay_ms(queue_id), now_ms)
-            if len(units):
-                return Move(SCHEDULE_TOPIC, queue_id, ((first, first + len(units)),)), units
-        return None
+            stored_ms = int(queue.read(first, 1)["store_timestamp_ms"][0])
+            take = partial(self._due_of_level, queue_id, queue, first)
+            firsts.append(First(stored_ms + self._levels.delay_ms(queue_id), take))
+        next_ms = self._machine.timers.next_ms()
+        if next_ms is not None:
+            firsts.append(First(next_ms, self._due_timers))
+        return sorted(firsts, key=lambda first: first.due_ms)
+
+    def _due(self, now_ms: int) -> tuple[Move, Units] | None:
+        """What has been due for longest, so that no level keeps another, or a timer, waiting."""
+        due = (first.take(now_ms) for first in self._firsts() if first.due_ms <= now_ms)
+        return next((found for found in due if found is not None), None)
+
+    def _due_of_level(
+        self, level: int, queue: ConsumeQueue, first: int, now_ms: int
+    ) -> tuple[Move, Units]:
+        units = due_units(queue, first, self._levels.delay_ms(level), now_ms)
+        return Move(SCHEDULE_TOPIC, level, ((first, first + len(units)),)), units
 
     def _due_timers(self, now_ms: int) -> tuple[Move, Units] | None:
         queue = self._machine.queues.get(TIMER_TOPIC, 0)

@@ -77,7 +77,7 @@ def test_a_new_kind_of_chance_moves_no_other() -> None:
 
 
 @pytest.mark.parametrize("bug", CAUGHT, ids=[bug.name for bug in CAUGHT])
-def test_a_planted_bug_is_caught(bug: PlantedBug) -> None:
+def test_a_planted_bug_is_caught(bug: PlantedBug, say_at_the_end: list[str]) -> None:
     """With one fix taken out, or one rule broken, the seed noted for it breaks an invariant."""
     assert bug.seed is not None
     found = first_violation([bug.seed, *range(SEARCH_SEEDS)], bug.nodes, bug.name)
@@ -87,6 +87,11 @@ def test_a_planted_bug_is_caught(bug: PlantedBug) -> None:
         "--seeds 0-500"
     )
     print(f"seed {found[0]}, {bug.nodes} nodes: {found[1]}")
+    if found[0] != bug.seed:
+        say_at_the_end.append(
+            f"planted bug {bug.name!r}: seed {bug.seed} no longer catches it, {found[0]} does; "
+            "note that in dledger/testing/planted/catalogue.py, as the search takes long"
+        )
 
 
 def test_every_bug_can_be_planted() -> None:
