@@ -19,9 +19,13 @@ Run = Callable[[Callable[[], Awaitable[None]]], None]
 _number = itertools.count()
 
 
-@pytest.fixture(params=["trio", "asyncio"])
+@pytest.fixture(params=["trio", pytest.param("asyncio", marks=pytest.mark.long)])
 def run(request: pytest.FixtureRequest) -> Run:
-    """Run a test's coroutine under one of the event loops, for 30 s at most."""
+    """Run a test's coroutine under one of the event loops, for 30 s at most.
+
+    Under asyncio only with `--all`. Tests of what the two do in their own ways, of tasks that wait,
+    give way or are cancelled, name both themselves.
+    """
 
     def runner(main: Callable[[], Awaitable[None]]) -> None:
         async def bounded() -> None:

@@ -40,6 +40,8 @@ from mqclient import (
 if TYPE_CHECKING:
     from conftest import Run
 
+BOTH_LOOPS = pytest.mark.parametrize("run", ["trio", "asyncio"], indirect=True)
+
 pytestmark = pytest.mark.slow
 
 
@@ -128,6 +130,7 @@ def test_a_request_gets_the_reply_of_who_consumes_it(
     run(main)
 
 
+@BOTH_LOOPS
 def test_a_message_is_read_as_it_was_sent(run: Run, namesrv_addr: str, topic: str) -> None:
     """Body, keys, tags and properties come back, at the place that `send` named."""
 
@@ -186,6 +189,7 @@ def test_a_batch_is_stored_next_to_each_other(run: Run, namesrv_addr: str, topic
     run(main)
 
 
+@BOTH_LOOPS
 def test_handing_over_never_waits(run: Run, namesrv_addr: str, topic: str) -> None:
     """`send_nowait` wants a known route, and refuses beyond the producer's bound."""
 
@@ -289,6 +293,7 @@ def test_seek_moves_a_queue(run: Run, namesrv_addr: str, topic: str) -> None:
     run(main)
 
 
+@BOTH_LOOPS
 def test_members_share_the_queues_and_take_over(run: Run, namesrv_addr: str, topic: str) -> None:
     """Two members split a topic; when one leaves, the other reads all, and each message once.
 
@@ -326,6 +331,7 @@ def test_members_share_the_queues_and_take_over(run: Run, namesrv_addr: str, top
     run(main)
 
 
+@BOTH_LOOPS
 def test_a_handler_gets_each_queue_in_order(run: Run, namesrv_addr: str, topic: str) -> None:
     """`run` handles several queues at a time, each in order; an exception ends it on request."""
 

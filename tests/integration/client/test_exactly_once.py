@@ -33,6 +33,7 @@ PATIENCE_S = 90.0
 Run = Callable[[Callable[[], Awaitable[None]]], None]
 
 
+@pytest.mark.parametrize("run", ["trio", "asyncio"], indirect=True)
 def test_it_is_the_same_under_trio_and_asyncio(run: Run, topic: str, namesrv_addr: str) -> None:
     """Outputs and offsets, together; and nothing after an exception."""
 

@@ -27,6 +27,8 @@ from mqclient.admin import UnknownTarget
 if TYPE_CHECKING:
     from conftest import Run
 
+BOTH_LOOPS = pytest.mark.parametrize("run", ["trio", "asyncio"], indirect=True)
+
 pytestmark = pytest.mark.slow
 
 SETTLED_S = 0.5
@@ -83,6 +85,7 @@ async def handle_until(
         await consumer.run(watched, max_reconsume_times=times_max)
 
 
+@BOTH_LOOPS
 def test_a_message_whose_handler_fails_comes_again_and_holds_nobody_up(
     run: Run, namesrv_addr: str, topic: str
 ) -> None:
@@ -229,6 +232,7 @@ def test_a_schedule_of_the_groups_own_says_when_a_message_comes_again(
     run(main)
 
 
+@BOTH_LOOPS
 def test_a_handler_that_hangs_is_cancelled_and_its_message_comes_again(
     run: Run, namesrv_addr: str, topic: str
 ) -> None:

@@ -32,6 +32,8 @@ from mqclient.consuming.popping.running import Handler
 if TYPE_CHECKING:
     from conftest import Run
 
+BOTH_LOOPS = pytest.mark.parametrize("run", ["trio", "asyncio"], indirect=True)
+
 pytestmark = pytest.mark.slow
 
 
@@ -102,6 +104,7 @@ def test_members_share_one_queue_and_each_message_is_handled_once(
     run(main)
 
 
+@BOTH_LOOPS
 def test_a_handler_that_never_waits_gets_through(namesrv_addr: str, topic: str, run: Run) -> None:
     """However far its acks are behind."""
 
@@ -165,6 +168,7 @@ def test_a_message_that_is_not_handled_comes_again_and_dies_in_the_end(
     run(main)
 
 
+@BOTH_LOOPS
 def test_a_slow_handler_keeps_its_message(namesrv_addr: str, topic: str, run: Run) -> None:
     """For `hold_s`; then another member gets it, and its ack comes too late."""
 
@@ -220,6 +224,7 @@ def test_who_polls_acknowledges(namesrv_addr: str, topic: str, run: Run) -> None
     run(main)
 
 
+@BOTH_LOOPS
 def test_what_nobody_had_is_given_back_on_leaving(namesrv_addr: str, topic: str, run: Run) -> None:
     """The next member need not wait, and it counts as never delivered."""
 
