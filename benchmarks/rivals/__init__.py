@@ -6,6 +6,7 @@
 ``page``        the section of the docs, from a kept result (pure)
 ``plot``        a bar chart as SVG (pure)
 ``timing``      how they time sends
+``bare``        what is left if nothing is done with a message: the floor
 ``drive_*``     the programs: `ADDRESS TOPIC WORK SIZE_BYTES SECONDS COUNT` in, one line of JSON out
 
 A program hands over messages for SECONDS and waits until all are acknowledged; what it did before

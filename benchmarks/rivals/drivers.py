@@ -18,6 +18,7 @@ import time
 import venv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -117,7 +118,19 @@ def ours() -> list[str]:
     return [sys.executable, str(HERE / "drive_ours.py")]
 
 
-CLIENTS = {"ours": ours, "nats-c": nats_c, "nats-py": nats_py, "java": java}
+def bare(loop: str) -> list[str]:
+    """No logic at all."""
+    return [sys.executable, str(HERE / "bare.py"), loop]
+
+
+CLIENTS = {
+    "ours": ours,
+    "nats-c": nats_c,
+    "nats-py": nats_py,
+    "java": java,
+    "bare-epoll": partial(bare, "epoll"),
+    "bare-trio": partial(bare, "trio"),
+}
 
 
 def arguments(

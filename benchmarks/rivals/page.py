@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from .plot import chart
-from .rows import CONTENDERS, ROWS, Row
+from .rows import CONTENDERS, FLOORS, ROWS, Row
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "performance.md"
@@ -81,12 +81,12 @@ def table(row: Row, figures: Mapping[str, Sequence[float]]) -> Iterator[str]:
     yield f"| | median, {row.unit} | worst to best | of |"
     yield "|---|---|---|---|"
     medians = {who: statistics.median(values) for who, values in figures.items()}
-    for place, who in enumerate(
-        sorted(medians, key=medians.__getitem__, reverse=row.more_is_better)
-    ):
+    ordered = sorted(medians, key=medians.__getitem__, reverse=row.more_is_better)
+    best = next(who for who in ordered if who not in FLOORS)
+    for who in ordered:
         values = sorted(figures[who], reverse=not row.more_is_better)
         median = number(medians[who])
-        shown = f"**{median}**" if place == 0 else median
+        shown = f"**{median}**" if who == best else median
         spread = f"{number(values[0])} to {number(values[-1])}"
         yield f"| {CONTENDERS[who]} | {shown} | {spread} | {len(values)} |"
 

@@ -65,7 +65,11 @@ CONTENDERS = {
     "nats-c-4": "NATS JetStream, C client, 4 processes",
     "nats-py": "NATS JetStream, nats-py",
     "rocketmq-java": "RocketMQ DLedger, stock Java client",
+    "bare-epoll": "the floor: the same system calls in Python, no logic",
+    "bare-trio": "the floor: the same by trio",
 }
+FLOORS = ("bare-epoll", "bare-trio")
+"""They do nothing, so they win nothing."""
 
 _JAVA = (
     Step("pipelined", "java", "pipelined"),
@@ -86,6 +90,13 @@ def _nats(suffix: str, client: str) -> tuple[Step, ...]:
     return (
         Step(f"single{suffix}", client, "single"),
         Step(f"pipelined{suffix}", client, "pipelined"),
+    )
+
+
+def _bare(loop: str) -> tuple[Life, Life]:
+    return (
+        Life(loop, False, (Step("single", loop, "single"),)),
+        Life(loop, True, (Step("single-fsync", loop, "single"),)),
     )
 
 
@@ -135,6 +146,8 @@ def lives(kills: int) -> tuple[Life, ...]:
             few,
             "java",
         ),
+        *_bare("bare-epoll"),
+        *_bare("bare-trio"),
     )
 
 

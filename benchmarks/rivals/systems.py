@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -287,7 +288,72 @@ def _at_least(version: str, wanted: tuple[int, int]) -> bool:
     return tuple(numbers) >= wanted
 
 
-SYSTEMS = {"ours": ours, "nats": nats, "rocketmq": rocketmq}
+class Bare:
+    """Three processes that pass a message on, with nothing done on it; see `bare.py`."""
+
+    version = "no logic"
+
+    def __init__(self, loop: str, folder: Path, *, fsync: bool) -> None:
+        ports = [str(port) for port in free_ports(len(NODES))]
+        durability = "fsync" if fsync else "no-fsync"
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        for node, port, peers in zip(NODES, ports, ([], [], ports[:2]), strict=True):
+            role = "leader" if peers else "follower"
+            words = [*drivers.bare(loop), role, durability, port, str(folder / node), *peers]
+            # They end as their client leaves, and have nothing to say about that.
+            self._running[node] = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+            _wait_for_port(int(port))
+        self.address = f"127.0.0.1:{ports[-1]}"
+
+    def pids(self) -> dict[str, int]:
+        """The processes, by node."""
+        return {node: process.pid for node, process in self._running.items()}
+
+    def prepare(self, topic: str) -> None:
+        """There are none."""
+
+    def leader(self, topic: str) -> str:
+        """The last one, for ever."""
+        return NODES[-1]
+
+    def kill(self, node: str) -> None:
+        """SIGKILL."""
+        process = self._running.pop(node)
+        process.kill()
+        process.wait()
+
+    def restart(self, node: str, topic: str) -> None:
+        """Nobody kills it before the end."""
+
+
+def _wait_for_port(port: int) -> None:
+    """Until somebody listens there, without a connection that it would take for a peer's."""
+    end = time.monotonic() + PATIENCE_S
+    listening = f":{port:04X} 00000000:0000 0A"
+    while listening not in Path("/proc/net/tcp").read_text():
+        if time.monotonic() > end:
+            raise RuntimeError(f"bare.py did not listen on port {port}")
+        time.sleep(0.01)
+
+
+@contextmanager
+def _bare(loop: str, *, fsync: bool) -> Iterator[Bare]:
+    with tempfile.TemporaryDirectory(prefix="bare-benchmark-") as folder:
+        system = Bare(loop, Path(folder), fsync=fsync)
+        try:
+            yield system
+        finally:
+            for node in system.pids():
+                system.kill(node)
+
+
+SYSTEMS = {
+    "ours": ours,
+    "nats": nats,
+    "rocketmq": rocketmq,
+    "bare-epoll": partial(_bare, "epoll"),
+    "bare-trio": partial(_bare, "trio"),
+}
 
 
 def resident_mb(pid: int) -> float:
