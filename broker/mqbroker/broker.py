@@ -117,7 +117,7 @@ class Broker:
             ReplyHandler(core, self._clients),
             ScheduledHandler(core, self._deliveries),
             ResetHandler(core, self._clients, self._readers),
-            SendBackHandler(core, fence),
+            SendBackHandler(core, fence, self._popping.giving_up),
             SendHandler(core),
             TopicAdminHandler(core),
         ]

@@ -45,6 +45,7 @@ from mqbroker.state.control import (
     encode_control,
 )
 from mqbroker.state.derived.indexing import index_entry
+from mqbroker.state.groups.given_up import decode_given_up
 from mqbroker.state.once import decode_once
 from mqnamesrv.registration import decode_registration
 
@@ -145,6 +146,7 @@ def committed(data: bytes) -> None:
         lambda: check_control(decode_control(data), 0, 1),
         lambda: decode_members(data),
         lambda: decode_once(data),
+        lambda: decode_given_up(data),
         lambda: index_entry(memoryview(data), 0),
     ):
         try:

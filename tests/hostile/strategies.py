@@ -26,6 +26,7 @@ from dledger.remoting.message import BatchItem, batch_encode, host_bytes, offset
 from dledger.remoting.record import encode_record
 from mqbroker.state import control
 from mqbroker.state.groups import popping
+from mqbroker.state.groups.given_up import GIVEN_UP_MARK, GivenUp, encode_given_up
 from mqbroker.state.moves import OP_TOPIC
 from mqbroker.state.once import MARK, OffsetMove, Once, encode_once
 
@@ -580,18 +581,40 @@ once_notes = st.builds(
     ),
     st.just([]),
 )
+given_up_notes = st.builds(
+    GivenUp,
+    st.lists(
+        st.builds(
+            popping.PopAck,
+            st.sampled_from(["C", "D"]),
+            st.sampled_from(["Orders", "None"]),
+            small,
+            small | integers.filter(_fits),
+            small,
+            st.binary(max_size=4),
+        ),
+        max_size=2,
+    ),
+    st.sampled_from([0, 1_790_000_000_000, -1, 2**63 - 1]),
+    st.just([]),
+)
 
 
 @st.composite
 def placed_writes(draw: st.DrawFn, body_position: int, ends: dict[tuple[str, int], int]) -> bytes:
-    """What a named producer wrote, as a leader might have placed it; some of it is spoilt."""
+    """What a named producer wrote, or members gave up, as a leader might have placed it; some of it
+    is spoilt."""
     topics = draw(st.lists(st.sampled_from(["Orders", "Canary", "%RETRY%C"]), max_size=3))
     contents = [(topic, b"once") for topic in topics]
     sizes = [len(_placed(topic, 0, body, 0)) for topic, body in contents]
     if draw(seldom):
         sizes.append(draw(st.sampled_from([0, -1, 7, 2**63 - 1])))
-    note = msgspec.structs.replace(draw(once_notes), sizes=sizes)
-    notes = [(OP_TOPIC, MARK), (OP_TOPIC, encode_once(note))]
+    if draw(st.booleans()):
+        note = encode_once(msgspec.structs.replace(draw(once_notes), sizes=sizes))
+        notes = [(OP_TOPIC, MARK), (OP_TOPIC, note)]
+    else:
+        given_up = msgspec.structs.replace(draw(given_up_notes), sizes=sizes)
+        notes = [(OP_TOPIC, GIVEN_UP_MARK), (OP_TOPIC, encode_given_up(given_up))]
     body, ends = b"", dict(ends)
     for topic, content in [*notes, *contents]:
         if draw(seldom) and draw(seldom):

@@ -14,17 +14,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from dledger.buffers import Buffer
 from dledger.errors import AppendError, NotLeader
 from dledger.raft.engine import Appended
 from dledger.remoting.codes import ResponseCode
-from dledger.remoting.record import place_record
 from mqbroker import limits
 from mqbroker.leader.append import Admit, Appender, Done, Stored, always
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
-from mqbroker.leader.drafts import MessagesDraft, NewRecord, stored_body_crcs
+from mqbroker.leader.drafts import MessagesDraft, stored_body_crcs
 from mqbroker.leader.log import Log
+from mqbroker.leader.noted import NotedDraft
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused, busy
@@ -32,7 +31,6 @@ from mqbroker.state.control import RegisterProducer
 from mqbroker.state.derived.indexing import index_entry
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.machine import Machine
-from mqbroker.state.moves import OP_TOPIC
 from mqbroker.state.once import MARK, Once, encode_once
 from mqbroker.state.producers import Judged, Stamp, Written
 
@@ -41,56 +39,11 @@ Registered: TypeAlias = Callable[[int | Refused], None]
 _REMEDY: Final = "This instance must not go on: stop it, or give it a name of its own"
 
 
-class OnceDraft:
-    """An entry of a mark, a note and outputs: each part is a draft of its topic's messages.
-
-    The notes are encoded before anything takes an offset. Raises RecordError if they can't be.
-    """
-
-    def __init__(
-        self,
-        once: Once,
-        parts: Sequence[MessagesDraft],
-        assignments: Assignments,
-        store_host: bytes,
-    ) -> None:
-        now_ms = assignments.now_ms()
-        notes = [
-            NewRecord(body, b"", now_ms, store_host).encode(OP_TOPIC, 0, store_host)
-            for body in (MARK, encode_once(once))
-        ]
-        self._notes = bytearray(b"".join(notes))
-        self._notes_at = (0, len(notes[0]))
-        self._parts = parts
-        self._assignments = assignments
-        self.offsets: list[tuple[int, int]] = []
-        self.store_timestamp_ms = 0
-        self.places = [(OP_TOPIC, 0), *(place for part in parts for place in part.places)]
-        #: Where each output begins; or the entry, if there is none.
-        self.starts: list[int] = []
-        at = len(self._notes)
-        for part in parts:
-            self.starts += [at + start for start in part.starts]
-            at += part.size
-        self.size = at
-
-    def body_crcs(self) -> list[int]:
-        """The outputs' body CRCs, in order."""
-        return [crc for part in self._parts for crc in part.body_crcs()]
-
-    def place(self, body_position: int, index: int, term: int) -> Buffer:
-        """Fill in where all of it went."""
-        self.store_timestamp_ms = now_ms = self._assignments.now_ms()
-        for start in self._notes_at:
-            offset = self._assignments.take(OP_TOPIC, 0, 1)
-            place_record(self._notes, start, offset, body_position + start, now_ms)
-        pieces: list[Buffer] = [self._notes]
-        at = len(self._notes)
-        for part in self._parts:
-            pieces.append(part.place(body_position + at, index, term))
-            self.offsets += part.offsets
-            at += part.size
-        return b"".join(pieces)
+def once_draft(
+    once: Once, parts: Sequence[MessagesDraft], assignments: Assignments, store_host: bytes
+) -> NotedDraft:
+    """The entry of a write. Raises RecordError if its note can't be a record."""
+    return NotedDraft(MARK, encode_once(once), parts, assignments, store_host)
 
 
 @dataclass(slots=True)
@@ -98,7 +51,7 @@ class _OnItsWay:
     """A write that is appended and not applied, and those who asked for it again meanwhile."""
 
     stamp: Stamp
-    draft: OnceDraft
+    draft: NotedDraft
     waiting: list[tuple[list[int], Done]] = field(default_factory=list)
 
 
@@ -159,7 +112,7 @@ class OnceAppender:
             return True
         return self._machine.producers.judge(stamp) is Judged.REPEATED
 
-    def write(self, draft: OnceDraft, once: Once, on_done: Done, admit: Admit = always) -> None:
+    def write(self, draft: NotedDraft, once: Once, on_done: Done, admit: Admit = always) -> None:
         """Append a write; `on_done` is called once, after it can be read, or with the refusal.
 
         Raises Refused if it is certain at once that nothing is stored now.
@@ -182,7 +135,7 @@ class OnceAppender:
         self._check_moves(once)
         self._append(draft, once, on_done, admit)
 
-    def _append(self, draft: OnceDraft, once: Once, on_done: Done, admit: Admit) -> None:
+    def _append(self, draft: NotedDraft, once: Once, on_done: Done, admit: Admit) -> None:
         stamp = once.stamp
         key = (stamp.name, stamp.stream)
         entry = self._writing[key] = _OnItsWay(stamp, draft)

@@ -5,7 +5,8 @@ the entries only: not on a clock, chance or config. Replicas at the same index h
 
 * MESSAGES: the records' places go into the consume queues, their first unique key into the dedup
   window. Only now can a message be pulled. A move (`mqbroker.state.moves`) also takes messages out
-  of a queue of the broker's own; what is written once (`mqbroker.state.once`) moves a group on.
+  of a queue of the broker's own; what is written once (`mqbroker.state.once`) moves a group on;
+  dead letters are acknowledged by their entry (`mqbroker.state.groups.given_up`).
 * CONTROL: topics, groups, consumer offsets, queue locks, settings (see `mqbroker.state.control`).
 
 `apply` is total: an entry is examined first, against the state before it, and then applied as a
@@ -36,9 +37,10 @@ from mqbroker.state import control
 from mqbroker.state.aside import SetAside, Unusable
 from mqbroker.state.dedup import StoredCopy
 from mqbroker.state.derived.consume_queue import ConsumeQueues, remove_paths, sync_files
-from mqbroker.state.derived.indexing import EntryIndex, due_ms, index_entry
+from mqbroker.state.derived.indexing import EntryIndex, Op, due_ms, index_entry
 from mqbroker.state.derived.key_index import KeyIndex
 from mqbroker.state.derived.units import Damage, DamagedFiles
+from mqbroker.state.groups.given_up import GivenUp
 from mqbroker.state.memory import Memory
 from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Move
 from mqbroker.state.once import Once
@@ -77,7 +79,7 @@ class Watcher(Protocol):
 class _Examined(NamedTuple):
     """An entry of messages that can be applied: what it adds, and the due times of its timers."""
 
-    op: Move | Once | None
+    op: Op | None
     parts: Sequence[EntryIndex]
     dues: Sequence[tuple[int, int]]
 
@@ -346,7 +348,7 @@ class Machine(Memory):
         op, parts = index_entry(entry.body, entry.body_position)
         if isinstance(op, Once):
             self.producers.check(op.stamp)
-        elif op is not None:
+        elif isinstance(op, Move):
             self._check_move(op)
         ends: dict[tuple[str, int], int] = {}
         dues: list[tuple[int, int]] = []
@@ -379,6 +381,8 @@ class Machine(Memory):
         if isinstance(op, Once):
             stored_ms = parts[0].store_timestamp_ms
             self.write_once(op, entry.body_position, len(entry.body), stored_ms)
+        elif isinstance(op, GivenUp):
+            self.give_up(op)
         elif op is not None:
             waiting = {TIMER_TOPIC: self.timers, HALF_TOPIC: self.halves}
             waiting.get(op.topic, self.delays).take(op)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mqbroker.state import control
 from mqbroker.state.aside import AsideBook
 from mqbroker.state.dedup import DedupWindow
+from mqbroker.state.groups.given_up import GivenUp
 from mqbroker.state.groups.locks import QueueKey, QueueLocks
 from mqbroker.state.groups.modes import RequestModes
 from mqbroker.state.groups.offsets import ConsumerOffsets
@@ -117,6 +118,10 @@ class Memory:
         self.producers.write(once.stamp, position, size, max(self.clock_ms, now_ms))
         for move in move_offsets(once, self.offsets, self.topics):
             self.popped.reset(once.group, move.topic, move.queue_id, move.end)
+
+    def give_up(self, given_up: GivenUp) -> None:
+        """What became dead letters is done."""
+        self._change_popped(given_up.settled)
 
     def retain_from(self, topic: str, queue_id: int, begin: int) -> None:
         """The messages of a queue before `begin` are gone."""

@@ -159,8 +159,13 @@ class SendingBack:
     token: Callable[[MessageQueue], int | None] | None = None
     """Of the lock of a message's queue, if queues are locked."""
 
-    async def send_back(self, message: ReceivedMessage, delay: Delay) -> None:
-        """Raises Refused, or another ClientError or RemotingError, if it may not be stored."""
+    async def send_back(
+        self, message: ReceivedMessage, delay: Delay, pop_time_ms: int | None = None
+    ) -> bool:
+        """Returns whether the message, popped then, is acknowledged by this.
+
+        Raises Refused, or another ClientError or RemotingError, if it may not be stored.
+        """
         if self.group is None:
             raise BadInput(
                 "can't send back: only members that share queues read their group's retry topic. "
@@ -176,11 +181,14 @@ class SendingBack:
             max_reconsume_times=self.times_max,
             delay_millis=delay.millis or None,
             lock_token=None if self.token is None else self.token(message.queue),
+            pop_time=pop_time_ms,
         )
         command = Command(RequestCode.CONSUMER_SEND_MSG_BACK, encode_header(header))
         what = f"sending back {message!r} for group {self.group!r}"
         place = (message.broker_name, message.record.topic)
-        await self.finder.granted(what, *place, command, limits.REQUEST_TIMEOUT_S)
+        answer = await self.finder.granted(what, *place, command, limits.REQUEST_TIMEOUT_S)
+        # A broker that does not know of it says nothing; nor does one whose group takes none back.
+        return pop_time_ms is not None and "late" in answer.ext
 
     async def settle(self, message: ReceivedMessage, error: Exception) -> bool:
         """See to a message whose handler raised; False if it is to be handled again, here.

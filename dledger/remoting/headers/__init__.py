@@ -42,6 +42,7 @@ from dledger.remoting.headers.admin import (
 from dledger.remoting.headers.base import Header, decode_header, encode_header
 from dledger.remoting.headers.consume import (
     ConsumerSendMsgBackHeader,
+    ConsumerSendMsgBackResponseHeader,
     GetEarliestMsgStoretimeHeader,
     GetEarliestMsgStoretimeResponseHeader,
     GetMaxOffsetHeader,
@@ -146,6 +147,7 @@ __all__ = [
     "CloneGroupOffsetHeader",
     "ConsumeMessageDirectlyHeader",
     "ConsumerSendMsgBackHeader",
+    "ConsumerSendMsgBackResponseHeader",
     "DeleteKvConfigHeader",
     "DeleteSubscriptiongroupHeader",
     "DeleteTopicInBrokerHeader",

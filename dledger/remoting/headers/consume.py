@@ -75,8 +75,9 @@ class ViewMessageByIdHeader(Header, frozen=True):
 class ConsumerSendMsgBackHeader(Header, frozen=True):
     """CONSUMER_SEND_MSG_BACK (36): retry the message at commit-log `offset` later.
 
-    `delay_millis` and `lock_token` are ours: how long it is to wait, instead of a level, and the
-    token of the queue's lock. Other brokers ignore them.
+    `delay_millis`, `lock_token` and `pop_time` are ours: how long it is to wait, instead of a
+    level, the token of the queue's lock, and the delivery of a popped message, which is
+    acknowledged by the same entry if it becomes a dead letter. Other brokers ignore them.
     """
 
     offset: Int64
@@ -88,6 +89,14 @@ class ConsumerSendMsgBackHeader(Header, frozen=True):
     max_reconsume_times: Int32 | None = None
     delay_millis: Int64 | None = None
     lock_token: Int64 | None = None
+    pop_time: Int64 | None = None
+
+
+class ConsumerSendMsgBackResponseHeader(Header, frozen=True):
+    """Ours, if `pop_time` was heeded: 1 if the message was somebody else's, or done, already;
+    then it was not stored."""
+
+    late: Int32
 
 
 class QueryConsumerOffsetHeader(Header, frozen=True):

@@ -21,7 +21,7 @@ from mqbroker.leader.append import Appender, Stored
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.drafts import NewRecord, RecordsDraft
 from mqbroker.leader.offset_commits import OffsetCommits
-from mqbroker.leader.once import OnceAppender, OnceDraft
+from mqbroker.leader.once import OnceAppender, once_draft
 from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused
 from mqbroker.state import control
@@ -216,7 +216,9 @@ class World:
         attempt.answers = []
         attempt.tries += 1
         try:
-            self.once.write(OnceDraft(once, parts, assignments, HOST), once, attempt.answers.append)
+            self.once.write(
+                once_draft(once, parts, assignments, HOST), once, attempt.answers.append
+            )
         except Refused as refused:
             attempt.answers.append(refused)
         self.hears(instance, 0)

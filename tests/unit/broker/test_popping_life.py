@@ -20,6 +20,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     AckMessageHeader,
     ChangeMessageInvisibletimeHeader,
+    ConsumerSendMsgBackHeader,
     PopMessageHeader,
     encode_header,
 )
@@ -50,6 +51,7 @@ class Have:
 
     pop_time: int
     until_ms: int
+    position: int
 
 
 @dataclass
@@ -65,6 +67,7 @@ class Scene:
     unsure: set[Place] = field(default_factory=set)
     ends: dict[int, int] = field(default_factory=dict)
     failovers: int = 0
+    dead: int = 0
 
     @staticmethod
     def now_ms() -> int:
@@ -102,7 +105,9 @@ class Scene:
             held = self.have.get(place)
             assert held is None or held.until_ms <= self.now_ms(), f"{place} is somebody's"
             assert place not in self.done, f"{place} was acknowledged"
-            self.have[place] = Have(int(str(answer.ext["popTime"])), asked_ms + INVISIBLE_MS)
+            self.have[place] = Have(
+                int(str(answer.ext["popTime"])), asked_ms + INVISIBLE_MS, record.physical_offset
+            )
         return True
 
     def receipt(self, place: Place) -> str:
@@ -132,7 +137,24 @@ class Scene:
         code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
         answer = await self.peer.request(Command(code, encode_header(header)), TIMEOUT_S)
         assert (answer.code, answer.ext["late"]) == (ResponseCode.SUCCESS, 0)
-        self.have[place] = Have(int(str(answer.ext["popTime"])), asked_ms + for_ms)
+        have = self.have[place]
+        self.have[place] = Have(int(str(answer.ext["popTime"])), asked_ms + for_ms, have.position)
+
+    async def give_up(self) -> None:
+        """A dead letter; sometimes by two requests, of which one stores it."""
+        if not self.have:
+            return
+        place = self.rng.choice(sorted(self.have))
+        await self.bury(self.have.pop(place))
+        self.done.add(place)
+
+    async def bury(self, have: Have) -> None:
+        header = ConsumerSendMsgBackHeader(have.position, GROUP, -1, pop_time=have.pop_time)
+        command = Command(RequestCode.CONSUMER_SEND_MSG_BACK, encode_header(header))
+        for late in range(self.rng.choice([1, 1, 2])):
+            answer = await self.peer.request(command, TIMEOUT_S)
+            assert (answer.code, answer.ext["late"]) == (ResponseCode.SUCCESS, late)
+        self.dead += 1
 
     async def fail_over(self) -> None:
         self.failovers += 1
@@ -162,12 +184,14 @@ async def test_nothing_is_lost_or_given_to_two(
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
         scene = Scene(rng, broker, peer)
         steps = [scene.send, scene.pop, scene.pop, scene.ack, scene.ack, scene.hide, scene.wait]
+        steps.append(scene.give_up)
         for _ in range(150):
             await rng.choice(steps)()
             if rng.random() < 0.03:
                 await scene.fail_over()
         await scene.drain()
         assert scene.done == scene.sent
+        assert broker.machine.queues.end(f"%DLQ%{GROUP}", 0) == scene.dead > 0
         for queue_id, end in scene.ends.items():
             assert broker.machine.offsets.get(GROUP, TOPIC, queue_id) == end
         assert broker.machine.popped.count == 0
@@ -212,17 +236,19 @@ async def test_members_at_the_same_time_never_share_a_message(
                 while scene.sent - scene.done:
                     if not await scene.pop():
                         await trio.sleep(0.2)
-                    await drop_or_ack(scene)
+                    await drop_or_settle(scene)
 
             async with trio.open_nursery() as members:
                 for _ in range(6):
                     members.start_soon(member)
             nursery.cancel_scope.cancel()
         assert scene.done == scene.sent
+        assert broker.machine.queues.end(f"%DLQ%{GROUP}", 0) == scene.dead > 0
 
 
-async def drop_or_ack(scene: Scene) -> None:
-    """Acknowledge some of what is had and sure to be ours still; leave the rest to its time."""
+async def drop_or_settle(scene: Scene) -> None:
+    """Acknowledge some of what is had and sure to be ours still, or give it up; leave the rest to
+    its time."""
     for place in sorted(scene.have):
         held = scene.have.get(place)
         if held is None or held.until_ms - scene.now_ms() < INVISIBLE_MS // 2:
@@ -231,6 +257,10 @@ async def drop_or_ack(scene: Scene) -> None:
             continue
         receipt = scene.receipt(place)
         del scene.have[place]
+        if scene.rng.random() < 0.2:
+            await scene.bury(held)
+            scene.done.add(place)
+            continue
         header = AckMessageHeader(GROUP, TOPIC, place[0], receipt, place[1])
         command = Command(RequestCode.ACK_MESSAGE, encode_header(header))
         answer = await scene.peer.request(command, TIMEOUT_S)

@@ -8,6 +8,7 @@
 ``planning``     what a pop takes of which queues (pure)
 ``pops``         appends pops
 ``settling``     appends acks and changes, many in one entry
+``giving_up``    appends copies of messages that are sent back, with their acks
 ``held_pops``    pops that wait (pure)
 ``waiting``      the loop behind all of them
 """

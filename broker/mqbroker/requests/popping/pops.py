@@ -18,7 +18,7 @@ from mqbroker import limits
 from mqbroker.requests.core import Core
 from mqbroker.requests.popping.planning import Ahead, Plan, View, Want, plan
 from mqbroker.state.control import encode_control
-from mqbroker.state.groups.popped import Granted, PoppedTopic, offsets_in
+from mqbroker.state.groups.popped import Delivery, Granted, PoppedTopic, offsets_in
 
 
 class Handed(NamedTuple):
@@ -114,6 +114,11 @@ class Pops:
         places = {} if made is None else made.places
         messages = [Handed(*key, 1, *place) for key, place in places.items()]
         return Got(now_ms, sorted(messages), self._rest(want))
+
+    def is_leaving(self, group: str, topic: str, delivery: Delivery) -> bool:
+        """Whether a POP that takes messages of this delivery again is on its way."""
+        ahead = self._ahead.get((group, topic))
+        return ahead is not None and delivery in ahead.leaving
 
     def _rest(self, want: Want) -> int:
         view = self.view(want)

@@ -109,6 +109,21 @@ class Settling:
         self._gathered.changes.append((change, on_done))
         self._wake()
 
+    def is_taking(self, row: Row) -> bool:
+        """Whether an entry is on its way that acknowledges messages of a row, or gives them
+        another fence."""
+        sent = self._on_its_way
+        if sent is None:
+            return False
+        if _count(row, sent.acks.get(_block(row), 0)):
+            return True
+        return any(
+            _block(change.row) == _block(row)
+            and _count(row, change.row.bits << change.row.base - _block(row)[-1])
+            for change, _ in sent.changes
+            if not change.keeps_fence
+        )
+
     def _take_room(self, rows: list[Row]) -> None:
         kept = self._gathered.size_bytes
         if kept >= limits.POP_GATHERED_BYTES_MAX:

@@ -10,6 +10,7 @@ import trio
 from dledger.net.turns import in_turns
 from mqbroker import limits
 from mqbroker.requests.core import Core
+from mqbroker.requests.popping.giving_up import GivingUp
 from mqbroker.requests.popping.held_pops import HeldPop, HeldPops, Key
 from mqbroker.requests.popping.pops import Pops
 from mqbroker.requests.popping.settling import Settling
@@ -27,6 +28,7 @@ class Popping:
         self.held = HeldPops(self._wake)
         self.pops = Pops(core, self.changed)
         self.settling = Settling(core, self._wake_settling, self.changed)
+        self.giving_up = GivingUp(core, self.pops, self.settling, self.changed)
         self._turns_s: dict[Key, float] = {}
         self._is_over = False
 

@@ -29,7 +29,7 @@ from mqbroker.flow.control import Arriving
 from mqbroker.leader.append import Done, Stored
 from mqbroker.leader.drafts import MessagesDraft
 from mqbroker.leader.offset_commits import OffsetCommits
-from mqbroker.leader.once import OnceAppender, OnceDraft
+from mqbroker.leader.once import OnceAppender, once_draft
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence
@@ -94,7 +94,7 @@ class OnceHandler:
             self._check_moves(header, connection)
         parts, arriving = self._parts(request, header, is_new=is_new)
         try:
-            draft = OnceDraft(once, parts, core.assignments, core.store_host)
+            draft = once_draft(once, parts, core.assignments, core.store_host)
         except RecordError as error:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
 

@@ -3,8 +3,8 @@
 The request names the message by its position in the log. The message is stored once more: for the
 group's retry topic, where it arrives when its delay is over; or after too many tries in the group's
 dead-letter topic, at once. The delay is a level's, or one in milliseconds, which only our own
-clients ask for. Every replica resolves a position to the same bytes, so this works after a failover
-too.
+clients ask for. They also name the delivery of a popped message: then it is acknowledged by the
+same entry. Every replica resolves a position to the same bytes, so this works after a failover too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from dledger.remoting import message as names
 from dledger.remoting.bodies import SubscriptionGroupConfig
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import ConsumerSendMsgBackHeader, decode_header
+from dledger.remoting.headers import (
+    ConsumerSendMsgBackHeader,
+    ConsumerSendMsgBackResponseHeader,
+    decode_header,
+    encode_header,
+)
 from dledger.remoting.numbers import INT32_MAX
 from dledger.remoting.record import Record
 from mqbroker.leader.append import Stored
@@ -27,6 +32,8 @@ from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.needs import Needs
+from mqbroker.requests.popping.giving_up import GivingUp
+from mqbroker.requests.popping.settling import Row
 from mqbroker.requests.sending.retries import retry_destination
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import retry_topic
@@ -37,9 +44,10 @@ _FIRST_RETRY_LEVEL = 3
 class SendBackHandler:
     """Answers this request."""
 
-    def __init__(self, core: Core, fence: Fence) -> None:
+    def __init__(self, core: Core, fence: Fence, giving_up: GivingUp) -> None:
         self._core = core
         self._fence = fence
+        self._giving_up = giving_up
 
     @serves(RequestCode.CONSUMER_SEND_MSG_BACK, needs=Needs.LEADER)
     def send_back(self, request: Command, connection: Connection) -> Command | None:
@@ -69,15 +77,24 @@ class SendBackHandler:
         draft = RecordsDraft([copy], topic, [(queue_id, 1)], core.assignments, core.store_host)
         core.definitions.ensure_topic(destination)
 
-        def done(outcome: Stored | Refused) -> None:
+        def done(outcome: Stored | Refused | None) -> None:
             if isinstance(outcome, Refused):
                 core.replies.refuse(request, connection, outcome)
-            else:
+                return
+            ext = {}
+            if header.pop_time is not None:
+                late = ConsumerSendMsgBackResponseHeader(late=int(outcome is None))
+                ext = encode_header(late)
+            if outcome is not None:
                 core.rates.sent_back(header.group, record.topic)
-                core.replies.send(request, connection, request.reply())
+            core.replies.send(request, connection, request.reply(ext=ext))
 
-        answer = connection.answer_by(request, done)
-        core.appender.append(draft, None, core.when_known(wanted, answer))
+        answer = core.when_known(wanted, connection.answer_by(request, done))
+        if header.pop_time is None:
+            core.appender.append(draft, None, answer)
+        else:
+            place = (record.topic, record.queue_id, header.pop_time, record.queue_offset)
+            self._giving_up.give_up(Row(header.group, *place, 1), draft, answer)
         return None
 
 

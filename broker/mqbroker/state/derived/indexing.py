@@ -16,13 +16,14 @@ CRCs of message bodies are not checked: the leader has compared them, and the en
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from dledger.buffers import Buffer
 from dledger.errors import RecordError
 from dledger.limits import TOPIC_BYTES_MAX
 from dledger.remoting.message import (
@@ -56,6 +57,7 @@ from mqbroker.state.aside import Unusable
 from mqbroker.state.dedup import dedup_key
 from mqbroker.state.derived.keys import Hashes, Key, Keys, key_hashes, key_units
 from mqbroker.state.derived.units import UNIT, Units, lives
+from mqbroker.state.groups.given_up import GIVEN_UP_MARK, GivenUp, decode_given_up
 from mqbroker.state.moves import OP_TOPIC, Move, decode_move
 from mqbroker.state.once import MARK, NOTES, Once, decode_once
 
@@ -77,6 +79,12 @@ _EXPIRES_AT_MS: Final = EXPIRES_AT_MS.encode() + b"\x01"
 _DLQ_PREFIX: Final = DLQ_PREFIX.encode()
 _KEYS: Final = KEYS.encode() + b"\x01"
 _VALUE_END: Final = 0x02
+#: What a mark says the note is.
+_NOTES: Final[Mapping[bytes, Callable[[Buffer], Once | GivenUp]]] = {
+    MARK: decode_once,
+    GIVEN_UP_MARK: decode_given_up,
+}
+_MARK_BYTES_MAX: Final = max(map(len, _NOTES)) + 1
 
 assert _UNIT.size == UNIT.itemsize
 
@@ -116,9 +124,13 @@ class EntryIndex(NamedTuple):
     """The keys for the key index."""
 
 
-def index_entry(body: memoryview, position: int) -> tuple[Move | Once | None, Sequence[EntryIndex]]:
+Op: TypeAlias = Move | Once | GivenUp
+"""What an entry of messages does beside storing them."""
+
+
+def index_entry(body: memoryview, position: int) -> tuple[Op | None, Sequence[EntryIndex]]:
     """Take apart an entry of messages: of one topic, a move (see `mqbroker.state.moves`), or
-    written once (see `mqbroker.state.once`).
+    with a note (see `mqbroker.state.once`, `mqbroker.state.groups.given_up`).
 
     Raises Unusable for bytes that no leader writes.
     """
@@ -126,8 +138,9 @@ def index_entry(body: memoryview, position: int) -> tuple[Move | Once | None, Se
     topic = _topic(first)
     if topic != OP_TOPIC:
         return None, (_index(body, position, first, topic),)
-    if bytes(first.body[: len(MARK) + 1]) == MARK:
-        return _index_once(body, position, first)
+    decode = _NOTES.get(bytes(first.body[:_MARK_BYTES_MAX]))
+    if decode is not None:
+        return _index_noted(body, position, first, decode)
     starts = _starts(body).tolist()
     topics = [_topic(_record(body, start, position)) for start in starts]
     begins = [n for n, topic in enumerate(topics) if n == 0 or topic != topics[n - 1]]
@@ -139,12 +152,15 @@ def index_entry(body: memoryview, position: int) -> tuple[Move | Once | None, Se
     return decode_move(first.body), parts
 
 
-def _index_once(body: memoryview, position: int, mark: Record) -> tuple[Once, Sequence[EntryIndex]]:
-    """The note tells where the parts are: outputs may be many, and are not looked at one by one."""
+def _index_noted(
+    body: memoryview, position: int, mark: Record, decode: Callable[[Buffer], Once | GivenUp]
+) -> tuple[Op, Sequence[EntryIndex]]:
+    """The note tells where the parts are: messages may be many, and are not looked at one by
+    one."""
     note = _record(body, mark.size, position)
-    once = decode_once(note.body)
+    noted = decode(note.body)
     ends = [mark.size + note.size]
-    for size in once.sizes:
+    for size in noted.sizes:
         ends.append(ends[-1] + size)
     if ends[-1] != len(body):
         raise Unusable(f"its parts end at {ends[-1]} of {len(body)} bytes")
@@ -155,7 +171,7 @@ def _index_once(body: memoryview, position: int, mark: Record) -> tuple[Once, Se
     notes = parts[0]
     if notes.topic != OP_TOPIC or sum(run.messages for run in notes.runs) != NOTES:
         raise Unusable("its notes are no two records of the broker's own")
-    return once, parts
+    return noted, parts
 
 
 def due_ms(record: Record) -> int:

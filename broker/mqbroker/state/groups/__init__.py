@@ -5,5 +5,6 @@
 ``locks``          queues that one client holds (pure)
 ``popped``         what POP has handed out, and not got back (pure)
 ``popping``        the entries of POP, and what they do (pure)
+``given_up``       popped messages that become dead letters, and are acknowledged by it (pure)
 ``modes``          how members read a topic: by pulls or by POP (pure)
 """

@@ -198,8 +198,8 @@ class PopConsumer(Living):
         self.check_open()
         delay = Delay.of(delay_level, delay_s)
         if delay.level < 0:
-            await self._dead_letters().send_back(message, delay)
-            await self._settling.ack([message])
+            if not await self._dead_letters().send_back(message, delay, message.pop_time_ms):
+                await self._settling.ack([message])
             return
         seconds = delay_seconds(delay)
         if seconds is None:

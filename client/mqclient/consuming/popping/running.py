@@ -144,8 +144,10 @@ class Running:
         tried = message.reconsume_times + message.handled_again
         try:
             if delay.level == DEAD or tried >= self._policy.times_max:
-                await self._dead_letters.send_back(message, Delay(DEAD))
-                self._settling.ack_soon(message)
+                if not await self._dead_letters.send_back(
+                    message, Delay(DEAD), message.pop_time_ms
+                ):
+                    self._settling.ack_soon(message)
                 return True
             delay_s = delay_seconds(delay)
             if self._policy.ordered:

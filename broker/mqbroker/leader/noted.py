@@ -1,0 +1,67 @@
+"""The draft of an entry whose messages come with a note of what else they do.
+
+A mark says what kind of note it is (`mqbroker.state.once`, `mqbroker.state.groups.given_up`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dledger.buffers import Buffer
+from dledger.remoting.record import place_record
+from mqbroker.leader.assignments import Assignments
+from mqbroker.leader.drafts import MessagesDraft, NewRecord
+from mqbroker.state.moves import OP_TOPIC
+
+
+class NotedDraft:
+    """An entry of a mark, a note and messages: each part is a draft of its topic's messages.
+
+    Mark and note are encoded before anything takes an offset. Raises RecordError if they can't be.
+    """
+
+    def __init__(
+        self,
+        mark: bytes,
+        note: bytes,
+        parts: Sequence[MessagesDraft],
+        assignments: Assignments,
+        store_host: bytes,
+    ) -> None:
+        now_ms = assignments.now_ms()
+        notes = [
+            NewRecord(body, b"", now_ms, store_host).encode(OP_TOPIC, 0, store_host)
+            for body in (mark, note)
+        ]
+        self._notes = bytearray(b"".join(notes))
+        self._notes_at = (0, len(notes[0]))
+        self._parts = parts
+        self._assignments = assignments
+        self.offsets: list[tuple[int, int]] = []
+        self.store_timestamp_ms = 0
+        self.places = [(OP_TOPIC, 0), *(place for part in parts for place in part.places)]
+        #: Where each message begins; or the entry, if there is none.
+        self.starts: list[int] = []
+        at = len(self._notes)
+        for part in parts:
+            self.starts += [at + start for start in part.starts]
+            at += part.size
+        self.size = at
+
+    def body_crcs(self) -> list[int]:
+        """The messages' body CRCs, in order."""
+        return [crc for part in self._parts for crc in part.body_crcs()]
+
+    def place(self, body_position: int, index: int, term: int) -> Buffer:
+        """Fill in where all of it went."""
+        self.store_timestamp_ms = now_ms = self._assignments.now_ms()
+        for start in self._notes_at:
+            offset = self._assignments.take(OP_TOPIC, 0, 1)
+            place_record(self._notes, start, offset, body_position + start, now_ms)
+        pieces: list[Buffer] = [self._notes]
+        at = len(self._notes)
+        for part in self._parts:
+            pieces.append(part.place(body_position + at, index, term))
+            self.offsets += part.offsets
+            at += part.size
+        return b"".join(pieces)

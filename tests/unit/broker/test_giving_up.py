@@ -1,0 +1,304 @@
+"""Dead letters of POP: stored and acknowledged by one entry, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from dledger.errors import DledgerError
+from dledger.log.entry import Kind
+from dledger.net import Peer
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    AckMessageHeader,
+    ChangeMessageInvisibletimeHeader,
+    ConsumerSendMsgBackHeader,
+    PopMessageHeader,
+    encode_header,
+)
+from dledger.remoting.receipts import write_receipt
+from dledger.remoting.record import Record
+from mqbroker.state.aside import Unusable
+from mqbroker.state.groups.given_up import (
+    GIVEN_UP_MARK,
+    GivenUp,
+    decode_given_up,
+    encode_given_up,
+)
+from mqbroker.state.groups.popped import bits_from_bytes, offsets_in
+from mqbroker.state.groups.popping import PopAck
+from mqbroker.state.machine import Machine
+from mqbroker.state.moves import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, decode_move
+from mqbroker.testing import MemoryBroker, served, until
+from mqbroker.testing.requests import (
+    GROUP,
+    TIMEOUT_S,
+    TOPIC,
+    ask,
+    heartbeat,
+    make_topic,
+    produce_request,
+    records,
+)
+
+DEAD = f"%DLQ%{GROUP}"
+INVISIBLE_MS = 4000
+
+
+def pop_request(invisible_ms: int = INVISIBLE_MS) -> Command:
+    """Up to 32 messages of any queue."""
+    header = PopMessageHeader(GROUP, TOPIC, -1, 32, invisible_ms, 0, 0, 0, order=False)
+    return Command(RequestCode.POP_MESSAGE, encode_header(header))
+
+
+async def pop(peer: Peer, count: int = 2) -> tuple[list[Record], int]:
+    """Pop `count` messages: they, and their pop time."""
+    answer = await peer.request(pop_request(), TIMEOUT_S)
+    found = records(answer)
+    assert len(found) == count
+    return found, int(str(answer.ext["popTime"]))
+
+
+def give_up_request(record: Record, pop_time: int | None) -> Command:
+    """CONSUMER_SEND_MSG_BACK to the dead letters, as our consumers ask."""
+    header = ConsumerSendMsgBackHeader(record.physical_offset, GROUP, -1, pop_time=pop_time)
+    return Command(RequestCode.CONSUMER_SEND_MSG_BACK, encode_header(header))
+
+
+async def give_up(peer: Peer, record: Record, pop_time: int | None) -> Command:
+    """Its answer."""
+    answer = await peer.request(give_up_request(record, pop_time), TIMEOUT_S)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return answer
+
+
+def ack_request(record: Record, pop_time: int) -> Command:
+    """ACK_MESSAGE."""
+    place = (record.queue_id, record.queue_offset)
+    receipt = write_receipt(pop_time, INVISIBLE_MS, "broker-a", *place)
+    header = AckMessageHeader(GROUP, TOPIC, place[0], receipt, place[1])
+    return Command(RequestCode.ACK_MESSAGE, encode_header(header))
+
+
+def hide_request(record: Record, pop_time: int, for_ms: int = 9000) -> Command:
+    """CHANGE_MESSAGE_INVISIBLETIME, which gives it another handle."""
+    place = (record.queue_id, record.queue_offset)
+    receipt = write_receipt(pop_time, INVISIBLE_MS, "broker-a", *place)
+    header = ChangeMessageInvisibletimeHeader(GROUP, TOPIC, place[0], receipt, place[1], for_ms)
+    return Command(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, encode_header(header))
+
+
+def in_flight(machine: Machine) -> set[int]:
+    """The offsets in flight of queue 0."""
+    queue = machine.popped.queue(GROUP, TOPIC, 0)
+    found = () if queue is None else queue.deliveries()
+    return {offset for each in found for offset in offsets_in(each.base, each.bits)}
+
+
+async def shown(peer: Peer, record: Record, pop_time: int) -> int:
+    """Have a message visible at once; its new pop time."""
+    answer = await peer.request(hide_request(record, pop_time, 0), TIMEOUT_S)
+    return int(str(answer.ext["popTime"]))
+
+
+async def begin(peer: Peer) -> tuple[list[Record], int]:
+    """Two messages of queue 0, popped."""
+    await make_topic(peer)
+    await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+    await peer.request(produce_request("k", runs=[(0, 2)]), TIMEOUT_S)
+    return await pop(peer)
+
+
+async def test_at_any_crash_a_message_is_a_dead_letter_or_in_flight(tmp_path: Path) -> None:
+    """Whichever entry is the last that a new leader has: never both, never neither."""
+    async with served(tmp_path / "a") as (broker, peer):
+        found, pop_time = await begin(peer)
+        answer = await give_up(peer, found[1], pop_time)
+        assert answer.ext["late"] == 0
+        (tmp_path / "b").mkdir()
+        replica = Machine(tmp_path / "b")
+        seen = []
+        for entry in broker.ledger.entries(1):
+            replica.apply(entry)
+            if seen or in_flight(replica):
+                seen.append((1 in in_flight(replica), replica.queues.end(DEAD, 0)))
+        assert set(seen) == {(True, 0), (False, 1)}
+        assert in_flight(replica) == {0}
+        assert replica.offsets.get(GROUP, TOPIC, 0) == 0
+        replica.close()
+
+
+async def test_a_repeated_request_stores_nothing(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Not at another leader either; and the message never comes again."""
+    async with served(tmp_path) as (broker, peer):
+        found, pop_time = await begin(peer)
+        for record in found:
+            await give_up(peer, record, pop_time)
+        broker.ledger.follow()
+        broker.ledger.lead()
+        assert (await give_up(peer, found[0], pop_time)).ext["late"] == 1
+
+        await trio.sleep(INVISIBLE_MS / 1000)
+        assert (await peer.request(pop_request(), TIMEOUT_S)).code == ResponseCode.POLLING_TIMEOUT
+        assert broker.machine.queues.end(DEAD, 0) == 2
+        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 2
+
+
+async def test_who_comes_after_the_next_delivery_buries_nothing(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The message is another member's; an hour that never was is nobody's delivery."""
+    async with served(tmp_path) as (broker, peer):
+        found, pop_time = await begin(peer)
+        await trio.sleep(INVISIBLE_MS / 1000)
+        _, second = await pop(peer)
+        for stale in (pop_time, 0, -1, 2**63 - 1):
+            assert (await give_up(peer, found[0], stale)).ext["late"] == 1
+        assert broker.machine.queues.end(DEAD, 0) == 0
+        assert (await give_up(peer, found[0], second)).ext["late"] == 0
+
+
+async def test_a_stock_consumer_stores_and_acknowledges_by_itself(tmp_path: Path) -> None:
+    """Without a pop time the answer is as ever, and the message stays in flight."""
+    async with served(tmp_path) as (broker, peer):
+        found, _ = await begin(peer)
+        answer = await give_up(peer, found[0], None)
+        assert answer.ext == {}
+        assert in_flight(broker.machine) == {0, 1}
+        assert broker.machine.queues.end(DEAD, 0) == 1
+
+
+@pytest.mark.parametrize("before", ["pop", "ack", "hide"])
+async def test_what_is_on_its_way_comes_first(before: str, tmp_path: Path) -> None:
+    """An entry that takes the message out of these hands is not applied yet: nothing is stored."""
+    async with served(tmp_path) as (broker, peer):
+        found, pop_time = await begin(peer)
+        await give_up(peer, found[1], pop_time)  # makes the topic
+        if before == "pop":
+            pop_time = await shown(peer, found[0], pop_time)
+        requests = {
+            "pop": pop_request(),
+            "ack": ack_request(found[0], pop_time),
+            "hide": hide_request(found[0], pop_time),
+        }
+        by_hand(broker)
+        answers: list[Command] = []
+        peer.request_nowait(requests[before], answers.append)  # type: ignore[arg-type]
+        await until(lambda: len(broker.ledger.uncommitted) == 1)
+        late = await give_up(peer, found[0], pop_time)
+
+        assert (late.ext["late"], answers) == (1, [])
+        broker.ledger.commit()
+        await until(lambda: len(answers) == 1)
+        assert broker.machine.queues.end(DEAD, 0) == 1
+
+
+@pytest.mark.parametrize("behind", ["pop", "ack", "hide"])
+async def test_what_comes_behind_finds_it_done(behind: str, tmp_path: Path) -> None:
+    """It is in the log behind the dead letter, so it has no effect on that message."""
+    async with served(tmp_path) as (broker, peer):
+        found, pop_time = await begin(peer)
+        await give_up(peer, found[1], pop_time)
+        pop_time = await shown(peer, found[0], pop_time)
+        by_hand(broker)
+        answers: list[Command] = []
+        peer.request_nowait(give_up_request(found[0], pop_time), answers.append)  # type: ignore[arg-type]
+        await until(lambda: len(broker.ledger.uncommitted) == 1)
+        requests = {
+            "pop": pop_request(),
+            "ack": ack_request(found[0], pop_time),
+            "hide": hide_request(found[0], pop_time),
+        }
+        peer.request_nowait(requests[behind], answers.append)  # type: ignore[arg-type]
+        await until(lambda: len(broker.ledger.uncommitted) == 2)
+        broker.ledger.commit()
+        await until(lambda: len(answers) == 2)
+
+        assert broker.machine.queues.end(DEAD, 0) == 2
+        assert in_flight(broker.machine) == set()
+        assert answers[0].ext["late"] == 0
+
+
+async def test_the_second_of_two_at_once_is_asked_to_wait(tmp_path: Path) -> None:
+    """Until the first is in the log; then it is told that there is nothing to do."""
+    async with served(tmp_path) as (broker, peer):
+        found, pop_time = await begin(peer)
+        await give_up(peer, found[1], pop_time)
+        by_hand(broker)
+        answers: list[Command] = []
+        request = give_up_request(found[0], pop_time)
+        peer.request_nowait(request, answers.append)  # type: ignore[arg-type]
+        await until(lambda: len(broker.ledger.uncommitted) == 1)
+        again = await peer.request(give_up_request(found[0], pop_time), TIMEOUT_S)
+        assert again.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        broker.ledger.commit()
+        await until(lambda: len(answers) == 1)
+
+        assert (await give_up(peer, found[0], pop_time)).ext["late"] == 1
+
+
+def by_hand(broker: MemoryBroker) -> None:
+    """What is appended from now on waits for `commit`."""
+    broker.ledger._auto = False
+
+
+async def test_an_entry_is_one_with_its_note(tmp_path: Path) -> None:
+    """Mark, note, letter: three records of one entry of messages."""
+    async with served(tmp_path) as (broker, peer):
+        found, pop_time = await begin(peer)
+        await give_up(peer, found[0], pop_time)
+        last = [entry for entry in broker.ledger.entries(1) if entry.kind == Kind.MESSAGES][-1]
+        first = Record(last.body)
+        assert (first.topic, bytes(first.body)) == (OP_TOPIC, GIVEN_UP_MARK)
+        note = Record(last.body[first.size :])
+        letter = Record(last.body[first.size + note.size :])
+        given_up = decode_given_up(note.body)
+        assert [bits_from_bytes(ack.bits) for ack in given_up.acks] == [1]
+        assert given_up.sizes == [letter.size]
+        assert (letter.topic, bytes(letter.body)) == (DEAD, bytes(found[0].body))
+
+
+def test_an_older_replica_stops_at_such_an_entry() -> None:
+    """It takes the mark for a move out of a topic that it does not know."""
+    topic = decode_move(GIVEN_UP_MARK).topic
+    assert topic not in (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC)
+
+
+ACK = PopAck(GROUP, TOPIC, 0, 1, 0, b"\x01")
+
+
+@pytest.mark.parametrize(
+    ("note", "why"),
+    [
+        (b"", "and not which"),
+        (b"\xc1", "and not which"),
+        (encode_given_up(GivenUp([ACK], -1, [1])), "at -1 ms"),
+        (encode_given_up(GivenUp([ACK], 1, [0])), r"\[0\]"),
+        (encode_given_up(GivenUp([ACK], 1, [-5])), r"\[-5\]"),
+        (encode_given_up(GivenUp([PopAck(GROUP, TOPIC, 0, 1, -1, b"\x01")], 1, [1])), "message -1"),
+    ],
+)
+def test_what_no_leader_writes_is_set_aside(note: bytes, why: str) -> None:
+    """Every replica refuses it alike."""
+    with pytest.raises(Unusable, match=why) as caught:
+        decode_given_up(note)
+    assert isinstance(caught.value, DledgerError)
+
+
+def test_an_ack_of_what_is_not_there_has_no_effect(tmp_path: Path) -> None:
+    """An operator's reset came between: what was set stands."""
+    machine = Machine(tmp_path)
+    _give_up(machine, [ACK])
+    assert (machine.popped.count, machine.clock_ms) == (0, 7)
+    machine.close()
+
+
+def _give_up(machine: Machine, acks: Sequence[PopAck]) -> None:
+    machine.give_up(decode_given_up(encode_given_up(GivenUp([*acks], 7, [1]))))
