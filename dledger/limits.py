@@ -196,3 +196,10 @@ SENTENCE_CHARACTERS_MAX = 160
 
 assert MESSAGE_BODY_BYTES_MAX + PROPERTIES_BYTES_MAX < ENTRY_BYTES_MAX < SEGMENT_BYTES
 assert ENTRY_BYTES_MAX < FRAME_BYTES_MAX
+
+# Cron expressions.
+CRON_CHARACTERS_MAX = 256
+CRON_YEARS_MAX = 48
+"""An expression that means no day for so long never comes; 29 February on a given day of the week
+may take 40."""
+ZONE_CHARACTERS_MAX = 64

@@ -40,7 +40,9 @@ class Message:
     (`Producer.recall`); brokers keep them for 40 days at most.
 
     With `repeat_s` it comes again in that period, first at `deliver_at` or after `delay_s` (else
-    after the first period): `repeats` times in all, or without end until it is taken back.
+    after the first period): `repeats` times in all, or without end until it is taken back. With
+    `repeat_cron` it comes by the calendar, five fields as in "0 9 * * MON-FRI", by the local time
+    of `repeat_zone`, an IANA name; not before `deliver_at` or `delay_s`.
 
     In a topic for priorities one with a higher `priority`, from 0 on, is popped before others.
 
@@ -60,15 +62,16 @@ class Message:
     deliver_at: datetime | None = None
     repeat_s: float = 0.0
     repeats: int | None = None
+    repeat_cron: str = ""
+    repeat_zone: str = "UTC"
     ttl_s: float = 0.0
     priority: int | None = None
 
     @property
     def delayed(self) -> bool:
         """Whether it asks to be delivered later."""
-        return bool(self.delay_level or self.delay_s or self.repeat_s) or (
-            self.deliver_at is not None
-        )
+        later = self.delay_level or self.delay_s or self.repeat_s or self.repeat_cron
+        return bool(later) or self.deliver_at is not None
 
 
 class SendResult(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ Layout, from the bytes upwards
 ``names``            what topics and groups may be called
 ``attributes``       named settings of topics and groups
 ``allocation``       how queues are shared out
+``cron``             moments by the calendar
 ``receipts``         the handles of popped messages
 ``unavailable``      what an answer of code 14 or 2 says besides its remark
 

@@ -57,13 +57,16 @@ LARGE_PART = "LARGE_PART"
 """Ours: which body a part belongs to."""
 PRIORITY = "_SYS_MSG_PRIORITY_"
 REPEAT_EVERY_MS = "REPEAT_EVERY_MS"
+REPEAT_CRON = "REPEAT_CRON"
+REPEAT_ZONE = "REPEAT_ZONE"
 REPEATS_LEFT = "REPEATS_LEFT"
 REPEAT_OF = "REPEAT_OF"
-"""Ours: a timed message comes again, so often, and each copy says whose it is."""
+"""Ours: a timed message comes again, in periods or by a cron expression and a time zone, so often,
+and each copy says whose it is."""
 CHECK_IMMUNITY_TIME = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 #: The properties that say when a message is to be delivered.
-DELAYS = (DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+DELAYS = (DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, REPEAT_CRON)
 
 # Topic and group names with a meaning.
 DEFAULT_TOPIC = "TBW102"

@@ -62,6 +62,8 @@ property_strings = st.lists(
                 "EXPIRES_AT_MS",
                 "REPEAT_EVERY_MS",
                 "REPEATS_LEFT",
+                "REPEAT_CRON",
+                "REPEAT_ZONE",
                 "_SYS_MSG_PRIORITY_",
                 "RECONSUME_TIME",
                 "WAIT",
@@ -70,6 +72,7 @@ property_strings = st.lists(
             ]
         ),
         st.sampled_from(["1", "true", "a b c", "k1", "k2", "", "1000", "-1", "P", "Orders", "é"])
+        | st.sampled_from(["* * * * *", "0 0 30 2 *", "@daily", "Europe/Berlin", "../x"])
         | integers.map(str),
     ),
     max_size=5,

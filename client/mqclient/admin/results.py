@@ -16,6 +16,10 @@ from dledger.remoting.message import (
     DLQ_ORIGIN_TOPIC,
     ORIGIN_MESSAGE_ID,
     REAL_TOPIC,
+    REPEAT_CRON,
+    REPEAT_EVERY_MS,
+    REPEAT_ZONE,
+    REPEATS_LEFT,
     RETRY_TOPIC,
     host_decode,
 )
@@ -341,17 +345,35 @@ class MessageView(msgspec.Struct, frozen=True):
 
 
 class ScheduledMessage(MessageView, frozen=True, kw_only=True):
-    """A message that waits for its time, and the topic that it will arrive in."""
+    """A message that waits for its time, and the topic that it will arrive in.
+
+    `repeats` is in words how it comes again; "" if it does not.
+    """
 
     due_ms: int
     to_topic: str
+    repeats: str = ""
 
     @classmethod
     def due(cls, message: ReceivedMessage, due_ms: int) -> ScheduledMessage:
         """The view of one that was read."""
         shown = msgspec.structs.asdict(MessageView.of(message))
         to_topic = message.properties.get(REAL_TOPIC, message.topic)
-        return cls(**shown, due_ms=due_ms, to_topic=to_topic)
+        repeats = _repeats(message.properties)
+        return cls(**shown, due_ms=due_ms, to_topic=to_topic, repeats=repeats)
+
+
+def _repeats(properties: Mapping[str, str]) -> str:
+    """How a message comes again, in words."""
+    every, cron = properties.get(REPEAT_EVERY_MS, ""), properties.get(REPEAT_CRON, "")
+    if cron:
+        told = f"{cron} {properties.get(REPEAT_ZONE, 'UTC')}"
+    elif every.isdigit():
+        told = f"every {int(every) / 1000:g} s"
+    else:
+        return ""
+    left = properties.get(REPEATS_LEFT)
+    return told if left is None else f"{told}, {left} left"
 
 
 class DeadLetter(MessageView, frozen=True, kw_only=True):

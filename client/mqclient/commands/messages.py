@@ -204,10 +204,11 @@ def list_scheduled(
     """
     begin_ms = parse_bound(begin)
     found = common.ask(lambda admin: admin.messages.scheduled(begin_ms=begin_ms, count=count))
-    headers = ("DUE", "TO TOPIC", "BROKER", "SENT", "KEYS", "MESSAGE ID", "BODY")
+    headers = ("DUE", "REPEATS", "TO TOPIC", "BROKER", "SENT", "KEYS", "MESSAGE ID", "BODY")
     rows = [
         (
             moment(each.due_ms),
+            one_line(each.repeats),
             each.to_topic,
             each.broker_name,
             moment(each.store_timestamp_ms),

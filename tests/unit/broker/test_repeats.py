@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -107,6 +108,18 @@ async def arrived(peer: Peer) -> list[Record]:
         ("REPEATS_LEFT\x015\x02TIMER_DELAY_MS\x015\x02", b"x", "the period is"),
         ("REPEAT_EVERY_MS\x011000\x02", b"x", "only a message with a timer"),
         ("REPEAT_EVERY_MS\x011000\x02DELAY\x011\x02", b"x", "only a message with a timer"),
+        ("REPEAT_CRON\x0161 * * * *\x02", b"x", "field 1, minute: 61 is not within 0 and 59"),
+        ("REPEAT_CRON\x010 0 30 2 *\x02", b"x", "never comes"),
+        ("REPEAT_CRON\x01@daily\x02REPEAT_ZONE\x01Mars/Olympus\x02", b"x", "no time zone"),
+        ("REPEAT_CRON\x01@daily\x02REPEAT_EVERY_MS\x011000\x02", b"x", "not both"),
+        ("REPEAT_ZONE\x01UTC\x02TIMER_DELAY_MS\x015\x02", b"x", "is for a cron expression"),
+        ("REPEAT_CRON\x01@daily\x02REPEATS_LEFT\x010\x02", b"x", "a count is 1 to"),
+        ("REPEAT_CRON\x01@daily\x02DELAY\x011\x02", b"x", "only a message with a timer"),
+        (
+            "REPEAT_CRON\x01@daily\x02TRAN_MSG\x01true\x02PGROUP\x01P\x02",
+            b"x",
+            "only a message with a timer",
+        ),
         (
             "REPEAT_EVERY_MS\x011000\x02TRAN_MSG\x01true\x02PGROUP\x01P\x02",
             b"x",
@@ -186,6 +199,76 @@ async def test_nothing_waits_after_the_last_time_or_for_a_topic_that_is_gone(
         now_ms += 1000
         await until(lambda: len(broker.machine.timers) == 0)
         assert broker.machine.aside.count == 0
+
+
+NINE_IN_BERLIN: list[int] = [
+    int(datetime.fromisoformat(each).timestamp() * 1000)
+    for each in (
+        *("2026-10-23T09:00:00+02:00", "2026-10-26T09:00:00+01:00", "2026-10-27T09:00:00+01:00"),
+    )
+]
+
+
+async def test_it_comes_by_the_calendar_whoever_leads(tmp_path: Path) -> None:
+    """At nine on workdays by Berlin's clocks, which change on the Sunday between; a leader that
+    comes late delivers what it missed once."""
+    friday, monday, tuesday = NINE_IN_BERLIN
+    now_ms = friday - 1000
+    async with served(tmp_path, clock_ms=lambda: now_ms) as (broker, peer):
+        cron = "REPEAT_CRON\x010 9 * * MON-FRI\x02REPEAT_ZONE\x01Europe/Berlin\x02"
+        code, _ = await send(peer, cron + "REPEATS_LEFT\x013\x02UNIQ_KEY\x01A\x02")
+        assert code == 0
+        assert broker.machine.timers.next_ms() == friday
+        for count, at_ms, then_ms in (
+            (1, friday, monday),
+            (2, monday + 50_000_000, tuesday),
+            (3, tuesday, None),
+        ):
+            broker.ledger.follow()
+            broker.ledger.lead()
+            assert len(await arrived(peer)) == count - 1
+            now_ms = at_ms
+            await until(partial(_has, broker, count))
+            assert broker.machine.timers.next_ms() == then_ms
+        found = [names.properties_decode(each.properties) for each in await arrived(peer)]
+        assert [int(each[names.TIMER_OUT_MS]) for each in found] == NINE_IN_BERLIN
+        assert [each[names.REPEAT_OF] for each in found] == ["A"] * 3
+        assert len({each[names.UNIQ_KEY] for each in found}) == 3
+        assert not any(names.REPEAT_CRON in each or names.REPEAT_ZONE in each for each in found)
+
+
+def test_the_calendar_begins_when_the_message_may_be_delivered() -> None:
+    """At the first moment that is not before its timer, and after now."""
+    daily = repeat_of({names.REPEAT_CRON: "@daily"})
+    assert daily is not None
+    day = 86_400_000
+    midnight = NOW_MS - NOW_MS % day + day
+    assert daily.first_ms(0, NOW_MS) == midnight
+    assert daily.first_ms(midnight, NOW_MS) == midnight
+    assert daily.first_ms(midnight + 1, NOW_MS) == midnight + day
+    assert daily.next_ms(midnight, midnight + 1) == midnight + day
+    assert daily.next_ms(midnight, midnight + 5 * day + 1) == midnight + 6 * day
+
+
+def test_a_leader_that_lacks_the_zone_goes_on_by_utc() -> None:
+    """It was known when the message was sent; the message is not lost for it."""
+    waits = {names.REPEAT_CRON: "0 9 * * *", names.REPEAT_ZONE: "Not/Here"}
+    later = again(waits | {names.TIMER_OUT_MS: str(NOW_MS)}, NOW_MS)
+    assert later is not None
+    assert datetime.fromtimestamp(int(later[names.TIMER_OUT_MS]) / 1000, UTC).hour == 9
+
+
+async def test_a_message_that_only_speaks_of_repeats_is_delivered_as_it_is(tmp_path: Path) -> None:
+    """The word in a property's value means nothing."""
+    now_ms = NOW_MS
+    async with served(tmp_path, clock_ms=lambda: now_ms) as (broker, peer):
+        told = "y\x01REPEAT_CRON and REPEAT_EVERY_MS\x02TIMER_DELAY_MS\x015\x02UNIQ_KEY\x01A\x02"
+        assert (await send(peer, told))[0] == 0
+        now_ms += 5
+        await until(partial(_has, broker, 1))
+        (found,) = await arrived(peer)
+        assert names.properties_decode(found.properties)[names.UNIQ_KEY] == "A"
+        assert len(broker.machine.timers) == 0
 
 
 def test_a_refusal_says_what_was_asked_for() -> None:

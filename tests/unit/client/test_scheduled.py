@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from trio.testing import MockClock
 
+from dledger.errors import BadInput
 from mqclient import Message
 from mqclient.commands.__main__ import main
+from mqclient.producing.waiting.delays import (
+    check_user_properties,
+    delay_properties,
+    expiry_properties,
+)
 from mqlocal import local_cluster, local_cluster_in_thread
+
+NOW_MS = 1_790_000_000_000
 
 
 async def test_the_next_delayed_messages_are_listed(autojump_clock: MockClock) -> None:
@@ -76,3 +85,45 @@ def test_mqadmin_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert "in an hour" in shown
     assert (told["to_topic"], told["keys"]) == ("T", "k")
     assert told["due_ms"] - told["store_timestamp_ms"] == pytest.approx(3_600_000, abs=1000)
+
+
+def test_mqadmin_tells_how_they_come_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """In periods, or by the calendar of a zone."""
+    with local_cluster_in_thread(replicas=1) as cluster, cluster.producer("P") as producer:
+        nine, zone = "0 9 * * MON-FRI", "Europe/Berlin"
+        producer.send(Message("T", b"by date", repeat_cron=nine, repeat_zone=zone, repeats=3))
+        producer.send(Message("T", b"by period", repeat_s=3600))
+        capsys.readouterr()  # what servers have said
+        shown = run(capsys, "listScheduled", "-n", cluster.namesrv_addr, "-o", "json")
+        told = {each["text"]: each["repeats"] for each in json.loads(shown)["result"]}
+
+    assert told == {"by date": "0 9 * * MON-FRI Europe/Berlin, 3 left", "by period": "every 3600 s"}
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (Message("T", b"", repeat_cron="* * * *"), "has 4 fields"),
+        (Message("T", b"", repeat_cron="0 25 * * *"), "field 2, hour: 25"),
+        (Message("T", b"", repeat_cron="@daily", repeat_zone="Nowhere"), "no time zone"),
+        (Message("T", b"", repeat_cron="@daily", repeat_s=5), "set one"),
+        (Message("T", b"", repeat_cron="@daily", delay_level=1), "with delay_level"),
+        (Message("T", b"", repeat_cron="@daily", repeats=0), "repeats=0"),
+        (Message("T", b"", repeat_cron="0 0 1 1 *", ttl_s=60), "is over before"),
+    ],
+)
+def test_a_wrong_calendar_is_refused_before_anything_is_sent(message: Message, said: str) -> None:
+    """With the field's name, or the one that is to be set."""
+    with pytest.raises(BadInput, match=re.escape(said)):
+        properties_of(message)
+
+
+def properties_of(message: Message) -> dict[str, str]:
+    """Those that say when."""
+    return delay_properties(message) | expiry_properties(message, NOW_MS)
+
+
+def test_a_property_of_the_calendar_has_its_own_field() -> None:
+    """Which is named."""
+    with pytest.raises(BadInput, match="set the message's repeat_cron"):
+        check_user_properties({"REPEAT_CRON": "@daily"})

@@ -71,8 +71,8 @@ class DelayLevels:
             return SCHEDULE_TOPIC, queue_id, properties | waiting
         due_ms = timer_due_ms(properties, now_ms)
         repeat = repeat_of(properties)
-        if repeat is not None and due_ms <= now_ms:
-            due_ms = repeat.next_ms(due_ms, now_ms)
+        if repeat is not None:
+            due_ms = repeat.first_ms(due_ms, now_ms) or due_ms
         if due_ms > now_ms:
             waiting[names.TIMER_OUT_MS] = str(due_ms)
             return TIMER_TOPIC, 0, properties | waiting

@@ -38,13 +38,11 @@ from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.drafts import NewRecord, new_unique_key
 from mqbroker.leader.log import Log
 from mqbroker.leader.waiting.delays import DelayLevels
-from mqbroker.leader.waiting.repeats import again, delivered
+from mqbroker.leader.waiting.repeats import again, delivered, may_repeat
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.derived.units import Units
 from mqbroker.state.machine import Machine
 from mqbroker.state.moves import OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Move, encode_move, ranges_of
-
-_REPEATED = names.REPEAT_EVERY_MS.encode()
 
 
 class Arrival(NamedTuple):
@@ -303,7 +301,7 @@ class Deliveries:
         pairs = zip(units["position"].tolist(), units["size"].tolist(), strict=True)
         waiting = []
         for record in (Record(self._log.view(at, size)) for at, size in pairs):
-            if _REPEATED in bytes(record.properties) and self._arrival(record) is not None:
+            if may_repeat(bytes(record.properties)) and self._arrival(record) is not None:
                 properties = again(names.properties_decode(record.properties), now_ms)
                 if properties is not None:
                     encoded = names.properties_encode(properties)
@@ -328,7 +326,7 @@ class Deliveries:
             return None
         # A topic may have fewer queues by now.
         queue_id %= max(topic.read_queue_nums, topic.write_queue_nums)
-        if names.REPEAT_EVERY_MS in properties:
+        if names.REPEAT_EVERY_MS in properties or names.REPEAT_CRON in properties:
             properties = delivered(properties, new_unique_key())
         arrived = replace(NewRecord.copy(record), properties=names.properties_encode(properties))
         return Arrival(topic.topic_name, queue_id, arrived)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from dledger.errors import BadInput
+from dledger.remoting.cron import next_ms, parse_cron, zone_named
 from dledger.remoting.message import (
     DELAY,
     DELAYS,
@@ -23,7 +24,9 @@ from dledger.remoting.message import (
     REAL_QID,
     REAL_TOPIC,
     RECONSUME_TIME,
+    REPEAT_CRON,
     REPEAT_EVERY_MS,
+    REPEAT_ZONE,
     REPEATS_LEFT,
     RETRY_TOPIC,
     SHARDING_KEY,
@@ -53,6 +56,7 @@ _INSTEAD: Mapping[str, str] = {
     EXPIRES_AT_MS: "set the message's ttl_s",
     PRIORITY: "set the message's priority",
     **dict.fromkeys((REPEAT_EVERY_MS, REPEATS_LEFT), "set the message's repeat_s and repeats"),
+    **dict.fromkeys((REPEAT_CRON, REPEAT_ZONE), "set the message's repeat_cron and repeat_zone"),
     TRAN_MSG: "send it by Producer.transaction",
     KEYS: "set the message's keys",
     TAGS: "set the message's tags",
@@ -87,7 +91,7 @@ def delay_properties(message: Message) -> dict[str, str]:
         )
     if not 0 <= delay_s < math.inf:
         raise BadInput(f"delay_s={delay_s}: expected seconds from now")
-    if message.repeat_s or message.repeats is not None:
+    if message.repeat_s or message.repeat_cron or message.repeats is not None:
         return _repeat_properties(message)
     return _timer_properties(level, delay_s, at)
 
@@ -107,7 +111,9 @@ def _timer_properties(level: int, delay_s: float, at: datetime | None) -> dict[s
 def _repeat_properties(message: Message) -> dict[str, str]:
     """Those of a message that comes again and again. Raises BadInput."""
     repeat_s, repeats = message.repeat_s, message.repeats
-    if not limits.REPEAT_S_MIN <= repeat_s <= limits.RETRY_DELAY_S_MAX:
+    if message.repeat_cron and repeat_s:
+        raise BadInput(f"repeat_s={repeat_s} and repeat_cron={message.repeat_cron!r}: set one")
+    if not message.repeat_cron and not limits.REPEAT_S_MIN <= repeat_s <= limits.RETRY_DELAY_S_MAX:
         raise BadInput(
             f"repeat_s={repeat_s}: expected seconds from one time to the next, "
             f"{limits.REPEAT_S_MIN} to {limits.RETRY_DELAY_S_MAX}"
@@ -115,12 +121,19 @@ def _repeat_properties(message: Message) -> dict[str, str]:
     if repeats is not None and not 1 <= repeats <= limits.REPEATS_MAX:
         raise BadInput(f"repeats={repeats}: expected 1 to {limits.REPEATS_MAX}, or None for no end")
     if message.delay_level:
-        raise BadInput("repeat_s with delay_level: use delay_s or deliver_at for the first time")
+        raise BadInput(
+            "repeat_s or repeat_cron with delay_level: use delay_s or deliver_at for the first time"
+        )
     at = message.deliver_at
     delay_s = message.delay_s or (repeat_s if at is None else 0.0)
     count = {} if repeats is None else {REPEATS_LEFT: str(repeats)}
-    every = {REPEAT_EVERY_MS: str(math.ceil(repeat_s * 1000))}
-    return {**_timer_properties(0, delay_s, at), **every, **count}
+    timer = _timer_properties(0, delay_s, at)
+    if not message.repeat_cron:
+        return {**timer, REPEAT_EVERY_MS: str(math.ceil(repeat_s * 1000)), **count}
+    parse_cron(message.repeat_cron)
+    zone_named(message.repeat_zone)
+    zone = {} if message.repeat_zone == "UTC" else {REPEAT_ZONE: message.repeat_zone}
+    return {**timer, REPEAT_CRON: message.repeat_cron, **zone, **count}
 
 
 def expiry_properties(message: Message, now_ms: int) -> dict[str, str]:
@@ -130,9 +143,12 @@ def expiry_properties(message: Message, now_ms: int) -> dict[str, str]:
         raise BadInput(f"ttl_s={ttl_s}: expected seconds from now, {limits.TTL_S_MAX} at most")
     at = message.deliver_at
     first_s = message.delay_s or message.repeat_s
-    due_ms = now_ms + first_s * 1000 if at is None else at.timestamp() * 1000
+    due_ms: float | None = now_ms + first_s * 1000 if at is None else at.timestamp() * 1000
+    if message.repeat_cron and due_ms is not None:
+        zone = zone_named(message.repeat_zone)
+        due_ms = next_ms(parse_cron(message.repeat_cron), zone, int(due_ms) - 1)
     expires_ms = now_ms + math.ceil(ttl_s * 1000)
-    if message.delayed and due_ms >= expires_ms:
+    if message.delayed and (due_ms is None or due_ms >= expires_ms):
         raise BadInput(
             f"ttl_s={ttl_s} is over before the message is delivered: it counts from the send on"
         )
