@@ -31,9 +31,9 @@ from mqchaos.limits import (
     DEMO_RATE_PER_S_MIN,
 )
 from mqchaos.report.verdict import Report
+from mqchaos.run.load.workload import read_lines, split
 from mqchaos.run.perform import Order, perform
 from mqchaos.run.scenarios import MAIN_JOB, planned_of
-from mqchaos.run.workload import read_lines, split
 
 MESSAGES = 100_000
 PRODUCERS = 2

@@ -46,6 +46,17 @@ DELAY_LEVEL_1_S = 1.0
 """RocketMQ's first level."""
 DELAYS_S = (0.5, 1.5, 2.5, 3.5)
 """Of messages that wait by a timer, in turn."""
+LIFETIMES_S = (0.5, 2.0)
+"""Of messages that have an end of their own, in turn."""
+PARTS_EVERY = 100
+"""So manieth messages are sent in parts."""
+PARTS_BODY_BYTES = 5 << 20
+"""Of a body that is sent in parts: more than a record can hold."""
+POP_MEMBERS = 5
+"""In each process of a group that pops; together they are more than there are queues."""
+POP_INVISIBLE_S = 1.0
+POP_AT_ONCE_MAX = 32
+POP_AGAIN_S = 0.3
 DELAY_MARGIN_S = 2.0
 """So long after the last delayed message is due its producer is through."""
 ASKED_FOR_S = 12.0

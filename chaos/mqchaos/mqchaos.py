@@ -34,12 +34,12 @@ from mqchaos.limits import (
 )
 from mqchaos.run import again
 from mqchaos.run.again import order_of, own
+from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.perform import perform
 from mqchaos.run.planned import Planned, read_plan
 from mqchaos.run.scenarios import RANDOM, SCENARIOS, planned_of, random_plan
 from mqchaos.run.soak import plans
 from mqchaos.run.soak import soak as soaking
-from mqchaos.run.workload import WORKLOADS
 
 Directory: TypeAlias = Annotated[Path, cyclopts.Parameter(name="--dir")]
 Times: TypeAlias = Annotated[int, cyclopts.Parameter(name=["--kills", "--times"])]

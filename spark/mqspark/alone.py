@@ -37,6 +37,8 @@ NEEDS_HISTORY: Final = {
     10: "how a transaction was to end, only a history says",
     11: "when messages were due and came, only a history says",
     12: "what brokers answered, only a history says",
+    14: "which group passed which inputs, only a history says",
+    15: "who was given what, and was through with it, only a history says",
 }
 ONE_REPLICA: Final = "there is one replica only, and nothing to compare it with"
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -33,7 +33,7 @@ REST = "rest"
 SCHEMA = (
     "kind string, t long, client string, id string, topic string, broker string, queue_id int, "
     "offset long, position long, crc long, definite boolean, group string, due long, "
-    "transaction string, waiting boolean"
+    "transaction string, waiting boolean, expires long, pop_time long, how string, counted boolean"
 )
 #: Of the events that are about no single message.
 NOTE_SCHEMA = (
@@ -42,19 +42,23 @@ NOTE_SCHEMA = (
     "fault string"
 )
 #: The kinds of events about one message.
-OF_MESSAGES = ("send", "ack", "fail", "deliver", "resolve")
+OF_MESSAGES = ("send", "ack", "fail", "deliver", "resolve", "settle")
 #: Without `retries` in a history: RocketMQ's default retryTimesWhenSendFailed.
 RETRIES_DEFAULT = 2
 
 
 @dataclass(frozen=True)
 class Meta:
-    """The harness's description of the run. `brokers`: broker name -> node ids that it started."""
+    """The harness's description of the run. `brokers`: broker name -> node ids that it started.
+
+    `outputs`: topic -> the topic of its inputs, and the group that passes them.
+    """
 
     topics: tuple[str, ...]
     idempotent: bool
     retries: int
     brokers: dict[str, tuple[str, ...]]
+    outputs: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def copies_max(self) -> int:
@@ -141,6 +145,8 @@ def read_meta(path: Path, events: DataFrame) -> Meta:
     """The run's description; without one, topics are those that were sent to."""
     metas = [meta for file in find_history(path) if (meta := _meta_of(file))]
     topics = {str(meta["topic"]) for meta in metas if meta.get("topic")}
+    made = [meta for meta in metas if meta.get("inputs") and meta.get("group")]
+    topics |= {str(meta["inputs"]) for meta in made}
     if not topics:
         sent = events.where("kind = 'send'").select("topic").distinct()
         topics = {row.topic for row in sent.collect() if row.topic is not None}
@@ -151,6 +157,11 @@ def read_meta(path: Path, events: DataFrame) -> Meta:
         idempotent=all(bool(meta.get("idempotent", True)) for meta in metas),
         retries=max((int(str(meta.get("retries", RETRIES_DEFAULT))) for meta in metas), default=0),
         brokers=_brokers(metas),
+        outputs={
+            str(meta["topic"]): (str(meta["inputs"]), str(meta["group"]))
+            for meta in made
+            if meta.get("topic")
+        },
     )
 
 

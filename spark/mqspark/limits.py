@@ -13,6 +13,7 @@ TASK_BYTES_MIN = MIB
 """Segments smaller than this share a task: a task costs as much as reading some hundred KiB."""
 
 INFLATED_BODY_BYTES_MAX = 64 * MIB
+INFLATED_WINDOW_BYTES_MAX = 8 * MIB
 """A compressed body is inflated up to here to be compared with what was sent."""
 
 VIOLATIONS_SHOWN_MAX = 200
@@ -56,6 +57,9 @@ CLOCK_SLACK_MS = 2
 CLOCK_SLACK_SHARE = 0.001
 """Brokers count whole milliseconds, by clocks that are set: a message may come so much (and, of its
 delay, such a share) before its time by the harness's clock, without being early."""
+EXPIRED_S_MAX = 2.0
+"""A consumer may stand still for so long between its look at the clock and the note of a delivery.
+"""
 DELAY_LATE_S_MAX = 10.0
 """How long after its time a delayed message may come, where nothing was broken meanwhile."""
 TRANSACTION_S_MAX = 120.0

@@ -21,7 +21,6 @@ from dledger.verdict import form
 from mqspark import alone
 from mqspark.judge import (
     authenticity,
-    commits,
     copies,
     durability,
     freshness,
@@ -32,6 +31,7 @@ from mqspark.judge import (
     waiting,
 )
 from mqspark.judge.evidence import Evidence
+from mqspark.judge.groups import commits, outputs, popped
 from mqspark.limits import VIOLATIONS_SHOWN_MAX
 
 Scalar = str | int | bool | None
@@ -88,6 +88,8 @@ PROPERTIES: Final = (
         replication.equality_violations,
         "entries",
     ),
+    Property(outputs.NUMBER, outputs.TITLE, outputs.violations, "outputs"),
+    Property(popped.NUMBER, popped.TITLE, popped.violations, "popped"),
 )
 
 
@@ -166,6 +168,7 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
     totals["leaders"] = leadership.completeness_checked(evidence)
     totals["commits"] = kinds.get(commits.COMMIT, 0)
     totals["queue_ends"] = kinds.get(freshness.QUEUE_END, 0)
+    totals["outputs"] = outputs.checked(evidence)
     judgements = []
     for item in PROPERTIES:
         progress(f"judging property {item.number}: {item.title}")
@@ -201,7 +204,7 @@ def judge_alone(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
     counts: Counts = {
         "replicas": len(evidence.members.replicas),
         "entries": {f"{row.broker}/{row.replica}": row["count"] for row in stored},
-        "replicas_equal": judgements[-1].holds,
+        "replicas_equal": _of(judgements, replication.EQUALITY_NUMBER).holds,
     }
     notes = [f"property {authenticity.NUMBER}: {alone.BODIES_ONLY}"]
     for name in evidence.members.brokers:
@@ -210,14 +213,19 @@ def judge_alone(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
     return Verdict(judgements, counts, notes)
 
 
+def _of(judgements: Sequence[Judgement], number: int) -> Judgement:
+    return next(judgement for judgement in judgements if judgement.number == number)
+
+
 def _totals(evidence: Evidence) -> dict[str, int]:
     """Everything that can be counted in the digest, in one job."""
     columns = {
         "messages": F.count("*"),
         "sent": F.count("send_t"),
         "acknowledged": F.count(F.coalesce("ack_t", "waiting_t")),
-        "delayed": F.count("due"),
+        "delayed": F.count(F.coalesce("due", "expires")),
         "transactions": F.count("outcome"),
+        "popped": F.count("popped_max"),
         "consumed": F.count("read_t"),
         "reads": F.sum(F.bit_count("holders") + F.col("deliveries")),
         "elsewhere": F.count_if(F.col("broker_number") < 0),

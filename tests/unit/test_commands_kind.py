@@ -16,7 +16,7 @@ from dledger.program import extras
 from dledger.raft.engine import StateMachine
 from mqbroker.__main__ import main as mqbroker
 from mqchaos import demo, mqchaos
-from mqchaos.run.workload import read_lines
+from mqchaos.run.load.workload import read_lines
 from mqspark import mqaudit
 
 

@@ -37,7 +37,7 @@ from mqchaos.limits import (
     TOPIC_TIMEOUT_S,
 )
 from mqchaos.run.history import End, Fault, HistoryWriter, Lead, Meta
-from mqchaos.run.workload import Consume, Produce, run_name
+from mqchaos.run.load.workload import Consume, Produce, run_name
 from mqclient.connection.peers import PeerPool
 
 GROUP: Final = "chaos-readers"

@@ -16,8 +16,8 @@ import trio
 from mqchaos.cluster.processes import ClusterError, log_tail
 from mqchaos.limits import STOP_TIMEOUT_S
 from mqchaos.run.history import Event
-from mqchaos.run.workers import Worker
-from mqchaos.run.workload import Consume, Produce, Progress, caught_up
+from mqchaos.run.load.workers import Worker
+from mqchaos.run.load.workload import Consume, Produce, Progress, caught_up
 
 _decoder = msgspec.json.Decoder(Event)
 

@@ -29,9 +29,14 @@ UNJUDGED = {
     7: ("A new leader holds all that was acknowledged", FILES),
     8: ("A group's offset says what was delivered, and never goes back", "it was not asked for"),
     10: ("A transaction is seen if it was committed, and only then", "none was sent"),
-    11: ("A delayed message comes in its time", "none was sent"),
+    11: ("A message with a time comes in its time", "none was sent"),
     12: ("A queue's end is never told too low", "it was not asked for"),
     13: ("All replicas are identical", FILES),
+    14: ("Each input that a group has passed has its output, and no other has", "none was written"),
+    15: (
+        "A popped message that is done stays done; what is passed was given",
+        "who was through with what was not noted",
+    ),
 }
 Place = tuple[str, str, int, int]
 

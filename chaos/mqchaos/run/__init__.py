@@ -5,10 +5,7 @@
 ``perform``    from start to verdict
 ``run``        one run: a fresh cluster, a load, a plan, a history
 ``observer``   what the harness itself sees of the cluster
-``workload``   what clients are told, and tell (pure)
-``workers``    the harness's side of them
-``work``       the process of one
-``producing``  what producers send, and note
+``load``       the clients of a run
 ``outcome``    what became of one run among many
 ``again``      replays, and plans made smaller
 ``shrinking``  which smaller plan to try next (pure)

@@ -31,21 +31,26 @@ class _Event(msgspec.Struct, tag_field="kind", tag=str.lower, frozen=True, gc=Fa
     t: int
 
 
-class Meta(_Event, frozen=True):
-    """What was run. `brokers`: broker name -> node id -> its store directory."""
+class Meta(_Event, frozen=True, omit_defaults=True):
+    """What was run. `brokers`: broker name -> node id -> its store directory.
+
+    `inputs`: for each message there that `group` has passed, `topic` has an output.
+    """
 
     seed: int
     scenario: str
     topic: str
     idempotent: bool
     brokers: dict[str, dict[str, str]]
+    inputs: str | None = None
+    group: str | None = None
 
 
 class Send(_Event, frozen=True, gc=False, omit_defaults=True):
     """A message is about to be handed to the producer. `crc`: CRC-32 of the body; `size`: bytes.
 
     `due`: not to be delivered before, by the same clock. `transaction`: how it will be ended, by
-    `commit` or by `rollback`, whoever is asked.
+    `commit` or by `rollback`, whoever is asked. `expires`: not to be delivered after.
     """
 
     client: str
@@ -56,6 +61,7 @@ class Send(_Event, frozen=True, gc=False, omit_defaults=True):
     size: int
     due: int | None = None
     transaction: str | None = None
+    expires: int | None = None
 
 
 class Ack(_Event, frozen=True, gc=False, omit_defaults=True):
@@ -91,8 +97,11 @@ class Fail(_Event, frozen=True, gc=False):
     error: str
 
 
-class Deliver(_Event, frozen=True, gc=False):
-    """A consumer of the group was given the message. `crc` is over the body as it arrived."""
+class Deliver(_Event, frozen=True, gc=False, omit_defaults=True):
+    """A consumer of the group was given the message. `crc` is over the body as it arrived.
+
+    `pop_time` names the delivery, if it was popped.
+    """
 
     client: str
     group: str
@@ -102,6 +111,23 @@ class Deliver(_Event, frozen=True, gc=False):
     offset: int
     id: str
     crc: int
+    pop_time: int | None = None
+
+
+class Settle(_Event, frozen=True, gc=False):
+    """A member was answered that what it popped by this delivery is done: acknowledged (`how` is
+    `ack`), or a dead letter (`dead`). `counted`: certainly by this, and not before."""
+
+    client: str
+    group: str
+    topic: str
+    broker: str
+    queue_id: int
+    offset: int
+    id: str
+    pop_time: int
+    how: str
+    counted: bool
 
 
 class Commit(_Event, frozen=True, gc=False):
@@ -208,6 +234,7 @@ Event: TypeAlias = (
     | Fail
     | Resolve
     | Deliver
+    | Settle
     | Commit
     | Rebalance
     | Lead

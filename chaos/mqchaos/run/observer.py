@@ -36,7 +36,7 @@ from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import NodeState
 from mqchaos.limits import ASK_INTERVAL_S, ASK_TIMEOUT_S, READ_BACK_QUIET_S
 from mqchaos.run.history import GroupOffset, HistoryWriter, Lead, QueueEnd, Vote
-from mqchaos.run.workload import output_key, outputs_of
+from mqchaos.run.load.workload import output_key, outputs_of
 from mqclient import Admin, Consumer, ReceivedMessage
 from mqclient.connection.peers import PeerPool
 
@@ -50,6 +50,7 @@ class Observer:
     history: HistoryWriter
     #: "broker/queue" -> the highest end that was told.
     ends: dict[str, int] = field(default_factory=dict)
+    passed: dict[str, int] = field(default_factory=dict)
     _leads: set[tuple[str, str, int]] = field(default_factory=set)
     _votes: set[tuple[str, str, int, str | None]] = field(default_factory=set)
 
@@ -109,6 +110,7 @@ class Observer:
                 if answer is not None:
                     at = decode_header(QueryConsumerOffsetResponseHeader, answer).offset
                     now = time.monotonic_ns()
+                    self.passed[queue] = max(at, self.passed.get(queue, 0))
                     self.history.write(GroupOffset(now, began, *place, group, topic, queue_id, at))
             await trio.sleep(ASK_INTERVAL_S)
 

@@ -14,10 +14,10 @@ from mqchaos.report.measure import timeline
 from mqchaos.report.report import AUDIT_FOLDER, make_report, write_report
 from mqchaos.report.verdict import Report
 from mqchaos.run.history import read_history
+from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.planned import Planned, write_plan
 from mqchaos.run.run import BROKER, Run
 from mqchaos.run.scenarios import library_lines
-from mqchaos.run.workload import WORKLOADS
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dledger.failpoints import PLACES
 from mqchaos.faults.generator import AtShare, Plan
 from mqchaos.faults.kinds import AT_PLACES, KINDS
 from mqchaos.limits import NAMESRVS_MAX, NODES_MAX, SEGMENT_BYTES, SEND_TIMEOUT_S
-from mqchaos.run.workload import WORKLOADS
+from mqchaos.run.load.workload import WORKLOADS
 
 PLAN_FILE: Final = "plan.json"
 VERSION: Final = 1

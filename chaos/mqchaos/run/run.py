@@ -35,10 +35,8 @@ from mqchaos.limits import (
     STOP_TIMEOUT_S,
 )
 from mqchaos.run.history import End, Fault, HistoryWriter, Meta, Reset
-from mqchaos.run.observer import Observer, without_their_output
-from mqchaos.run.planned import Planned
-from mqchaos.run.workers import Worker
-from mqchaos.run.workload import (
+from mqchaos.run.load.workers import Worker
+from mqchaos.run.load.workload import (
     WORKLOADS,
     Consume,
     Produce,
@@ -48,6 +46,8 @@ from mqchaos.run.workload import (
     run_name,
     split,
 )
+from mqchaos.run.observer import Observer, without_their_output
+from mqchaos.run.planned import Planned
 from mqclient import Admin
 from mqclient.admin.results import QueueReset
 from mqclient.connection.peers import PeerPool
@@ -176,9 +176,11 @@ class Run:
                 ordered=workload.ordered,
                 offsets=offsets,
                 once=name if workload.once else None,
+                members=workload.members,
             )
             log = self.directory / f"{name}.log"
             self.consumers.append(Worker(reads, log, workload.dies_s))
+        dies_s = None if workload.only_readers_die else workload.dies_s
         for number, share in enumerate(shares):
             name = f"producer-{number}"
             sends = Produce(
@@ -186,7 +188,7 @@ class Run:
                 namesrv_addr=address,
                 topic=self.topic,
                 history=self._file(name),
-                at_once=workload.dies_s is not None,
+                at_once=dies_s is not None,
                 lines=str(self._lines),
                 index=number,
                 producers=PRODUCERS,
@@ -199,7 +201,7 @@ class Run:
                 sends=workload.sends,
             )
             log = self.directory / f"{name}.log"
-            self.producers.append(Worker(sends, log, workload.dies_s))
+            self.producers.append(Worker(sends, log, dies_s))
         for worker in [*self.consumers, *self.producers]:
             await nursery.start(worker.run)
 
@@ -310,9 +312,12 @@ class Run:
         self.phase = "waiting for the consumers to catch up"
         # Of messages that waited only the queues' ends say where they are.
         seen = Progress(ends=observer.ends)
-        each = WORKLOADS[self.planned.workload].broadcast
+        workload = WORKLOADS[self.planned.workload]
+        each = workload.broadcast
 
         def readers() -> list[list[Progress]]:
+            if workload.members:  # what is done of what was popped, the brokers say
+                return [[Progress(ends=observer.passed)]]
             return [[progress] for progress in self.consumed] if each else [self.consumed]
 
         with trio.move_on_after(DRAIN_TIMEOUT_S) as scope:

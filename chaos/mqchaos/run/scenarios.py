@@ -75,8 +75,8 @@ from mqchaos.limits import (
     SEGMENT_BYTES,
     SHORT_SEGMENT_BYTES,
 )
+from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.planned import Planned
-from mqchaos.run.workload import WORKLOADS
 
 NODES = 3
 _WITH_WHOLE_LOGS = frozenset(When) - {When.RETENTION, When.COPY, When.EMPTY}

@@ -23,7 +23,12 @@ from dledger.errors import BadInput, DledgerError
 from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import ConsumerSendMsgBackHeader, encode_header
+from dledger.remoting.headers import (
+    ConsumerSendMsgBackHeader,
+    ConsumerSendMsgBackResponseHeader,
+    decode_header,
+    encode_header,
+)
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.numbers import INT32_MAX
 from mqclient import limits
@@ -161,8 +166,9 @@ class SendingBack:
 
     async def send_back(
         self, message: ReceivedMessage, delay: Delay, pop_time_ms: int | None = None
-    ) -> bool:
-        """Returns whether the message, popped then, is acknowledged by this.
+    ) -> int | None:
+        """Whether the message, popped then, was somebody else's already, or done: 1, or 0 if it is
+        acknowledged by this. None if it is not known, and still to be acknowledged.
 
         Raises Refused, or another ClientError or RemotingError, if it may not be stored.
         """
@@ -188,7 +194,9 @@ class SendingBack:
         place = (message.broker_name, message.record.topic)
         answer = await self.finder.granted(what, *place, command, limits.REQUEST_TIMEOUT_S)
         # A broker that does not know of it says nothing; nor does one whose group takes none back.
-        return pop_time_ms is not None and "late" in answer.ext
+        if pop_time_ms is None or "late" not in answer.ext:
+            return None
+        return decode_header(ConsumerSendMsgBackResponseHeader, answer).late
 
     async def settle(self, message: ReceivedMessage, error: Exception) -> bool:
         """See to a message whose handler raised; False if it is to be handled again, here.

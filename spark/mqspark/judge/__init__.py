@@ -20,8 +20,8 @@ what the evidence proves:
 ``order``         property 4
 ``replication``   properties 5 and 13
 ``leadership``    properties 6 and 7
-``commits``       property 8
 ``copies``        property 9
 ``waiting``       properties 10 and 11
 ``freshness``     property 12
+``groups``        properties 8, 14 and 15
 """

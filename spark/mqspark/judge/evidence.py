@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.history import Meta
@@ -178,17 +178,29 @@ class Evidence:
         return agreed.unionByName(disputed).unionByName(waiting)
 
     @cached_property
+    def spread(self) -> Row:
+        """The hashes of groups that were given messages, least and most; and the last pop time."""
+        groups = F.min("group_min").alias("least"), F.max("group_max").alias("most")
+        return self.digest.agg(*groups, F.max("popped_max").alias("popped")).collect()[0]
+
+    @property
+    def has_popped(self) -> bool:
+        """Whether any group was given messages by POP."""
+        return self.spread.popped is not None
+
+    @property
     def one_group(self) -> int | None:
-        """The hash of the group whose deliveries are all of them, as in most runs."""
-        spread = self.digest.agg(
-            F.min("group_min").alias("least"), F.max("group_max").alias("most")
-        )
-        row = spread.collect()[0]
-        return int(row.least) if row.least is not None and row.least == row.most else None
+        """The hash of the group whose deliveries are all of them, as in most runs, if it pulls."""
+        row = self.spread
+        if row.least is None or row.least != row.most or self.has_popped:
+            return None
+        return int(row.least)
 
     @cached_property
     def first_reads(self) -> DataFrame:
         """The first delivery of each offset in each reading: reading (a hash), queue_offset, t.
+
+        What members popped is none of it: they are given messages in any order.
 
         With one group the slots know all of it, and the history need not be read again.
         """
@@ -197,7 +209,8 @@ class Evidence:
                 F.col("queue").alias("reading"), "queue_offset", F.col("read_t").alias("t")
             )
         judged = F.col("topic").isin(*self.meta.topics)
-        delivered = self.events.where((F.col("kind") == DELIVER) & judged)
+        pulled = (F.col("kind") == DELIVER) & F.col("pop_time").isNull()
+        delivered = self.events.where(pulled & judged)
         offsets = delivered.groupBy(
             self.reading.alias("reading"), F.col("offset").alias("queue_offset")
         )

@@ -26,9 +26,15 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from mqspark.judge.members import Members
 
 SEND, ACK, FAIL, DELIVER, RESOLVE = "send", "ack", "fail", "deliver", "resolve"
+SETTLE: Final = "settle"
+#: How a member is through with what it popped, if it has given it up.
+DEAD: Final = "dead"
 STORED: Final = "stored"
 #: An acknowledgement of a message that waits, and such a message in a replica's file.
 WAITING, HELD = "waiting", "held"
+#: A dead letter in a replica's file.
+BURIED: Final = "buried"
+DEAD_LETTERS: Final = "%DLQ%"
 #: Where a message waits for its time, or for the end of its transaction, before its topic has it.
 WAITING_TOPICS: Final = (
     "SCHEDULE_TOPIC_XXXX",
@@ -39,10 +45,10 @@ COMMITTED, ROLLED_BACK = 1, 2
 #: The columns that name a queue.
 QUEUE: Final = ("broker", "topic", "queue_id")
 #: Clients' events about one message; the others (leads, faults, ...) are no testimony.
-_EVENTS: Final = (SEND, ACK, FAIL, DELIVER, RESOLVE)
+_EVENTS: Final = (SEND, ACK, FAIL, DELIVER, RESOLVE, SETTLE)
 #: The columns of a record that the testimony needs.
 RECORD_COLUMNS: Final = (
-    "broker,holders,position,topic,queue_id,queue_offset,unique_key,content_crc,error"
+    "broker,holders,position,topic,queue_id,queue_offset,unique_key,content_crc,error,moved"
 )
 
 
@@ -50,7 +56,8 @@ def testify(events: DataFrame, records: DataFrame, topics: Sequence[str]) -> Dat
     """What clients and replicas say about messages of these topics.
 
     Columns: source, t, id, group, broker, holders, topic, queue_id, queue_offset, position, crc (of
-    the body as sent), definite, error, due, transaction.
+    the body as sent), definite, error, due, transaction, expires, pop_time, how, counted. What the
+    broker has moved to wait anew is left out: it repeats what was said before.
     """
     judged = F.col("topic").isNull() | F.col("topic").isin(*topics)
     said = events.where(F.col("kind").isin(*_EVENTS) & judged).select(
@@ -71,12 +78,17 @@ def testify(events: DataFrame, records: DataFrame, topics: Sequence[str]) -> Dat
         F.lit(None).cast("string").alias("error"),
         "due",
         "transaction",
+        "expires",
+        "pop_time",
+        "how",
+        "counted",
     )
     # A record without a unique key was not sent by our producers: it is named by its place.
     unnamed = F.concat(F.lit("no UNIQ_KEY, at "), F.col("position").cast("string"))
-    waits = F.col("topic").isin(*WAITING_TOPICS)
-    stored = records.where(F.col("topic").isin(*topics) | waits).select(
-        F.when(waits, HELD).otherwise(STORED).alias("source"),
+    waits, dead = F.col("topic").isin(*WAITING_TOPICS), F.col("topic").startswith(DEAD_LETTERS)
+    judged = F.col("topic").isin(*topics) | (waits & ~F.col("moved")) | dead
+    stored = records.where(judged).select(
+        F.when(waits, HELD).when(dead, BURIED).otherwise(STORED).alias("source"),
         F.lit(None).cast("long").alias("t"),
         F.coalesce("unique_key", unnamed).alias("id"),
         F.lit(None).cast("string").alias("group"),
@@ -91,6 +103,10 @@ def testify(events: DataFrame, records: DataFrame, topics: Sequence[str]) -> Dat
         "error",
         F.lit(None).cast("long").alias("due"),
         F.lit(None).cast("string").alias("transaction"),
+        F.lit(None).cast("long").alias("expires"),
+        F.lit(None).cast("long").alias("pop_time"),
+        F.lit(None).cast("string").alias("how"),
+        F.lit(None).cast("boolean").alias("counted"),
     )
     return said.unionByName(stored)
 
@@ -99,7 +115,8 @@ def digest(testimony: DataFrame, members: Members) -> DataFrame:
     """One row a message: id, who says what of it, the spread of its values, whether it is suspect.
 
     `send_t`, `ack_t`, `read_t` are the first such event's time; null if there is none. So is
-    `waiting_t`, of the acknowledgement of a message that waits; `held_...` is said of it there.
+    `waiting_t`, of the acknowledgement of a message that waits; `held_...` is said of it there, and
+    `buried_...` of its dead letters. `settled_min` is the first delivery that was done for certain.
     """
     source, good = F.col("source"), F.col("error").isNull()
     sent, acked, delivered = (source == SEND, source == ACK, source == DELIVER)
@@ -141,8 +158,24 @@ def digest(testimony: DataFrame, members: Members) -> DataFrame:
         F.max(F.when(sent, outcome)).alias("outcome"),
         F.max(F.when(source == RESOLVE, outcome)).alias("resolved"),
         F.min(F.when(source == RESOLVE, F.col("t"))).alias("resolved_t"),
+        F.max(F.when(delivered, F.col("t"))).alias("read_last_t"),
+        F.max(F.when(sent, F.col("expires"))).alias("expires"),
+        *_popped(source, good),
     )
     return rows.withColumn("suspect", F.coalesce(_is_suspect(members), F.lit(False)))
+
+
+def _popped(source: Column, good: Column) -> list[Column]:
+    """What the digest has of messages that were popped."""
+    settled = (source == SETTLE) & F.col("counted")
+    buried = (source == BURIED) & good
+    return [
+        F.max(F.when(source == DELIVER, F.col("pop_time"))).alias("popped_max"),
+        F.min(F.when(settled, F.col("pop_time"))).alias("settled_min"),
+        F.min(F.when(settled & (F.col("how") == DEAD), F.col("t"))).alias("dead_t"),
+        F.count_if(buried).alias("buried_versions"),
+        F.bit_or(F.when(buried, F.col("holders")).otherwise(0)).alias("buried_holders"),
+    ]
 
 
 def queue_hash() -> Column:

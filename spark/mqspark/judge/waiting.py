@@ -16,7 +16,8 @@ Delivered earlier, it is early; brokers count whole milliseconds by clocks that 
 then, which is allowed for. It is late if it came, or by the end of the run had not come, into its
 topic more than a bound after it was due, after it was acknowledged and after the last fault was
 injected into a node of its broker or healed. A send without an acknowledgement may never come. What
-is in its topic and was not delivered yet is for properties 4 and 8 to say.
+is in its topic and was not delivered yet is for properties 4 and 8 to say. A message that says when
+it `expires` is delivered to nobody after that, but for a moment in which a consumer stands still.
 """
 
 from __future__ import annotations
@@ -29,12 +30,18 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.testimony import COMMITTED, ROLLED_BACK
 from mqspark.judge.violations import text, together, violation
-from mqspark.limits import CLOCK_SLACK_MS, CLOCK_SLACK_SHARE, DELAY_LATE_S_MAX, TRANSACTION_S_MAX
+from mqspark.limits import (
+    CLOCK_SLACK_MS,
+    CLOCK_SLACK_SHARE,
+    DELAY_LATE_S_MAX,
+    EXPIRED_S_MAX,
+    TRANSACTION_S_MAX,
+)
 
 TRANSACTIONS_NUMBER: Final = 10
 TRANSACTIONS_TITLE: Final = "A transaction is seen if it was committed, and only then"
 DELAYS_NUMBER: Final = 11
-DELAYS_TITLE: Final = "A delayed message comes in its time"
+DELAYS_TITLE: Final = "A message with a time comes in its time"
 
 _NS_PER_MS: Final = 1_000_000
 _NS_PER_S: Final = 1_000_000_000
@@ -78,6 +85,8 @@ def delay_violations(evidence: Evidence) -> DataFrame:
     slack = CLOCK_SLACK_MS * _NS_PER_MS + CLOCK_SLACK_SHARE * (F.col("due") - F.col("send_t"))
     early = delayed.where(F.col("read_t") < F.col("due") - slack)
     awaited = delayed.withColumn("at", F.greatest("due", "waiting_t"))
+    grace_ns = int(EXPIRED_S_MAX * _NS_PER_S)
+    expired = _waiting(evidence, f"read_last_t > expires + {grace_ns}")
     late = _overdue(evidence, awaited, DELAY_LATE_S_MAX)
     return together(
         violation(
@@ -86,13 +95,20 @@ def delay_violations(evidence: Evidence) -> DataFrame:
             text("delivered at {read_t} ns, due at {due} ns"),
             message_id=F.col("id"),
         ),
+        violation(
+            expired,
+            "expired",
+            text("delivered at {read_last_t} ns, to be delivered until {expires} ns"),
+            message_id=F.col("id"),
+        ),
         _late(late, "missing", "due since {at} ns"),
     )
 
 
 def _waiting(evidence: Evidence, condition: str) -> DataFrame:
     """What the digest says of messages that had to wait."""
-    named = ("id", "send_t", "due", "outcome", "resolved", "resolved_t", "waiting_t", "read_t")
+    named = ["id", "send_t", "due", "outcome", "resolved", "resolved_t", "waiting_t", "read_t"]
+    named += ["read_last_t", "expires"]
     broker = evidence.members.by_number(str).alias("broker")
     return evidence.kept(
         evidence.digest.where(condition).select(*named, "versions", "holders", broker)

@@ -74,6 +74,7 @@ class MessageColumns:
             "unique_key": lambda rows: rows.unique_keys,
             "content_crc": lambda rows: rows.content_crcs,
             "error": lambda rows: rows.errors,
+            "moved": lambda rows: rows.moved,
             "body_length": lambda rows: _where_whole(rows, (size for _, size in rows.bodies)),
             "body": lambda rows: _where_whole(rows, map(self._span, rows.bodies)),
             "record_crc": self._record_crcs,

@@ -36,9 +36,13 @@ from dledger.remoting.record.layout import (
     MAGIC_AT,
     PHYSICAL_OFFSET_AT,
 )
-from mqspark.limits import INFLATED_BODY_BYTES_MAX
+from mqspark.limits import INFLATED_BODY_BYTES_MAX, INFLATED_WINDOW_BYTES_MAX
 
 _CODECS_ZLIB: Final = (0x000, 0x300)
+_CODEC_LZ4: Final = 0x100
+_CODEC_ZSTD: Final = 0x200
+#: The first record of an entry by which a broker moves messages, or notes what else it does.
+OP_TOPIC: Final = "RMQ_SYS_MOVE_OP_TOPIC"
 
 _HEAD: Final = struct.Struct(">III16xQI")  # size, magic, body CRC, physical offset, system flag
 _U32: Final = struct.Struct(">I")
@@ -48,6 +52,8 @@ _MAGIC_AS_STORED: Final = MAGIC.to_bytes(4, "big")
 _IPV6_BITS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
 _BODY_LENGTH_BYTES: Final = 4
 _UNIQUE_KEY: Final = re.compile(rb"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
+#: The third word of what names the parts of a body is the CRC-32 of the whole.
+_PARTS: Final = re.compile(rb"(?:^|\x02)LARGE_BODY\x01[^ \x02]* [0-9]+ ([0-9a-f]{8}) ")
 
 
 class Place(NamedTuple):
@@ -75,6 +81,7 @@ class RecordColumns:
     unique_keys: list[str | None] = field(default_factory=list)
     content_crcs: list[int | None] = field(default_factory=list)
     errors: list[str | None] = field(default_factory=list)
+    moved: list[bool] = field(default_factory=list)
     bytes_held: int = 0
 
     def __len__(self) -> int:
@@ -92,6 +99,7 @@ class RecordColumns:
         self.unique_keys.append(None)
         self.content_crcs.append(None)
         self.errors.append(error)
+        self.moved.append(False)
 
 
 class RecordWalk:
@@ -105,12 +113,14 @@ class RecordWalk:
 
     def walk(self, rows: RecordColumns, place: Place, start: int, end: int) -> None:
         """Append a row for each record from `start` to `end`, and one for what lies between."""
-        at = start
+        at, first = start, len(rows)
         while at < end:
             size = self._append(rows, place, at, end)
             if size == 0:
                 size = self._bytes_to_next_record(at, end)
                 rows.add_damage(place, at, size, "no message record can be read here")
+            elif len(rows) > first + 1:
+                rows.moved[-1] = rows.topics[first] == OP_TOPIC
             at += size
 
     def _bytes_to_next_record(self, start: int, end: int) -> int:
@@ -150,6 +160,9 @@ class RecordWalk:
         properties = bytes(raw[properties_at:record_end])
         key = _UNIQUE_KEY.search(properties)
         crc, error = self._check_body(body_at, body_length, body_crc, sys_flag)
+        parts = _PARTS.search(properties)
+        if parts is not None and crc is not None and not body_length:
+            crc = int(parts[1], 16)
         if error is None and physical_offset != self._base_position + at:
             error = f"record says that it stands at position {physical_offset}"
         rows.places.append(place)
@@ -162,6 +175,7 @@ class RecordWalk:
         rows.unique_keys.append(None if key is None else key[1].decode("utf-8", "replace"))
         rows.content_crcs.append(crc)
         rows.errors.append(error)
+        rows.moved.append(False)
         rows.bytes_held += size
         return size
 
@@ -193,12 +207,44 @@ def _ipv6_bytes(sys_flag: int) -> int:
 
 
 def _content_crc(body: memoryview, sys_flag: int) -> int | None:
-    """The CRC of a compressed body's content. None if the codec is another than zlib."""
-    if sys_flag & COMPRESSION_TYPE not in _CODECS_ZLIB:
-        return None
+    """The CRC of a compressed body's content. None if it is no such content, or too much."""
+    codec = sys_flag & COMPRESSION_TYPE
+    if codec in _CODECS_ZLIB:
+        content = _from_zlib(body)
+    elif codec == _CODEC_LZ4:
+        content = _from_lz4(body)
+    else:
+        content = _from_zstd(body) if codec == _CODEC_ZSTD else None
+    return None if content is None else crc32(content)
+
+
+def _from_zlib(body: memoryview) -> bytes | None:
     inflater = zlib.decompressobj()
     try:
         content = inflater.decompress(body, INFLATED_BODY_BYTES_MAX)
     except zlib.error:
         return None
-    return crc32(content) if inflater.eof else None
+    return content if inflater.eof else None
+
+
+def _from_lz4(body: memoryview) -> bytes | None:
+    import lz4.frame  # noqa: PLC0415 - few logs need it
+
+    inflater = lz4.frame.LZ4FrameDecompressor()
+    try:
+        content: bytes = inflater.decompress(bytes(body), INFLATED_BODY_BYTES_MAX)
+    except (RuntimeError, EOFError):
+        return None
+    return content if inflater.eof else None
+
+
+def _from_zstd(body: memoryview) -> bytes | None:
+    import zstandard  # noqa: PLC0415 - likewise
+
+    inflater = zstandard.ZstdDecompressor(max_window_size=INFLATED_WINDOW_BYTES_MAX)
+    try:
+        with inflater.stream_reader(bytes(body)) as reader:
+            content: bytes = reader.read(INFLATED_BODY_BYTES_MAX + 1)
+    except zstandard.ZstdError:
+        return None
+    return content if len(content) <= INFLATED_BODY_BYTES_MAX else None

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
+    BooleanType,
     DataType,
     IntegerType,
     LongType,
@@ -54,8 +55,9 @@ _ENTRY: Final[dict[str, DataType]] = {
 #: byte alike is one row, `holders` names them all, and `replica` is the first of them.
 #: `position` is where the record stands; `physical_offset` is where it says that it stands.
 #: `body_crc` is the stored field (31 bits), `content_crc` the CRC-32 of the body as the
-#: application sent it (null if compressed by a codec not known here, or with verify=none),
-#: `record_crc` that of the whole record.
+#: application sent it, of all its parts if it is stored in parts (null if it can't be inflated, or
+#: with verify=none), `record_crc` that of the whole record. `moved`: its entry begins with a note
+#: of the broker's, so the broker itself stored it.
 _MESSAGE: Final[dict[str, DataType]] = {
     **_ORIGIN,
     "holders": _LONG,
@@ -83,6 +85,7 @@ _MESSAGE: Final[dict[str, DataType]] = {
     "keys": _TEXT,
     "tags": _TEXT,
     "error": _TEXT,
+    "moved": BooleanType(),
 }
 _BODY: Final[dict[str, DataType]] = {"body": BinaryType()}
 _PROPERTIES: Final[dict[str, DataType]] = {"properties": MapType(_TEXT, _TEXT)}

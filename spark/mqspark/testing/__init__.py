@@ -5,5 +5,6 @@
 ``planting``   puts in the faults that judges must find
 ``small_runs``  whole runs of some ten messages, from a seed
 ``small_plants``  faults for these, and what only looks odd
+``group_plants``  of them, those of groups that pop, and of outputs
 ``reference``  a second judge, without Spark
 """

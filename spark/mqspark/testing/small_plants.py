@@ -13,12 +13,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dledger.checksum import crc32
+from mqspark.testing import group_plants as groups
+from mqspark.testing.group_plants import END
 from mqspark.testing.planting import Event
 from mqspark.testing.small_runs import (
     GROUP,
     HALF_TOPIC,
     MS,
     NODES,
+    OP_TOPIC,
     SCHEDULE_TOPIC,
     TOPIC,
     Entry,
@@ -97,13 +100,13 @@ def refused(run: SmallRun, draw: random.Random) -> None:
 
 def contested(run: SmallRun, draw: random.Random) -> None:
     """Two messages were acknowledged at one offset."""
-    first, second = run.of("ack", waiting=None)[:2]
+    first, second = run.of("ack", waiting=None, topic=TOPIC)[:2]
     second.update(queue_id=first["queue_id"], offset=first["offset"])
 
 
 def overtaken(run: SmallRun, draw: random.Random) -> None:
     """A message was sent after a higher offset had been acknowledged."""
-    acks = run.of("ack", waiting=None)
+    acks = run.of("ack", waiting=None, topic=TOPIC)
     low = next(a for a in acks if any(_above(a, other) for other in acks))
     (send,) = run.of("send", id=low["id"])
     send["t"] = max(a["t"] for a in acks if _above(low, a)) + _SOON_NS
@@ -325,8 +328,17 @@ FAULTS: Final = tuple(
         (11, "early", early),
         (11, "late", delayed_too_long),
         (11, "missing", never_came),
+        (11, "expired", groups.outlived),
         (12, "stale", stale_end),
         (13, "incomplete", truncated),
+        (14, "missing", groups.without_output),
+        (14, "untaken", groups.untaken),
+        (15, "again", groups.came_again),
+        (15, "back", groups.popped_back),
+        (15, "passed", groups.passed_unseen),
+        (15, "passed", groups.passed_first),
+        (15, "buried twice", groups.buried_twice),
+        (15, "unburied", groups.unburied),
     )
 )
 
@@ -342,8 +354,8 @@ def reset_by_a_tool(run: SmallRun, draw: random.Random) -> None:
     """An operator set the group back; it goes on from there."""
     commit = run.of("commit")[-1]
     back = {"offset": commit["offset"] - 1, "client": "tool"}
-    run.events.append({**commit, **back, "kind": "reset", "began": _END, "t": _END + 10})
-    run.events.append({**commit, **back, "began": _END + 20, "t": _END + 30})
+    run.events.append({**commit, **back, "kind": "reset", "began": END, "t": END + 10})
+    run.events.append({**commit, **back, "began": END + 20, "t": END + 30})
 
 
 def overtaken_commit(run: SmallRun, draw: random.Random) -> None:
@@ -372,19 +384,19 @@ def replaced_unawares(run: SmallRun, draw: random.Random) -> None:
     """A leader of the first term answers late; what the second term stored is not in its log."""
     first, second = run.of("lead")
     end = second["end_position"]
-    run.events.append({**first, "began": _END, "t": _END + 10, "end_position": end})
+    run.events.append({**first, "began": END, "t": END + 10, "end_position": end})
 
 
 def unanswered(run: SmallRun, draw: random.Random) -> None:
     """No answer came for some that were stored, and for some the answer was lost."""
-    for ack in draw.sample(run.of("ack", waiting=None), 2):
+    for ack in draw.sample(run.of("ack", waiting=None, topic=TOPIC), 2):
         run.events.remove(ack)
 
 
 def delivered_again(run: SmallRun, draw: random.Random) -> None:
     """Members got messages again, and a group began late."""
     delivery = draw.choice(run.of("deliver"))
-    run.events.append({**delivery, "t": _END})
+    run.events.append({**delivery, "t": END})
 
 
 def one_more_in_a_tail(run: SmallRun, draw: random.Random) -> None:
@@ -403,6 +415,15 @@ def seen_after_faults(run: SmallRun, draw: random.Random) -> None:
     )
 
 
+def renewed(run: SmallRun, draw: random.Random) -> None:
+    """The broker has stored anew what waits, as its part of the log grew old."""
+    found = run.stored(run.of("ack", waiting=True)[0]["id"], SCHEDULE_TOPIC)
+    assert found is not None
+    note = Stored(f"{run.broker}-note", OP_TOPIC, 0, 0, b"rmq_sys_wheel_timer 0 0-1")
+    for node in NODES:
+        run.logs[node].append(Entry(2, (note, replace(found, offset=9))))
+
+
 INNOCENT: Final[tuple[Plant, ...]] = (
     concurrent_commits,
     reset_by_a_tool,
@@ -414,12 +435,15 @@ INNOCENT: Final[tuple[Plant, ...]] = (
     delivered_again,
     one_more_in_a_tail,
     seen_after_faults,
+    renewed,
+    groups.acked_too_late,
+    groups.noted_late,
+    groups.popped_after_a_reset,
 )
-_END: Final = 900_000 * MS
 
 
 def _acked(run: SmallRun, draw: random.Random) -> Event:
-    return draw.choice(run.of("ack", waiting=None))
+    return draw.choice(run.of("ack", waiting=None, topic=TOPIC))
 
 
 def _waiting(run: SmallRun, draw: random.Random) -> Event:

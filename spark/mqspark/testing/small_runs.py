@@ -2,7 +2,8 @@
 
 Each has a broker name of its own, so that hundreds are judged by one audit: Spark's cost is one of
 jobs, not of rows. A run has sends of every outcome, two leaders, votes, deliveries, commits, reads
-of ends and of a group's offset, delayed messages and transactions. It holds every property, until
+of ends and of a group's offset, delayed messages and transactions, outputs of what is read, and
+perhaps a group whose members pop. It holds every property, until
 something is planted in it (:mod:`mqspark.testing.small_plants`).
 
 A run is a value in memory, easy to change, and is written to files like any other: judges read the
@@ -14,7 +15,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -33,6 +34,13 @@ SEGMENT_BYTES: Final = 16_384
 QUEUES: Final = 2
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC: Final = "RMQ_SYS_MOVE_OP_TOPIC"
+#: What GROUP writes for each message that it has read, in a queue whose number is no input's.
+OUTPUTS: Final = "Audited-outputs"
+OUTPUTS_QUEUE: Final = 10
+#: A group whose members pop.
+POPPERS: Final = "poppers"
+DEAD_LETTERS: Final = f"%DLQ%{POPPERS}"
 MS: Final = 1_000_000
 DELAY_NS: Final = 1_000 * MS
 END_T: Final = 1_000_000 * MS
@@ -140,7 +148,8 @@ def write_runs(runs: Sequence[SmallRun], directory: Path) -> tuple[Path, list[Pa
     """Write one history of all runs, and one store a node of each; return their paths."""
     directory.mkdir(parents=True)
     history = directory / "history.jsonl"
-    meta = {"kind": "meta", "t": 0, "topic": TOPIC, "idempotent": True}
+    meta = {"kind": "meta", "t": 0, "topic": OUTPUTS, "idempotent": True}
+    meta |= {"inputs": TOPIC, "group": GROUP}
     with history.open("w") as file:
         for event in (meta, *(event for run in runs for event in run.events)):
             file.write(json.dumps(event, separators=(",", ":")) + "\n")
@@ -182,6 +191,9 @@ class _Maker:
         self.read: Counter[tuple[str, int]] = Counter()
         self.committed: Counter[tuple[str, int]] = Counter()
         self.sent = 0
+        self.pop_time = 0
+        self.popped: Counter[int] = Counter()
+        self.fleeting: set[str] = set()
 
     def tick(self) -> int:
         """The next moment."""
@@ -228,6 +240,9 @@ class _Maker:
         message_id, body = f"{self.run.broker}-{self.sent:04}", self.draw.randbytes(8)
         self.sent += 1
         crc = crc32(body)
+        if not fields and self.draw.random() < 0.1:
+            fields["expires"] = END_T
+            self.fleeting.add(message_id)
         self.note("send", client="p", id=message_id, topic=TOPIC, crc=crc, size=8, **fields)
         return message_id, body
 
@@ -236,7 +251,7 @@ class _Maker:
             "ack",
             client="p",
             id=message.id,
-            topic=TOPIC,
+            topic=OUTPUTS if message.topic == OUTPUTS else TOPIC,
             broker=self.run.broker,
             queue_id=message.queue_id,
             offset=message.offset,
@@ -275,6 +290,7 @@ class _Maker:
 
     def deliver(self, group: str, queue_id: int, count: int) -> None:
         place = {"broker": self.run.broker, "topic": TOPIC, "queue_id": queue_id}
+        begin = self.read[group, queue_id]
         for _ in range(count):
             message = self.queued[queue_id][self.read[group, queue_id]]
             self.read[group, queue_id] += 1
@@ -287,6 +303,8 @@ class _Maker:
                 crc=crc32(message.body),
                 **place,
             )
+        if group == GROUP and count:
+            self.write(self.queued[queue_id][begin : begin + count])
         at = self.read[group, queue_id]
         if at > self.committed[group, queue_id]:
             began, client = self.tick(), f"c-{group}"
@@ -295,6 +313,46 @@ class _Maker:
         if self.draw.random() < 0.4:
             began = self.tick()
             self.note("group_offset", began=began, group=group, offset=at, **place)
+
+    def write(self, inputs: Sequence[Stored]) -> None:
+        """The outputs of some inputs, whose offset is committed in the same entry."""
+        outputs = []
+        for each in inputs:
+            output = self.place(f"{each.id}-output", OUTPUTS, OUTPUTS_QUEUE, each.body)
+            crc = crc32(each.body)
+            named = {"client": "w", "id": output.id, "topic": OUTPUTS}
+            self.note("send", **named, crc=crc, size=8)
+            outputs.append(output)
+        for output, position in zip(outputs, self.append(*outputs), strict=True):
+            self.ack(output, position)
+
+    def pop(self) -> None:
+        """Members pop what is there, in any order, and are through with all of it."""
+        for queue_id, queue in self.queued.items():
+            place = {"broker": self.run.broker, "topic": TOPIC, "queue_id": queue_id}
+            new = queue[self.popped[queue_id] :]
+            self.popped[queue_id] = len(queue)
+            for message in self.draw.sample(new, len(new)):
+                if message.id not in self.fleeting or self.draw.random() < 0.5:
+                    self.settle(message, place)
+            began = self.tick()
+            end = self.ends[TOPIC, queue_id]
+            self.note("group_offset", began=began, group=POPPERS, offset=end, **place)
+
+    def settle(self, message: Stored, place: Mapping[str, object]) -> None:
+        """One message: given once or twice, then acknowledged or given up."""
+        named = {"group": POPPERS, "offset": message.offset, "id": message.id, **place}
+        for _ in range(self.draw.choice([1, 1, 2])):
+            self.pop_time += self.draw.randint(1, 3)
+            times = {"pop_time": self.pop_time}
+            self.note("deliver", client="m", crc=crc32(message.body), **named, **times)
+        if self.draw.random() < 0.2:
+            late = {"pop_time": self.pop_time - 1, "how": "ack", "counted": False}
+            self.note("settle", client="m", **named, **late)
+        how = "dead" if self.draw.random() < 0.3 else "ack"
+        if how == "dead":
+            self.append(self.place(message.id, DEAD_LETTERS, 0, message.body))
+        self.note("settle", client="m", **named, **times, how=how, counted=True)
 
     def look(self) -> None:
         """The ends of the queues are asked for."""
@@ -333,7 +391,9 @@ class _Maker:
         )
 
 
-def small_run(seed: str, broker: str, groups: Sequence[str] = (GROUP,)) -> SmallRun:
+def small_run(
+    seed: str, broker: str, groups: Sequence[str] = (GROUP,), *, pops: bool = False
+) -> SmallRun:
     """A run without a fault in it."""
     maker = _Maker(seed, broker, groups)
     maker.elect("n0")
@@ -344,12 +404,16 @@ def small_run(seed: str, broker: str, groups: Sequence[str] = (GROUP,)) -> Small
             maker.note("fault", fault="restart", broker=broker, node="n0")
         maker.batch()
         maker.consume()
+        if pops:
+            maker.pop()
         maker.look()
         if number == 1:
             maker.wait()
     for group in groups:
         for queue_id, queue in maker.queued.items():
             maker.deliver(group, queue_id, len(queue) - maker.read[group, queue_id])
+    if pops:
+        maker.pop()
     maker.run.events.append({"kind": "end", "t": END_T})
     maker.run.logs = {node: list(maker.log) for node in NODES}
     return maker.run

@@ -60,7 +60,7 @@ def test_the_main_job_loses_nothing_and_says_so(tmp_path: Path, temporary: Path)
     assert found["counts"]["acknowledged"] == found["counts"]["sent"] == MESSAGES
     assert set(found["counts"]["stored"].values()) == {MESSAGES}
     assert found["counts"]["lost"] == found["counts"]["duplicated"] == 0
-    assert [each["number"] for each in found["properties"]] == [*range(1, 14)]
+    assert [each["number"] for each in found["properties"]] == [*range(1, 16)]
     assert len(found["gaps"]) == 2
     assert "every property holds" in printed
     assert "<svg" in (report / "report.html").read_text()
@@ -75,7 +75,7 @@ def test_a_signal_ends_it_without_a_rest(
     """Ended in the middle of its load, it stops every server and worker and removes its files."""
     demo = start_demo(temporary, tmp_path / "report", "--messages", str(MESSAGES))
     deadline = time.monotonic() + 30
-    while sum("mqchaos.run.work" in line for line in processes_below(temporary)) < 4:
+    while sum("mqchaos.run.load.work" in line for line in processes_below(temporary)) < 4:
         assert time.monotonic() < deadline, "the workers did not start"
         time.sleep(0.05)
 

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from mqchaos.faults.generator import After, Phase, Step
 from mqchaos.faults.targets import Target
+from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.planned import read_plan
 from mqchaos.run.scenarios import SCENARIOS, random_plan
-from mqchaos.run.workload import WORKLOADS
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

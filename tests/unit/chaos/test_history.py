@@ -10,6 +10,7 @@ import pytest
 from mqchaos.run.history import (
     Ack,
     Commit,
+    Deliver,
     End,
     Event,
     Fail,
@@ -21,6 +22,7 @@ from mqchaos.run.history import (
     QueueEnd,
     Resolve,
     Send,
+    Settle,
     Vote,
     read_history,
 )
@@ -39,7 +41,11 @@ EVENTS: list[Event] = [
     Vote(11, "broker-a", "n1", 2, None),
     QueueEnd(12, 11, "broker-a", "n1", "T", 3, 42),
     GroupOffset(13, 12, "broker-a", "n1", "G", "T", 3, 42),
-    End(14),
+    Meta(14, 0, "", "T-outputs", True, {}, "T", "G"),
+    Send(15, "p0", "id-5", "T", "", 17, 8, expires=2_000_000_000),
+    Deliver(16, "c0.1", "G", "T", "broker-a", 3, 41, "id-1", 17, 1_790_000_000_123),
+    Settle(17, "c0.1", "G", "T", "broker-a", 3, 41, "id-1", 1_790_000_000_123, "ack", True),
+    End(18),
 ]
 
 

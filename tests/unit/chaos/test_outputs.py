@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from trio.testing import MockClock
 
+from mqchaos.run.load.workload import output_key, outputs_of
 from mqchaos.run.observer import without_their_output
-from mqchaos.run.workload import output_key, outputs_of
 from mqclient import Message
 from mqlocal import LocalCluster, local_cluster
 

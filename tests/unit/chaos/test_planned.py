@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.errors import ConfigError
+from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.planned import PLAN_FILE, read_plan, write_plan
 from mqchaos.run.scenarios import MAIN_JOB, SCENARIOS, planned_of, random_plan
-from mqchaos.run.workload import WORKLOADS
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -10,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.errors import ConfigError
-from mqchaos.run.workload import (
+from mqchaos.run.load.workload import (
     Consume,
     Produce,
     Progress,
     caught_up,
+    fate_of,
+    lifetime_of,
     read_lines,
     run_name,
     split,
@@ -62,6 +65,23 @@ def test_the_group_has_caught_up_when_every_queue_has() -> None:
 
     assert not caught_up(producers, [Progress(ends={"b/0": 7}), Progress(ends={"b/1": 1})])
     assert caught_up(producers, [Progress(ends={"b/0": 7}), Progress(ends={"b/1": 2})])
+
+
+def test_what_becomes_of_a_popped_message_ends_well() -> None:
+    """Most are acknowledged at once; those that are forgotten or asked for again are, the second
+    time; what is given up is it whenever it comes."""
+    first = Counter(fate_of(number, 1) for number in range(1000))
+    second = Counter(fate_of(number, 2) for number in range(1000))
+
+    assert first == {"done": 880, "left": 50, "again": 50, "dead": 20}
+    assert second == {"done": 980, "dead": 20}
+
+
+def test_a_tenth_of_fleeting_messages_ends_soon() -> None:
+    """In turn after half a second and after two."""
+    ends = Counter(lifetime_of(number) for number in range(100))
+
+    assert ends == {None: 90, 0.5: 5, 2.0: 5}
 
 
 def test_keys_differ_over_messages_clients_and_runs() -> None:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import random
+import zlib
 from pathlib import Path
 
+import lz4.frame
 import pyarrow as pa
 import pytest
+import zstandard
 
 from dledger.checksum import crc32
-from dledger.log.entry import HEADER_BYTES
+from dledger.log.entry import HEADER_BYTES, Kind
+from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.message import host_bytes, properties_encode
+from dledger.remoting.record import encode_record
+from mqclient.large.manifest import Manifest
+from mqspark.limits import INFLATED_BODY_BYTES_MAX
 from mqspark.source.planning import Replica, find_replicas
 from mqspark.source.reader import SegmentReader
+from mqspark.source.records import OP_TOPIC
 from mqspark.source.schema import ENTRIES, MESSAGES, row_schema
 from mqspark.testing import planting
-from mqspark.testing.synthetic import Run, write_run
+from mqspark.testing.synthetic import LogWriter, Run, write_run
 
 RUN = Run(messages=300, queues=3, batch=10, segment_bytes=32_768, nodes=("n0", "n1"))
+HOST = host_bytes("127.0.0.1", 10911)
 Rows = list[dict[str, object]]
 
 
@@ -205,3 +216,83 @@ def test_no_damage_stops_the_reader(seed: int, replicas: list[Replica]) -> None:
     messages = read(replicas[:1], MESSAGES, "unique_key", "error")
     intact = {row["unique_key"] for row in messages if row["error"] is None} - {None}
     assert len(intact) >= 300 - 2 * RUN.batch, f"seed {seed}, at {at}"
+
+
+def stored(
+    topic: str, body: bytes, position: int, properties: dict[str, str], sys_flag: int = 0
+) -> bytes:
+    """A record."""
+    return encode_record(
+        topic=topic.encode(),
+        queue_id=0,
+        body=body,
+        properties=properties_encode(properties),
+        sys_flag=sys_flag,
+        born_timestamp_ms=1,
+        born_host=HOST,
+        physical_offset=position,
+        store_host=HOST,
+    )
+
+
+def log_of(directory: Path, *entries: list[tuple[str, bytes, dict[str, str], int]]) -> Replica:
+    """A replica with these entries of records: topic, body, properties, system flag."""
+    store = directory / "n0"
+    log = LogWriter(store, 1 << 20)
+    for entry in entries:
+        sizes = sum(len(stored(t, body, 0, told, flag)) for t, body, told, flag in entry)
+        at, raw = log.body_position(sizes), b""
+        for topic, body, told, flag in entry:
+            raw += stored(topic, body, at + len(raw), told, flag)
+        log.append(Kind.MESSAGES, raw)
+    log.close()
+    description = {"format": 1, "broker_name": "b", "node_id": "n0", "segment_bytes": 1 << 20}
+    (store / "replica.json").write_text(json.dumps(description))
+    (replica,) = find_replicas([str(store)])
+    return replica
+
+
+BODY = b"as it was sent " * 50
+
+
+@pytest.mark.parametrize(
+    ("body", "sys_flag", "expected"),
+    [
+        (BODY, 0, crc32(BODY)),
+        (zlib.compress(BODY), 0x001, crc32(BODY)),
+        (zlib.compress(BODY), 0x301, crc32(BODY)),
+        (lz4.frame.compress(BODY, block_linked=False), 0x101, crc32(BODY)),
+        (zstandard.ZstdCompressor().compress(BODY), 0x201, crc32(BODY)),
+        (BODY, 0x101, None),
+        (BODY, 0x201, None),
+        (BODY, 0x301, None),
+        (BODY, 0x401, None),
+        (lz4.frame.compress(bytes(INFLATED_BODY_BYTES_MAX + 1)), 0x101, None),
+        (zstandard.ZstdCompressor().compress(bytes(INFLATED_BODY_BYTES_MAX + 1)), 0x201, None),
+        (lz4.frame.compress(BODY)[:-8], 0x101, None),
+    ],
+)
+def test_bodies_are_compared_as_they_were_sent(
+    tmp_path: Path, body: bytes, sys_flag: int, expected: int | None
+) -> None:
+    """Whatever compressed them; of what can't be inflated, or is too much, nothing is said."""
+    replica = log_of(tmp_path, [("T", body, {"UNIQ_KEY": "k"}, sys_flag)])
+    (row,) = read([replica], MESSAGES, "content_crc", "error")
+    assert row == {"content_crc": expected, "error": None}
+
+
+def test_a_body_in_parts_has_the_checksum_that_its_message_tells(tmp_path: Path) -> None:
+    """Of the whole, by the form that our producer writes; a body of its own has its own."""
+    manifest = Manifest("set", 5 << 20, 0x1234ABCD, MessageQueue("%PARTS%T", "b", 0), [(7, 9)])
+    told = {"UNIQ_KEY": "k", "LARGE_BODY": manifest.encode()}
+    replica = log_of(tmp_path, [("T", b"", told, 0)], [("T", BODY, told, 0)])
+    rows = read([replica], MESSAGES, "content_crc")
+    assert [row["content_crc"] for row in rows] == [0x1234ABCD, crc32(BODY)]
+
+
+def test_what_the_broker_itself_has_moved_is_told_apart(tmp_path: Path) -> None:
+    """All behind the note that opens an entry; a note within one moves nothing."""
+    note, message = (OP_TOPIC, b"x", {}, 0), ("rmq_sys_wheel_timer", b"y", {"UNIQ_KEY": "k"}, 0)
+    replica = log_of(tmp_path, [message], [note, message, message], [message, note, message])
+    rows = read([replica], MESSAGES, "moved")
+    assert [row["moved"] for row in rows] == [*(False, False, True, True), *(False, False, False)]

@@ -176,35 +176,37 @@ class PopConsumer(Living):
         await self._large.see_to(found)
         return found
 
-    async def ack(self, *messages: PoppedMessage) -> None:
+    async def ack(self, *messages: PoppedMessage) -> int:
         """These messages are done, for ever, when this returns.
 
-        One whose time was over, and that another member has by now, is that one's. Raises a
-        ClientError or RemotingError if it is not known whether they are done: then they may come
-        again.
+        One whose time was over, and that another member has by now, is that one's: returns how many
+        such there were at most, or done before. Raises a ClientError or RemotingError if it is not
+        known whether they are done: then they may come again.
         """
         self.check_open()
-        await self._settling.ack(messages)
+        return await self._settling.ack(messages)
 
     async def nack(
         self, message: PoppedMessage, delay_level: int = 0, *, delay_s: float | None = None
-    ) -> None:
+    ) -> bool:
         """`message` could not be handled: it comes again after `delay_s`, or when the schedule
         says.
 
-        The level -1 makes it a dead letter at once. Raises a ClientError or RemotingError if the
-        brokers could not be told: then it comes again when its time is over.
+        The level -1 makes it a dead letter at once. Returns False if it was, or may have been,
+        somebody else's by then, or done: then this changed nothing. Raises a ClientError or
+        RemotingError if the brokers could not be told: then it comes again when its time is over.
         """
         self.check_open()
         delay = Delay.of(delay_level, delay_s)
         if delay.level < 0:
-            if not await self._dead_letters().send_back(message, delay, message.pop_time_ms):
-                await self._settling.ack([message])
-            return
+            late = await self._dead_letters().send_back(message, delay, message.pop_time_ms)
+            if late is None:
+                late = await self._settling.ack([message])
+            return not late
         seconds = delay_seconds(delay)
         if seconds is None:
             seconds = retry_delay_s(self._schedule, message)
-        await self._settling.hide([message], seconds, keep=False)
+        return not await self._settling.hide([message], seconds, keep=False)
 
     async def extend(self, *messages: PoppedMessage, invisible_s: float | None = None) -> None:
         """Keep messages for `invisible_s` from now on (by default: as long as at first)."""

@@ -144,9 +144,8 @@ class Running:
         tried = message.reconsume_times + message.handled_again
         try:
             if delay.level == DEAD or tried >= self._policy.times_max:
-                if not await self._dead_letters.send_back(
-                    message, Delay(DEAD), message.pop_time_ms
-                ):
+                late = await self._dead_letters.send_back(message, Delay(DEAD), message.pop_time_ms)
+                if late is None:
                     self._settling.ack_soon(message)
                 return True
             delay_s = delay_seconds(delay)

@@ -40,6 +40,8 @@ class _Ask:
     messages: Sequence[PoppedMessage]
     done: anyio.Event = field(default_factory=anyio.Event)
     error: Exception | None = None
+    #: How many of them, at most, were somebody else's, or done.
+    late: int = 0
 
 
 class Settling:
@@ -65,8 +67,9 @@ class Settling:
         self._soon.setdefault(message.broker_name, []).append(message)
         self._send(message.broker_name)
 
-    async def ack(self, messages: Iterable[PoppedMessage]) -> None:
-        """Acknowledge, and wait until that is done. Raises a DledgerError if it may not be."""
+    async def ack(self, messages: Iterable[PoppedMessage]) -> int:
+        """Acknowledge, and wait until that is done; how many, at most, were somebody else's by
+        then, or done. Raises a DledgerError if it may not be."""
         of_broker: dict[str, list[PoppedMessage]] = {}
         for message in messages:
             of_broker.setdefault(message.broker_name, []).append(message)
@@ -82,6 +85,7 @@ class Settling:
         for ask in asks:
             if ask.error is not None:
                 raise ask.error
+        return sum(ask.late for ask in asks)
 
     async def flush(self) -> None:
         """Wait until everything that was acknowledged is sent."""
@@ -114,7 +118,11 @@ class Settling:
             if later:
                 self._asks[broker_name] = later
         try:
-            await self._send_batch(broker_name, [*soon, *(m for ask in asks for m in ask.messages)])
+            late = await self._send_batch(
+                broker_name, [*soon, *(m for ask in asks for m in ask.messages)]
+            )
+            for ask in asks:
+                ask.late = min(late, len(ask.messages))
         except DledgerError as error:
             for ask in asks:
                 ask.error = error
@@ -139,7 +147,8 @@ class Settling:
             reason=str(error),
         )
 
-    async def _send_batch(self, broker_name: str, messages: list[PoppedMessage]) -> None:
+    async def _send_batch(self, broker_name: str, messages: list[PoppedMessage]) -> int:
+        """Send one request; how many of its messages were late."""
         acks = [
             BatchAck(
                 c=self._group,
@@ -163,17 +172,24 @@ class Settling:
         if late:
             # Handed out again, or counted already by a try whose answer was lost.
             log.info("late acks", group=self._group, broker=broker_name, messages=late)
+        return late
 
     async def hide(
         self, messages: Iterable[PoppedMessage], for_s: float, *, keep: bool, suspend: bool = False
-    ) -> None:
-        """Have messages hidden from now on for a time.
+    ) -> int:
+        """Have messages hidden from now on for a time; how many were somebody else's, or done.
 
         With `keep` they stay this consumer's, else they are given up. Raises a DledgerError.
         """
+        late: list[int] = []
+
+        async def hide(broker_name: str, some: list[PoppedMessage], bits: int) -> None:
+            late.append(await self._hide(broker_name, some, bits, for_s, keep, suspend))
+
         async with together() as tasks:
             for queue, some, bits in by_delivery(messages):
-                tasks.start_soon(self._hide, queue.broker_name, some, bits, for_s, keep, suspend)
+                tasks.start_soon(hide, queue.broker_name, some, bits)
+        return sum(late)
 
     async def _hide(
         self,
@@ -183,7 +199,7 @@ class Settling:
         for_s: float,
         keep: bool,
         suspend: bool,
-    ) -> None:
+    ) -> int:
         first = messages[0]
         header = ChangeMessageInvisibletimeHeader(
             consumer_group=self._group,
@@ -206,3 +222,4 @@ class Settling:
         if keep and not changed.late:
             for message in messages:
                 message.until_s = began_s + for_s
+        return changed.late or 0

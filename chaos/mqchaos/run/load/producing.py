@@ -22,38 +22,27 @@ from mqchaos.limits import (
     DELAYS_S,
     NS_PER_S,
     PACE_S,
+    PARTS_BODY_BYTES,
+    PARTS_EVERY,
     PROGRESS_INTERVAL_S,
     SENDS_IN_FLIGHT_MAX,
 )
-from mqchaos.run.history import Ack, Fail, HistoryWriter, Resolve, Send
-from mqchaos.run.workload import (
+from mqchaos.run.history import Fail, HistoryWriter, Resolve, Send
+from mqchaos.run.load.noting import acknowledged
+from mqchaos.run.load.workload import (
     Produce,
     Progress,
     Sends,
     delay_of,
     ending,
     is_told,
+    lifetime_of,
     number_of,
     read_lines,
     unique_key,
 )
 from mqclient import Decision, Message, PendingSend, Producer, ReceivedMessage, SendResult
 from mqclient.producing.waiting.transactions import Checker
-
-
-def acknowledged(client: str, result: SendResult, *, waits: bool = False) -> Ack:
-    """What is noted of a message that was stored."""
-    return Ack(
-        time.monotonic_ns(),
-        client,
-        result.message_id,
-        result.topic,
-        result.broker_name,
-        result.queue_id,
-        result.queue_offset,
-        result.position,
-        waits,
-    )
 
 
 class ProducerWork:
@@ -79,6 +68,10 @@ class ProducerWork:
 
     def ending(self, number: int) -> str | None:
         """How the n-th message's transaction is to end, if it is in one."""
+        return None
+
+    def lifetime(self, message: Message, number: int) -> int | None:
+        """Give the n-th message an end of its own; after how many ns that is."""
         return None
 
     async def run(self, told_to_stop: trio.Event) -> None:
@@ -129,7 +122,8 @@ class ProducerWork:
         message = Message(task.topic, body, keys=key)
         message.unique_key = unique_key(task.run, task.client, number)
         self.progress.sent += 1
-        delay_ns, now = self.prepared(message, number), time.monotonic_ns()
+        delay_ns, life_ns = self.prepared(message, number), self.lifetime(message, number)
+        now = time.monotonic_ns()
         self._history.write(
             Send(
                 now,
@@ -141,6 +135,7 @@ class ProducerWork:
                 len(body),
                 None if delay_ns is None else now + delay_ns,
                 self.ending(number),
+                None if life_ns is None else now + life_ns,
             )
         )
         await self._hand_over(producer, message, key if task.keyed else None)
@@ -199,6 +194,50 @@ class DelayedWork(ProducerWork):
         """As others; then until the last one was due."""
         await super().run(told_to_stop)
         await trio.sleep(max(DELAYS_S) + DELAY_MARGIN_S)
+
+
+class FleetingWork(ProducerWork):
+    """Sends messages of which each tenth is to be delivered soon, or never."""
+
+    def lifetime(self, message: Message, number: int) -> int | None:
+        """Half a second, or two."""
+        ttl_s = lifetime_of(number)
+        if ttl_s is None:
+            return None
+        message.ttl_s = ttl_s
+        return int(ttl_s * NS_PER_S)
+
+
+class PartsWork(ProducerWork):
+    """Sends now and then a message whose body is too large for a record, beside the others."""
+
+    async def run(self, told_to_stop: trio.Event) -> None:
+        """As others; the nursery is that of the large messages under way."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            await super().run(told_to_stop)
+
+    def _body(self, index: int) -> bytes:
+        line = super()._body(index)
+        if self.progress.sent % PARTS_EVERY:
+            return line
+        return (line + b"\n") * (PARTS_BODY_BYTES // (len(line) + 1) + 1)
+
+    async def _hand_over(self, producer: Producer, message: Message, key: str | None) -> None:
+        if len(message.body) > PARTS_BODY_BYTES:
+            self._nursery.start_soon(self._send_parts, producer, message, key)
+        else:
+            await super()._hand_over(producer, message, key)
+
+    async def _send_parts(self, producer: Producer, message: Message, key: str | None) -> None:
+        timeout_s = self._task.send_timeout_s
+        try:
+            result = await producer.send_large(message, key=key, timeout_s=timeout_s)
+        except DledgerError as error:
+            self._failed(message.unique_key, error)
+            return
+        self._room.release()
+        self._acked(result)
 
 
 class TransactionalWork(ProducerWork):
@@ -264,4 +303,6 @@ PRODUCERS: Final[Mapping[Sends, type[ProducerWork]]] = {
     "plain": ProducerWork,
     "delayed": DelayedWork,
     "transactional": TransactionalWork,
+    "fleeting": FleetingWork,
+    "parts": PartsWork,
 }

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mqchaos.cluster.processes import ClusterError, log_tail
 from mqchaos.limits import WORKER_LINE_BYTES_MAX
-from mqchaos.run.workload import Consume, Produce, Progress, together
+from mqchaos.run.load.workload import Consume, Produce, Progress, together
 
 
 class Worker:
@@ -62,7 +62,7 @@ class Worker:
             sys.executable,
             "-P",
             "-m",
-            "mqchaos.run.work",
+            "mqchaos.run.load.work",
             msgspec.json.encode(task).decode(),
         ]
         with self._log.open("ab") as log:

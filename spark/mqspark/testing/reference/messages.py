@@ -1,139 +1,35 @@
-"""A second judge: slow, in plain Python, one short function a property, and obviously right.
-
-It reads the same files as the audit and judges runs small enough for nested loops: no digest, no
-shuffle, no suspects, no shortcut of any kind. The two share how a record is decoded, and not a line
-of how it is judged; on random runs with random faults they must find the same.
-
-Only sound bytes are judged: damage, which is found byte by byte and not by comparing, is left out.
-What is found is a tuple: (property, what, message or None, replica or None, queue or None,
-offset or None), with None for what the audit chooses among equals.
-"""
+"""Properties of what is stored, and where: 1 to 7 and 9 to 13, and what of 4 is about logs."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from dledger.checksum import crc32
-from dledger.log.entry import HEADER_BYTES
 from mqspark.limits import (
     CLOCK_SLACK_MS,
     CLOCK_SLACK_SHARE,
     DELAY_LATE_S_MAX,
+    EXPIRED_S_MAX,
     TRANSACTION_S_MAX,
 )
-from mqspark.testing.rewriting import StoredEntry, StoredMessage
-
-Said = Mapping[str, Any]
-Finding = tuple[int, str, str | None, str | None, int | None, int | None]
-_WAITING: Final = {"SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC"}
-_S: Final = 1_000_000_000
-_MS: Final = 1_000_000
-
-
-@dataclass
-class Inputs:
-    """What there is to judge: one broker's run. `logs`: node -> its entries."""
-
-    topic: str
-    copies_max: int
-    events: Sequence[Said]
-    logs: Mapping[str, Sequence[StoredEntry]]
-
-    def of(self, kind: str) -> list[Said]:
-        """The events of a kind; an `ack` is one of a message in its topic, else `waiting`."""
-        return [event for event in self.events if _kind(event) == kind]
-
-    @cached_property
-    def sent(self) -> dict[str, Said]:
-        """The sends by message."""
-        return {event["id"]: event for event in self.of("send")}
-
-    def records(self, node: str, *, waiting: bool = False) -> list[StoredMessage]:
-        """A node's records in the topic, or those that wait."""
-        return [
-            message
-            for entry in self.logs[node]
-            for message in entry.messages
-            if (message.topic in _WAITING if waiting else message.topic == self.topic)
-        ]
-
-    @cached_property
-    def all_records(self) -> list[tuple[str, StoredMessage]]:
-        """(node, record in the topic) of all nodes."""
-        return [(node, record) for node in self.logs for record in self.records(node)]
-
-    @cached_property
-    def first_difference(self) -> int | None:
-        """The first index on which not all logs agree; None if they are equal."""
-        longest = max(len(log) for log in self.logs.values())
-        for index in range(longest):
-            if len({_chain(log, index) for log in self.logs.values()}) > 1:
-                return index
-        return None
-
-    def position_at(self, index: int) -> int:
-        """The lowest position at which a log has the entry."""
-        return min(log[index].position for log in self.logs.values() if index < len(log))
-
-    @cached_property
-    def settled_end(self) -> int:
-        """Up to here the log can't change: what clients were told of, and what all hold alike."""
-        told = [0]
-        heard = {event["id"] for event in (*self.of("ack"), *self.of("deliver"))}
-        for message_id in heard:
-            places = [event["position"] for event in self.of("ack") if event["id"] == message_id]
-            places += [r.position for _, r in self.all_records if r.message_id == message_id]
-            told += [min(places) + 1] if places else []
-        for message_id in {event["id"] for event in self.of("waiting")}:
-            places = [e["position"] for e in self.of("waiting") if e["id"] == message_id]
-            places += [
-                r.position
-                for node in self.logs
-                for r in self.records(node, waiting=True)
-                if r.message_id == message_id
-            ]
-            told.append(min(places) + 1)
-        if self.first_difference is not None:
-            return max(*told, self.position_at(self.first_difference))
-        last = next(iter(self.logs.values()))[-1]
-        return max(*told, last.position + HEADER_BYTES + len(last.body))
-
-    @cached_property
-    def named(self) -> dict[tuple[int, int], set[str]]:
-        """(queue, offset) -> the messages that anybody says are there."""
-        slots: dict[tuple[int, int], set[str]] = defaultdict(set)
-        for event in (*self.of("ack"), *self.of("deliver")):
-            slots[event["queue_id"], event["offset"]].add(event["id"])
-        for _, record in self.all_records:
-            if record.position < self.settled_end:
-                slots[record.queue_id, record.queue_offset].add(str(record.message_id))
-        return slots
-
-    @cached_property
-    def run_end(self) -> int:
-        """When the last file was closed."""
-        return max(int(event["t"]) for event in self.of("end"))
-
-    def overdue(self, at: int, happened: int | None, within_s: float) -> bool:
-        """Whether what was due at `at` happened too late, counted from the last fault before."""
-        until = self.run_end if happened is None else happened
-        faults = [int(event["t"]) for event in self.of("fault") if event["t"] <= until]
-        return until > max(at, *faults, 0) + int(within_s * _S)
-
-
-def findings(inputs: Inputs) -> set[Finding]:
-    """All that is wrong with a run."""
-    return {finding for judge in JUDGES for finding in judge(inputs)}
+from mqspark.testing.reference.inputs import (
+    MS,
+    Finding,
+    Inputs,
+    S,
+    Said,
+    chain_of,
+    kind_of,
+)
+from mqspark.testing.rewriting import StoredMessage
 
 
 def durable(run: Inputs) -> Iterator[Finding]:
     """1: every acknowledged message is on every replica, as it was sent, where it was said."""
     for ack in (*run.of("ack"), *run.of("waiting")):
-        waits = _kind(ack) == "waiting"
+        waits = kind_of(ack) == "waiting"
         place = (ack["queue_id"], ack["offset"], ack["position"])
         for node in run.logs:
             copies = [r for r in run.records(node, waiting=waits) if r.message_id == ack["id"]]
@@ -200,18 +96,6 @@ def ordered(run: Inputs) -> Iterator[Finding]:
                 yield 4, "hole", message_id, None, queue_id, offset
 
 
-def read_in_order(run: Inputs) -> Iterator[Finding]:
-    """4: a group reads a queue without a gap and in order, repeats left aside."""
-    for group, queue_id, first_t in _readings(run):
-        offsets = sorted(first_t)
-        for offset, above in zip(offsets, [*offsets[1:], None], strict=True):
-            if above is not None and above - offset > 1:
-                yield 4, "skipped", None, None, queue_id, offset
-            elif any(first_t[higher] < first_t[offset] for higher in offsets if higher > offset):
-                yield 4, "late", None, None, queue_id, offset
-        assert group
-
-
 def kept(run: Inputs) -> Iterator[Finding]:
     """4: what was delivered is in some replica's log."""
     there = {record.message_id for _, record in run.all_records}
@@ -224,7 +108,7 @@ def unchanged(run: Inputs) -> Iterator[Finding]:
     first: dict[tuple[int, str], str] = {}
     longest = max(len(log) for log in run.logs.values())
     for index in range(longest):
-        chains = {node: _chain(log, index) for node, log in run.logs.items() if index < len(log)}
+        chains = {node: chain_of(log, index) for node, log in run.logs.items() if index < len(log)}
         settled = run.position_at(index) < run.settled_end
         votes = Counter(chains.values())
         best = [chain for chain, count in votes.items() if count == max(votes.values())]
@@ -301,42 +185,6 @@ def complete(run: Inputs) -> Iterator[Finding]:
             yield 7, "incomplete", min(lacking)[1], lead["node"], None, None
 
 
-def committed(run: Inputs) -> Iterator[Finding]:
-    """8: when a commit was answered, all below it had been delivered."""
-    readings = {(group, queue_id): first_t for group, queue_id, first_t in _readings(run)}
-    commits = sorted(run.of("commit"), key=lambda event: (event["t"], event["offset"]))
-    for place in {(event["group"], event["queue_id"]) for event in commits}:
-        own = [event for event in commits if (event["group"], event["queue_id"]) == place]
-        first_t = readings.get(place, {})
-        begin = min([*first_t, *(event["offset"] for event in own)])
-        for commit in own:
-            needed = range(begin, commit["offset"])
-            if any(o not in first_t or first_t[o] > commit["t"] for o in needed):
-                yield 8, "ahead", None, None, place[1], commit["offset"]
-                break
-
-
-def kept_offsets(run: Inputs) -> Iterator[Finding]:
-    """8: an offset is never below one that was committed before, unless there was a reset."""
-    for said in (*run.of("commit"), *run.of("group_offset")):
-        for commit in run.of("commit"):
-            resets = [
-                reset
-                for reset in run.of("reset")
-                if _queue(reset) == _queue(said)
-                and reset["t"] >= commit["began"]
-                and reset["began"] <= said["t"]
-            ]
-            if (
-                _queue(commit) == _queue(said)
-                and commit["t"] < said["began"]
-                and commit["offset"] > said["offset"]
-                and not resets
-                and (said["kind"] != "commit" or said["client"] == commit["client"])
-            ):
-                yield 8, "back", None, None, said["queue_id"], said["offset"]
-
-
 def single(run: Inputs) -> Iterator[Finding]:
     """9: no log has a message too often."""
     for node in run.logs:
@@ -376,7 +224,7 @@ def in_time(run: Inputs) -> Iterator[Finding]:
         read = [e["t"] for e in run.of("deliver") if e["id"] == message_id]
         acks = [e["t"] for e in run.of("waiting") if e["id"] == message_id]
         there = any(record.message_id == message_id for _, record in run.all_records)
-        slack = CLOCK_SLACK_MS * _MS + CLOCK_SLACK_SHARE * (send["due"] - send["t"])
+        slack = CLOCK_SLACK_MS * MS + CLOCK_SLACK_SHARE * (send["due"] - send["t"])
         if read and min(read) < send["due"] - slack:
             yield 11, "early", message_id, None, None, None
         since = max(send["due"], *acks, 0)
@@ -384,6 +232,14 @@ def in_time(run: Inputs) -> Iterator[Finding]:
             yield 11, "late", message_id, None, None, None
         if acks and not read and not there and run.overdue(since, None, DELAY_LATE_S_MAX):
             yield 11, "missing", message_id, None, None, None
+
+
+def in_life(run: Inputs) -> Iterator[Finding]:
+    """11: a message is not delivered after its end."""
+    for event in run.of("deliver"):
+        expires = run.sent.get(event["id"], {}).get("expires")
+        if expires is not None and event["t"] > expires + EXPIRED_S_MAX * S:
+            yield 11, "expired", event["id"], None, None, None
 
 
 def fresh(run: Inputs) -> Iterator[Finding]:
@@ -398,58 +254,12 @@ def fresh(run: Inputs) -> Iterator[Finding]:
             yield 12, "stale", None, None, told["queue_id"], max(earlier)
 
 
-JUDGES: Final[tuple[Callable[[Inputs], Iterator[Finding]], ...]] = (
-    durable,
-    authentic,
-    identical_names,
-    ordered,
-    read_in_order,
-    kept,
-    unchanged,
-    elected,
-    complete,
-    committed,
-    kept_offsets,
-    single,
-    transacted,
-    in_time,
-    fresh,
-)
-
-
-def _kind(event: Said) -> str:
-    return "waiting" if event["kind"] == "ack" and event.get("waiting") else str(event["kind"])
-
-
-def _queue(event: Said) -> tuple[str, int]:
-    return event["group"], event["queue_id"]
-
-
 def _crc(record: StoredMessage) -> int:
     return crc32(record.raw[record.body_at : record.body_at + record.body_bytes])
 
 
 def _altered(run: Inputs, message_id: str, crc: int) -> bool:
     return message_id in run.sent and run.sent[message_id]["crc"] != crc
-
-
-def _chain(log: Sequence[StoredEntry], index: int) -> tuple[object, ...] | None:
-    """All that a log holds up to an entry: what a chain CRC stands for."""
-    if index >= len(log):
-        return None
-    return tuple((e.term, e.kind, e.position, e.body) for e in log[: index + 1])
-
-
-def _readings(run: Inputs) -> Iterator[tuple[str, int, dict[int, int]]]:
-    """Each group and queue, with when each offset was first delivered."""
-    places = {(event["group"], event["queue_id"]) for event in run.of("deliver")}
-    for group, queue_id in places:
-        first_t: dict[int, int] = {}
-        for event in run.of("deliver"):
-            if _queue(event) == (group, queue_id):
-                known = first_t.get(event["offset"], event["t"])
-                first_t[event["offset"]] = min(known, event["t"])
-        yield group, queue_id, first_t
 
 
 def _slot(
@@ -477,3 +287,20 @@ def _slot(
         None if send is None else send["t"],
         min((event["t"] for event in acks), default=None),
     )
+
+
+JUDGES: Final[tuple[Callable[[Inputs], Iterator[Finding]], ...]] = (
+    durable,
+    authentic,
+    identical_names,
+    ordered,
+    kept,
+    unchanged,
+    elected,
+    complete,
+    single,
+    transacted,
+    in_time,
+    in_life,
+    fresh,
+)

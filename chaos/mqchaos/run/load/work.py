@@ -1,4 +1,4 @@
-"""A worker process: `python -m mqchaos.run.work TASK`, one producer or one consumer of a run.
+"""A worker process: `python -m mqchaos.run.load.work TASK`, one producer or one consumer of a run.
 
 It uses the client as any application would, and nothing else of the system. What the application
 would see is what the history says: an exception that reaches this code is a `fail`.
@@ -17,7 +17,7 @@ import msgspec
 import trio
 
 from dledger.checksum import crc32
-from dledger.errors import DledgerError, RecordError
+from dledger.errors import DledgerError
 from dledger.observe import configure_logging, get_logger
 from mqchaos.limits import (
     COMMIT_INTERVAL_S,
@@ -25,9 +25,11 @@ from mqchaos.limits import (
     PROGRESS_INTERVAL_S,
     RANDOM_SEND_TIMEOUT_S,
 )
-from mqchaos.run.history import Commit, Deliver, End, HistoryWriter, Meta, Rebalance, Send
-from mqchaos.run.producing import PRODUCERS, acknowledged
-from mqchaos.run.workload import Consume, Produce, Progress, output_key, outputs_of
+from mqchaos.run.history import Commit, End, HistoryWriter, Meta, Rebalance, Send
+from mqchaos.run.load.noting import acknowledged, delivered
+from mqchaos.run.load.popping import PopWork
+from mqchaos.run.load.producing import PRODUCERS
+from mqchaos.run.load.workload import Consume, Produce, Progress, output_key, outputs_of
 from mqclient import Consumer, Message, MessageQueue, Producer, ReceivedMessage
 from mqclient import Rebalance as RebalanceNotice
 
@@ -86,23 +88,7 @@ class ConsumerWork:
         self.progress.ends[queue] = max(end, self.progress.ends.get(queue, 0))
 
     def _note_delivery(self, message: ReceivedMessage) -> None:
-        try:
-            body: bytes | memoryview = message.body
-        except RecordError:
-            body = message.record.body  # as it arrived: the judge will see that it is another
-        self._history.write(
-            Deliver(
-                time.monotonic_ns(),
-                self._task.client,
-                self._task.reader,
-                message.topic,
-                message.broker_name,
-                message.queue_id,
-                message.queue_offset,
-                message.message_id,
-                crc32(body),
-            )
-        )
+        self._history.write(delivered(self._task.client, self._task.reader, message))
 
     async def _commit(self, consumer: Consumer) -> None:
         began = time.monotonic_ns()
@@ -140,7 +126,8 @@ class OnceWork(ConsumerWork):
     async def run(self, told_to_stop: trio.Event) -> None:
         """Until told to stop. The history is about the outputs, too."""
         outputs = outputs_of(self._task.topic)
-        self._history.write(Meta(time.monotonic_ns(), 0, "", outputs, True, {}))
+        inputs, group = self._task.topic, self._task.group
+        self._history.write(Meta(time.monotonic_ns(), 0, "", outputs, True, {}, inputs, group))
         async with (
             Producer(
                 self._task.namesrv_addr, f"{self._task.group}-outputs", name=self._task.once
@@ -202,7 +189,7 @@ async def _work(task: Produce | Consume) -> None:
         work = (
             PRODUCERS[task.sends](task, history)
             if isinstance(task, Produce)
-            else (ConsumerWork if task.once is None else OnceWork)(task, history)
+            else _reader(task, history)
         )
         told_to_stop = trio.Event()
         run: Callable[[trio.Event], Awaitable[None]] = work.run
@@ -213,6 +200,12 @@ async def _work(task: Produce | Consume) -> None:
             nursery.cancel_scope.cancel()
         history.write(End(time.monotonic_ns()))
         print(msgspec.json.encode(work.progress).decode(), flush=True)
+
+
+def _reader(task: Consume, history: HistoryWriter) -> ConsumerWork | PopWork:
+    if task.members:
+        return PopWork(task, history)
+    return (ConsumerWork if task.once is None else OnceWork)(task, history)
 
 
 def main() -> None:

@@ -19,9 +19,9 @@ import msgspec
 
 from dledger.errors import ConfigError
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
-from mqchaos.limits import DELAYS_S, MESSAGES_MAX, SEND_TIMEOUT_S
+from mqchaos.limits import DELAYS_S, LIFETIMES_S, MESSAGES_MAX, POP_MEMBERS, SEND_TIMEOUT_S
 
-Sends: TypeAlias = Literal["plain", "delayed", "transactional"]
+Sends: TypeAlias = Literal["plain", "delayed", "transactional", "fleeting", "parts"]
 Tools: TypeAlias = Literal["resets", "changes"]
 
 
@@ -30,13 +30,15 @@ class Workload:
     """What clients do in a run. `lines`: how many lines of text make a message.
 
     `sends`: when messages are to be delivered: at once, after a delay, or when their transaction is
-    committed. `rate_per_s_max` is of all producers together.
+    committed; some for a short time only, or in parts. `rate_per_s_max` is of all producers
+    together.
 
     `keyed`: each message has a key that decides its queue. `stay_s`: consumers leave their group
     after so long, and join it again. `dies_s`: all clients are killed after so long, and others
-    come. `ordered`: consumers lock their queues. `broadcast`: each reads all. `tools`: what is
-    changed meanwhile, as by `mqadmin`: the group's offsets, or topics, groups and settings.
-    `once`: consumers write an output for each message, in transactions with its offset.
+    come; `only_readers_die`: all consumers are. `ordered`: consumers lock their queues.
+    `broadcast`: each reads all. `tools`: what is changed meanwhile, as by `mqadmin`: the group's
+    offsets, or topics, groups and settings. `once`: consumers write an output for each message, in
+    transactions with its offset. `members`: so many in each of the consumers' processes, which pop.
     """
 
     name: str
@@ -48,10 +50,12 @@ class Workload:
     sends: Sends = "plain"
     rate_per_s_max: float = math.inf
     dies_s: float | None = None
+    only_readers_die: bool = False
     ordered: bool = False
     broadcast: bool = False
     tools: Tools | None = None
     once: bool = False
+    members: int = 0
 
 
 WORKLOADS: Final = {
@@ -97,6 +101,22 @@ WORKLOADS: Final = {
             rate_per_s_max=500.0,
             dies_s=4.0,
             once=True,
+        ),
+        Workload(
+            "pop",
+            "more members than queues pop, are killed, and forget, delay and give up messages, of "
+            "which a tenth ends soon",
+            rate_per_s_max=300.0,
+            dies_s=4.0,
+            only_readers_die=True,
+            sends="fleeting",
+            members=POP_MEMBERS,
+        ),
+        Workload(
+            "parts",
+            "as keyed; each hundredth message has 5 MiB, and is sent in parts",
+            sends="parts",
+            rate_per_s_max=100.0,
         ),
         Workload(
             "resets", "as keyed; now and then the group's offsets are set back", tools="resets"
@@ -147,7 +167,8 @@ class Consume(Task, frozen=True):
     """Read the topic as a member of `group`, leaving it for a moment every `stay_s`.
 
     With a file for `offsets` it reads all queues, whoever else does. With a producer's name in
-    `once` it writes an output for each message, in transactions.
+    `once` it writes an output for each message, in transactions. With `members` it is so many
+    members that pop.
     """
 
     group: str
@@ -156,6 +177,7 @@ class Consume(Task, frozen=True):
     offsets: str | None = None
     once: str | None = None
     at_once: bool = False
+    members: int = 0
 
     @property
     def reader(self) -> str:
@@ -218,6 +240,24 @@ def number_of(unique: str) -> int:
 def delay_of(number: int) -> tuple[int, float]:
     """The level and the seconds by which the n-th delayed message waits: one of them is 0."""
     return (1, 0.0) if number % 2 else (0, DELAYS_S[number // 2 % len(DELAYS_S)])
+
+
+def lifetime_of(number: int) -> float | None:
+    """For how many seconds the n-th message is to be delivered, if not for ever."""
+    return LIFETIMES_S[number // 10 % len(LIFETIMES_S)] if number % 10 == 9 else None
+
+
+Fate: TypeAlias = Literal["done", "left", "again", "dead"]
+
+
+def fate_of(number: int, deliveries: int) -> Fate:
+    """What a member that pops does with the n-th message, in so-manieth hands: one of fifty is
+    given up; of twenty one is forgotten at first, and one asked for again."""
+    if number % 50 == 7:
+        return "dead"
+    if deliveries == 1 and number % 20 == 3:
+        return "left"
+    return "again" if deliveries == 1 and number % 20 == 14 else "done"
 
 
 def unique_key(run: str, client: str, number: int) -> str:

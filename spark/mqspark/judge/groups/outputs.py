@@ -1,0 +1,110 @@
+"""Property 14: each input that a group has passed has its output, and no other input has.
+
+A program that works exactly once writes an output for each message that it reads, and how far it
+has read, in one entry of the log. The output's id is that of its input and a suffix. Two statements
+follow, since whatever anybody was told is settled.
+
+**None is missing.** If a group was told to be at n in a queue, by the answer to a commit or to a
+question, then each input below n, from the first that it was given, has its output in a replica's
+log.
+
+**None is taken twice.** If an output was acknowledged before somebody asked where the group is, the
+answer is behind that output's input. An answer at or before it would have the input read again.
+
+That an output is in a log once is property 9. A queue whose offset was set on purpose says nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from mqspark.judge.evidence import Evidence
+from mqspark.judge.groups.commits import COMMIT, GROUP_OFFSET, RESET
+from mqspark.judge.testimony import DELIVER, QUEUE, queue_hash
+from mqspark.judge.violations import text, together, violation
+
+NUMBER: Final = 14
+TITLE: Final = "Each input that a group has passed has its output, and no other has"
+SUFFIX: Final = "-output"
+
+
+def checked(evidence: Evidence) -> int:
+    """How many outputs were acknowledged or are stored."""
+    if not evidence.meta.outputs:
+        return 0
+    return evidence.digest.where(F.col("id").endswith(SUFFIX)).count()
+
+
+def violations(evidence: Evidence) -> DataFrame:
+    """A row for each input without an output, and for each offset before an output's input."""
+    found = [_of_topic(evidence, inputs, group) for inputs, group in evidence.meta.outputs.values()]
+    return together(*found) if found else evidence.nothing()
+
+
+def _of_topic(evidence: Evidence, inputs: str, group: str) -> DataFrame:
+    said = evidence.noted.where((F.col("topic") == inputs) & (F.col("group") == group))
+    resets = said.where(F.col("kind") == RESET).select(*QUEUE).distinct()
+    told = evidence.kept(
+        said.where(F.col("kind").isin(COMMIT, GROUP_OFFSET))
+        .join(F.broadcast(resets), list(QUEUE), "left_anti")
+        .withColumn("queue", queue_hash())
+    )
+    queues = told.groupBy("queue", *QUEUE).agg(F.max("offset").alias("passed"))
+    rows = evidence.kept(
+        evidence.slots.select("queue", "queue_offset", F.col("id").alias("input"))
+        .join(F.broadcast(queues), "queue")
+        .withColumn("id", F.concat("input", F.lit(SUFFIX)))
+    )
+    return together(_missing(evidence, rows, inputs, group), _untaken(evidence, rows, told, group))
+
+
+def _missing(evidence: Evidence, rows: DataFrame, inputs: str, group: str) -> DataFrame:
+    """Inputs that the group has passed, and no log has their output."""
+    given = (F.col("kind") == DELIVER) & (F.col("topic") == inputs) & (F.col("group") == group)
+    begins = (
+        evidence.events.where(given)
+        .groupBy(queue_hash().alias("queue"))
+        .agg(F.min("offset").alias("begin"))
+    )
+    passed = rows.join(F.broadcast(begins), "queue").where(
+        "queue_offset >= begin AND queue_offset < passed"
+    )
+    there = evidence.digest.where("versions > 0").select("id")
+    lacking = evidence.kept(passed.join(there, "id", "left_anti"))
+    return violation(
+        lacking,
+        "missing",
+        text("group {group} was at {passed}, and no log has {id}", group=F.lit(group)),
+        message_id=F.col("input"),
+    )
+
+
+def _untaken(evidence: Evidence, rows: DataFrame, told: DataFrame, group: str) -> DataFrame:
+    """Answers that are not behind the input of an output that had been acknowledged."""
+    none = F.lit(None).cast("long")
+    asked = told.where(F.col("kind") == GROUP_OFFSET).select(
+        "queue", F.coalesce("began", "t").alias("at"), none.alias("taken"), "offset", "t"
+    )
+    acks = evidence.acks.groupBy("id").agg(F.min("ack_t").alias("at"))
+    stored = rows.join(acks, "id").select("queue", "at", F.col("queue_offset").alias("taken"))
+    # At equal times the questions come first: such an acknowledgement is not earlier.
+    before = Window.partitionBy("queue").orderBy("at", F.col("offset").isNull())
+    so_far = before.rowsBetween(Window.unboundedPreceding, -1)
+    low = evidence.kept(
+        asked.unionByName(stored, allowMissingColumns=True)
+        .withColumn("highest", F.max("taken").over(so_far))
+        .where("offset IS NOT NULL AND highest >= offset")
+    )
+    names = told.select("queue", *QUEUE).dropDuplicates(["queue"])
+    return violation(
+        low.join(F.broadcast(names), "queue").withColumn("queue_offset", F.col("highest")),
+        "untaken",
+        text(
+            "group {group} was at {offset} at {t} ns, though the output of {highest} had been "
+            "acknowledged when that was asked, at {at} ns",
+            group=F.lit(group),
+        ),
+    )

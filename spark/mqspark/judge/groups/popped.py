@@ -1,0 +1,194 @@
+"""Property 15: what a group's members pop is theirs for a time, and done for ever once it is done.
+
+A delivery is named by its pop time, which grows with each delivery of a queue to a group: it says
+which of two deliveries was later, without a clock.
+
+**Done is done.** An ack *counted* if its answer says that the message was in flight by the delivery
+that it names. Then that delivery was the last one: none to the same group has a higher pop time. So
+with a message that was given up, which is a dead letter by the same entry: once at most, and on
+every replica if that was answered.
+
+**What is passed was given.** The group's offset is the lowest that is not done. It never goes back,
+from an answer to that of a question which was asked later. When it was told to be n, each message
+below n, from the first that the group was given, had been delivered to a member, which notes that
+before it acknowledges. A message with an end of its own may pass unseen.
+
+A queue whose offset was set on purpose says nothing. Members are given messages in any order.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from mqspark.judge.evidence import Evidence
+from mqspark.judge.groups.commits import GROUP_OFFSET, RESET
+from mqspark.judge.testimony import BURIED, DELIVER, QUEUE, SETTLE, queue_hash
+from mqspark.judge.violations import text, together, violation
+
+NUMBER: Final = 15
+TITLE: Final = "A popped message that is done stays done; what is passed was given"
+_PLACE: Final = ("group", *QUEUE)
+
+
+def violations(evidence: Evidence) -> DataFrame:
+    """A row for each message that came again, was passed unseen or is wrongly buried."""
+    buried = together(_buried_twice(evidence), _unburied(evidence))
+    if not evidence.has_popped:
+        return buried
+    judged = F.col("topic").isin(*evidence.meta.topics)
+    given = (F.col("kind") == DELIVER) & judged
+    deliveries = evidence.events.where(given).select(*_PLACE, "offset", "t", "pop_time")
+    popped = deliveries.where("pop_time IS NOT NULL").select(*_PLACE).distinct()
+    resets = evidence.noted.where(F.col("kind") == RESET).select(*_PLACE).distinct()
+    places = evidence.kept(popped.join(F.broadcast(resets), list(_PLACE), "left_anti"))
+    told = evidence.kept(
+        evidence.noted.where(F.col("kind") == GROUP_OFFSET)
+        .join(F.broadcast(places), list(_PLACE), "left_semi")
+        .select(*_PLACE, F.coalesce("began", "t").alias("began"), "t", "offset")
+    )
+    return together(
+        buried,
+        _again(evidence, places),
+        _back(evidence, told),
+        _passed(evidence, told, deliveries),
+    )
+
+
+def _again(evidence: Evidence, places: DataFrame) -> DataFrame:
+    """Messages that were handed out after an ack of theirs had counted."""
+    ids = evidence.kept(evidence.digest.where("popped_max > settled_min").select("id"))
+    source = F.col("source")
+    done = F.when((source == SETTLE) & F.col("counted"), F.col("pop_time"))
+    rows = (
+        evidence.testimony_of(ids)
+        .where(source.isin(SETTLE, DELIVER))
+        .join(F.broadcast(places), list(_PLACE), "left_semi")
+        .groupBy("id", *_PLACE, "queue_offset")
+        .agg(
+            F.min(done).alias("done"),
+            F.max(F.when(source == DELIVER, F.col("pop_time"))).alias("last"),
+        )
+        .where("last > done")
+    )
+    return violation(
+        evidence.kept(rows),
+        "again",
+        text("group {group} was through with it by the delivery {done}, and got it by {last}"),
+        message_id=F.col("id"),
+    )
+
+
+def _back(evidence: Evidence, told: DataFrame) -> DataFrame:
+    """Answers that are below an earlier one."""
+    none = F.lit(None).cast("long")
+    asked = told.select(*_PLACE, F.col("began").alias("at"), none.alias("known"), "offset", "t")
+    known = told.select(*_PLACE, F.col("t").alias("at"), F.col("offset").alias("known"))
+    # At equal times the questions come first: such an answer is not earlier.
+    in_time = Window.partitionBy(*_PLACE).orderBy("at", F.col("offset").isNull())
+    so_far = in_time.rowsBetween(Window.unboundedPreceding, -1)
+    low = evidence.kept(
+        asked.unionByName(known, allowMissingColumns=True)
+        .withColumn("highest", F.max("known").over(so_far))
+        .where("offset IS NOT NULL AND highest > offset")
+    )
+    return violation(
+        low.withColumn("queue_offset", F.col("offset")),
+        "back",
+        text(
+            "group {group} was at {offset} at {t} ns, though it had been at {highest} when that "
+            "was asked, at {at} ns"
+        ),
+        severity=1,
+    )
+
+
+def _passed(evidence: Evidence, told: DataFrame, deliveries: DataFrame) -> DataFrame:
+    """Messages below an offset that was told, and that nobody had been given by then."""
+    first = evidence.kept(
+        deliveries.groupBy(*_PLACE, F.col("offset").alias("queue_offset")).agg(
+            F.min("t").alias("first_t")
+        )
+    )
+    begins = first.groupBy(*_PLACE).agg(F.min("queue_offset").alias("begin"))
+    groups = evidence.kept(
+        told.select(*_PLACE)
+        .distinct()
+        .join(F.broadcast(begins), list(_PLACE))
+        .withColumn("queue", queue_hash())
+    )
+    ends = evidence.digest.select("id", F.col("expires").isNotNull().alias("ends"))
+    slots = (
+        evidence.slots.select("queue", "queue_offset", "id")
+        .join(F.broadcast(groups), "queue")
+        .where("queue_offset >= begin")
+        .join(ends, "id")
+        .groupBy(*_PLACE, "queue_offset")
+        .agg(F.bool_or("ends").alias("ends"))
+        .where("NOT ends")
+        .join(first, [*_PLACE, "queue_offset"], "left")
+    )
+    answers = told.select(
+        *_PLACE, F.col("offset").alias("queue_offset"), F.col("t").alias("told_t")
+    )
+    # An answer is about what is below it: of equal ones the messages come first.
+    downwards = Window.partitionBy(*_PLACE).orderBy(
+        F.col("queue_offset").desc(), F.col("told_t").isNotNull()
+    )
+    above = downwards.rowsBetween(Window.unboundedPreceding, -1)
+    unseen = (
+        slots.select(*_PLACE, "queue_offset", "first_t")
+        .unionByName(answers, allowMissingColumns=True)
+        .withColumn("passed_t", F.min("told_t").over(above))
+        .where("told_t IS NULL AND passed_t IS NOT NULL")
+        .where("first_t IS NULL OR first_t > passed_t")
+    )
+    return violation(
+        evidence.kept(unseen),
+        "passed",
+        text("group {group} was behind it at {passed_t} ns, and no member had been given it"),
+    )
+
+
+def _buried_twice(evidence: Evidence) -> DataFrame:
+    """Messages that are in one topic of dead letters, on one replica, more than once."""
+    ids = evidence.kept(evidence.digest.where("buried_versions > 1").select("id"))
+    rows = (
+        evidence.testimony_of(ids)
+        .where((F.col("source") == BURIED) & F.col("error").isNull())
+        .join(F.broadcast(evidence.members_table), "broker")
+        .where(F.expr("getbit(holders, bit) = 1"))
+        .groupBy("id", "broker", "replica", "topic")
+        .agg(F.count("*").alias("letters"), F.collect_list("position").alias("positions"))
+        .where("letters > 1")
+    )
+    return violation(
+        evidence.kept(rows),
+        "buried twice",
+        text("{letters} dead letters of it are in {topic}"),
+        message_id=F.col("id"),
+        positions=F.col("positions"),
+    )
+
+
+def _unburied(evidence: Evidence) -> DataFrame:
+    """Dead letters that a member was told of, and that are not on a replica."""
+    told = evidence.kept(
+        evidence.digest.where("dead_t IS NOT NULL").select(
+            "id",
+            "dead_t",
+            "buried_holders",
+            evidence.members.by_number(str).alias("broker"),
+        )
+    )
+    rows = told.join(F.broadcast(evidence.members_table), "broker").where(
+        "getbit(buried_holders, bit) = 0"
+    )
+    return violation(
+        rows,
+        "unburied",
+        text("given up, as was answered at {dead_t} ns, and not among the dead letters"),
+        message_id=F.col("id"),
+    )

@@ -1,0 +1,133 @@
+"""What can be planted in what groups of consumers are told, and given, too late or too often."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Final
+
+from mqspark.testing.planting import Event
+from mqspark.testing.small_runs import (
+    DEAD_LETTERS,
+    GROUP,
+    MS,
+    NODES,
+    OUTPUTS,
+    POPPERS,
+    Entry,
+    SmallRun,
+)
+
+END: Final = 900_000 * MS
+"""Behind all that happens in a run, but its end."""
+
+
+def outlived(run: SmallRun, draw: random.Random) -> None:
+    """A message was delivered long after its end."""
+    delivery = draw.choice(run.of("deliver"))
+    for send in run.of("send", id=delivery["id"]):
+        send["expires"] = delivery["t"] - 2_001 * MS
+
+
+def without_output(run: SmallRun, draw: random.Random) -> None:
+    """The group has passed an input, and no log has its output."""
+    output = _taken(run, draw)
+    for node in NODES:
+        run.drop(node, output, OUTPUTS)
+
+
+def untaken(run: SmallRun, draw: random.Random) -> None:
+    """An output is stored, and the group was at its input still."""
+    output = _taken(run, draw)
+    (ack,) = run.of("ack", id=output)
+    (delivery, *_) = run.of("deliver", id=output.removesuffix("-output"), group=GROUP)
+    place = {name: delivery[name] for name in ("broker", "topic", "queue_id", "group", "offset")}
+    times = {"began": ack["t"] + 10, "t": ack["t"] + 20}
+    run.events.append({"kind": "group_offset", **place, **times})
+
+
+def came_again(run: SmallRun, draw: random.Random) -> None:
+    """A message that was done, by an ack or as a dead letter, was handed out once more."""
+    settle = draw.choice(run.of("settle", counted=True))
+    delivery = run.of("deliver", id=settle["id"], group=POPPERS)[-1]
+    run.events.append({**delivery, "t": END, "pop_time": settle["pop_time"] + 1})
+
+
+def popped_back(run: SmallRun, draw: random.Random) -> None:
+    """A group that pops was further before."""
+    told = draw.choice([e for e in run.of("group_offset", group=POPPERS) if e["offset"]])
+    later = {"began": told["t"] + 10, "t": told["t"] + 20, "offset": told["offset"] - 1}
+    run.events.append({**told, **later})
+
+
+def passed_unseen(run: SmallRun, draw: random.Random) -> None:
+    """A message is behind the group, and no member was given it."""
+    victim = _seen(run, draw)
+    run.events = [e for e in run.events if not _is_popped(e, victim)]
+
+
+def passed_first(run: SmallRun, draw: random.Random) -> None:
+    """A message was behind the group before a member was given it."""
+    victim = _seen(run, draw)
+    for event in run.events:
+        if _is_popped(event, victim):
+            event["t"] = END + event["pop_time"]
+
+
+def buried_twice(run: SmallRun, draw: random.Random) -> None:
+    """A message is among the dead letters twice."""
+    found = run.stored(_dead(run, draw), DEAD_LETTERS)
+    assert found is not None
+    for node in NODES:
+        run.logs[node].append(Entry(2, (replace(found, offset=99),)))
+
+
+def unburied(run: SmallRun, draw: random.Random) -> None:
+    """One node lacks a dead letter."""
+    run.drop("n1", _dead(run, draw), DEAD_LETTERS)
+
+
+def acked_too_late(run: SmallRun, draw: random.Random) -> None:
+    """An ack was answered, and did not count: another member had the message by then."""
+    settle = draw.choice(run.of("settle", counted=True))
+    times = {"t": END, "pop_time": settle["pop_time"] - 1, "counted": False}
+    run.events.append({**settle, **times})
+
+
+def noted_late(run: SmallRun, draw: random.Random) -> None:
+    """A member noted an earlier delivery long after another was through with the message."""
+    settle = draw.choice(run.of("settle", counted=True))
+    delivery = run.of("deliver", id=settle["id"], group=POPPERS)[0]
+    run.events.append({**delivery, "t": END})
+
+
+def popped_after_a_reset(run: SmallRun, draw: random.Random) -> None:
+    """An operator has set the group back: what was done comes again."""
+    came_again(run, draw)
+    place = {name: run.events[-1][name] for name in ("broker", "topic", "queue_id", "group")}
+    reset = {"kind": "reset", "client": "tool", "began": END - 20, "t": END - 10, "offset": 0}
+    run.events.append({**reset, **place})
+
+
+def _taken(run: SmallRun, draw: random.Random) -> str:
+    """An output whose input the group was given, and has passed."""
+    return str(draw.choice(run.of("ack", topic=OUTPUTS))["id"])
+
+
+def _seen(run: SmallRun, draw: random.Random) -> str:
+    """A message that members popped, not the first of its queue, and that lasts."""
+    lasting = {send["id"] for send in run.of("send") if "expires" not in send}
+    popped = run.of("deliver", group=POPPERS)
+    first = {min(e["offset"] for e in popped if e["queue_id"] == queue) for queue in (0, 1)}
+    return str(
+        draw.choice([e["id"] for e in popped if e["id"] in lasting and e["offset"] not in first])
+    )
+
+
+def _is_popped(event: Event, message_id: str) -> bool:
+    named = (event["kind"], event.get("group"), event.get("id"))
+    return named == ("deliver", POPPERS, message_id)
+
+
+def _dead(run: SmallRun, draw: random.Random) -> str:
+    return str(draw.choice(run.of("settle", how="dead"))["id"])

@@ -1,0 +1,27 @@
+"""A second judge: slow, in plain Python, one short function a property, and obviously right.
+
+It reads the same files as the audit and judges runs small enough for nested loops: no digest, no
+shuffle, no suspects, no shortcut of any kind. The two share how a record is decoded, and not a line
+of how it is judged; on random runs with random faults they must find the same.
+
+Only sound bytes are judged: damage, which is found byte by byte and not by comparing, is left out.
+What is found is a tuple: (property, what, message or None, replica or None, queue or None,
+offset or None), with None for what the audit chooses among equals.
+
+``inputs``    what there is to judge
+``messages``  what is stored, and where
+``groups``    what groups of consumers are told, and given
+"""
+
+from __future__ import annotations
+
+from mqspark.testing.reference.groups import JUDGES as GROUPS
+from mqspark.testing.reference.inputs import Finding, Inputs
+from mqspark.testing.reference.messages import JUDGES as MESSAGES
+
+__all__ = ["Finding", "Inputs", "findings"]
+
+
+def findings(inputs: Inputs) -> set[Finding]:
+    """All that is wrong with a run."""
+    return {finding for judge in (*MESSAGES, *GROUPS) for finding in judge(inputs)}

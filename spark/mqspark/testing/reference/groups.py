@@ -1,0 +1,154 @@
+"""Properties of what groups of consumers are told, and given: 4, 8, 14 and 15."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from mqspark.testing.reference.inputs import (
+    Finding,
+    Inputs,
+    queue_of,
+)
+
+
+def read_in_order(run: Inputs) -> Iterator[Finding]:
+    """4: a group reads a queue without a gap and in order, repeats left aside, unless it pops."""
+    for group, queue_id, first_t in _readings(run):
+        offsets = sorted(first_t)
+        for offset, above in zip(offsets, [*offsets[1:], None], strict=True):
+            if above is not None and above - offset > 1:
+                yield 4, "skipped", None, None, queue_id, offset
+            elif any(first_t[higher] < first_t[offset] for higher in offsets if higher > offset):
+                yield 4, "late", None, None, queue_id, offset
+        assert group
+
+
+def committed(run: Inputs) -> Iterator[Finding]:
+    """8: when a commit was answered, all below it had been delivered."""
+    readings = {(group, queue_id): first_t for group, queue_id, first_t in _readings(run)}
+    commits = sorted(run.of("commit"), key=lambda event: (event["t"], event["offset"]))
+    for place in {(event["group"], event["queue_id"]) for event in commits}:
+        own = [event for event in commits if (event["group"], event["queue_id"]) == place]
+        first_t = readings.get(place, {})
+        begin = min([*first_t, *(event["offset"] for event in own)])
+        for commit in own:
+            needed = range(begin, commit["offset"])
+            if any(o not in first_t or first_t[o] > commit["t"] for o in needed):
+                yield 8, "ahead", None, None, place[1], commit["offset"]
+                break
+
+
+def kept_offsets(run: Inputs) -> Iterator[Finding]:
+    """8: an offset is never below one that was committed before, unless there was a reset."""
+    for said in (*run.of("commit"), *run.of("group_offset")):
+        for commit in run.of("commit"):
+            resets = [
+                reset
+                for reset in run.of("reset")
+                if queue_of(reset) == queue_of(said)
+                and reset["t"] >= commit["began"]
+                and reset["began"] <= said["t"]
+            ]
+            if (
+                queue_of(commit) == queue_of(said)
+                and commit["t"] < said["began"]
+                and commit["offset"] > said["offset"]
+                and not resets
+                and (said["kind"] != "commit" or said["client"] == commit["client"])
+            ):
+                yield 8, "back", None, None, said["queue_id"], said["offset"]
+
+
+def with_outputs(run: Inputs) -> Iterator[Finding]:
+    """14: what the group has passed has its output; what has its output, it has passed."""
+    there = {record.message_id for _, record in run.all_records}
+    given = [e for e in run.of("deliver") if e["group"] == run.group]
+    said = [
+        event
+        for event in (*run.of("commit"), *run.of("group_offset"))
+        if event["group"] == run.group and not run.is_reset(event)
+    ]
+    for (queue_id, offset), names in run.named.items():
+        told = [event for event in said if event["queue_id"] == queue_id]
+        begin = [e["offset"] for e in given if e["queue_id"] == queue_id]
+        passed = max((event["offset"] for event in told), default=0)
+        if told and begin and min(begin) <= offset < passed:
+            for message_id in names:
+                if f"{message_id}-output" not in there:
+                    yield 14, "missing", message_id, None, queue_id, offset
+    for answer in said:
+        if answer["kind"] != "group_offset":
+            continue
+        taken = [
+            offset
+            for (queue_id, offset), names in run.named.items()
+            if queue_id == answer["queue_id"]
+            for ack in run.of("ack")
+            if ack["t"] < answer["began"] and ack["id"] in {f"{name}-output" for name in names}
+        ]
+        if taken and max(taken) >= answer["offset"]:
+            yield 14, "untaken", None, None, answer["queue_id"], max(taken)
+
+
+def done_for_ever(run: Inputs) -> Iterator[Finding]:
+    """15: what was popped and is done is not handed out again, and is buried once at most."""
+    for settle in run.of("settle"):
+        if not settle["counted"]:
+            continue
+        for event in run.of("deliver"):
+            if (
+                (*queue_of(event), event["offset"], event["id"])
+                == (*queue_of(settle), settle["offset"], settle["id"])
+                and event.get("pop_time") is not None
+                and event["pop_time"] > settle["pop_time"]
+                and not run.is_reset(settle)
+            ):
+                yield 15, "again", settle["id"], None, settle["queue_id"], settle["offset"]
+        for node in run.logs:
+            if settle["how"] == "dead" and not run.letters(node, settle["id"]):
+                yield 15, "unburied", settle["id"], node, None, None
+    for node, log in run.logs.items():
+        for message_id in {str(m.message_id) for entry in log for m in entry.messages}:
+            if len(run.letters(node, message_id)) > 1:
+                yield 15, "buried twice", message_id, node, None, None
+
+
+def passed_when_given(run: Inputs) -> Iterator[Finding]:
+    """15: the offset of a group that pops never goes back, and all below it was given before."""
+    popped = {queue_of(e) for e in run.of("deliver") if e.get("pop_time") is not None}
+    told = [e for e in run.of("group_offset") if queue_of(e) in popped and not run.is_reset(e)]
+    for answer in told:
+        own = [e for e in run.of("deliver") if queue_of(e) == queue_of(answer)]
+        earlier = [e for e in told if queue_of(e) == queue_of(answer) and e["t"] < answer["began"]]
+        if any(event["offset"] > answer["offset"] for event in earlier):
+            yield 15, "back", None, None, answer["queue_id"], answer["offset"]
+        begin = min(event["offset"] for event in own)
+        seen = {event["offset"] for event in own if event["t"] <= answer["t"]}
+        for (queue_id, offset), names in run.named.items():
+            below = queue_id == answer["queue_id"] and begin <= offset < answer["offset"]
+            ends = any("expires" in run.sent.get(name, {}) for name in names)
+            if below and offset not in seen and not ends:
+                yield 15, "passed", None, None, queue_id, offset
+
+
+def _readings(run: Inputs) -> Iterator[tuple[str, int, dict[int, int]]]:
+    """Each group and queue, with when each offset was first delivered."""
+    pulled = [event for event in run.of("deliver") if event.get("pop_time") is None]
+    for group, queue_id in {queue_of(event) for event in pulled}:
+        first_t: dict[int, int] = {}
+        for event in pulled:
+            if queue_of(event) == (group, queue_id):
+                known = first_t.get(event["offset"], event["t"])
+                first_t[event["offset"]] = min(known, event["t"])
+        yield group, queue_id, first_t
+
+
+JUDGES: Final[tuple[Callable[[Inputs], Iterator[Finding]], ...]] = (
+    read_in_order,
+    committed,
+    kept_offsets,
+    with_outputs,
+    done_for_ever,
+    passed_when_given,
+)

@@ -1,0 +1,152 @@
+"""What there is to judge: a run's events and its replicas' logs, as values."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from dledger.log.entry import HEADER_BYTES
+from mqspark.testing.rewriting import StoredEntry, StoredMessage
+
+Said = Mapping[str, Any]
+Finding = tuple[int, str, str | None, str | None, int | None, int | None]
+_WAITING: Final = {"SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC"}
+_MOVES: Final = "RMQ_SYS_MOVE_OP_TOPIC"
+S: Final = 1_000_000_000
+MS: Final = 1_000_000
+
+
+@dataclass
+class Inputs:
+    """What there is to judge: one broker's run. `logs`: node -> its entries.
+
+    Topics have no queue's number in common. For what `group` has read of `inputs`, the others have
+    outputs.
+    """
+
+    topics: Sequence[str]
+    inputs: str
+    group: str
+    copies_max: int
+    events: Sequence[Said]
+    logs: Mapping[str, Sequence[StoredEntry]]
+
+    def of(self, kind: str) -> list[Said]:
+        """The events of a kind; an `ack` is one of a message in its topic, else `waiting`."""
+        return [event for event in self.events if kind_of(event) == kind]
+
+    @cached_property
+    def sent(self) -> dict[str, Said]:
+        """The sends by message."""
+        return {event["id"]: event for event in self.of("send")}
+
+    def records(self, node: str, *, waiting: bool = False) -> list[StoredMessage]:
+        """A node's records in the topic, or those that wait."""
+        return [
+            message
+            for entry in self.logs[node]
+            for message in entry.messages
+            if (waits(entry, message) if waiting else message.topic in self.topics)
+        ]
+
+    def letters(self, node: str, message_id: str) -> list[StoredMessage]:
+        """A message's dead letters on a node."""
+        return [
+            message
+            for entry in self.logs[node]
+            for message in entry.messages
+            if message.message_id == message_id and str(message.topic).startswith("%DLQ%")
+        ]
+
+    def is_reset(self, said: Said) -> bool:
+        """Whether the offset of an event's queue was set on purpose."""
+        return queue_of(said) in {queue_of(reset) for reset in self.of("reset")}
+
+    @cached_property
+    def all_records(self) -> list[tuple[str, StoredMessage]]:
+        """(node, record in the topic) of all nodes."""
+        return [(node, record) for node in self.logs for record in self.records(node)]
+
+    @cached_property
+    def first_difference(self) -> int | None:
+        """The first index on which not all logs agree; None if they are equal."""
+        longest = max(len(log) for log in self.logs.values())
+        for index in range(longest):
+            if len({chain_of(log, index) for log in self.logs.values()}) > 1:
+                return index
+        return None
+
+    def position_at(self, index: int) -> int:
+        """The lowest position at which a log has the entry."""
+        return min(log[index].position for log in self.logs.values() if index < len(log))
+
+    @cached_property
+    def settled_end(self) -> int:
+        """Up to here the log can't change: what clients were told of, and what all hold alike."""
+        told = [0]
+        heard = {event["id"] for event in (*self.of("ack"), *self.of("deliver"))}
+        for message_id in heard:
+            places = [event["position"] for event in self.of("ack") if event["id"] == message_id]
+            places += [r.position for _, r in self.all_records if r.message_id == message_id]
+            told += [min(places) + 1] if places else []
+        for message_id in {event["id"] for event in self.of("waiting")}:
+            places = [e["position"] for e in self.of("waiting") if e["id"] == message_id]
+            places += [
+                r.position
+                for node in self.logs
+                for r in self.records(node, waiting=True)
+                if r.message_id == message_id
+            ]
+            told.append(min(places) + 1)
+        if self.first_difference is not None:
+            return max(*told, self.position_at(self.first_difference))
+        last = next(iter(self.logs.values()))[-1]
+        return max(*told, last.position + HEADER_BYTES + len(last.body))
+
+    @cached_property
+    def named(self) -> dict[tuple[int, int], set[str]]:
+        """(queue, offset) -> the messages that anybody says are there."""
+        slots: dict[tuple[int, int], set[str]] = defaultdict(set)
+        for event in (*self.of("ack"), *self.of("deliver")):
+            slots[event["queue_id"], event["offset"]].add(event["id"])
+        for _, record in self.all_records:
+            if record.position < self.settled_end:
+                slots[record.queue_id, record.queue_offset].add(str(record.message_id))
+        return slots
+
+    @cached_property
+    def run_end(self) -> int:
+        """When the last file was closed."""
+        return max(int(event["t"]) for event in self.of("end"))
+
+    def overdue(self, at: int, happened: int | None, within_s: float) -> bool:
+        """Whether what was due at `at` happened too late, counted from the last fault before."""
+        until = self.run_end if happened is None else happened
+        faults = [int(event["t"]) for event in self.of("fault") if event["t"] <= until]
+        return until > max(at, *faults, 0) + int(within_s * S)
+
+
+def kind_of(event: Said) -> str:
+    """An event's kind; `waiting` for an ack of a message that waits."""
+    return "waiting" if event["kind"] == "ack" and event.get("waiting") else str(event["kind"])
+
+
+def waits(entry: StoredEntry, message: StoredMessage) -> bool:
+    """Whether a record waits, and is no copy that the broker has moved there."""
+    moved = entry.messages[0].topic == _MOVES and message is not entry.messages[0]
+    return message.topic in _WAITING and not moved
+
+
+def queue_of(event: Said) -> tuple[str, int]:
+    """The group and the queue that an event is about."""
+    return event["group"], event["queue_id"]
+
+
+def chain_of(log: Sequence[StoredEntry], index: int) -> tuple[object, ...] | None:
+    """All that a log holds up to an entry: what a chain CRC stands for."""
+    if index >= len(log):
+        return None
+    return tuple((e.term, e.kind, e.position, e.body) for e in log[: index + 1])
