@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mqclient.consuming.popping.consumer import PopConsumer
     from mqclient.consuming.popping.message import PoppedMessage
     from mqclient.consuming.sending_back import Nack
-    from mqclient.consuming.sharing.plan import ConsistentHash, MachineRooms
+    from mqclient.consuming.sharing.plan import ConsistentHash, MachineRooms, NearbyRooms
     from mqclient.consuming.subscriptions import Sql
     from mqclient.consuming.transacting.transaction import OnceTransaction
     from mqclient.errors import (
@@ -79,6 +79,7 @@ __all__ = [
     "Message",
     "MessageQueue",
     "Nack",
+    "NearbyRooms",
     "NoLeader",
     "NoReply",
     "NoRoute",
@@ -125,7 +126,7 @@ _HOMES = {
     "mqclient.consuming.popping.consumer": "PopConsumer",
     "mqclient.consuming.popping.message": "PoppedMessage",
     "mqclient.consuming.sending_back": "Nack",
-    "mqclient.consuming.sharing.plan": "ConsistentHash MachineRooms",
+    "mqclient.consuming.sharing.plan": "ConsistentHash MachineRooms NearbyRooms",
     "mqclient.consuming.subscriptions": "Sql",
     "mqclient.consuming.transacting.transaction": "OnceTransaction",
     "mqclient.producing.waiting.transactions": "Decision Transaction",

@@ -7,11 +7,12 @@ so for it), so any difference from the Java classes would give a queue to two me
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from hashlib import md5
 from typing import TypeVar
 
 from dledger import limits
+from dledger.errors import BadInput
 from dledger.remoting.bodies import TopicRouteData
 from dledger.remoting.json_dialect import MessageQueue
 
@@ -83,6 +84,44 @@ def _room(queue: MessageQueue) -> str | None:
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
     return parts[0] if len(parts) == len(("room", "name")) else None
+
+
+def allocate_nearby(
+    member: str,
+    members: Sequence[str],
+    queues: Sequence[MessageQueue],
+    *,
+    within: Callable[[str, Sequence[str], Sequence[MessageQueue]], tuple[MessageQueue, ...]],
+    room_of_queue: Callable[[MessageQueue], str],
+    room_of_member: Callable[[str], str],
+) -> tuple[MessageQueue, ...]:
+    """AllocateMachineRoomNearby: the queues of a room are shared by the room's members, if it has
+    any, else by all members; `within` says how.
+
+    Raises BadInput for a queue, or a member, whose room is not known.
+    """
+    if not queues or member not in members:
+        return ()
+    of_room: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        of_room.setdefault(_known(room_of_queue(queue), f"queue {queue}"), []).append(queue)
+    near: dict[str, list[str]] = {}
+    for each in members:
+        near.setdefault(_known(room_of_member(each), f"member {each!r}"), []).append(each)
+    own = room_of_member(member)
+    here = of_room.pop(own, [])
+    share = [*within(member, near[own], here)] if here else []
+    # Java's TreeMap has rooms by the UTF-16 of their names.
+    for room in sorted(of_room, key=lambda room: room.encode("utf-16-be", "surrogatepass")):
+        if room not in near:
+            share += within(member, members, of_room[room])
+    return tuple(share)
+
+
+def _known(room: str, whose: str) -> str:
+    if not room:
+        raise BadInput(f"the machine room of {whose} is not known: every queue and member has one")
+    return room
 
 
 def allocate_by_hash(

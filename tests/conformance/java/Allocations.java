@@ -14,6 +14,15 @@ public class Allocations {
         strategies.put("hashed", new AllocateMessageQueueConsistentHash());
         strategies.put("hashed 3", new AllocateMessageQueueConsistentHash(3));
         strategies.put("rooms", rooms);
+        // A broker's room is what its name has before an @; a member's follows from its address.
+        AllocateMachineRoomNearby.MachineRoomResolver resolver = new AllocateMachineRoomNearby.MachineRoomResolver() {
+            public String brokerDeployIn(MessageQueue queue) { return queue.getBrokerName().split("@")[0]; }
+            public String consumerDeployIn(String clientID) {
+                return new String[] {"north", "south", "west", "größer", "nowhere"}[Integer.parseInt(clientID.split("[.]")[2]) % 5];
+            }
+        };
+        strategies.put("nearby averaged", new AllocateMachineRoomNearby(new AllocateMessageQueueAveragely(), resolver));
+        strategies.put("nearby circular", new AllocateMachineRoomNearby(new AllocateMessageQueueAveragelyByCircle(), resolver));
         Random random = new Random(15);
         String[] brokers = {"broker-a", "north@b-1", "south@b-2", "west@b-3", "x@y@z", "größer"};
         for (int run = 0; run < 40; run++) {

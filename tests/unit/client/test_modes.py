@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dledger.errors import BadInput
 from dledger.log.disk import Disk
 from dledger.remoting.json_dialect import MessageQueue
-from mqclient import ConsistentHash, Consumer, MachineRooms, Sql
+from mqclient import ConsistentHash, Consumer, MachineRooms, NearbyRooms, Sql
 from mqclient.consuming.sharing.mode import Wanted
 from mqclient.consuming.sharing.offsets import FileOffsets
 from mqclient.consuming.sharing.patterns import matching
@@ -62,6 +62,7 @@ def test_what_does_not_go_together_is_refused_with_what_to_choose(
         {"assign": "sticky"},
         {"assign": ConsistentHash(3)},
         {"assign": MachineRooms(("north",))},
+        {"assign": NearbyRooms(lambda queue: queue.broker_name, lambda member: "x", "sticky")},
         {"assign": lambda member, members, queues: tuple(queues)},
         {"assign": [QUEUE], "group": None, "offsets": None},
         {"assign": [QUEUE], "subscriptions": None},
@@ -75,6 +76,14 @@ def test_what_goes_together_is_taken(parameters: dict[str, object]) -> None:
     """All modes, without a server."""
     given_: dict[str, object] = {"subscriptions": {"Orders": "*"}, **parameters}
     Consumer(**given_)  # type: ignore[arg-type]
+
+
+def test_nearness_shares_by_a_strategy() -> None:
+    """Which members compare by its name; one that shares nothing out is none."""
+    rooms = (lambda queue: queue.broker_name, lambda member: "x")
+    assert Plan.of(NearbyRooms(*rooms, "circular")).name == "NearbyRooms(circular)"
+    with pytest.raises(BadInput, match="within='all' shares nothing out"):
+        NearbyRooms(*rooms, "all")  # type: ignore[arg-type]
 
 
 def test_only_who_shares_reads_the_groups_retry_topic() -> None:

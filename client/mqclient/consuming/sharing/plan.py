@@ -7,7 +7,7 @@ broadcasting), or just the queues that it was told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol, TypeAlias
@@ -18,6 +18,7 @@ from dledger.remoting.allocation import (
     allocate_by_circle,
     allocate_by_hash,
     allocate_by_machine_room,
+    allocate_nearby,
     allocate_stickily,
 )
 from dledger.remoting.json_dialect import MessageQueue
@@ -69,6 +70,41 @@ class MachineRooms:
         return allocate_by_machine_room(member, members, queues, self.rooms)
 
 
+@dataclass(frozen=True, slots=True)
+class NearbyRooms:
+    """RocketMQ's allocation by nearness: queues in a machine room where members are go to these,
+    the others to all members; `within` says how they are shared then.
+
+    `room_of_queue` knows where a queue's broker stands (mostly by `queue.broker_name`), and
+    `room_of_member` where a member runs, by its client id, which begins with its IP address. Both
+    must say the same in every member. Where one says "" the member keeps the queues that it has,
+    with a warning in the log.
+    """
+
+    room_of_queue: Callable[[MessageQueue], str]
+    room_of_member: Callable[[str], str]
+    within: StrategyName | Strategy = "averaged"
+
+    def __post_init__(self) -> None:
+        if Plan.of(self.within).strategy is None:
+            raise BadInput(f"within={self.within!r} shares nothing out: name a strategy")
+
+    def __call__(
+        self, member: str, members: Sequence[str], queues: Sequence[MessageQueue], /
+    ) -> tuple[MessageQueue, ...]:
+        """The member's share. Raises BadInput if a room is not known."""
+        within = Plan.of(self.within).strategy
+        assert within is not None, "looked at when this was made"
+        return allocate_nearby(
+            member,
+            members,
+            queues,
+            within=within,
+            room_of_queue=self.room_of_queue,
+            room_of_member=self.room_of_member,
+        )
+
+
 _STRATEGIES: dict[str, Strategy] = {
     "averaged": allocate_averagely,
     "circular": allocate_by_circle,
@@ -106,6 +142,8 @@ class Plan:
             raise BadInput(f"assign={assign!r} is no strategy, and no list of queues")
         if isinstance(assign, ConsistentHash | MachineRooms):
             return cls(repr(assign), assign)
+        if isinstance(assign, NearbyRooms):
+            return cls(f"NearbyRooms({cls.of(assign.within).name})", assign)
         return cls(str(getattr(assign, "__qualname__", type(assign).__qualname__)), assign)
 
     @property

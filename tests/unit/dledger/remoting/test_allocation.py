@@ -9,24 +9,46 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dledger.errors import BadInput
 from dledger.remoting.allocation import (
     allocate_averagely,
     allocate_by_circle,
     allocate_by_hash,
     allocate_by_machine_room,
+    allocate_nearby,
     allocate_stickily,
 )
 from dledger.remoting.json_dialect import MessageQueue
 
 GOLDEN = Path(__file__).parents[3] / "data" / "golden" / "allocations.txt"
+ROOMS = ("north", "south", "west", "größer", "nowhere")
 BROKERS = ("broker-a", "north@b-1", "south@b-2", "west@b-3", "x@y@z", "größer")
 Allocate = Callable[[str, Sequence[str], Sequence[MessageQueue]], tuple[MessageQueue, ...]]
+
+
+def room_of_queue(queue: MessageQueue) -> str:
+    """What a broker's name has before an @."""
+    return queue.broker_name.partition("@")[0]
+
+
+def room_of(member: str) -> str:
+    """By the third number of its address, as in the program that asked Java."""
+    parts = member.split(".")
+    return ROOMS[int(parts[2]) % 5] if len(parts) > 2 else "north"
+
+
 STRATEGIES: dict[str, Allocate] = {
     "averaged": allocate_averagely,
     "circular": allocate_by_circle,
     "hashed": partial(allocate_by_hash, virtual_nodes=10),
     "hashed 3": partial(allocate_by_hash, virtual_nodes=3),
     "rooms": partial(allocate_by_machine_room, rooms={"north", "west"}),
+    **{
+        f"nearby {name}": partial(
+            allocate_nearby, within=within, room_of_queue=room_of_queue, room_of_member=room_of
+        )
+        for name, within in (("averaged", allocate_averagely), ("circular", allocate_by_circle))
+    },
 }
 
 
@@ -128,3 +150,45 @@ def test_by_circle_members_take_turns() -> None:
     shares = [allocate_by_circle(member, members, queues) for member in members]
     assert shares == [(0, 3, 6), (1, 4), (2, 5)]
     assert allocate_by_circle("x", members, queues) == ()
+
+
+@given(
+    st.dictionaries(st.sampled_from(names("c", 6)), st.sampled_from("xyz"), min_size=1),
+    st.lists(st.sampled_from("wxyz"), max_size=12),
+    st.sampled_from([allocate_averagely, allocate_by_circle, allocate_stickily]),
+)
+def test_nearby_each_queue_has_one_reader_who_is_near_if_anybody_is(
+    rooms: dict[str, str], brokers: list[str], within: Allocate
+) -> None:
+    """Wherever members and brokers are, and however they share within a room."""
+    queues = sorted({MessageQueue("T", room, n) for n, room in enumerate(brokers)})
+    ids = sorted(rooms)
+    readers: dict[MessageQueue, str] = {}
+    for member in ids:
+        for queue in allocate_nearby(
+            member,
+            ids,
+            queues,
+            within=within,
+            room_of_queue=lambda queue: queue.broker_name,
+            room_of_member=rooms.__getitem__,
+        ):
+            assert queue not in readers
+            readers[queue] = member
+    assert sorted(readers) == queues
+    for queue, member in readers.items():
+        assert rooms[member] == queue.broker_name or queue.broker_name not in rooms.values()
+
+
+@pytest.mark.parametrize(("rooms", "said"), [(("", "x"), "queue"), (("x", ""), "member 'a'")])
+def test_nearby_a_room_that_is_not_known_is_told(rooms: tuple[str, str], said: str) -> None:
+    """Java's class throws an IllegalArgumentException; then nothing is shared out anew."""
+    with pytest.raises(BadInput, match=f"the machine room of {said}"):
+        allocate_nearby(
+            "a",
+            ["a"],
+            [MessageQueue("T", "b", 0)],
+            within=allocate_averagely,
+            room_of_queue=lambda _: rooms[0],
+            room_of_member=lambda _: rooms[1],
+        )
