@@ -168,6 +168,13 @@ READBACK_SHOWN_MAX = 50
 """Violations of one property that are spelled out where only the history is judged."""
 TOPIC_TIMEOUT_S = 5.0
 SETTLE_S = 2.0
+# Networks of the harness's own, and other things that tools of the machine make.
+TOOL_TIMEOUT_S = 30.0
+PACKETS_WAITING_MAX = 100_000
+"""Of a link whose packets are delayed."""
+LINE_BITS_PER_S = 10_000_000_000
+"""A link that nothing narrows."""
+
 """After sends go on, until the next fault."""
 QUEUES_MAX = 1024
 

@@ -21,7 +21,7 @@ from mqchaos.attach.hooks import read_hooks
 from mqchaos.attach.performing import perform_attached
 from mqchaos.command_line import run_app, run_command
 from mqchaos.faults.fault import FAULTS
-from mqchaos.faults.machine import machine_lacks, no_power_loss
+from mqchaos.faults.machine import all_lacking, machine_lacks, no_power_loss
 from mqchaos.limits import (
     AWAY_S,
     DURATION_S_MAX,
@@ -32,6 +32,7 @@ from mqchaos.limits import (
     SHRINK_RUNS_MAX,
     SOAK_HOURS_MAX,
 )
+from mqchaos.network.needs import no_namespaces
 from mqchaos.run import again
 from mqchaos.run.again import order_of, own
 from mqchaos.run.load.workload import WORKLOADS
@@ -43,6 +44,8 @@ from mqchaos.run.soak import soak as soaking
 
 Directory: TypeAlias = Annotated[Path, cyclopts.Parameter(name="--dir")]
 Times: TypeAlias = Annotated[int, cyclopts.Parameter(name=["--kills", "--times"])]
+
+Network: TypeAlias = Literal["proxy", "namespaces"]
 
 app = cyclopts.App(name="mqchaos", help="Break a broker group on purpose and audit what is left.")
 
@@ -67,8 +70,26 @@ def list_scenarios() -> None:
         "the disk of a machine stops: python -m mqchaos.faults.power_loss",
         _can(no_power_loss()),
     )
-    for table in (scenarios, workloads, faults):
+    for table in (scenarios, workloads, faults, _networks()):
         console.print(table)
+
+
+def _networks() -> Table:
+    """What links can be made of here, and what can't be done to them."""
+    networks = Table("network", "what links are", "here")
+    for name, told in (
+        ("proxy", "connections through a process of ours"),
+        (
+            "namespaces",
+            "the kernel's, each server in a network namespace, at an address, of its own",
+        ),
+    ):
+        of_kernel = name == "namespaces"
+        lacks = no_namespaces() if of_kernel else None
+        some = all_lacking(namespaces=of_kernel) if lacks is None else {}
+        words = [_can(lacks), *(f"{fault} is not available: {why}" for fault, why in some.items())]
+        networks.add_row(name, told, "\n".join(words))
+    return networks
 
 
 @app.command
@@ -93,6 +114,7 @@ def run(
     kills: Times = 5,
     duration: float = 30.0,
     workload: str = "keyed",
+    network: Network = "proxy",
 ) -> int:
     """Run a scenario; exit status 0 only if every property holds and no bound was exceeded.
 
@@ -110,8 +132,11 @@ def run(
         Of a random schedule, in seconds.
     workload
         One of those that `mqchaos list` names.
+    network
+        What links are, where they are broken; with namespaces (root only) servers live in their
+        own.
     """
-    planned = _planned(scenario, seed, kills, duration, workload)
+    planned = _planned(scenario, seed, kills, duration, workload, network)
     return run_command(partial(_perform, planned, directory))
 
 
@@ -160,6 +185,7 @@ def soak(
     seed: int = 1,
     duration: float = 60.0,
     workload: str | None = None,
+    network: Network = "proxy",
 ) -> int:
     """Run random schedules, a new seed each, until time is up; stop at the first violation.
 
@@ -175,12 +201,16 @@ def soak(
         Of each schedule, in seconds.
     workload
         One of those that `mqchaos list` names; by default all in turn.
+    network
+        As of `run`.
     """
     require_spark("the audit at the end of a run")
     _refuse_outside("hours", hours, 0.0, SOAK_HOURS_MAX)
     _refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
     chosen = [_known("workload", workload, WORKLOADS)] if workload else list(WORKLOADS)
-    some = plans(seed, duration, chosen)
+    namespaces = network == "namespaces"
+    lacking = all_lacking(namespaces=namespaces)
+    some = plans(seed, duration, chosen, namespaces=namespaces, lacking=lacking)
     return run_command(partial(soaking, own(directory), hours, some))
 
 
@@ -269,16 +299,20 @@ async def _attach(order: Attach, directory: Path, replay: str) -> int:
     return 0 if report.holds else 1
 
 
-def _planned(scenario: str, seed: int, kills: int, duration: float, workload: str) -> Planned:
+def _planned(
+    scenario: str, seed: int, kills: int, duration: float, workload: str, network: Network
+) -> Planned:
     """What to perform; refuses what can't be, by name."""
     require_spark("the audit at the end of a run")
     _known("scenario", scenario, [*SCENARIOS, RANDOM])
     _known("workload", workload, WORKLOADS)
     _refuse_outside("kills", kills, 1, KILLS_MAX)
     _refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
+    namespaces = network == "namespaces"
     if scenario == RANDOM:
-        return random_plan(seed, duration, workload)
-    return planned_of(SCENARIOS[scenario], seed, kills, workload)
+        lacking = all_lacking(namespaces=namespaces)
+        return random_plan(seed, duration, workload, namespaces=namespaces, lacking=lacking)
+    return planned_of(SCENARIOS[scenario], seed, kills, workload, namespaces=namespaces)
 
 
 async def _perform(planned: Planned, directory: Path) -> int:

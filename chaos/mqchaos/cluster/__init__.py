@@ -6,4 +6,5 @@
 ``processes``  its servers, known by their pid alone
 ``probe``      what it says of itself over the wire
 ``resizing``   a node more, or one less
+``tools``      the machine's own tools, for what only root can do
 """

@@ -23,6 +23,7 @@ from mqchaos.cluster import processes
 from mqchaos.cluster.layout import NETWORK, Layout, NodeLayout, broker_toml, namesrv_toml
 from mqchaos.cluster.processes import ClusterError, Process
 from mqchaos.network.links import write_links
+from mqchaos.network.switch import Switch
 
 STATE_FILE = "cluster.json"
 SECRET_FILE = "cluster.secret"  # noqa: S105 - a name
@@ -45,6 +46,8 @@ class Cluster:
         self.nodes_at_first = len(state.layout.nodes)
         self.cut_off: set[str] = set()
         """Servers that run and can't take part, for a fault of the network, or held at a place."""
+        self.switch: Switch | None = None
+        """What a layout with namespaces is plugged into; it goes with the process that made it."""
 
     @property
     def layout(self) -> Layout:
@@ -234,16 +237,19 @@ class Cluster:
 
     def _start(self, name: str) -> None:
         self._refuse_taken_ports(name)
+        if self.layout.namespaces and self.switch is None:
+            raise ClusterError(f"the network of {self.directory} went with the run that made it")
+        through = self.switch.to_live_inside(name) if self.switch is not None else ()
         if name == NETWORK:
             arguments = [str(self.folder(name))]
             process = processes.start("mqchaos.network.proxy", arguments, self.log(name))
         elif name.startswith("namesrv-"):
             arguments = ["-c", str(self.folder(name) / "namesrv.toml")]
-            process = processes.start("mqnamesrv", arguments, self.log(name))
+            process = processes.start("mqnamesrv", arguments, self.log(name), through=through)
         else:
             arguments = ["-c", str(self.folder(name) / "broker.toml")]
             orders = {VARIABLE: str(self.orders(name))} if self.layout.failpoints else None
-            process = processes.start("mqbroker", arguments, self.log(name), orders)
+            process = processes.start("mqbroker", arguments, self.log(name), orders, through)
         self._state.processes[name] = process
         self._save()
 

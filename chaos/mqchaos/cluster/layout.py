@@ -12,13 +12,15 @@ named by both, "broker-a-n0", or "namesrv-0".
 
 With `network` every link passes a proxy (`mqchaos.network`): each server listens on 127.0.0.1, and
 whoever connects to it was told an address of loopback that is for this dialler and this server
-alone, 127.77.x.y, with the server's own port. There the proxy listens.
+alone, 127.77.x.y, with the server's own port. There the proxy listens. With `namespaces` each
+server has a network namespace and an address of its own, 10.77.0.x, which all are told.
 """
 
 from __future__ import annotations
 
 import string
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -35,18 +37,20 @@ NETWORK = "network"
 """The proxy, where a cluster has one."""
 HOST = "127.0.0.1"
 _CLIENTS_NUMBER = 254
+_HARNESS_NUMBER = 253
 
 
 class NameServerLayout(msgspec.Struct, frozen=True):
-    """One name server. `port`: where clients and brokers reach it on loopback."""
+    """One name server. `port`: where clients and brokers reach it, at `host`."""
 
     name: str
     port: int
+    host: str = HOST
 
     @property
     def address(self) -> str:
         """host:port."""
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
 
 class NodeLayout(msgspec.Struct, frozen=True):
@@ -56,6 +60,7 @@ class NodeLayout(msgspec.Struct, frozen=True):
     node: str
     port: int
     raft_port: int
+    host: str = HOST
 
     @property
     def name(self) -> str:
@@ -65,21 +70,32 @@ class NodeLayout(msgspec.Struct, frozen=True):
     @property
     def address(self) -> str:
         """host:port for clients, past any proxy."""
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """A whole cluster on one machine's loopback."""
+    """A whole cluster on one machine: on its loopback, or in namespaces of the harness."""
 
     namesrvs: tuple[NameServerLayout, ...]
     nodes: tuple[NodeLayout, ...]
     flush: Flush = "SYNC_FLUSH"
     segment_bytes: int = SEGMENT_BYTES
     network: bool = False
+    namespaces: bool = False
     failpoints: bool = False
     """Whether brokers take orders from the harness (`dledger.program.arming`)."""
     retain_bytes: int = 0
     """Of each log; 0: all of it."""
+
+    @property
+    def servers(self) -> list[NameServerLayout | NodeLayout]:
+        """Name servers, and then nodes."""
+        return [*self.namesrvs, *self.nodes]
+
+    @property
+    def breakable(self) -> bool:
+        """Whether faults of the network can be had."""
+        return self.network or self.namespaces
 
     @property
     def namesrv_addr(self) -> str:
@@ -99,14 +115,14 @@ class Layout(msgspec.Struct, frozen=True):
     def host(self, source: str, target: str) -> str:
         """Where `source` connects to reach the server `target`."""
         if not self.network or source == target:
-            return HOST
-        return f"127.77.{self._number(source)}.{self._number(target)}"
+            return next(each.host for each in self.servers if each.name == target)
+        return f"127.77.{self.number(source)}.{self.number(target)}"
 
-    def _number(self, name: str) -> int:
+    def number(self, name: str) -> int:
+        """Of a server, or of all clients, among those that a network has addresses for."""
         if name == CLIENTS:
             return _CLIENTS_NUMBER
-        names = [server.name for server in self.namesrvs] + [node.name for node in self.nodes]
-        return names.index(name) + 1
+        return [server.name for server in self.servers].index(name) + 1
 
     def group(self, broker: str) -> tuple[NodeLayout, ...]:
         """The nodes of one broker group."""
@@ -137,28 +153,43 @@ def plan(
     namesrvs: int = 1,
     flush: Flush = "SYNC_FLUSH",
     network: bool = False,
+    namespaces: bool = False,
 ) -> Layout:
     """Give every server its name and ports, taken from `ports` in order."""
     if len(ports) < ports_needed(nodes, groups, namesrvs):
         raise ConfigError(f"{len(ports)} ports are too few for this cluster")
-    free = iter(ports)
+    free, numbers = iter(ports), count(1)
+
+    def host() -> str:
+        return host_in_namespace(next(numbers)) if namespaces else HOST
+
     return Layout(
-        namesrvs=tuple(NameServerLayout(f"namesrv-{k}", next(free)) for k in range(namesrvs)),
+        namesrvs=tuple(
+            NameServerLayout(f"namesrv-{k}", next(free), host()) for k in range(namesrvs)
+        ),
         nodes=tuple(
-            NodeLayout(f"broker-{string.ascii_lowercase[g]}", f"n{k}", next(free), next(free))
+            NodeLayout(
+                f"broker-{string.ascii_lowercase[g]}", f"n{k}", next(free), next(free), host()
+            )
             for g in range(groups)
             for k in range(nodes)
         ),
         flush=flush,
         network=network,
+        namespaces=namespaces,
     )
+
+
+def host_in_namespace(number: int = _HARNESS_NUMBER) -> str:
+    """The address of a server, or of all clients, by its number; by default of the harness."""
+    return f"10.77.0.{number}"
 
 
 def namesrv_toml(server: NameServerLayout, directory: Path, secret_file: Path | None = None) -> str:
     """The config file of a name server whose directory this is."""
     return _toml(
         listenPort=server.port,
-        bindAddress=HOST,
+        bindAddress=server.host,
         kvConfigPath=str(directory / "kv.json"),
         logFormat="json",
         **_secret(secret_file),

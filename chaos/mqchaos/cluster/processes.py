@@ -87,17 +87,22 @@ def _started_ticks(pid: int) -> int | None:
 
 
 def start(
-    module: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    module: str,
+    arguments: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    through: Sequence[str] = (),
 ) -> Process:
     """Start `python -m module` in a session of its own, its output appended to `log`.
 
-    `environment`: what is set in it besides ours.
+    `environment`: what is set in it besides ours. `through`: a command, by its whole path, that
+    becomes the one behind it, as `nsenter` does.
     """
     # -P: a folder named like a package in the current directory must not stand in for it.
-    argv = [sys.executable, "-P", "-m", module, *arguments]
+    argv = [*through, sys.executable, "-P", "-m", module, *arguments]
     output = (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     pid = os.posix_spawn(
-        sys.executable,
+        argv[0],
         argv,
         {**os.environ, **(environment or {})},
         file_actions=[

@@ -34,7 +34,8 @@ def next_node(cluster: Cluster, broker: str) -> NodeLayout:
     number = len(group)
     while cluster.folder(f"{broker}-n{number}").exists():
         number += 1
-    return NodeLayout(broker, f"n{number}", *free_ports(2))
+    port, raft_port = free_ports(2)
+    return NodeLayout(broker, f"n{number}", port, raft_port)
 
 
 async def add_node(cluster: Cluster, broker: str) -> tuple[NodeLayout, MemberChange]:
@@ -42,7 +43,7 @@ async def add_node(cluster: Cluster, broker: str) -> tuple[NodeLayout, MemberCha
     node = next_node(cluster, broker)
     cluster.add(node)
     cluster.start([node.name])
-    peer = f"127.0.0.1:{node.raft_port}"
+    peer = f"{node.host}:{node.raft_port}"
     async with Admin(cluster.layout.namesrv_addr) as admin:
         try:
             return node, await admin.members.add(broker, node.node, peer, node.address)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,11 +19,11 @@ from pathlib import Path
 from typing import Final
 
 from mqchaos.cluster.processes import ClusterError
+from mqchaos.cluster.tools import run_tool
 from mqchaos.limits import IMAGE_BYTES, UNMOUNT_TIMEOUT_S
 
 _EXT4_IOC_SHUTDOWN: Final = 0x8004587D
 _NO_LOG_FLUSH: Final = 2
-_TOOLS: Final = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 
 
 class Ext4:
@@ -38,12 +37,12 @@ class Ext4:
         """Make an empty file system."""
         with self.image.open("wb") as file:
             file.truncate(IMAGE_BYTES)
-        _run("mkfs.ext4", "-q", "-F", str(self.image))
+        run_tool("mkfs.ext4", "-q", "-F", str(self.image))
 
     def mount(self) -> None:
         """Mount it; after a power loss the kernel replays its journal."""
         self.mount_point.mkdir(parents=True, exist_ok=True)
-        _run("mount", "-t", "ext4", "-o", "loop", str(self.image), str(self.mount_point))
+        run_tool("mount", "-t", "ext4", "-o", "loop", str(self.image), str(self.mount_point))
 
     def cut_power(self) -> None:
         """Let it lose its power, now."""
@@ -58,11 +57,11 @@ class Ext4:
         give_up_at = time.monotonic() + UNMOUNT_TIMEOUT_S
         while self.mount_point.is_mount():
             try:
-                _run("umount", str(self.mount_point))
+                run_tool("umount", str(self.mount_point))
             except ClusterError:
                 if time.monotonic() > give_up_at:
                     # Somebody still maps a file of it: it goes when they do.
-                    _run("umount", "--lazy", str(self.mount_point))
+                    run_tool("umount", "--lazy", str(self.mount_point))
                     raise
                 time.sleep(0.1)
 
@@ -90,13 +89,3 @@ def why_not(folder: Path) -> str | None:
     except (ClusterError, OSError) as error:
         return f"no ext4 can be mounted through a loop device and shut down here: {error}"
     return None
-
-
-def _run(*argv: str) -> None:
-    environment = {**os.environ, "PATH": os.pathsep.join(_TOOLS)}
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
-    except FileNotFoundError as error:
-        raise ClusterError(f"{argv[0]} is not installed") from error
-    if done.returncode:
-        raise ClusterError(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}")

@@ -74,6 +74,15 @@ CUT_NAMESRV: Final = Kind(
 SLOW: Final = Kind("slow", "fast", "", "has slow links", "has fast links again", 0.6, 1.5)
 LOSSY: Final = Kind("lossy", "sound", "", "has links that lose", "has sound links again", 1, 2)
 NARROW: Final = Kind("narrow", "wide", "", "has narrow links", "has wide links again", 0.6, 1.5)
+DOUBLED: Final = Kind(
+    "doubled", "single", "", "has links that double packets", "has sound links again", 0.6, 1.5
+)
+DISORDERED: Final = Kind(
+    "disordered", "in-order", "", "has links that disorder", "has links in order again", 0.6, 1.5
+)
+GARBLED: Final = Kind(
+    "garbled", "clear", "", "has links that change bytes", "has sound links again", 1, 2
+)
 RESET: Final = Kind("reset", "", "", "has its connections reset", "", 0.6, 1.5)
 
 WIPE: Final = Kind("wipe", "new-disk", "down", "is killed and loses its disk", _BACK)
@@ -132,7 +141,7 @@ KINDS: Final = {
     for kind in (
         *(KILL, STOP, PAUSE, KILL_MAJORITY, KILL_ALL, STORM, TRANSFER, KILL_NAMESRV),
         *(PARTITION, ISLAND, BRIDGE, RING, MUTE, DEAF, CUT_CLIENTS, CUT_NAMESRV),
-        *(SLOW, LOSSY, NARROW, RESET),
+        *(SLOW, LOSSY, NARROW, DOUBLED, DISORDERED, GARBLED, RESET),
         *(WIPE, ROT, LOST_FILE, STALE),
         *(FAILPOINT_KILL, FAILPOINT_HOLD),
         *(SLOW_DISK, BAD_SYNC, FULL_DISK, READ_ONLY, TORN),
@@ -156,10 +165,12 @@ OF_NETWORK: Final = frozenset(
     kind.name
     for kind in (
         *(PARTITION, ISLAND, BRIDGE, RING, MUTE, DEAF, CUT_CLIENTS, CUT_NAMESRV),
-        *(SLOW, LOSSY, NARROW, RESET),
+        *(SLOW, LOSSY, NARROW, DOUBLED, DISORDERED, GARBLED, RESET),
     )
 )
-"""For these links must pass the proxy."""
+"""For these links must pass the proxy, or be the kernel's."""
+OF_PACKETS: Final = frozenset({DOUBLED.name, DISORDERED.name, GARBLED.name})
+"""For these they must be the kernel's."""
 OF_MEMBERS: Final = frozenset({JOIN.name, DISMISS.name})
-"""For these they must not."""
+"""For these they must be none of both."""
 OF_CLOCKS: Final = frozenset({CLOCK_AHEAD.name, CLOCK_BEHIND.name, CLOCK_STROBE.name})

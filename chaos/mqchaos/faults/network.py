@@ -1,8 +1,9 @@
 """Faults of the network: one class, and for each kind a shape of links and what they do.
 
-Whether it took effect says the proxy: bytes or connections must have met the rule. A cut link
-between nodes that have nothing to say to each other shows nothing, so somebody whom it hurts has
-to talk: a leader does, five times a second.
+Links are the proxy's or the kernel's, and either does what a rule says. Whether a fault took effect
+says whoever has the links: bytes, packets or connections must have met the rule. A cut link between
+nodes that have nothing to say to each other shows nothing, so somebody whom it hurts has to talk: a
+leader does, five times a second.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+import trio
+
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NETWORK
 from mqchaos.faults.kinds import (
@@ -18,6 +21,9 @@ from mqchaos.faults.kinds import (
     CUT_CLIENTS,
     CUT_NAMESRV,
     DEAF,
+    DISORDERED,
+    DOUBLED,
+    GARBLED,
     ISLAND,
     LOSSY,
     MUTE,
@@ -31,8 +37,16 @@ from mqchaos.faults.kinds import (
 from mqchaos.faults.obstacles import effect_of, majority_missing, not_serving
 from mqchaos.faults.targets import Victims
 from mqchaos.network import rules
-from mqchaos.network.control import Request, tell
+from mqchaos.network.control import Request, Status, tell
+from mqchaos.network.needs import kernel_lacks
 from mqchaos.network.rules import CUT, Direction, Rule, Shape
+
+
+async def break_links(cluster: Cluster, request: Request) -> Status:
+    """Break links or mend them, whosever they are. Raises ClusterError."""
+    if cluster.switch is not None:
+        return await trio.to_thread.run_sync(cluster.switch.take, request)
+    return await tell(cluster.folder(NETWORK), request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +58,10 @@ class NetworkFault:
     rule: Rule | None
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
-        """While links pass a proxy, all of these serve, and a majority can still talk."""
-        if cluster.pid(NETWORK) is None:
-            return "the links of this cluster pass no proxy"
+        """While links can be broken so, all of these serve, and a majority can still talk."""
+        obstacle = self._unbreakable(cluster)
+        if obstacle is not None:
+            return obstacle
         obstacle = not_serving(cluster, victims)
         if obstacle is None:
             cut = rules.cut_off(cluster.layout, self._cut(cluster, victims))
@@ -55,23 +70,34 @@ class NetworkFault:
         return obstacle
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
-        """Have the proxy do it, and wait until something met it."""
+        """Have it done, and wait until something met it."""
         directions = sorted(self._directions(cluster, victims))
         reset = self.rule is None
         request = Request(self._name(victims), directions, self.rule, reset=reset)
-        await tell(cluster.folder(NETWORK), request)
+        await break_links(cluster, request)
         cluster.cut_off |= rules.cut_off(cluster.layout, self._cut(cluster, victims))
         await effect_of(partial(self.took_effect, cluster, victims))
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
-        """The proxy has held something back for it, or reset something."""
-        status = await tell(cluster.folder(NETWORK), Request())
+        """Something was held back or changed for it, or reset."""
+        if self.rule is None and cluster.switch is not None:
+            return True  # the kernel counts nothing of it: `inject` has
+        status = await break_links(cluster, Request())
         return status.touched.get(self._name(victims), 0) > 0
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
         """Let everything through that waits."""
-        await tell(cluster.folder(NETWORK), Request(self._name(victims), healed=True))
+        await break_links(cluster, Request(self._name(victims), healed=True))
         cluster.cut_off -= rules.cut_off(cluster.layout, self._cut(cluster, victims))
+
+    def _unbreakable(self, cluster: Cluster) -> str | None:
+        """Why nobody could do that to these links; None if somebody can."""
+        if cluster.switch is not None:
+            return kernel_lacks(self.rule)
+        if cluster.pid(NETWORK) is None:
+            return "the links of this cluster pass no proxy"
+        of_packets = self.rule is not None and self.rule.of_packets
+        return "the proxy forwards bytes, and no packets" if of_packets else None
 
     def _directions(self, cluster: Cluster, victims: Victims) -> frozenset[Direction]:
         return self.shape(cluster.layout, {server.name for server in victims})
@@ -96,5 +122,8 @@ NETWORK_FAULTS: Final = (
     NetworkFault(SLOW, rules.among, Rule(delay_s=0.02, jitter_s=0.02)),
     NetworkFault(LOSSY, rules.among, Rule(loss=0.01)),
     NetworkFault(NARROW, rules.among, Rule(bytes_per_s=4e6)),
+    NetworkFault(DOUBLED, rules.among, Rule(doubled=0.1)),
+    NetworkFault(DISORDERED, rules.among, Rule(delay_s=0.01, hasty=0.25)),
+    NetworkFault(GARBLED, rules.among, Rule(garbled=0.01)),
     NetworkFault(RESET, rules.from_everybody, None),
 )

@@ -5,7 +5,8 @@ together. Each direction has a rule of its own, so whoever can speak and not hea
 anything else. Several faults may be in force: a direction does what all of them say.
 
 TCP repairs what a network does to packets: over a byte stream a packet that is lost or out of order
-is a wait, and a duplicate is nothing. So loss is a wait here, as long as a retransmission takes.
+is a wait, and a duplicate is nothing. So loss is a wait for the proxy, as long as a retransmission
+takes. The kernel, which forwards packets, does to them what the rule says.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class Rule(msgspec.Struct, frozen=True):
 
     `cut`: they wait until the cut is over, and so does the end of the connection; nobody is told.
     `delay_s` and up to `jitter_s` more: how long each read takes. `loss`: the share of reads that
-    have to be sent again. `bytes_per_s`: how many fit through; 0 for any number.
+    have to be sent again. `bytes_per_s`: how many fit through; 0 for any number. Shares of
+    packets, for the kernel alone: `doubled` ones come twice, `hasty` ones before those that were
+    delayed, and of `garbled` ones two bytes are others.
     """
 
     cut: bool = False
@@ -34,6 +37,19 @@ class Rule(msgspec.Struct, frozen=True):
     jitter_s: float = 0.0
     loss: float = 0.0
     bytes_per_s: float = 0.0
+    doubled: float = 0.0
+    hasty: float = 0.0
+    garbled: float = 0.0
+
+    @property
+    def of_packets(self) -> bool:
+        """Whether a byte stream can't have it."""
+        return bool(self.doubled or self.hasty or self.garbled)
+
+    @property
+    def late(self) -> bool:
+        """Whether packets wait."""
+        return bool(self.delay_s or self.jitter_s)
 
 
 PLAIN: Final = Rule()
@@ -53,6 +69,9 @@ def combined(rules: Iterable[Rule]) -> Rule:
             jitter_s=result.jitter_s + rule.jitter_s,
             loss=max(result.loss, rule.loss),
             bytes_per_s=min(widths, default=0.0),
+            doubled=max(result.doubled, rule.doubled),
+            hasty=max(result.hasty, rule.hasty),
+            garbled=max(result.garbled, rule.garbled),
         )
     return result
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from dledger.errors import ConfigError
+from mqchaos.faults.machine import machine_lacks
+from mqchaos.network.needs import no_namespaces
 from mqchaos.run.outcome import Outcome, outcome_of
 from mqchaos.run.perform import Order
 from mqchaos.run.planned import Planned, read_plan, write_plan
@@ -17,10 +19,23 @@ SMALLEST = "smallest"
 
 
 def order_of(planned: Planned, directory: Path) -> Order:
-    """To run a plan in a new or empty directory. Raises ConfigError for one that is not."""
+    """To run a plan in a new or empty directory. Raises ConfigError for one that is not, and for a
+    plan that this machine can't do."""
+    _refuse_lacking(planned)
     own(directory)
     replay = planned.drawn_by or f"mqchaos replay {directory} --dir NEW-DIR"
     return Order(planned, directory, directory / "report", replay)
+
+
+def _refuse_lacking(planned: Planned) -> None:
+    """A fault that can't be done is never taken for one that held. Raises ConfigError."""
+    lacks = no_namespaces() if planned.namespaces else None
+    if lacks is not None:
+        raise ConfigError(f"--network namespaces is not available here: {lacks}")
+    for fault in dict.fromkeys(step.fault for step in planned.steps if step.fault):
+        lacks = machine_lacks(fault, namespaces=planned.namespaces)
+        if lacks is not None and planned.strict:
+            raise ConfigError(f"{fault} is not available here: {lacks}")
 
 
 def own(directory: Path) -> Path:

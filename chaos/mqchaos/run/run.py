@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -34,6 +34,7 @@ from mqchaos.limits import (
     START_TIMEOUT_S,
     STOP_TIMEOUT_S,
 )
+from mqchaos.network.switch import Switch
 from mqchaos.run.history import End, Fault, HistoryWriter, Meta, Reset
 from mqchaos.run.load.workers import Worker
 from mqchaos.run.load.workload import (
@@ -89,7 +90,14 @@ class Run:
         nodes, namesrvs = planned.nodes, planned.namesrvs
         ports = free_ports(layout.ports_needed(nodes, 1, namesrvs))
         servers = replace(
-            layout.plan(ports, nodes, 1, namesrvs, network=planned.network),
+            layout.plan(
+                ports,
+                nodes,
+                1,
+                namesrvs,
+                network=planned.network and not planned.namespaces,
+                namespaces=planned.namespaces,
+            ),
             segment_bytes=planned.segment_bytes,
             failpoints=any(step.fault in ORDERED for step in planned.steps),
         )
@@ -98,6 +106,17 @@ class Run:
     async def execute(self) -> None:
         """Run it all. Whatever happens, no process is left afterwards."""
         self.history.mkdir()
+        with self._plugged_in():
+            await self._execute()
+
+    def _plugged_in(self) -> AbstractContextManager[object]:
+        """The network in which all of it happens, where it is one of the harness's own."""
+        if not self.planned.namespaces:
+            return nullcontext()
+        self.cluster.switch = Switch(self.cluster.layout)
+        return self.cluster.switch.plugged_in()
+
+    async def _execute(self) -> None:
         try:
             self.phase = f"starting {len(self.cluster.names)} servers"
             self.cluster.start()
@@ -160,6 +179,8 @@ class Run:
         run = run_name(planned.seed, planned.scenario)
         address = self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
         total = planned.messages
+        switch = self.cluster.switch
+        through = [] if switch is None else switch.inside(layout.CLIENTS)
         rate_per_s = min(planned.rate_per_s, workload.rate_per_s_max)
         shares = [None] * PRODUCERS if total is None else split(total, PRODUCERS)
         for number in range(CONSUMERS):
@@ -179,7 +200,7 @@ class Run:
                 members=workload.members,
             )
             log = self.directory / f"{name}.log"
-            self.consumers.append(Worker(reads, log, workload.dies_s))
+            self.consumers.append(Worker(reads, log, workload.dies_s, through))
         dies_s = None if workload.only_readers_die else workload.dies_s
         for number, share in enumerate(shares):
             name = f"producer-{number}"
@@ -201,7 +222,7 @@ class Run:
                 sends=workload.sends,
             )
             log = self.directory / f"{name}.log"
-            self.producers.append(Worker(sends, log, dies_s))
+            self.producers.append(Worker(sends, log, dies_s, through))
         for worker in [*self.consumers, *self.producers]:
             await nursery.start(worker.run)
 

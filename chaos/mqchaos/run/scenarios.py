@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,10 +32,13 @@ from mqchaos.faults.kinds import (
     CUT_NAMESRV,
     DEAF,
     DISMISS,
+    DISORDERED,
+    DOUBLED,
     FAILPOINT_HOLD,
     FAILPOINT_KILL,
     FEW_FILES,
     FULL_DISK,
+    GARBLED,
     ISLAND,
     JOIN,
     KILL,
@@ -51,6 +54,7 @@ from mqchaos.faults.kinds import (
     OF_CLOCKS,
     OF_MEMBERS,
     OF_NETWORK,
+    OF_PACKETS,
     PARTITION,
     PAUSE,
     READ_ONLY,
@@ -94,7 +98,7 @@ class Scenario:
     nodes: int = 3
     namesrvs: int = 1
     network: bool = False
-    """Whether links pass the proxy."""
+    """Whether links can be broken."""
     segment_bytes: int = SEGMENT_BYTES
 
 
@@ -216,6 +220,18 @@ SCENARIOS = {
             network=True,
         ),
         Scenario(
+            "bad-packets",
+            "the network loses packets, then doubles some, then changes some; then it is narrow",
+            partial(in_turn, [(kind, Target.ALL) for kind in (LOSSY, DOUBLED, GARBLED, NARROW)]),
+            network=True,
+        ),
+        Scenario(
+            "late-packets",
+            "packets are late, and the next time some overtake others",
+            partial(in_turn, [(kind, Target.ALL) for kind in (SLOW, DISORDERED)]),
+            network=True,
+        ),
+        Scenario(
             "failpoints",
             "a node ends, and the next time is held, at one named place of our code after another",
             partial(at_places, [FAILPOINT_KILL, FAILPOINT_HOLD], _WITH_WHOLE_LOGS),
@@ -273,7 +289,14 @@ SCENARIOS = {
 RANDOM = "random"
 
 
-def planned_of(scenario: Scenario, seed: int, count: int, workload: str = "keyed") -> Planned:
+def planned_of(
+    scenario: Scenario,
+    seed: int,
+    count: int,
+    workload: str = "keyed",
+    *,
+    namespaces: bool = False,
+) -> Planned:
     """A scenario with a seed's draws."""
     return Planned(
         scenario.name,
@@ -284,16 +307,28 @@ def planned_of(scenario: Scenario, seed: int, count: int, workload: str = "keyed
         nodes=scenario.nodes,
         namesrvs=scenario.namesrvs,
         network=scenario.network,
+        namespaces=namespaces,
         segment_bytes=scenario.segment_bytes,
-        drawn_by=_command(scenario.name, seed, f"--kills {count}", workload),
+        drawn_by=_command(scenario.name, seed, f"--kills {count}", workload, namespaces),
     )
 
 
-def random_plan(seed: int, duration_s: float, workload: str = "keyed") -> Planned:
-    """All faults that there are, drawn by a seed, for about so many seconds."""
+def random_plan(
+    seed: int,
+    duration_s: float,
+    workload: str = "keyed",
+    *,
+    namespaces: bool = False,
+    lacking: Collection[str] = (),
+) -> Planned:
+    """All faults that there are, but those `lacking`, drawn by a seed, for about so many seconds.
+
+    In `namespaces` links can always be broken; else in most plans.
+    """
     uniform = random.Random(seed).uniform
-    network = uniform(0.0, 1.0) < PROXIED_SHARE
-    left_out = OF_MEMBERS if network else OF_NETWORK
+    network = uniform(0.0, 1.0) < PROXIED_SHARE or namespaces
+    left_out = {*lacking, *(OF_MEMBERS if network else OF_NETWORK)}
+    left_out |= frozenset() if namespaces else OF_PACKETS
     if WORKLOADS[workload].sends == "delayed":
         left_out |= OF_CLOCKS  # what is due goes by them
     return Planned(
@@ -305,15 +340,17 @@ def random_plan(seed: int, duration_s: float, workload: str = "keyed") -> Planne
         nodes=NODES,
         namesrvs=2,
         network=network,
+        namespaces=namespaces,
         segment_bytes=SHORT_SEGMENT_BYTES,
         strict=False,
         send_timeout_s=RANDOM_SEND_TIMEOUT_S,
-        drawn_by=_command(RANDOM, seed, f"--duration {duration_s}", workload),
+        drawn_by=_command(RANDOM, seed, f"--duration {duration_s}", workload, namespaces),
     )
 
 
-def _command(scenario: str, seed: int, how_much: str, workload: str) -> str:
+def _command(scenario: str, seed: int, how_much: str, workload: str, namespaces: bool) -> str:
     words = ["mqchaos run --scenario", scenario, f"--seed {seed}", how_much]
+    words += ["--network namespaces"] if namespaces else []
     words += [] if workload == "keyed" else [f"--workload {workload}"]
     return " ".join([*words, "--dir NEW-DIR"])
 

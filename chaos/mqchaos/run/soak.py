@@ -7,7 +7,7 @@ with its hours. The first violation stops it: its directory stays whole.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import count, cycle
 from pathlib import Path
 
@@ -27,10 +27,17 @@ from mqchaos.run.scenarios import random_plan
 LINES, REPORTS = "soak.jsonl", "reports"
 
 
-def plans(seed: int, duration_s: float, workloads: Iterable[str]) -> Iterator[Planned]:
+def plans(
+    seed: int,
+    duration_s: float,
+    workloads: Iterable[str],
+    *,
+    namespaces: bool = False,
+    lacking: Collection[str] = (),
+) -> Iterator[Planned]:
     """A plan for each seed from the first on, the workloads in turn."""
     for number, workload in zip(count(seed), cycle(workloads), strict=False):
-        yield random_plan(number, duration_s, workload)
+        yield random_plan(number, duration_s, workload, namespaces=namespaces, lacking=lacking)
 
 
 async def soak(directory: Path, hours: float, some: Iterator[Planned]) -> int:

@@ -32,6 +32,7 @@ from mqchaos.faults.kinds import (
     KILL_NAMESRV,
     LOSSY,
     NARROW,
+    OF_PACKETS,
     PARTITION,
     PAUSE,
     RING,
@@ -57,11 +58,15 @@ TARGETS = {
     DISMISS.name: Target.FOLLOWER,
     **{kind.name: Target.ALL for kind in (CUT_NAMESRV, SLOW, LOSSY, NARROW, RING)},
 }
-OF_NETWORK = {fault.kind.name: fault for fault in NETWORK_FAULTS if fault.kind is not RING}
-"""Three nodes in a ring hear each other all."""
+OF_NETWORK = {
+    fault.kind.name: fault
+    for fault in NETWORK_FAULTS
+    if fault.kind is not RING and fault.kind.name not in OF_PACKETS
+}
+"""Three nodes in a ring hear each other all; and a proxy knows no packets."""
 OF_DISKS = {fault.kind.name: fault for fault in DISK_FAULTS if fault.kind is not STALE}
 OF_ORDERS = {fault.kind.name: fault for fault in (*ORDERED_DISKS, *CLOCK_FAULTS)}
-OTHERS = {RING.name, *OF_NETWORK, *OF_DISKS, *OF_ORDERS, *AT_PLACES, STALE.name}
+OTHERS = {RING.name, *OF_PACKETS, *OF_NETWORK, *OF_DISKS, *OF_ORDERS, *AT_PLACES, STALE.name}
 OF_PROCESSES = {name: FAULTS[name] for name in FAULTS if name not in OTHERS}
 
 

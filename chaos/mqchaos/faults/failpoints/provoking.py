@@ -21,12 +21,13 @@ from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import TransferLeaderHeader, encode_header
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import NETWORK, NodeLayout
+from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import Probe
 from mqchaos.faults.failpoints.orders import has_done
+from mqchaos.faults.network import break_links
 from mqchaos.limits import EFFECT_S, ELECTED_S, POLL_S, PROVOKED_BYTES, PROVOKED_S, START_TIMEOUT_S
 from mqchaos.network import rules
-from mqchaos.network.control import Request, tell
+from mqchaos.network.control import Request
 from mqchaos.network.rules import CUT
 from mqclient import Admin, Decision, Message, Producer
 from mqclient.connection.peers import PeerPool
@@ -41,7 +42,7 @@ Provocation: TypeAlias = Callable[[Cluster, NodeLayout, Place, GiveOrder], Await
 
 def lacking(cluster: Cluster, place: Place) -> str | None:
     """What a cluster lacks for a place; None if a node can be made to come by."""
-    if place.when is When.CUT and not cluster.layout.network:
+    if place.when is When.CUT and not cluster.layout.breakable:
         return "the links of this cluster pass no proxy"
     if place.when in (When.RETENTION, When.COPY) and not cluster.layout.retain_bytes:
         return "this cluster keeps all of its logs"
@@ -57,7 +58,7 @@ async def clean_up(cluster: Cluster, node: NodeLayout, place: Place) -> None:
     if place.when is When.COPY:
         cluster.start(others)
     if place.when is When.CUT:
-        await tell(cluster.folder(NETWORK), Request(_CUT_NAME, healed=True))
+        await break_links(cluster, Request(_CUT_NAME, healed=True))
     if place.when in (When.MEMBERS, When.COPY):
         with suppress(DledgerError, BadInput):
             async with Admin(cluster.layout.namesrv_addr) as admin:
@@ -187,9 +188,9 @@ async def _cut(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrde
                 continue
             await order()
             cut = sorted(rules.from_peers(cluster.layout, {node.name}))
-            await tell(cluster.folder(NETWORK), Request(_CUT_NAME, cut, CUT))
+            await break_links(cluster, Request(_CUT_NAME, cut, CUT))
             await trio.sleep(2 * ELECTED_S)
-            await tell(cluster.folder(NETWORK), Request(_CUT_NAME, healed=True))
+            await break_links(cluster, Request(_CUT_NAME, healed=True))
             await trio.sleep(ELECTED_S)
 
 

@@ -10,7 +10,7 @@ import trio
 
 from dledger.errors import BadInput, DledgerError
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import HOST, NodeLayout
+from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import ClusterError
 from mqchaos.cluster.resizing import add_node, remove_node
@@ -72,7 +72,7 @@ class Dismiss(OfFew):
         """Add them. Raises ClusterError."""
         async with Admin(cluster.layout.namesrv_addr) as admin:
             for node in _nodes(victims):
-                peer = f"{HOST}:{node.raft_port}"
+                peer = f"{node.host}:{node.raft_port}"
                 add = partial(admin.members.add, node.broker, node.node, peer, node.address)
                 await _persist(add)
 
@@ -81,8 +81,8 @@ MEMBER_FAULTS: Final = (Join(), Dismiss())
 
 
 def _proxied(cluster: Cluster) -> str | None:
-    """A proxy knows the links of the nodes that it was made for, and no others."""
-    return "the proxy of this cluster knows no new links" if cluster.layout.network else None
+    """A network knows the links of the nodes that it was made for, and no others."""
+    return "the network of this cluster has no new links" if cluster.layout.breakable else None
 
 
 def _nodes(victims: Victims) -> list[NodeLayout]:

@@ -7,6 +7,7 @@ import math
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,11 +23,19 @@ class Worker:
     """One worker process. `progress` is what it said last; `finished` that it ended in order.
 
     With `dies_s` it is killed after so long, and another comes in its place, with a name of its own
-    and a history of its own, until it is told to finish.
+    and a history of its own, until it is told to finish. `through` is a command that becomes the
+    one behind it.
     """
 
-    def __init__(self, task: Produce | Consume, log: Path, dies_s: float | None = None) -> None:
+    def __init__(
+        self,
+        task: Produce | Consume,
+        log: Path,
+        dies_s: float | None = None,
+        through: Sequence[str] = (),
+    ) -> None:
         self._task = task
+        self._through = through
         self._log = log
         self._dies_s = math.inf if dies_s is None else dies_s
         self._before = Progress()
@@ -59,6 +68,7 @@ class Worker:
 
     async def _start(self, task: Produce | Consume) -> trio.Process:
         argv = [
+            *self._through,
             sys.executable,
             "-P",
             "-m",

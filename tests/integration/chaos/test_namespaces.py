@@ -1,0 +1,309 @@
+"""A network of the harness's own: what the kernel does to packets shows in its own counters."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import CLIENTS, plan, ports_needed
+from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.processes import free_ports
+from mqchaos.faults.fault import FAULTS
+from mqchaos.faults.kinds import DOUBLED, JOIN, KILL, PARTITION, RESET
+from mqchaos.faults.targets import Victims
+from mqchaos.network import needs
+from mqchaos.network.control import Request
+from mqchaos.network.rules import CUT, Rule
+from mqchaos.network.switch import Switch
+from mqclient.connection.peers import PeerPool
+
+pytestmark = pytest.mark.slow
+
+BROKER = "broker-a"
+ONE, OTHER = "broker-a-n0", "broker-a-n1"
+BOTH = [(ONE, OTHER), (OTHER, ONE)]
+PORT = 7000
+TRANSFER_BYTES = 2_000_000
+SERVER = f"""
+import hashlib, socket, sys
+listener = socket.create_server((sys.argv[1], {PORT}))
+print("listens", flush=True)
+while True:
+    connection, _ = listener.accept()
+    seen = hashlib.sha256()
+    while chunk := connection.recv(65536):
+        seen.update(chunk)
+    connection.sendall(seen.digest())
+    connection.close()
+"""
+CLIENT = f"""
+import hashlib, socket, sys, time
+began, sent = time.monotonic(), hashlib.sha256()
+connection = socket.create_connection((sys.argv[1], {PORT}), timeout=float(sys.argv[2]))
+connected_s = time.monotonic() - began
+for number in range({TRANSFER_BYTES} // 1000):
+    chunk = b"%08d" % number * 125
+    sent.update(chunk)
+    connection.sendall(chunk)
+connection.shutdown(socket.SHUT_WR)
+told = b""
+while chunk := connection.recv(64):
+    told += chunk
+print(told == sent.digest(), time.monotonic() - began, connected_s)
+"""
+
+
+@pytest.fixture
+def switch() -> Iterator[Switch]:
+    """A network for a name server and three nodes, of which two have something to say."""
+    lacks = needs.no_namespaces()
+    if lacks is not None:
+        pytest.skip(lacks)
+    layout = plan(range(12_000, 12_007), namespaces=True)
+    with Switch(layout).plugged_in() as switch:
+        argv = [*switch.inside(OTHER), sys.executable, "-c", SERVER, layout.nodes[1].host]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE) as server:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"listens\n"
+            yield switch
+            server.kill()
+
+
+def transfer(switch: Switch, timeout_s: float = 20.0) -> tuple[float, float]:
+    """Send two megabytes, which must come as they are; how long all of it took, and to connect."""
+    argv = [*switch.inside(ONE), sys.executable, "-c", CLIENT, "10.77.0.3", str(timeout_s)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    same, seconds, connected_s = done.stdout.split()
+    assert same == "True"
+    return float(seconds), float(connected_s)
+
+
+def kernel_counts(switch: Switch, name: str) -> dict[str, int]:
+    """What the kernel has counted of TCP in a server's namespace."""
+    files = ["/proc/net/snmp", "/proc/net/netstat"]
+    told = subprocess.check_output([*switch.inside(name), "cat", *files], text=True).splitlines()
+    counts = {}
+    for names, values in zip(told[::2], told[1::2], strict=True):
+        if names.startswith(("Tcp:", "TcpExt:")):
+            counts |= dict(zip(names.split()[1:], map(int, values.split()[1:]), strict=True))
+    return counts
+
+
+def broken(switch: Switch, rule: Rule) -> None:
+    if needs.kernel_lacks(rule) is not None:
+        pytest.skip(str(needs.kernel_lacks(rule)))
+    assert switch.take(Request("it", BOTH, rule)).touched == {"it": 0}
+
+
+@pytest.mark.parametrize(
+    ("rule", "whose", "counted"),
+    [
+        (Rule(loss=0.02), ONE, "RetransSegs"),
+        (Rule(garbled=0.02), OTHER, "InCsumErrors"),
+        (Rule(doubled=0.1), OTHER, "TCPDSACKOldSent"),
+        (Rule(delay_s=0.005, hasty=0.3), OTHER, "TCPOFOQueue"),
+    ],
+    ids=["loss", "garbled", "doubled", "disordered"],
+)
+def test_packets_suffer_and_bytes_do_not(
+    switch: Switch, rule: Rule, whose: str, counted: str
+) -> None:
+    """The receiver's kernel, or the sender's, has counted what happened; TCP mends all of it."""
+    broken(switch, rule)
+    before = kernel_counts(switch, whose)[counted]
+
+    transfer(switch)
+
+    assert kernel_counts(switch, whose)[counted] > before
+    assert switch.take(Request()).touched["it"] > 0
+    assert switch.take(Request("it", healed=True)).touched == {}
+
+
+def test_a_narrow_link_takes_its_time_and_others_do_not(switch: Switch) -> None:
+    """Two megabytes at two megabytes a second; and once it is wide again, none to speak of."""
+    broken(switch, Rule(bytes_per_s=2e6))
+    assert transfer(switch)[0] > 0.9
+    switch.take(Request("it", healed=True))
+    assert transfer(switch)[0] < 0.9
+
+
+def test_a_late_link_is_late(switch: Switch) -> None:
+    """A round trip takes two delays."""
+    broken(switch, Rule(delay_s=0.1, jitter_s=0.02))
+    assert 0.2 <= transfer(switch)[1] < 1.0
+
+
+def test_nothing_comes_over_a_cut(switch: Switch) -> None:
+    """Nobody is told; it is the one direction's alone, and after it all is as it was."""
+    broken(switch, CUT)
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        transfer(switch, timeout_s=0.5)
+    assert "TimeoutError" in failed.value.stderr
+    assert switch.take(Request()).touched["it"] > 0
+    switch.take(Request("it", healed=True))
+    transfer(switch)
+
+
+def test_faults_come_and_go_without_each_other(switch: Switch) -> None:
+    """Each has its counters and its end; one that is mended twice, or was never, is no error."""
+    forth = [(ONE, OTHER)]
+    switch.take(Request("narrow", forth, Rule(bytes_per_s=1e7)))
+    switch.take(Request("narrower", BOTH, Rule(bytes_per_s=4e6, loss=0.001)))
+    transfer(switch)
+    assert switch.take(Request("narrow", healed=True)).touched.keys() == {"narrower"}
+    switch.take(Request("narrow", healed=True))
+    assert transfer(switch)[0] > 0.4
+    assert switch.take(Request("narrower", healed=True)).touched == {}
+    assert transfer(switch)[0] < 0.4
+
+
+def test_connections_are_reset_once(switch: Switch) -> None:
+    """Both ends are told; a new connection is none of those."""
+    argv = [*switch.inside(ONE), sys.executable, "-c"]
+    code = (
+        f"import socket; s = socket.create_connection(('10.77.0.3', {PORT})); print(1, flush=True)"
+    )
+    with subprocess.Popen(
+        [*argv, f"{code}; s.recv(1)"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as client:
+        assert client.stdout is not None
+        client.stdout.readline()
+        assert switch.take(Request("it", BOTH, reset=True)).touched["it"] > 0
+        _, told = client.communicate(timeout=10)
+    assert b"Connection" in told
+    assert b"abort" in told or b"reset" in told
+
+
+def test_nothing_leads_out_and_the_thread_comes_back() -> None:
+    """Inside there is the switch and its ports, no other link and no way further."""
+    lacks = needs.no_namespaces()
+    if lacks is not None:
+        pytest.skip(lacks)
+    at_home = here()
+    with Switch(plan(range(12_000, 12_007), namespaces=True)).plugged_in():
+        assert here() != at_home
+        links = Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]
+        names = {line.split(":")[0].strip() for line in links}
+        assert {name for name in names if not name.startswith("port-")} == {"lo", "hub"}
+        routes = Path("/proc/thread-self/net/route").read_text().splitlines()[1:]
+        assert [line.split()[0] for line in routes] == ["hub"]
+    assert here() == at_home
+
+
+KILLED = """
+import subprocess, sys, time
+from mqchaos.cluster.layout import plan
+from mqchaos.network.switch import Switch
+with Switch(plan(range(12_000, 12_007), namespaces=True)).plugged_in() as switch:
+    servers = [subprocess.Popen([*switch.to_live_inside(name), "sleep", "60"])
+               for name in ("broker-a-n0", "broker-a-n1")]
+    time.sleep(0.3)
+    print(*(server.pid for server in servers), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_harness_that_is_killed_leaves_nothing() -> None:
+    """SIGKILL gives it no time to clean up: its servers die with it, and so do the namespaces."""
+    lacks = needs.no_namespaces()
+    if lacks is not None:
+        pytest.skip(lacks)
+    with subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE) as harness:
+        assert harness.stdout is not None
+        servers = [int(word) for word in harness.stdout.readline().split()]
+        namespaces = {namespace_of(Path(f"/proc/{pid}")) for pid in servers}
+        assert len(namespaces) == 2
+        harness.send_signal(signal.SIGKILL)
+    give_up_at = time.monotonic() + 10
+    while [pid for pid in servers if alive(pid)]:
+        assert time.monotonic() < give_up_at
+        time.sleep(0.05)
+    assert not namespaces & {namespace_of(entry) for entry in Path("/proc").glob("[0-9]*")}
+
+
+def here() -> str:
+    """This thread's namespace."""
+    return namespace_of(Path("/proc/thread-self"))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def namespace_of(entry: Path) -> str:
+    try:
+        return str((entry / "ns" / "net").readlink())
+    except OSError:
+        return ""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A name server and three replicas, each in a namespace."""
+    lacks = needs.no_namespaces()
+    if lacks is not None:
+        pytest.skip(lacks)
+    ports = free_ports(ports_needed(3, 1, 1))
+    layout = plan(ports, 3, 1, 1, "ASYNC_FLUSH", namespaces=True)
+    cluster = Cluster.create(tmp_path_factory.mktemp("chaos") / "c", layout)
+    cluster.switch = Switch(layout)
+    with cluster.switch.plugged_in(), cluster.running():
+        yield cluster
+
+
+async def with_leader(cluster: Cluster, then: Callable[[Probe, Victims], object]) -> None:
+    async with PeerPool() as pool:
+        probe = Probe(cluster, pool)
+        await probe.wait_until_serving()
+        await probe.wait_until_level(BROKER)
+        hurt = ((await probe.wait_for_leader(BROKER)).node,)
+        await then(probe, hurt)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("kind", [PARTITION, RESET, DOUBLED], ids=lambda kind: kind.name)
+def test_the_same_faults_are_the_kernels_here(cluster: Cluster, kind: object) -> None:
+    """They take effect, are seen to, and can be healed; a leader that is cut off is replaced."""
+    fault = FAULTS[kind.name]  # type: ignore[attr-defined]
+
+    async def strike(probe: Probe, hurt: Victims) -> None:
+        if fault.kind is DOUBLED:
+            hurt = cluster.layout.nodes
+        assert fault.why_not(cluster, hurt) is None
+        await fault.inject(cluster, hurt)
+        assert await fault.took_effect(cluster, hurt)
+        if fault.kind is PARTITION:
+            other = next(node for node in cluster.layout.nodes if node not in hurt)
+            assert (
+                FAULTS[KILL.name].why_not(cluster, (other,)) == "broker-a would lose its majority"
+            )
+            with trio.fail_after(10):
+                while (await probe.wait_for_leader(BROKER)).node in hurt:  # noqa: ASYNC110
+                    await trio.sleep(0.05)
+        await fault.heal(cluster, hurt)
+        await probe.wait_until_level(BROKER)
+
+    trio.run(with_leader, cluster, strike)
+
+
+def test_a_network_of_namespaces_has_no_port_for_one_more(cluster: Cluster) -> None:
+    """Such a node would be heard by nobody."""
+    why = FAULTS[JOIN.name].why_not(cluster, cluster.layout.nodes[:1])
+    assert why == "the network of this cluster has no new links"
+
+
+def test_clients_have_a_place_of_their_own(cluster: Cluster) -> None:
+    """So that a node can be cut off from them, and not from the harness."""
+    assert cluster.switch is not None
+    argv = [*cluster.switch.inside(CLIENTS), "cat", "/proc/thread-self/net/fib_trie"]
+    assert "10.77.0.254" in subprocess.check_output(argv, text=True)
