@@ -28,6 +28,13 @@ SHORT_SEGMENT_BYTES = 2 << 20
 SEGMENT_BYTES = 16 << 20
 """Small segments, so that even a short run fills several of them."""
 
+# Stock clients.
+STOCK_SENDERS = 4
+STOCK_POLL_MS = 1_000
+"""Between two looks of a stock client for the route; it would be 30 s."""
+STOCK_AGAIN_MS = 100
+"""After an exception, until the application sends the same message again."""
+
 # Histories and workers.
 HISTORY_BUFFER_BYTES = 256 << 10
 HISTORY_FLUSH_S = 0.5
@@ -161,6 +168,16 @@ RETRANSMISSION_S = 0.2
 """Linux's shortest time until a packet is sent again; it doubles each time."""
 RETRANSMISSIONS_MAX = 5
 
+# Networks of the harness's own, and other things that tools of the machine make.
+TOOL_TIMEOUT_S = 30.0
+PACKETS_WAITING_MAX = 100_000
+"""Of a link whose packets are delayed."""
+CUT_AGAIN = 2.0
+"""What was sent over a cut the kernel sends again after as long as it lasted, at most: so much
+longer may sends pause."""
+LINE_BITS_PER_S = 10_000_000_000
+"""A link that nothing narrows."""
+
 # Clusters of others.
 HOOKS_BYTES_MAX = 1 << 20
 HOOK_TIMEOUT_S = 60.0
@@ -168,13 +185,6 @@ READBACK_SHOWN_MAX = 50
 """Violations of one property that are spelled out where only the history is judged."""
 TOPIC_TIMEOUT_S = 5.0
 SETTLE_S = 2.0
-# Networks of the harness's own, and other things that tools of the machine make.
-TOOL_TIMEOUT_S = 30.0
-PACKETS_WAITING_MAX = 100_000
-"""Of a link whose packets are delayed."""
-LINE_BITS_PER_S = 10_000_000_000
-"""A link that nothing narrows."""
-
 """After sends go on, until the next fault."""
 QUEUES_MAX = 1024
 

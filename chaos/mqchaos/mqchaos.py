@@ -36,6 +36,7 @@ from mqchaos.network.needs import no_namespaces
 from mqchaos.run import again
 from mqchaos.run.again import order_of, own
 from mqchaos.run.load.workload import WORKLOADS
+from mqchaos.run.others.stock import stock_lacks
 from mqchaos.run.perform import perform
 from mqchaos.run.planned import Planned, read_plan
 from mqchaos.run.scenarios import RANDOM, SCENARIOS, planned_of, random_plan
@@ -58,9 +59,10 @@ def list_scenarios() -> None:
     for scenario in SCENARIOS.values():
         scenarios.add_row(scenario.name, scenario.story)
     scenarios.add_row(RANDOM, "all faults that this machine can do, drawn from the seed")
-    workloads = Table("workload", "what clients do")
+    workloads = Table("workload", "what clients do", "here")
     for workload in WORKLOADS.values():
-        workloads.add_row(workload.name, workload.story)
+        lacks = stock_lacks(workload.stock) if workload.stock else None
+        workloads.add_row(workload.name, workload.story, _can(lacks))
     faults = Table("fault", "what it does", "here")
     for fault in FAULTS.values():
         lacks = machine_lacks(fault.kind.name)
@@ -207,7 +209,7 @@ def soak(
     require_spark("the audit at the end of a run")
     _refuse_outside("hours", hours, 0.0, SOAK_HOURS_MAX)
     _refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
-    chosen = [_known("workload", workload, WORKLOADS)] if workload else list(WORKLOADS)
+    chosen = [_known("workload", workload, WORKLOADS)] if workload else _workloads_here()
     namespaces = network == "namespaces"
     lacking = all_lacking(namespaces=namespaces)
     some = plans(seed, duration, chosen, namespaces=namespaces, lacking=lacking)
@@ -322,6 +324,15 @@ async def _perform(planned: Planned, directory: Path) -> int:
     console.print(f"report: {order.report / 'report.html'}", soft_wrap=True)
     console.print(f"replay: {order.replay}", soft_wrap=True)
     return 0 if report.holds else 1
+
+
+def _workloads_here() -> list[str]:
+    """All but those whose stock client is not there."""
+    return [
+        workload.name
+        for workload in WORKLOADS.values()
+        if not workload.stock or stock_lacks(workload.stock) is None
+    ]
 
 
 def _known(what: str, name: str, names: Collection[str]) -> str:

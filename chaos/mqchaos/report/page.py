@@ -46,7 +46,7 @@ def render(
 ) -> str:
     """The page. `rows`: name, value, whether it is as it should be; `events`: what happened."""
     heading = _heading(report)
-    strips = distributions(found, bounds=report.pauses_judged)
+    strips = distributions(found, report.pauses_stretch if report.pauses_judged else None)
     body = [
         _found(report),
         _tiles(report),

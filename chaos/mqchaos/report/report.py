@@ -44,16 +44,18 @@ def make_report(
     findings: Sequence[str],
     *,
     pauses_judged: bool = True,
+    pauses_stretch: float = 1.0,
 ) -> Report:
     """Put the verdict and the measured times together, and judge the times.
 
-    Where faults overlap, no pause is one fault's: `pauses_judged` is False then.
+    Where faults overlap, no pause is one fault's: `pauses_judged` is False then. `pauses_stretch`:
+    of the bounds of their kinds.
     """
     gaps = [
         GapFound(gap.fault.what, gap.fault.node, gap.fault.at_s, gap.length_s) for gap in found.gaps
     ]
     lengths = [gap.gap_s for gap in gaps]
-    exceeded = [*findings, *(_too_long(gaps) if pauses_judged else [])]
+    exceeded = [*findings, *(_too_long(gaps, pauses_stretch) if pauses_judged else [])]
     if found.failed:
         exceeded.append(
             f"{found.failed} sends ended in an exception, the first: {found.failures[0]}"
@@ -73,6 +75,7 @@ def make_report(
         exceptions=found.failed,
         findings=exceeded,
         pauses_judged=pauses_judged,
+        pauses_stretch=pauses_stretch,
         failovers=[
             FailoverFound(
                 each.fault.what, each.fault.node, each.fault.at_s, each.leader, each.seconds
@@ -91,18 +94,18 @@ def _counts(verdict: Verdict) -> Counts:
         raise BadInput(f"the audit's counts are not those of a run: {error}") from error
 
 
-def _too_long(gaps: Sequence[GapFound]) -> list[str]:
+def _too_long(gaps: Sequence[GapFound], stretch: float) -> list[str]:
     """The pauses that were too long, as text for each kind of fault."""
     told = []
     for kind in KINDS.values():
         lengths = [gap.gap_s for gap in gaps if gap.fault == kind.name]
         for what, length_s, bound_s in (
-            ("median", median(lengths or [0.0]), kind.gap_median_s_max),
-            ("worst", max(lengths, default=0.0), kind.gap_worst_s_max),
+            ("median", median(lengths or [0.0]), stretch * kind.gap_median_s_max),
+            ("worst", max(lengths, default=0.0), stretch * kind.gap_worst_s_max),
         ):
             if length_s > bound_s:
                 told.append(
-                    f"the {what} gap at a {kind.name} is {length_s:.2f} s, above {bound_s} s"
+                    f"the {what} gap at a {kind.name} is {length_s:.2f} s, above {bound_s:g} s"
                 )
     return told
 
@@ -118,7 +121,8 @@ def rows(report: Report) -> list[tuple[str, str, bool]]:
         (
             f"longest send gap at the {gap.fault} of {gap.node} ({gap.at_s:.1f} s)",
             f"{gap.gap_s * 1000:.0f} ms",
-            gap.gap_s <= KINDS[gap.fault].gap_worst_s_max or not report.pauses_judged,
+            gap.gap_s <= report.pauses_stretch * KINDS[gap.fault].gap_worst_s_max
+            or not report.pauses_judged,
         )
         for gap in report.gaps
     ]

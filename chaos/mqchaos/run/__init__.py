@@ -6,6 +6,7 @@
 ``run``        one run: a fresh cluster, a load, a plan, a history
 ``observer``   what the harness itself sees of the cluster
 ``load``       the clients of a run
+``others``     clients that are not ours
 ``outcome``    what became of one run among many
 ``again``      replays, and plans made smaller
 ``shrinking``  which smaller plan to try next (pure)

@@ -10,6 +10,8 @@ from rich.console import Console
 from dledger.errors import ConfigError
 from mqchaos.faults.machine import machine_lacks
 from mqchaos.network.needs import no_namespaces
+from mqchaos.run.load.workload import WORKLOADS
+from mqchaos.run.others.stock import stock_lacks
 from mqchaos.run.outcome import Outcome, outcome_of
 from mqchaos.run.perform import Order
 from mqchaos.run.planned import Planned, read_plan, write_plan
@@ -32,6 +34,10 @@ def _refuse_lacking(planned: Planned) -> None:
     lacks = no_namespaces() if planned.namespaces else None
     if lacks is not None:
         raise ConfigError(f"--network namespaces is not available here: {lacks}")
+    stock = WORKLOADS[planned.workload].stock
+    lacks = stock_lacks(stock) if stock else None
+    if lacks is not None:
+        raise ConfigError(f"the workload {planned.workload} is not available here: {lacks}")
     for fault in dict.fromkeys(step.fault for step in planned.steps if step.fault):
         lacks = machine_lacks(fault, namespaces=planned.namespaces)
         if lacks is not None and planned.strict:

@@ -8,6 +8,7 @@ from pathlib import Path
 import trio
 from rich.console import Console
 
+from mqchaos.limits import CUT_AGAIN
 from mqchaos.report.display import print_report, show
 from mqchaos.report.judge import audit
 from mqchaos.report.measure import timeline
@@ -71,7 +72,8 @@ async def assess(order: Order, run: Run, console: Console) -> Report:
         planned.seed,
         order.replay,
         run.findings,
-        pauses_judged=planned.strict and WORKLOADS[planned.workload].dies_s is None,
+        pauses_judged=planned.strict and WORKLOADS[planned.workload].paused_by_faults_alone,
+        pauses_stretch=CUT_AGAIN if planned.namespaces else 1.0,
     )
     write_report(order.report, report, found, [node.node for node in nodes])
     print_report(report, console)

@@ -78,6 +78,8 @@ def checked(planned: Planned, path: Path) -> Planned:
         raise ConfigError(f"{path} has steps at a share of the messages, but no number of messages")
     if planned.workload not in WORKLOADS:
         raise ConfigError(f"{path} has the workload {planned.workload!r}, which does not exist")
+    if planned.messages is not None and WORKLOADS[planned.workload].stock:
+        raise ConfigError(f"{path} has a number of messages, which stock clients don't count")
     for name, value, least, most in (
         ("version", planned.version, VERSION, VERSION),
         ("nodes", planned.nodes, 1, NODES_MAX),

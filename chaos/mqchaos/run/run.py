@@ -42,12 +42,15 @@ from mqchaos.run.load.workload import (
     Consume,
     Produce,
     Progress,
+    Workload,
     caught_up,
     outputs_of,
     run_name,
     split,
 )
 from mqchaos.run.observer import Observer, without_their_output
+from mqchaos.run.others.programs import Client, Program
+from mqchaos.run.others.stock import argv_of, client_of, group_of
 from mqchaos.run.planned import Planned
 from mqclient import Admin
 from mqclient.admin.results import QueueReset
@@ -85,8 +88,10 @@ class Run:
         self.findings: list[str] = []
         self._lines = lines
         self._hurt: list[_Hurt] = []
-        self.producers: list[Worker] = []
-        self.consumers: list[Worker] = []
+        stock = WORKLOADS[planned.workload].stock
+        self.group = group_of(stock, self.topic) if stock else GROUP
+        self.producers: list[Client] = []
+        self.consumers: list[Client] = []
         nodes, namesrvs = planned.nodes, planned.namesrvs
         ports = free_ports(layout.ports_needed(nodes, 1, namesrvs))
         servers = replace(
@@ -150,8 +155,13 @@ class Run:
                 await admin.topics.update(topic, read_queues=QUEUES, write_queues=QUEUES)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, probe, observer)
-            nursery.start_soon(observer.keep_asking, self.topic, QUEUES, GROUP)
-            await self._start_workers(nursery)
+            nursery.start_soon(observer.keep_asking, self.topic, QUEUES, self.group)
+            if workload.stock:
+                self._plan_stock(workload)
+            else:
+                self._plan_workers(workload)
+            for client in [*self.consumers, *self.producers]:
+                await nursery.start(client.run)
             if workload.tools is not None:
                 nursery.start_soon(
                     MEDDLING[workload.tools],
@@ -174,8 +184,19 @@ class Run:
                 self.findings += await without_their_output(address, self.topic, GROUP)
             nursery.cancel_scope.cancel()
 
-    async def _start_workers(self, nursery: trio.Nursery) -> None:
-        planned, workload = self.planned, WORKLOADS[self.planned.workload]
+    def _plan_stock(self, workload: Workload) -> None:
+        """One process of RocketMQ's own client, which sends and reads."""
+        switch, address = self.cluster.switch, self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
+        through = [] if switch is None else switch.inside(layout.CLIENTS)
+        argv = argv_of(workload.stock, address, self.topic, self.planned.rate_per_s)
+        history = Path(self._file(client_of(workload.stock)))
+        program = Program([*through, *argv], history, self.directory / "stock.log")
+        self.producers.append(program.sending)
+        self.consumers.append(program.reading)
+
+    def _plan_workers(self, workload: Workload) -> None:
+        """Processes of our client."""
+        planned = self.planned
         run = run_name(planned.seed, planned.scenario)
         address = self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
         total = planned.messages
@@ -223,8 +244,6 @@ class Run:
             )
             log = self.directory / f"{name}.log"
             self.producers.append(Worker(sends, log, dies_s, through))
-        for worker in [*self.consumers, *self.producers]:
-            await nursery.start(worker.run)
 
     async def _first_acknowledgements(self) -> None:
         """A fault before them would find nobody who waits for one. Raises ClusterError."""

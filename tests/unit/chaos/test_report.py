@@ -69,6 +69,17 @@ def test_gaps_above_their_bounds_are_findings(gap_s: float, words: list[str]) ->
     assert all(word in text for word, text in zip(words, findings, strict=True))
 
 
+def test_bounds_are_stretched_where_the_network_is_the_kernels() -> None:
+    """What was sent over a cut is sent again after as long as it lasted."""
+    found = run_with_gap(1.1)
+    stretched = make_report(found, HOLDS, "s", 1, "again", (), pauses_stretch=2.0)
+
+    assert not report_of(found).holds
+    assert stretched.holds
+    assert all(as_it_should for _, _, as_it_should in rows(stretched))
+    assert not make_report(run_with_gap(3.1), HOLDS, "s", 1, "again", (), pauses_stretch=2.0).holds
+
+
 def test_the_table_marks_what_is_not_as_it_should_be() -> None:
     """A replica that holds less than was acknowledged stands out."""
     short = Verdict("violated", [], COUNTS | {"stored": {"n0": 3, "n1": 2}})
@@ -130,13 +141,13 @@ def test_what_was_not_in_time_fails_a_case_of_its_own(tmp_path: Path) -> None:
 
 def test_pauses_and_failovers_are_told_as_distributions() -> None:
     """By kind of fault: how often, the median and the worst, and a mark for each."""
-    told = distributions(run_with_gap(0.3), bounds=True)
+    told = distributions(run_with_gap(0.3))
 
     assert "sends paused" in told
     assert told.count("300 ms") >= 3
     assert "until another led" in told
     assert told.count('class="each"') == 2
-    assert distributions(Timeline(), bounds=True) == ""
+    assert distributions(Timeline()) == ""
 
 
 def test_the_chart_is_well_formed_and_shows_each_fault() -> None:

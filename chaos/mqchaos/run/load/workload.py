@@ -39,6 +39,7 @@ class Workload:
     `broadcast`: each reads all. `tools`: what is changed meanwhile, as by `mqadmin`: the group's
     offsets, or topics, groups and settings. `once`: consumers write an output for each message, in
     transactions with its offset. `members`: so many in each of the consumers' processes, which pop.
+    `stock`: the clients are RocketMQ's own, this one of those that the conformance suite builds.
     """
 
     name: str
@@ -56,6 +57,12 @@ class Workload:
     tools: Tools | None = None
     once: bool = False
     members: int = 0
+    stock: str = ""
+
+    @property
+    def paused_by_faults_alone(self) -> bool:
+        """Whether pauses are as long as our client needs at a fault, and no longer."""
+        return self.dies_s is None and not self.stock
 
 
 WORKLOADS: Final = {
@@ -125,6 +132,14 @@ WORKLOADS: Final = {
             "tools",
             "as keyed; topics, groups and settings are made, changed and deleted meanwhile",
             tools="changes",
+        ),
+        *(
+            Workload(
+                name,
+                f"a stock Java client, {version}: synchronous sends, again at errors, ordered",
+                stock=f"{name}-{version}",
+            )
+            for name, version in (("java4", "4.9.8"), ("java5", "5.5.0"))
         ),
     )
 }
