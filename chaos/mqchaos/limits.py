@@ -130,6 +130,8 @@ IMAGE_BYTES = 16 << 30
 """Of one replica's file system; the file is sparse. A hundred power losses under load write some
 4 GiB to each replica."""
 UNMOUNT_TIMEOUT_S = 10.0
+UNROOMED_S = 3.0
+"""So long segments are filled that find no room."""
 POWER_LOSS_SEND_TIMEOUT_S = 20.0
 POWER_LOSS_PATIENCE_S = 60.0
 """These runs look for loss; a busy machine may take its time."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, TypedDict
 
 import cyclopts
 from rich.console import Console
@@ -21,7 +22,7 @@ from mqchaos.attach.hooks import read_hooks
 from mqchaos.attach.performing import perform_attached
 from mqchaos.command_line import run_app, run_command
 from mqchaos.faults.fault import FAULTS
-from mqchaos.faults.machine import all_lacking, machine_lacks, no_power_loss
+from mqchaos.faults.machine import all_lacking, machine_lacks
 from mqchaos.limits import (
     AWAY_S,
     DURATION_S_MAX,
@@ -47,6 +48,7 @@ Directory: TypeAlias = Annotated[Path, cyclopts.Parameter(name="--dir")]
 Times: TypeAlias = Annotated[int, cyclopts.Parameter(name=["--kills", "--times"])]
 
 Network: TypeAlias = Literal["proxy", "namespaces"]
+Disks: TypeAlias = Literal["folders", "own"]
 
 app = cyclopts.App(name="mqchaos", help="Break a broker group on purpose and audit what is left.")
 
@@ -67,11 +69,6 @@ def list_scenarios() -> None:
     for fault in FAULTS.values():
         lacks = machine_lacks(fault.kind.name)
         faults.add_row(fault.kind.name, f"a server {fault.kind.told}", _can(lacks))
-    faults.add_row(
-        "power-loss",
-        "the disk of a machine stops: python -m mqchaos.faults.power_loss",
-        _can(no_power_loss()),
-    )
     for table in (scenarios, workloads, faults, _networks()):
         console.print(table)
 
@@ -117,6 +114,7 @@ def run(
     duration: float = 30.0,
     workload: str = "keyed",
     network: Network = "proxy",
+    disks: Disks = "folders",
 ) -> int:
     """Run a scenario; exit status 0 only if every property holds and no bound was exceeded.
 
@@ -137,8 +135,11 @@ def run(
     network
         What links are, where they are broken; with namespaces (root only) servers live in their
         own.
+    disks
+        Where replicas lie; own (root only): each on a file system of its own.
     """
-    planned = _planned(scenario, seed, kills, duration, workload, network)
+    made_of = _Made(network == "namespaces", disks == "own")
+    planned = _planned(scenario, seed, kills, duration, workload, made_of)
     return run_command(partial(_perform, planned, directory))
 
 
@@ -188,6 +189,7 @@ def soak(
     duration: float = 60.0,
     workload: str | None = None,
     network: Network = "proxy",
+    disks: Disks = "folders",
 ) -> int:
     """Run random schedules, a new seed each, until time is up; stop at the first violation.
 
@@ -205,14 +207,15 @@ def soak(
         One of those that `mqchaos list` names; by default all in turn.
     network
         As of `run`.
+    disks
+        As of `run`.
     """
     require_spark("the audit at the end of a run")
     _refuse_outside("hours", hours, 0.0, SOAK_HOURS_MAX)
     _refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
     chosen = [_known("workload", workload, WORKLOADS)] if workload else _workloads_here()
-    namespaces = network == "namespaces"
-    lacking = all_lacking(namespaces=namespaces)
-    some = plans(seed, duration, chosen, namespaces=namespaces, lacking=lacking)
+    made_of = _Made(network == "namespaces", disks == "own")
+    some = plans(seed, duration, chosen, **made_of.options, lacking=made_of.lacking)
     return run_command(partial(soaking, own(directory), hours, some))
 
 
@@ -301,8 +304,31 @@ async def _attach(order: Attach, directory: Path, replay: str) -> int:
     return 0 if report.holds else 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What a cluster is made of, where that is a choice."""
+
+    namespaces: bool
+    disks: bool
+
+    @property
+    def options(self) -> _Options:
+        """As functions that plan take it."""
+        return {"namespaces": self.namespaces, "disks": self.disks}
+
+    @property
+    def lacking(self) -> dict[str, str]:
+        """The faults that can't be had so on this machine, and why."""
+        return all_lacking(namespaces=self.namespaces)
+
+
+class _Options(TypedDict):
+    namespaces: bool
+    disks: bool
+
+
 def _planned(
-    scenario: str, seed: int, kills: int, duration: float, workload: str, network: Network
+    scenario: str, seed: int, kills: int, duration: float, workload: str, made_of: _Made
 ) -> Planned:
     """What to perform; refuses what can't be, by name."""
     require_spark("the audit at the end of a run")
@@ -310,11 +336,9 @@ def _planned(
     _known("workload", workload, WORKLOADS)
     _refuse_outside("kills", kills, 1, KILLS_MAX)
     _refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
-    namespaces = network == "namespaces"
     if scenario == RANDOM:
-        lacking = all_lacking(namespaces=namespaces)
-        return random_plan(seed, duration, workload, namespaces=namespaces, lacking=lacking)
-    return planned_of(SCENARIOS[scenario], seed, kills, workload, namespaces=namespaces)
+        return random_plan(seed, duration, workload, **made_of.options, lacking=made_of.lacking)
+    return planned_of(SCENARIOS[scenario], seed, kills, workload, **made_of.options)
 
 
 async def _perform(planned: Planned, directory: Path) -> int:

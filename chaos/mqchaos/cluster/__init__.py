@@ -6,5 +6,7 @@
 ``processes``  its servers, known by their pid alone
 ``probe``      what it says of itself over the wire
 ``resizing``   a node more, or one less
+``ext4``       file systems that can lose their power
+``own_disk``   two of them for a node: its own, and the storage below
 ``tools``      the machine's own tools, for what only root can do
 """

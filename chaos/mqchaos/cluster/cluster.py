@@ -21,6 +21,7 @@ from dledger.errors import ConfigError
 from dledger.failpoints import VARIABLE
 from mqchaos.cluster import processes
 from mqchaos.cluster.layout import NETWORK, Layout, NodeLayout, broker_toml, namesrv_toml
+from mqchaos.cluster.own_disk import OwnDisk
 from mqchaos.cluster.processes import ClusterError, Process
 from mqchaos.network.links import write_links
 from mqchaos.network.switch import Switch
@@ -46,6 +47,8 @@ class Cluster:
         self.nodes_at_first = len(state.layout.nodes)
         self.cut_off: set[str] = set()
         """Servers that run and can't take part, for a fault of the network, or held at a place."""
+        self.disks: dict[str, OwnDisk] = {}
+        """The file systems of nodes that have one of their own."""
         self.switch: Switch | None = None
         """What a layout with namespaces is plugged into; it goes with the process that made it."""
 

@@ -14,5 +14,5 @@
 ``generator``   plans of faults from a seed (pure)
 ``schedule``    random ones, of all kinds (pure)
 ``power_loss``  power losses of whole machines
-``ext4``        file systems that can lose their power
+``wrecking``    what is done to a file system of a node's own
 """

@@ -94,12 +94,16 @@ def _stores(cluster: Cluster, victims: Victims) -> list[Path]:
 
 def wipe(store: Path) -> None:
     """The disk was replaced: nothing is left."""
-    shutil.rmtree(store)
+    if not store.is_mount():
+        shutil.rmtree(store)
+        return
+    for entry in store.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def is_gone(store: Path) -> bool:
     """Whether nothing is left."""
-    return not store.exists()
+    return not store.exists() or not any(store.iterdir())
 
 
 def lose_file(store: Path) -> None:

@@ -45,6 +45,7 @@ from mqchaos.faults.surroundings.members import MEMBER_FAULTS
 from mqchaos.faults.surroundings.resources import RESOURCE_FAULTS
 from mqchaos.faults.surroundings.strangers import STRANGER_FAULTS
 from mqchaos.faults.targets import Server, Victims
+from mqchaos.faults.wrecking import WRECKED_DISKS
 from mqchaos.limits import EFFECT_S, STORM_KILLED_AFTER_S
 from mqclient.connection.peers import PeerPool
 
@@ -200,6 +201,7 @@ FAULTS: dict[str, Fault] = {
         *DISK_FAULTS,
         *PLACE_FAULTS,
         *ORDERED_DISKS,
+        *WRECKED_DISKS,
         *CLOCK_FAULTS,
         *RESOURCE_FAULTS,
         *MEMBER_FAULTS,

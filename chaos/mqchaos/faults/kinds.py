@@ -111,6 +111,19 @@ STALE: Final = Kind(
     "stale-file", "stale-read", "down", "is killed and gets an old file of its log back", _BACK
 )
 
+POWER_LOSS: Final = Kind(
+    "power-loss", "power-back", "down", "has a disk that loses its power", _BACK, 1, 3
+)
+NO_SPACE: Final = Kind(
+    "no-space", "space-again", "", "has a file system without room", "has room again", 8, 12
+)
+ABORTED: Final = Kind(
+    "aborted", "mounted-again", "down", "has a file system that found an error", _BACK, 2, 5
+)
+WRITE_ERRORS: Final = Kind(
+    "write-errors", "writes-again", "down", "has a disk whose writes fail", _BACK, 4, 8
+)
+
 CLOCK_AHEAD: Final = Kind("clock-ahead", "clock-fell-back", "", "has a clock ahead", "has not")
 CLOCK_BEHIND: Final = Kind("clock-behind", "clock-caught-up", "", "has a clock behind", "has not")
 CLOCK_STROBE: Final = Kind(
@@ -145,6 +158,7 @@ KINDS: Final = {
         *(WIPE, ROT, LOST_FILE, STALE),
         *(FAILPOINT_KILL, FAILPOINT_HOLD),
         *(SLOW_DISK, BAD_SYNC, FULL_DISK, READ_ONLY, TORN),
+        *(POWER_LOSS, NO_SPACE, ABORTED, WRITE_ERRORS),
         *(CLOCK_AHEAD, CLOCK_BEHIND, CLOCK_STROBE),
         *(FEW_FILES, SMALL_FILES, LOW_MEMORY, SLOW_CPU),
         *(JOIN, DISMISS, BLANK_NAMESRV),
@@ -173,4 +187,6 @@ OF_PACKETS: Final = frozenset({DOUBLED.name, DISORDERED.name, GARBLED.name})
 """For these they must be the kernel's."""
 OF_MEMBERS: Final = frozenset({JOIN.name, DISMISS.name})
 """For these they must be none of both."""
+OF_OWN_DISKS: Final = frozenset({POWER_LOSS.name, NO_SPACE.name, ABORTED.name, WRITE_ERRORS.name})
+"""For these nodes must have file systems of their own."""
 OF_CLOCKS: Final = frozenset({CLOCK_AHEAD.name, CLOCK_BEHIND.name, CLOCK_STROBE.name})

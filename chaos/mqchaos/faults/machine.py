@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 import tempfile
+from functools import cache
 from pathlib import Path
 
-from mqchaos.faults import ext4
-from mqchaos.faults.kinds import KINDS, OF_PACKETS
+from mqchaos.cluster import ext4
+from mqchaos.faults.kinds import KINDS, OF_OWN_DISKS, OF_PACKETS
 from mqchaos.faults.network import NETWORK_FAULTS
 from mqchaos.network.needs import kernel_lacks, no_namespaces
 
@@ -17,6 +18,8 @@ _RULES = {each.kind.name: each.rule for each in NETWORK_FAULTS}
 
 def machine_lacks(fault: str, *, namespaces: bool = False) -> str | None:
     """Why a kind of fault can't be done here, by the proxy or in `namespaces`; None if it can."""
+    if fault in OF_OWN_DISKS:
+        return no_own_disks() or (no_namespaces() if namespaces else None)
     if namespaces:
         return kernel_lacks(_RULES[fault]) if fault in _RULES else no_namespaces()
     if fault not in _RULES:
@@ -37,7 +40,8 @@ def all_lacking(*, namespaces: bool = False) -> dict[str, str]:
     return {name: words for name, words in why.items() if words is not None}
 
 
-def no_power_loss() -> str | None:
-    """The same for power losses, which have a command of their own. Tries it."""
+@cache
+def no_own_disks() -> str | None:
+    """Why nodes can't have file systems of their own. Tries it."""
     with tempfile.TemporaryDirectory(prefix="mqchaos-list-") as folder:
         return ext4.why_not(Path(folder))

@@ -2,7 +2,7 @@
 
     python -m mqchaos.faults.power_loss --rounds 100 [--seed N] [--directory DIR]
 
-Each replica of a real group has an ext4 of its own (`mqchaos.faults.ext4`), and every message is
+Each replica of a real group has an ext4 of its own (`mqchaos.cluster.ext4`), and every message is
 answered when it is durable on a majority. In each round, under load, the power of some is cut,
 their processes are killed, and they start again on what is left. In the end every acknowledged
 message must lie where its acknowledgement said, on every replica. Needs root.
@@ -32,10 +32,10 @@ from dledger.remoting.message import UNIQ_KEY, properties_decode
 from dledger.remoting.record import Record
 from dledger.remoting.record.layout import RECORD_OVERHEAD_BYTES
 from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.ext4 import Ext4, mounted, why_not
 from mqchaos.cluster.layout import Flush, NodeLayout, plan, ports_needed
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import free_ports
-from mqchaos.faults.ext4 import Ext4, mounted, why_not
 from mqchaos.limits import POWER_LOSS_PATIENCE_S, POWER_LOSS_SEND_TIMEOUT_S
 from mqclient import ClientError, Message, PendingSend, Producer
 from mqclient.connection.peers import PeerPool

@@ -20,6 +20,7 @@ from mqchaos.cluster import layout
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.meddling import MEDDLING, OffsetsMoved
+from mqchaos.cluster.own_disk import own_disks
 from mqchaos.cluster.probe import NodeState, Probe
 from mqchaos.cluster.processes import ClusterError, free_ports
 from mqchaos.faults import fault as faults
@@ -111,7 +112,7 @@ class Run:
     async def execute(self) -> None:
         """Run it all. Whatever happens, no process is left afterwards."""
         self.history.mkdir()
-        with self._plugged_in():
+        with self._plugged_in(), self._on_disks():
             await self._execute()
 
     def _plugged_in(self) -> AbstractContextManager[object]:
@@ -120,6 +121,13 @@ class Run:
             return nullcontext()
         self.cluster.switch = Switch(self.cluster.layout)
         return self.cluster.switch.plugged_in()
+
+    def _on_disks(self) -> AbstractContextManager[object]:
+        """The nodes' own file systems, where they have some."""
+        if not self.planned.disks:
+            return nullcontext()
+        stores = {node.name: self.cluster.store(node) for node in self.cluster.layout.nodes}
+        return own_disks(self.directory, stores, self.cluster.disks)
 
     async def _execute(self) -> None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sysconfig
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from mqchaos.faults.generator import (
     transfers,
 )
 from mqchaos.faults.kinds import (
+    ABORTED,
     BAD_SYNC,
     BLANK_NAMESRV,
     BRIDGE,
@@ -51,12 +52,15 @@ from mqchaos.faults.kinds import (
     LOW_MEMORY,
     MUTE,
     NARROW,
+    NO_SPACE,
     OF_CLOCKS,
     OF_MEMBERS,
     OF_NETWORK,
+    OF_OWN_DISKS,
     OF_PACKETS,
     PARTITION,
     PAUSE,
+    POWER_LOSS,
     READ_ONLY,
     RESET,
     RING,
@@ -69,6 +73,7 @@ from mqchaos.faults.kinds import (
     STORM,
     TORN,
     WIPE,
+    WRITE_ERRORS,
 )
 from mqchaos.faults.schedule import draw
 from mqchaos.faults.targets import Target
@@ -100,6 +105,8 @@ class Scenario:
     network: bool = False
     """Whether links can be broken."""
     segment_bytes: int = SEGMENT_BYTES
+    disks: bool = False
+    """Whether nodes have file systems of their own, for what only root can do to one."""
 
 
 SCENARIOS = {
@@ -252,6 +259,20 @@ SCENARIOS = {
             segment_bytes=SHORT_SEGMENT_BYTES,
         ),
         Scenario(
+            "wrecked-disks",
+            "a disk loses its power, has no room left, turns read-only, fails writes; as root",
+            partial(
+                in_turn,
+                [
+                    (kind, target)
+                    for target in (Target.LEADER, Target.FOLLOWER)
+                    for kind in (POWER_LOSS, NO_SPACE, ABORTED, WRITE_ERRORS)
+                ],
+            ),
+            segment_bytes=SHORT_SEGMENT_BYTES,
+            disks=True,
+        ),
+        Scenario(
             "clock-jumps",
             "the leader's clock is a minute ahead, then one behind, then jumps to and fro",
             partial(
@@ -296,6 +317,7 @@ def planned_of(
     workload: str = "keyed",
     *,
     namespaces: bool = False,
+    disks: bool = False,
 ) -> Planned:
     """A scenario with a seed's draws."""
     return Planned(
@@ -308,8 +330,11 @@ def planned_of(
         namesrvs=scenario.namesrvs,
         network=scenario.network,
         namespaces=namespaces,
+        disks=disks or scenario.disks,
         segment_bytes=scenario.segment_bytes,
-        drawn_by=_command(scenario.name, seed, f"--kills {count}", workload, namespaces),
+        drawn_by=_command(
+            scenario.name, seed, f"--kills {count}", workload, _options(namespaces, disks)
+        ),
     )
 
 
@@ -319,16 +344,18 @@ def random_plan(
     workload: str = "keyed",
     *,
     namespaces: bool = False,
+    disks: bool = False,
     lacking: Collection[str] = (),
 ) -> Planned:
     """All faults that there are, but those `lacking`, drawn by a seed, for about so many seconds.
 
-    In `namespaces` links can always be broken; else in most plans.
+    In `namespaces` links can always be broken; else in most plans. `disks`: of nodes' own.
     """
     uniform = random.Random(seed).uniform
     network = uniform(0.0, 1.0) < PROXIED_SHARE or namespaces
     left_out = {*lacking, *(OF_MEMBERS if network else OF_NETWORK)}
     left_out |= frozenset() if namespaces else OF_PACKETS
+    left_out |= frozenset() if disks else OF_OWN_DISKS
     if WORKLOADS[workload].sends == "delayed":
         left_out |= OF_CLOCKS  # what is due goes by them
     return Planned(
@@ -341,16 +368,22 @@ def random_plan(
         namesrvs=2,
         network=network,
         namespaces=namespaces,
+        disks=disks,
         segment_bytes=SHORT_SEGMENT_BYTES,
         strict=False,
         send_timeout_s=RANDOM_SEND_TIMEOUT_S,
-        drawn_by=_command(RANDOM, seed, f"--duration {duration_s}", workload, namespaces),
+        drawn_by=_command(
+            RANDOM, seed, f"--duration {duration_s}", workload, _options(namespaces, disks)
+        ),
     )
 
 
-def _command(scenario: str, seed: int, how_much: str, workload: str, namespaces: bool) -> str:
-    words = ["mqchaos run --scenario", scenario, f"--seed {seed}", how_much]
-    words += ["--network namespaces"] if namespaces else []
+def _options(namespaces: bool, disks: bool) -> list[str]:
+    return ["--network namespaces"] * namespaces + ["--disks own"] * disks
+
+
+def _command(scenario: str, seed: int, how_much: str, workload: str, options: Sequence[str]) -> str:
+    words = ["mqchaos run --scenario", scenario, f"--seed {seed}", how_much, *options]
     words += [] if workload == "keyed" else [f"--workload {workload}"]
     return " ".join([*words, "--dir NEW-DIR"])
 

@@ -33,11 +33,14 @@ def plans(
     workloads: Iterable[str],
     *,
     namespaces: bool = False,
+    disks: bool = False,
     lacking: Collection[str] = (),
 ) -> Iterator[Planned]:
     """A plan for each seed from the first on, the workloads in turn."""
     for number, workload in zip(count(seed), cycle(workloads), strict=False):
-        yield random_plan(number, duration_s, workload, namespaces=namespaces, lacking=lacking)
+        yield random_plan(
+            number, duration_s, workload, namespaces=namespaces, disks=disks, lacking=lacking
+        )
 
 
 async def soak(directory: Path, hours: float, some: Iterator[Planned]) -> int:

@@ -32,6 +32,7 @@ from mqchaos.faults.kinds import (
     KILL_NAMESRV,
     LOSSY,
     NARROW,
+    OF_OWN_DISKS,
     OF_PACKETS,
     PARTITION,
     PAUSE,
@@ -66,7 +67,16 @@ OF_NETWORK = {
 """Three nodes in a ring hear each other all; and a proxy knows no packets."""
 OF_DISKS = {fault.kind.name: fault for fault in DISK_FAULTS if fault.kind is not STALE}
 OF_ORDERS = {fault.kind.name: fault for fault in (*ORDERED_DISKS, *CLOCK_FAULTS)}
-OTHERS = {RING.name, *OF_PACKETS, *OF_NETWORK, *OF_DISKS, *OF_ORDERS, *AT_PLACES, STALE.name}
+OTHERS = {
+    RING.name,
+    *OF_PACKETS,
+    *OF_OWN_DISKS,
+    *OF_NETWORK,
+    *OF_DISKS,
+    *OF_ORDERS,
+    *AT_PLACES,
+    STALE.name,
+}
 OF_PROCESSES = {name: FAULTS[name] for name in FAULTS if name not in OTHERS}
 
 

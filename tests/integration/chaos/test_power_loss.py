@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from mqchaos.faults.ext4 import mounted, why_not
+from mqchaos.cluster.ext4 import mounted, why_not
 from mqchaos.faults.power_loss import run_rounds
 
 pytestmark = pytest.mark.slow

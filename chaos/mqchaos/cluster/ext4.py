@@ -52,6 +52,10 @@ class Ext4:
         finally:
             os.close(descriptor)
 
+    def abort(self) -> None:
+        """Let it find an error in itself: it is read-only from now on."""
+        run_tool("mount", "-o", "remount,abort", str(self.mount_point))
+
     def unmount(self) -> None:
         """Unmount it, when nobody uses it any more; the loop device goes with it."""
         give_up_at = time.monotonic() + UNMOUNT_TIMEOUT_S
