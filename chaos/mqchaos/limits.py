@@ -115,6 +115,8 @@ STALE_S = 6.0
 CLOCK_JUMP_S = 60.0
 STROBE_JUMP_S = 2.0
 STROBE_EVERY_S = 0.05
+FAKED_TRIAL_S = 1000
+"""By so much a clock is moved to see whether it can be."""
 SPARE_DESCRIPTORS = 1
 FILE_BYTES_MAX = 64 << 10
 SPARE_MEMORY_BYTES = 4 << 20

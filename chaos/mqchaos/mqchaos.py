@@ -49,6 +49,7 @@ Times: TypeAlias = Annotated[int, cyclopts.Parameter(name=["--kills", "--times"]
 
 Network: TypeAlias = Literal["proxy", "namespaces"]
 Disks: TypeAlias = Literal["folders", "own"]
+Clocks: TypeAlias = Literal["orders", "processes"]
 
 app = cyclopts.App(name="mqchaos", help="Break a broker group on purpose and audit what is left.")
 
@@ -115,6 +116,7 @@ def run(
     workload: str = "keyed",
     network: Network = "proxy",
     disks: Disks = "folders",
+    clocks: Clocks = "orders",
 ) -> int:
     """Run a scenario; exit status 0 only if every property holds and no bound was exceeded.
 
@@ -137,8 +139,10 @@ def run(
         own.
     disks
         Where replicas lie; own (root only): each on a file system of its own.
+    clocks
+        Who sees a broker's clock jump: where it asks the time, or its whole process (libfaketime).
     """
-    made_of = _Made(network == "namespaces", disks == "own")
+    made_of = _Made(network == "namespaces", disks == "own", clocks == "processes")
     planned = _planned(scenario, seed, kills, duration, workload, made_of)
     return run_command(partial(_perform, planned, directory))
 
@@ -190,6 +194,7 @@ def soak(
     workload: str | None = None,
     network: Network = "proxy",
     disks: Disks = "folders",
+    clocks: Clocks = "orders",
 ) -> int:
     """Run random schedules, a new seed each, until time is up; stop at the first violation.
 
@@ -209,12 +214,14 @@ def soak(
         As of `run`.
     disks
         As of `run`.
+    clocks
+        As of `run`.
     """
     require_spark("the audit at the end of a run")
     _refuse_outside("hours", hours, 0.0, SOAK_HOURS_MAX)
     _refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
     chosen = [_known("workload", workload, WORKLOADS)] if workload else _workloads_here()
-    made_of = _Made(network == "namespaces", disks == "own")
+    made_of = _Made(network == "namespaces", disks == "own", clocks == "processes")
     some = plans(seed, duration, chosen, **made_of.options, lacking=made_of.lacking)
     return run_command(partial(soaking, own(directory), hours, some))
 
@@ -310,11 +317,12 @@ class _Made:
 
     namespaces: bool
     disks: bool
+    clocks: bool
 
     @property
     def options(self) -> _Options:
         """As functions that plan take it."""
-        return {"namespaces": self.namespaces, "disks": self.disks}
+        return {"namespaces": self.namespaces, "disks": self.disks, "clocks": self.clocks}
 
     @property
     def lacking(self) -> dict[str, str]:
@@ -325,6 +333,7 @@ class _Made:
 class _Options(TypedDict):
     namespaces: bool
     disks: bool
+    clocks: bool
 
 
 def _planned(

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from dledger.errors import ConfigError
 from dledger.failpoints import VARIABLE
-from mqchaos.cluster import processes
+from mqchaos.cluster import faked_clock, processes
 from mqchaos.cluster.layout import NETWORK, Layout, NodeLayout, broker_toml, namesrv_toml
 from mqchaos.cluster.own_disk import OwnDisk
 from mqchaos.cluster.processes import ClusterError, Process
@@ -105,6 +105,8 @@ class Cluster:
         folder.mkdir(parents=True)
         if self.layout.failpoints:
             self.orders(node.name).mkdir()
+        if self.layout.clocks:
+            faked_clock.put_ahead(folder, 0.0)
         (folder / "broker.toml").write_text(
             broker_toml(self.layout, node, folder, self.secret_file)
         )
@@ -251,10 +253,17 @@ class Cluster:
             process = processes.start("mqnamesrv", arguments, self.log(name), through=through)
         else:
             arguments = ["-c", str(self.folder(name) / "broker.toml")]
-            orders = {VARIABLE: str(self.orders(name))} if self.layout.failpoints else None
-            process = processes.start("mqbroker", arguments, self.log(name), orders, through)
+            process = processes.start(
+                "mqbroker", arguments, self.log(name), self._environment(name), through
+            )
         self._state.processes[name] = process
         self._save()
+
+    def _environment(self, name: str) -> dict[str, str]:
+        """Of a broker, besides ours."""
+        layout, folder = self.layout, self.folder(name)
+        orders = {VARIABLE: str(self.orders(name))} if layout.failpoints else {}
+        return orders | (faked_clock.environment(folder) if layout.clocks else {})
 
     def _refuse_taken_ports(self, name: str) -> None:
         """Say so before the server does, in a log that nobody looks at."""

@@ -82,6 +82,8 @@ class Layout(msgspec.Struct, frozen=True):
     segment_bytes: int = SEGMENT_BYTES
     network: bool = False
     namespaces: bool = False
+    clocks: bool = False
+    """Whether brokers have clocks that move for all that is in their processes."""
     failpoints: bool = False
     """Whether brokers take orders from the harness (`dledger.program.arming`)."""
     retain_bytes: int = 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from dledger.errors import ConfigError
+from mqchaos.cluster.faked_clock import no_faked_clocks
 from mqchaos.faults.machine import machine_lacks, no_own_disks
 from mqchaos.network.needs import no_namespaces
 from mqchaos.run.load.workload import WORKLOADS
@@ -37,6 +38,9 @@ def _refuse_lacking(planned: Planned) -> None:
     lacks = no_own_disks() if planned.disks else None
     if lacks is not None:
         raise ConfigError(f"--disks own is not available here: {lacks}")
+    lacks = no_faked_clocks() if planned.clocks else None
+    if lacks is not None:
+        raise ConfigError(f"--clocks processes is not available here: {lacks}")
     stock = WORKLOADS[planned.workload].stock
     lacks = stock_lacks(stock) if stock else None
     if lacks is not None:

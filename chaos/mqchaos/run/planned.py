@@ -28,7 +28,8 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `strict`: a fault that can't be injected ends the run, and pauses are judged by the bounds of
     their kinds. A random plan is not: there a fault is left out, and pauses run into each other.
     With `network` links can be broken; with `namespaces` they are the kernel's, else the proxy's.
-    With `disks` each node has file systems of its own.
+    With `disks` each node has file systems of its own, with `clocks` one that its whole
+    process sees.
     `drawn_by` is the command that draws the same plan; "" for one that was changed since.
     """
 
@@ -43,6 +44,7 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     network: bool = False
     namespaces: bool = False
     disks: bool = False
+    clocks: bool = False
     segment_bytes: int = SEGMENT_BYTES
     strict: bool = True
     send_timeout_s: float = SEND_TIMEOUT_S

@@ -105,6 +105,7 @@ class Run:
                 namespaces=planned.namespaces,
             ),
             segment_bytes=planned.segment_bytes,
+            clocks=planned.clocks,
             failpoints=any(step.fault in ORDERED for step in planned.steps),
         )
         self.cluster = Cluster.create(directory / "cluster", servers)

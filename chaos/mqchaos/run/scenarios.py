@@ -318,6 +318,7 @@ def planned_of(
     *,
     namespaces: bool = False,
     disks: bool = False,
+    clocks: bool = False,
 ) -> Planned:
     """A scenario with a seed's draws."""
     return Planned(
@@ -331,9 +332,10 @@ def planned_of(
         network=scenario.network,
         namespaces=namespaces,
         disks=disks or scenario.disks,
+        clocks=clocks,
         segment_bytes=scenario.segment_bytes,
         drawn_by=_command(
-            scenario.name, seed, f"--kills {count}", workload, _options(namespaces, disks)
+            scenario.name, seed, f"--kills {count}", workload, _options(namespaces, disks, clocks)
         ),
     )
 
@@ -345,11 +347,13 @@ def random_plan(
     *,
     namespaces: bool = False,
     disks: bool = False,
+    clocks: bool = False,
     lacking: Collection[str] = (),
 ) -> Planned:
     """All faults that there are, but those `lacking`, drawn by a seed, for about so many seconds.
 
-    In `namespaces` links can always be broken; else in most plans. `disks`: of nodes' own.
+    In `namespaces` links can always be broken; else in most plans. `disks` and `clocks`: of nodes'
+    own.
     """
     uniform = random.Random(seed).uniform
     network = uniform(0.0, 1.0) < PROXIED_SHARE or namespaces
@@ -369,17 +373,19 @@ def random_plan(
         network=network,
         namespaces=namespaces,
         disks=disks,
+        clocks=clocks,
         segment_bytes=SHORT_SEGMENT_BYTES,
         strict=False,
         send_timeout_s=RANDOM_SEND_TIMEOUT_S,
         drawn_by=_command(
-            RANDOM, seed, f"--duration {duration_s}", workload, _options(namespaces, disks)
+            RANDOM, seed, f"--duration {duration_s}", workload, _options(namespaces, disks, clocks)
         ),
     )
 
 
-def _options(namespaces: bool, disks: bool) -> list[str]:
-    return ["--network namespaces"] * namespaces + ["--disks own"] * disks
+def _options(namespaces: bool, disks: bool, clocks: bool) -> list[str]:
+    words = {"--network namespaces": namespaces, "--disks own": disks, "--clocks processes": clocks}
+    return [word for word, wanted in words.items() if wanted]
 
 
 def _command(scenario: str, seed: int, how_much: str, workload: str, options: Sequence[str]) -> str:

@@ -34,12 +34,19 @@ def plans(
     *,
     namespaces: bool = False,
     disks: bool = False,
+    clocks: bool = False,
     lacking: Collection[str] = (),
 ) -> Iterator[Planned]:
     """A plan for each seed from the first on, the workloads in turn."""
     for number, workload in zip(count(seed), cycle(workloads), strict=False):
         yield random_plan(
-            number, duration_s, workload, namespaces=namespaces, disks=disks, lacking=lacking
+            number,
+            duration_s,
+            workload,
+            namespaces=namespaces,
+            disks=disks,
+            clocks=clocks,
+            lacking=lacking,
         )
 
 

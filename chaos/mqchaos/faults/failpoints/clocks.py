@@ -1,20 +1,45 @@
-"""A wall clock that jumps: injected into our process, where the broker asks what time it is.
+"""A wall clock that jumps: where the broker asks what time it is, or for its whole process.
 
 The broker's store times, delays and locks go by that clock. Elections and timeouts go by a clock
-that never jumps, and are not touched.
+that never jumps, and are not touched. By an order only the broker's own question is answered so; in
+a cluster with faked clocks (`mqchaos.cluster.faked_clock`) every look of the process is.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
+from mqchaos.cluster import faked_clock
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.faults.failpoints.orders import give, not_ordered, ordered, taken
 from mqchaos.faults.kinds import CLOCK_AHEAD, CLOCK_BEHIND, CLOCK_STROBE, Kind
 from mqchaos.faults.obstacles import OfMany
 from mqchaos.faults.targets import Victims
 from mqchaos.limits import CLOCK_JUMP_S, STROBE_EVERY_S, STROBE_JUMP_S
+
+
+class _Strobe:
+    """Moves a process's clock to and fro, until it is ended."""
+
+    def __init__(self, folder: Path, ahead_s: float, every_s: float) -> None:
+        self._folder, self._ahead_s, self._every_s = folder, ahead_s, every_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        ahead_s = self._ahead_s
+        while not self._over.wait(self._every_s):
+            ahead_s = -ahead_s
+            faked_clock.put_ahead(self._folder, ahead_s)
+
+    def end(self) -> None:
+        """Leave it where it is."""
+        self._over.set()
+        self._thread.join()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,29 +49,49 @@ class Clock(OfMany):
     kind: Kind
     ahead_s: float
     every_s: float = 0.0
+    _strobes: dict[Path, _Strobe] = field(default_factory=dict)
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
-        """While they take orders and serve."""
-        return not_ordered(cluster) or OfMany.why_not(self, cluster, victims)
+        """While their clocks can be moved, and they serve."""
+        unmoved = None if cluster.layout.clocks else not_ordered(cluster)
+        return unmoved or OfMany.why_not(self, cluster, victims)
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
         """Have their clocks jump."""
         for victim in victims:
-            ahead_ms = round(self.ahead_s * 1000)
-            await give(cluster, victim.name, ahead_ms=ahead_ms, strobe_s=self.every_s)
+            if cluster.layout.clocks:
+                self._move(cluster.folder(victim.name))
+            else:
+                ahead_ms = round(self.ahead_s * 1000)
+                await give(cluster, victim.name, ahead_ms=ahead_ms, strobe_s=self.every_s)
+
+    def _move(self, folder: Path) -> None:
+        faked_clock.put_ahead(folder, self.ahead_s)
+        if self.every_s:
+            self._strobes[folder] = _Strobe(folder, self.ahead_s, self.every_s)
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
-        """They say that they took it."""
-        return all(
-            taken(cluster, victim.name)
-            and ordered(cluster, victim.name).ahead_ms == round(self.ahead_s * 1000)
-            for victim in victims
-        )
+        """They say that they took it; or their processes look where the clock is moved."""
+        return all([await self._took(cluster, victim.name) for victim in victims])
+
+    async def _took(self, cluster: Cluster, name: str) -> bool:
+        if not cluster.layout.clocks:
+            ahead_ms = round(self.ahead_s * 1000)
+            return taken(cluster, name) and ordered(cluster, name).ahead_ms == ahead_ms
+        pid = cluster.pid(name)
+        found = None if pid is None else faked_clock.ahead_s(cluster.folder(name), pid)
+        return found is not None and abs(found) == abs(self.ahead_s)
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
         """Have them jump back."""
         for victim in victims:
-            await give(cluster, victim.name, ahead_ms=0, strobe_s=0.0)
+            if cluster.layout.clocks:
+                folder = cluster.folder(victim.name)
+                if folder in self._strobes:
+                    self._strobes.pop(folder).end()
+                faked_clock.put_ahead(folder, 0.0)
+            else:
+                await give(cluster, victim.name, ahead_ms=0, strobe_s=0.0)
 
 
 CLOCK_FAULTS: Final = (
