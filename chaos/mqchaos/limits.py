@@ -38,6 +38,12 @@ STOCK_AGAIN_MS = 100
 # Histories and workers.
 HISTORY_BUFFER_BYTES = 256 << 10
 HISTORY_FLUSH_S = 0.5
+HISTORY_PART_BYTES = 32 << 20
+"""Of lines, until they are packed."""
+PACK_EVERY_S = 1.0
+"""Between two looks for what can be packed."""
+PACKED_BATCH_ROWS = 10_000
+"""Of a packed file, held at a time by who reads it."""
 PROGRESS_INTERVAL_S = 0.1
 COMMIT_INTERVAL_S = 0.5
 MEDDLE_EVERY_S = 3.0
@@ -117,6 +123,8 @@ STROBE_JUMP_S = 2.0
 STROBE_EVERY_S = 0.05
 FAKED_TRIAL_S = 1000
 """By so much a clock is moved to see whether it can be."""
+FAKED_SEEN_S = 1.1
+"""Until a process has seen that its clock jumped."""
 SPARE_DESCRIPTORS = 1
 FILE_BYTES_MAX = 64 << 10
 SPARE_MEMORY_BYTES = 4 << 20

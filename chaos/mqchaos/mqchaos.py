@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias, TypedDict
+from typing import Annotated, Literal, TypeAlias
 
 import cyclopts
 from rich.console import Console
@@ -39,7 +38,7 @@ from mqchaos.run.again import order_of, own
 from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.others.stock import stock_lacks
 from mqchaos.run.perform import perform
-from mqchaos.run.planned import Planned, read_plan
+from mqchaos.run.planned import Made, Planned, read_plan
 from mqchaos.run.scenarios import RANDOM, SCENARIOS, planned_of, random_plan
 from mqchaos.run.soak import plans
 from mqchaos.run.soak import soak as soaking
@@ -50,6 +49,7 @@ Times: TypeAlias = Annotated[int, cyclopts.Parameter(name=["--kills", "--times"]
 Network: TypeAlias = Literal["proxy", "namespaces"]
 Disks: TypeAlias = Literal["folders", "own"]
 Clocks: TypeAlias = Literal["orders", "processes"]
+History: TypeAlias = Literal["lines", "parquet"]
 
 app = cyclopts.App(name="mqchaos", help="Break a broker group on purpose and audit what is left.")
 
@@ -117,6 +117,7 @@ def run(
     network: Network = "proxy",
     disks: Disks = "folders",
     clocks: Clocks = "orders",
+    history: History = "lines",
 ) -> int:
     """Run a scenario; exit status 0 only if every property holds and no bound was exceeded.
 
@@ -141,9 +142,11 @@ def run(
         Where replicas lie; own (root only): each on a file system of its own.
     clocks
         Who sees a broker's clock jump: where it asks the time, or its whole process (libfaketime).
+    history
+        What it is kept as; parquet: a tenth of the bytes, packed while the run goes on.
     """
-    made_of = _Made(network == "namespaces", disks == "own", clocks == "processes")
-    planned = _planned(scenario, seed, kills, duration, workload, made_of)
+    made = _made(network, disks, clocks, history)
+    planned = _planned(scenario, seed, kills, duration, workload, made)
     return run_command(partial(_perform, planned, directory))
 
 
@@ -195,6 +198,7 @@ def soak(
     network: Network = "proxy",
     disks: Disks = "folders",
     clocks: Clocks = "orders",
+    history: History = "lines",
 ) -> int:
     """Run random schedules, a new seed each, until time is up; stop at the first violation.
 
@@ -216,13 +220,15 @@ def soak(
         As of `run`.
     clocks
         As of `run`.
+    history
+        As of `run`.
     """
     require_spark("the audit at the end of a run")
     _refuse_outside("hours", hours, 0.0, SOAK_HOURS_MAX)
     _refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
     chosen = [_known("workload", workload, WORKLOADS)] if workload else _workloads_here()
-    made_of = _Made(network == "namespaces", disks == "own", clocks == "processes")
-    some = plans(seed, duration, chosen, **made_of.options, lacking=made_of.lacking)
+    made = _made(network, disks, clocks, history)
+    some = plans(seed, duration, chosen, made, all_lacking(namespaces=made.namespaces))
     return run_command(partial(soaking, own(directory), hours, some))
 
 
@@ -311,33 +317,14 @@ async def _attach(order: Attach, directory: Path, replay: str) -> int:
     return 0 if report.holds else 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """What a cluster is made of, where that is a choice."""
-
-    namespaces: bool
-    disks: bool
-    clocks: bool
-
-    @property
-    def options(self) -> _Options:
-        """As functions that plan take it."""
-        return {"namespaces": self.namespaces, "disks": self.disks, "clocks": self.clocks}
-
-    @property
-    def lacking(self) -> dict[str, str]:
-        """The faults that can't be had so on this machine, and why."""
-        return all_lacking(namespaces=self.namespaces)
-
-
-class _Options(TypedDict):
-    namespaces: bool
-    disks: bool
-    clocks: bool
+def _made(network: Network, disks: Disks, clocks: Clocks, history: History) -> Made:
+    return Made(
+        network == "namespaces", disks == "own", clocks == "processes", history == "parquet"
+    )
 
 
 def _planned(
-    scenario: str, seed: int, kills: int, duration: float, workload: str, made_of: _Made
+    scenario: str, seed: int, kills: int, duration: float, workload: str, made: Made
 ) -> Planned:
     """What to perform; refuses what can't be, by name."""
     require_spark("the audit at the end of a run")
@@ -346,8 +333,8 @@ def _planned(
     _refuse_outside("kills", kills, 1, KILLS_MAX)
     _refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
     if scenario == RANDOM:
-        return random_plan(seed, duration, workload, **made_of.options, lacking=made_of.lacking)
-    return planned_of(SCENARIOS[scenario], seed, kills, workload, **made_of.options)
+        return random_plan(seed, duration, workload, made, all_lacking(namespaces=made.namespaces))
+    return planned_of(SCENARIOS[scenario], seed, kills, workload, made)
 
 
 async def _perform(planned: Planned, directory: Path) -> int:

@@ -1,10 +1,10 @@
 """A clock that a whole process sees, by libfaketime: all of its code and its libraries'.
 
-It stands between a process and the C library's clocks, and asks a file at each look by how much it
-is to be off. Clocks that never jump are left alone, as every kernel leaves them. It is loaded at
-the start, so a cluster has it or not. Python's own `time.sleep` fails in such a process while the
-clock is off (libfaketime 0.9.10 takes its deadline for one that was faked): a broker sleeps so only
-while it copies a replica.
+It stands between a process and the C library's clocks, and asks a file once a second by how much it
+is to be off; to ask at each look costs a broker as much as all else that it does. Clocks that never
+jump are left alone, as every kernel leaves them. It is loaded at the start, so a cluster has it or
+not. Python's own `time.sleep` fails in such a process while the clock is off (libfaketime 0.9.10
+takes its deadline for one that was faked): a broker sleeps so only while it copies a replica.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def environment(folder: Path) -> dict[str, str]:
         "LD_PRELOAD": str(library()),
         "FAKETIME_TIMESTAMP_FILE": str(folder / _CLOCK),
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "FAKETIME_NO_CACHE": "1",  # a cached one misses jumps back
+        "FAKETIME_CACHE_DURATION": "0",
         "NO_FAKE_STAT": "1",
     }
 

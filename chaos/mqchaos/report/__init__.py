@@ -12,4 +12,5 @@
 ``page``     one HTML page
 ``soaked``   a soak on one page (pure)
 ``display``  progress on the terminal
+``packed``   a history as Parquet, packed by a separate process
 """

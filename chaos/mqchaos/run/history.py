@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import merge
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, Final, TypeAlias
 
 import msgspec
 
@@ -246,18 +247,23 @@ Event: TypeAlias = (
     | End
 )
 
+LINES: Final = ".jsonl"
+PARQUET: Final = ".parquet"
+_PART_DIGITS: Final = 6
 _decoder = msgspec.json.Decoder(Event)
 
 
 class HistoryWriter:
     """Appends events to one new file. Call `flush` now and then, and write `End` as the last.
 
-    `at_once`: each event reaches the file before `write` returns.
+    `at_once`: each event reaches the file before `write` returns. With `part_bytes` it is a row of
+    files of about that size (`part_of`); each but the last one is closed for good.
     """
 
-    def __init__(self, path: Path, *, at_once: bool = False) -> None:
+    def __init__(self, path: Path, *, at_once: bool = False, part_bytes: int = 0) -> None:
         self._buffer_bytes = 0 if at_once else HISTORY_BUFFER_BYTES
-        self._file: BinaryIO = path.open("xb", buffering=0)
+        self._path, self._part_bytes, self._parts = path, part_bytes, 0
+        self._file = self._next_file()
         self._encoder = msgspec.json.Encoder()
         self._buffer = bytearray()
 
@@ -282,22 +288,57 @@ class HistoryWriter:
 
     def flush(self) -> None:
         """Hand what is buffered to the file."""
+        if self._buffer and self._part_bytes and self._file.tell() >= self._part_bytes:
+            self._file.close()
+            self._file = self._next_file()
         remaining = memoryview(bytes(self._buffer))
         self._buffer.clear()
         while remaining:
             remaining = remaining[self._file.write(remaining) :]
 
+    def _next_file(self) -> BinaryIO:
+        self._parts += 1
+        path = part_of(self._path, self._parts) if self._part_bytes else self._path
+        return path.open("xb", buffering=0)
+
+
+def part_of(path: Path, number: int) -> Path:
+    """The n-th of a row of files, from 1 on; in the order of their names."""
+    return path.with_name(f"{path.stem}.{number:0{_PART_DIGITS}d}{path.suffix}")
+
+
+def row_of(file: Path) -> tuple[str, int]:
+    """Whose file it is, and which of a row; 0 for a file that is no part."""
+    name, _, number = file.stem.rpartition(".")
+    if len(number) == _PART_DIGITS and number.isascii() and number.isdecimal() and name:
+        return name, int(number)
+    return file.stem, 0
+
 
 def read_history(path: Path) -> Iterator[Event]:
-    """The events of one file, or of all *.jsonl files of a directory, in the order of time.
+    """The events of one file, or of all of a directory, in the order of time.
 
-    Each file is in that order by itself, so no more than a line of each is held.
+    Lines or Parquet. A row of files is in that order by itself, so of each row no more is held than
+    a line, or a batch of rows.
     """
-    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
-    return merge(*map(_read_file, files), key=attrgetter("t"))
+    rows: dict[str, list[Path]] = {}
+    files = path.iterdir() if path.is_dir() else [path]
+    for file in sorted(file for file in files if file.suffix in {LINES, PARQUET}):
+        rows.setdefault(row_of(file)[0], []).append(file)
+    return merge(*map(_read_row, rows.values()), key=attrgetter("t"))
+
+
+def _read_row(files: list[Path]) -> Iterator[Event]:
+    return chain.from_iterable(map(_read_file, files))
 
 
 def _read_file(file: Path) -> Iterator[Event]:
+    if file.suffix == PARQUET:
+        # Much to import, and an extra: for histories that are packed alone.
+        from mqchaos.report.packed import read_packed  # noqa: PLC0415
+
+        yield from read_packed(file)
+        return
     with file.open("rb") as lines:
         for line in lines:
             yield _decoder.decode(line)

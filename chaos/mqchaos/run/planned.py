@@ -22,6 +22,29 @@ PLAN_FILE: Final = "plan.json"
 VERSION: Final = 1
 
 
+class Made(msgspec.Struct, frozen=True):
+    """What a run is made of, where that is a choice: see `Planned`."""
+
+    namespaces: bool = False
+    disks: bool = False
+    clocks: bool = False
+    parquet: bool = False
+
+    @property
+    def options(self) -> list[str]:
+        """The command's words for it."""
+        words = {
+            "--network namespaces": self.namespaces,
+            "--disks own": self.disks,
+            "--clocks processes": self.clocks,
+            "--history parquet": self.parquet,
+        }
+        return [word for word, wanted in words.items() if wanted]
+
+
+PLAIN: Final = Made()
+
+
 class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is run. `messages` None: until the plan is through. The rate is of all producers.
 
@@ -29,7 +52,7 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     their kinds. A random plan is not: there a fault is left out, and pauses run into each other.
     With `network` links can be broken; with `namespaces` they are the kernel's, else the proxy's.
     With `disks` each node has file systems of its own, with `clocks` one that its whole
-    process sees.
+    process sees. With `parquet` the history is packed while the run goes on.
     `drawn_by` is the command that draws the same plan; "" for one that was changed since.
     """
 
@@ -45,6 +68,7 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespaces: bool = False
     disks: bool = False
     clocks: bool = False
+    parquet: bool = False
     segment_bytes: int = SEGMENT_BYTES
     strict: bool = True
     send_timeout_s: float = SEND_TIMEOUT_S

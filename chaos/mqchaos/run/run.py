@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from mqchaos.faults.kinds import ORDERED
 from mqchaos.faults.targets import NEED_LEADER, Server, Target, Victims, victims
 from mqchaos.limits import (
     DRAIN_TIMEOUT_S,
+    HISTORY_PART_BYTES,
     LEADER_TIMEOUT_S,
     PROBE_INTERVAL_S,
     RANDOM_LEADER_S,
@@ -56,6 +57,9 @@ from mqchaos.run.planned import Planned
 from mqclient import Admin
 from mqclient.admin.results import QueueReset
 from mqclient.connection.peers import PeerPool
+
+if TYPE_CHECKING:
+    from mqchaos.report.packed import Packer
 
 BROKER: Final = "broker-a"
 GROUP: Final = "chaos-readers"
@@ -89,6 +93,8 @@ class Run:
         self.findings: list[str] = []
         self._lines = lines
         self._hurt: list[_Hurt] = []
+        self._part_bytes = HISTORY_PART_BYTES if planned.parquet else 0
+        self._packer = _packer(self.history, directory) if planned.parquet else None
         stock = WORKLOADS[planned.workload].stock
         self.group = group_of(stock, self.topic) if stock else GROUP
         self.producers: list[Client] = []
@@ -115,6 +121,9 @@ class Run:
         self.history.mkdir()
         with self._plugged_in(), self._on_disks():
             await self._execute()
+        if self._packer is not None:
+            self.phase = "packing the rest of the history"
+            await self._packer.pack_rest()
 
     def _plugged_in(self) -> AbstractContextManager[object]:
         """The network in which all of it happens, where it is one of the harness's own."""
@@ -134,7 +143,9 @@ class Run:
         try:
             self.phase = f"starting {len(self.cluster.names)} servers"
             self.cluster.start()
-            with HistoryWriter(self.history / "harness.jsonl") as history:
+            with HistoryWriter(
+                self.history / "harness.jsonl", part_bytes=self._part_bytes
+            ) as history:
                 self._write_meta(history)
                 async with AsyncExitStack() as stack:
                     pool = await stack.enter_async_context(PeerPool())
@@ -164,6 +175,8 @@ class Run:
                 await admin.topics.update(topic, read_queues=QUEUES, write_queues=QUEUES)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, probe, observer)
+            if self._packer is not None:
+                nursery.start_soon(self._packer.keep_packing)
             nursery.start_soon(observer.keep_asking, self.topic, QUEUES, self.group)
             if workload.stock:
                 self._plan_stock(workload)
@@ -222,6 +235,7 @@ class Run:
                 topic=self.topic,
                 history=self._file(name),
                 at_once=workload.dies_s is not None,
+                part_bytes=self._part_bytes,
                 group=GROUP,
                 stay_s=workload.stay_s,
                 ordered=workload.ordered,
@@ -240,6 +254,7 @@ class Run:
                 topic=self.topic,
                 history=self._file(name),
                 at_once=dies_s is not None,
+                part_bytes=self._part_bytes,
                 lines=str(self._lines),
                 index=number,
                 producers=PRODUCERS,
@@ -387,6 +402,13 @@ class Run:
         now = time.monotonic_ns()
         planned = self.planned
         history.write(Meta(now, planned.seed, planned.scenario, self.topic, True, stores))
+
+
+def _packer(history: Path, directory: Path) -> Packer:
+    # Much to import, and an extra: for histories that are packed alone.
+    from mqchaos.report.packed import Packer  # noqa: PLC0415
+
+    return Packer(history, directory / "packing")
 
 
 def short_name(server: Server) -> str:

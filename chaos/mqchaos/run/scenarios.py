@@ -85,7 +85,7 @@ from mqchaos.limits import (
     SHORT_SEGMENT_BYTES,
 )
 from mqchaos.run.load.workload import WORKLOADS
-from mqchaos.run.planned import Planned
+from mqchaos.run.planned import PLAIN, Made, Planned
 
 NODES = 3
 _WITH_WHOLE_LOGS = frozenset(When) - {When.RETENTION, When.COPY, When.EMPTY}
@@ -315,10 +315,7 @@ def planned_of(
     seed: int,
     count: int,
     workload: str = "keyed",
-    *,
-    namespaces: bool = False,
-    disks: bool = False,
-    clocks: bool = False,
+    made: Made = PLAIN,
 ) -> Planned:
     """A scenario with a seed's draws."""
     return Planned(
@@ -330,12 +327,17 @@ def planned_of(
         nodes=scenario.nodes,
         namesrvs=scenario.namesrvs,
         network=scenario.network,
-        namespaces=namespaces,
-        disks=disks or scenario.disks,
-        clocks=clocks,
+        namespaces=made.namespaces,
+        disks=made.disks or scenario.disks,
+        clocks=made.clocks,
+        parquet=made.parquet,
         segment_bytes=scenario.segment_bytes,
         drawn_by=_command(
-            scenario.name, seed, f"--kills {count}", workload, _options(namespaces, disks, clocks)
+            scenario.name,
+            seed,
+            f"--kills {count}",
+            workload,
+            made.options,
         ),
     )
 
@@ -344,22 +346,18 @@ def random_plan(
     seed: int,
     duration_s: float,
     workload: str = "keyed",
-    *,
-    namespaces: bool = False,
-    disks: bool = False,
-    clocks: bool = False,
+    made: Made = PLAIN,
     lacking: Collection[str] = (),
 ) -> Planned:
     """All faults that there are, but those `lacking`, drawn by a seed, for about so many seconds.
 
-    In `namespaces` links can always be broken; else in most plans. `disks` and `clocks`: of nodes'
-    own.
+    In namespaces links can always be broken; else in most plans.
     """
     uniform = random.Random(seed).uniform
-    network = uniform(0.0, 1.0) < PROXIED_SHARE or namespaces
+    network = uniform(0.0, 1.0) < PROXIED_SHARE or made.namespaces
     left_out = {*lacking, *(OF_MEMBERS if network else OF_NETWORK)}
-    left_out |= frozenset() if namespaces else OF_PACKETS
-    left_out |= frozenset() if disks else OF_OWN_DISKS
+    left_out |= frozenset() if made.namespaces else OF_PACKETS
+    left_out |= frozenset() if made.disks else OF_OWN_DISKS
     if WORKLOADS[workload].sends == "delayed":
         left_out |= OF_CLOCKS  # what is due goes by them
     return Planned(
@@ -371,21 +369,21 @@ def random_plan(
         nodes=NODES,
         namesrvs=2,
         network=network,
-        namespaces=namespaces,
-        disks=disks,
-        clocks=clocks,
+        namespaces=made.namespaces,
+        disks=made.disks,
+        clocks=made.clocks,
+        parquet=made.parquet,
         segment_bytes=SHORT_SEGMENT_BYTES,
         strict=False,
         send_timeout_s=RANDOM_SEND_TIMEOUT_S,
         drawn_by=_command(
-            RANDOM, seed, f"--duration {duration_s}", workload, _options(namespaces, disks, clocks)
+            RANDOM,
+            seed,
+            f"--duration {duration_s}",
+            workload,
+            made.options,
         ),
     )
-
-
-def _options(namespaces: bool, disks: bool, clocks: bool) -> list[str]:
-    words = {"--network namespaces": namespaces, "--disks own": disks, "--clocks processes": clocks}
-    return [word for word, wanted in words.items() if wanted]
 
 
 def _command(scenario: str, seed: int, how_much: str, workload: str, options: Sequence[str]) -> str:

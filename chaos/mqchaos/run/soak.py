@@ -21,7 +21,7 @@ from mqchaos.report.report import FILES
 from mqchaos.report.soaked import PAGE, RunLine, render
 from mqchaos.run.again import order_of
 from mqchaos.run.outcome import Outcome, outcome_of
-from mqchaos.run.planned import Planned
+from mqchaos.run.planned import PLAIN, Made, Planned
 from mqchaos.run.scenarios import random_plan
 
 LINES, REPORTS = "soak.jsonl", "reports"
@@ -31,23 +31,12 @@ def plans(
     seed: int,
     duration_s: float,
     workloads: Iterable[str],
-    *,
-    namespaces: bool = False,
-    disks: bool = False,
-    clocks: bool = False,
+    made: Made = PLAIN,
     lacking: Collection[str] = (),
 ) -> Iterator[Planned]:
     """A plan for each seed from the first on, the workloads in turn."""
     for number, workload in zip(count(seed), cycle(workloads), strict=False):
-        yield random_plan(
-            number,
-            duration_s,
-            workload,
-            namespaces=namespaces,
-            disks=disks,
-            clocks=clocks,
-            lacking=lacking,
-        )
+        yield random_plan(number, duration_s, workload, made, lacking)
 
 
 async def soak(directory: Path, hours: float, some: Iterator[Planned]) -> int:

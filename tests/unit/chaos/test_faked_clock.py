@@ -12,14 +12,15 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan
 from mqchaos.faults.fault import FAULTS
 from mqchaos.run import again
+from mqchaos.run.planned import Made
 from mqchaos.run.scenarios import SCENARIOS, planned_of, random_plan
 
 
 def test_a_plan_says_which_clocks_it_moves() -> None:
     """And so does the command that draws it again."""
     for planned in (
-        planned_of(SCENARIOS["clock-jumps"], 1, 3, clocks=True),
-        random_plan(1, 10.0, clocks=True),
+        planned_of(SCENARIOS["clock-jumps"], 1, 3, made=Made(clocks=True)),
+        random_plan(1, 10.0, made=Made(clocks=True)),
     ):
         assert planned.clocks
         assert "--clocks processes" in planned.drawn_by
@@ -32,7 +33,7 @@ def test_without_the_library_it_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     why = faked_clock.no_faked_clocks.__wrapped__()
     assert why == "libfaketime is not installed (Debian: faketime)"
     monkeypatch.setattr(again, "no_faked_clocks", lambda: why)
-    planned = planned_of(SCENARIOS["clock-jumps"], 1, 3, clocks=True)
+    planned = planned_of(SCENARIOS["clock-jumps"], 1, 3, made=Made(clocks=True))
     with pytest.raises(ConfigError, match="--clocks processes is not available here: libfaketime"):
         again.order_of(planned, tmp_path / "run")
 

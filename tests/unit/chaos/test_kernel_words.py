@@ -16,6 +16,7 @@ from mqchaos.network import needs
 from mqchaos.network.kernel import Plug, packets_met, shaped, table_added, table_removed
 from mqchaos.network.rules import CUT, Rule, combined
 from mqchaos.run import again
+from mqchaos.run.planned import Made
 from mqchaos.run.scenarios import SCENARIOS, planned_of, random_plan
 
 PLUGS = {"one": Plug(1, "10.77.0.1"), "two": Plug(2, "10.77.0.2")}
@@ -126,7 +127,7 @@ def test_a_plan_that_needs_what_the_machine_lacks_is_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says what is missing, before anything starts; nothing is left out of a named scenario."""
-    late = planned_of(SCENARIOS["late-packets"], 1, 2, namespaces=True)
+    late = planned_of(SCENARIOS["late-packets"], 1, 2, made=Made(namespaces=True))
     monkeypatch.setattr(machine, "kernel_lacks", lambda rule: "no netem in this kernel")
     monkeypatch.setattr(again, "no_namespaces", lambda: None)
     with pytest.raises(ConfigError, match="slow is not available here: no netem in this kernel"):
@@ -154,7 +155,7 @@ def test_random_plans_have_what_their_network_can(seed: int) -> None:
     """Packets in namespaces only, nothing that is lacking, and no new members on fixed links."""
     proxied = {step.fault for step in random_plan(seed, 200.0).steps}
     assert not proxied & OF_PACKETS
-    planned = random_plan(seed, 200.0, namespaces=True, lacking=["slow"])
+    planned = random_plan(seed, 200.0, made=Made(namespaces=True), lacking=["slow"])
     faults = {step.fault for step in planned.steps}
     assert planned.namespaces
     assert faults & OF_NETWORK

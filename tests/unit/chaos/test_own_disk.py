@@ -16,6 +16,7 @@ from mqchaos.faults.disk import is_gone, wipe
 from mqchaos.faults.fault import FAULTS
 from mqchaos.faults.kinds import OF_OWN_DISKS
 from mqchaos.run import again
+from mqchaos.run.planned import Made
 from mqchaos.run.scenarios import SCENARIOS, planned_of, random_plan
 
 
@@ -41,10 +42,10 @@ def test_a_scenario_that_wrecks_disks_brings_its_own() -> None:
     """Others have them if they are asked to, and so have random plans and their faults."""
     assert planned_of(SCENARIOS["wrecked-disks"], 1, 1).disks
     assert "--disks" not in planned_of(SCENARIOS["wrecked-disks"], 1, 1).drawn_by
-    asked = planned_of(SCENARIOS["leader-kill"], 1, 1, disks=True)
+    asked = planned_of(SCENARIOS["leader-kill"], 1, 1, made=Made(disks=True))
     assert asked.disks
     assert "--disks own" in asked.drawn_by
-    drawn = [random_plan(seed, 300.0, disks=True) for seed in range(10)]
+    drawn = [random_plan(seed, 300.0, made=Made(disks=True)) for seed in range(10)]
     assert {step.fault for planned in drawn for step in planned.steps} >= OF_OWN_DISKS
     assert not OF_OWN_DISKS & {step.fault for step in random_plan(1, 3000.0).steps}
 
@@ -54,7 +55,7 @@ def test_who_may_not_mount_is_told_so(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(again, "no_own_disks", lambda: "only root may mount file systems")
     for planned in (
         planned_of(SCENARIOS["wrecked-disks"], 1, 1),
-        random_plan(1, 10.0, disks=True),
+        random_plan(1, 10.0, made=Made(disks=True)),
     ):
         with pytest.raises(ConfigError, match="--disks own is not available here: only root may"):
             again.order_of(planned, tmp_path / "run")

@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import trio
+
 from mqchaos.cluster import faked_clock
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.faults.failpoints.orders import give, not_ordered, ordered, taken
 from mqchaos.faults.kinds import CLOCK_AHEAD, CLOCK_BEHIND, CLOCK_STROBE, Kind
 from mqchaos.faults.obstacles import OfMany
 from mqchaos.faults.targets import Victims
-from mqchaos.limits import CLOCK_JUMP_S, STROBE_EVERY_S, STROBE_JUMP_S
+from mqchaos.limits import CLOCK_JUMP_S, FAKED_SEEN_S, STROBE_EVERY_S, STROBE_JUMP_S
 
 
 class _Strobe:
@@ -57,13 +59,15 @@ class Clock(OfMany):
         return unmoved or OfMany.why_not(self, cluster, victims)
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
-        """Have their clocks jump."""
+        """Have their clocks jump; it has happened when this returns."""
         for victim in victims:
             if cluster.layout.clocks:
                 self._move(cluster.folder(victim.name))
             else:
                 ahead_ms = round(self.ahead_s * 1000)
                 await give(cluster, victim.name, ahead_ms=ahead_ms, strobe_s=self.every_s)
+        if cluster.layout.clocks:
+            await trio.sleep(FAKED_SEEN_S)
 
     def _move(self, folder: Path) -> None:
         faked_clock.put_ahead(folder, self.ahead_s)

@@ -185,7 +185,9 @@ async def _tell(progress: Progress, history: HistoryWriter) -> None:
 
 
 async def _work(task: Produce | Consume) -> None:
-    with HistoryWriter(Path(task.history), at_once=task.at_once) as history:
+    with HistoryWriter(
+        Path(task.history), at_once=task.at_once, part_bytes=task.part_bytes
+    ) as history:
         work = (
             PRODUCERS[task.sends](task, history)
             if isinstance(task, Produce)

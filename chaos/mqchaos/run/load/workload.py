@@ -149,7 +149,7 @@ class Task(msgspec.Struct, frozen=True, tag_field="role", tag=str.lower):
     """What all workers are told. `client` names the worker in the history.
 
     Each has `at_once`, too: whether an event is in the history's file before anything else happens,
-    since the worker may be killed.
+    since the worker may be killed; and `part_bytes`: of a history that is a row of files.
     """
 
     client: str
@@ -176,6 +176,7 @@ class Produce(Task, frozen=True):
     send_timeout_s: float = SEND_TIMEOUT_S
     sends: Sends = "plain"
     at_once: bool = False
+    part_bytes: int = 0
 
 
 class Consume(Task, frozen=True):
@@ -193,6 +194,7 @@ class Consume(Task, frozen=True):
     once: str | None = None
     at_once: bool = False
     members: int = 0
+    part_bytes: int = 0
 
     @property
     def reader(self) -> str:
