@@ -1,0 +1,108 @@
+"""Messages that members of a group that pops give up: dead letters once, and done."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from dledger.failpoints import SEAM
+from dledger.remoting.bodies import SubscriptionGroupConfig
+from mqclient import Message, PopConsumer, PoppedMessage
+from mqlocal import LocalCluster, local_cluster
+
+COUNT = 60
+
+
+async def through_with(cluster: LocalCluster, count: int) -> None:
+    """Wait until the group is through with so many messages."""
+    passed = 0
+    while passed < count:
+        await trio.sleep(0.2)
+        async with cluster.admin() as admin:
+            rows = (await admin.groups.progress("G", "T")).queues
+        passed = sum(row.consumer_offset for row in rows if row.topic == "T")
+
+
+def poison(message: PoppedMessage) -> None:
+    """No handler can do anything with it."""
+    raise ValueError(message.body)
+
+
+async def test_each_is_a_dead_letter_once_though_leaders_die(autojump_clock: MockClock) -> None:
+    """Four members give up sixty messages; leaders are killed meanwhile, and a member's request is
+    repeated, or its message comes again."""
+    async with local_cluster() as cluster:
+        async with cluster.producer("P") as producer:
+            for number in range(COUNT):
+                await producer.send(Message("T", b"%d" % number))
+        with trio.fail_after(600):
+            async with trio.open_nursery() as nursery:
+                for _ in range(4):
+                    nursery.start_soon(give_up, cluster)
+                for _ in range(3):
+                    await trio.sleep(0.2)
+                    await cluster.restart(await cluster.kill())
+                await through_with(cluster, COUNT)
+                nursery.cancel_scope.cancel()
+        async with cluster.admin() as admin:
+            letters = await admin.dead_letters.list("G", count=2 * COUNT)
+        assert Counter(each.text for each in letters) == {str(number): 1 for number in range(COUNT)}
+
+
+async def give_up(cluster: LocalCluster) -> None:
+    """A member whose handler fails, slowly."""
+
+    async def handle(message: PoppedMessage) -> None:
+        await trio.sleep(0.05)
+        poison(message)
+
+    async with PopConsumer(cluster.namesrv_addr, "G", {"T": "*"}, invisible_s=1) as consumer:
+        await consumer.run(handle, max_reconsume_times=0)
+
+
+async def test_each_is_a_dead_letter_once_though_its_member_dies_as_it_is_stored(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is left who would acknowledge it: that is done."""
+    life, letters, few = trio.CancelScope(), 0, 5
+
+    def died(place: str) -> bool:
+        nonlocal letters
+        if place == "batch.applied":
+            letters += 1
+            life.cancel()
+        return False
+
+    async with local_cluster(replicas=1) as cluster:
+        async with cluster.producer("P") as producer:
+            for number in range(few):
+                await producer.send(Message("T", b"%d" % number))
+        monkeypatch.setattr(SEAM, "handler", died)
+        while letters < few:
+            with trio.CancelScope() as life:
+                await give_up(cluster)
+        with trio.move_on_after(10) as life:
+            await give_up(cluster)
+        async with cluster.admin() as admin:
+            buried = await admin.dead_letters.list("G")
+        assert Counter(each.text for each in buried) == {str(number): 1 for number in range(few)}
+        await through_with(cluster, few)
+
+
+async def test_a_group_that_takes_none_back_is_through_with_them(autojump_clock: MockClock) -> None:
+    """Nothing is stored, as RocketMQ has it, and the message is acknowledged all the same."""
+    async with local_cluster(replicas=1) as cluster:
+        async with cluster.producer("P") as producer, cluster.admin() as admin:
+            await producer.send(Message("T", b"x"))
+            config = SubscriptionGroupConfig("G", retry_queue_nums=0)
+            await admin.groups.update(config, cluster="DefaultCluster")
+        with trio.fail_after(600):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(give_up, cluster)
+                await through_with(cluster, 1)
+                nursery.cancel_scope.cancel()
+        async with cluster.admin() as admin:
+            assert await admin.dead_letters.list("G") == ()
