@@ -37,6 +37,8 @@ def environment(folder: Path) -> dict[str, str]:
         "FAKETIME_TIMESTAMP_FILE": str(folder / _CLOCK),
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "FAKETIME_CACHE_DURATION": "0",
+        # Without it threads that wait for Python's interpreter do so for up to seconds.
+        "FAKETIME_FORCE_MONOTONIC_FIX": "0",
         "NO_FAKE_STAT": "1",
     }
 
