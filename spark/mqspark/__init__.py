@@ -1,18 +1,20 @@
 """Spark reads the replicas' own files and a history of what clients saw, and judges them.
 
-``mqaudit``   the command of that name
-``auditing``  an audit from end to end
-``session``   finds a Java and starts Spark
-``source``    replicas' files as a DataFrame: the data source `dledger`
-``history``   what clients did and were answered, as a DataFrame
-``packing``   a history as Parquet
-``judge``     one module per property
-``alone``     what replicas show without a history
-``verdict``   puts the evidence before every judge
-``exhibits``  what shows each violation: history lines and bytes
-``report``    prints the results
-``limits``    the bounds
-``testing``   replicas and histories without a broker, and faults in them
+``mqaudit``    the command of that name
+``auditing``   an audit from end to end
+``session``    finds a Java and starts Spark
+``source``     replicas' files as a DataFrame: the data source `dledger`
+``history``    a history's files, and the run that they describe
+``events``     a history's lines as columns
+``packing``    a history as Parquet
+``screening``  which messages and queues need a closer look
+``judge``      one module per property
+``alone``      what replicas show without a history
+``verdict``    puts the evidence before every judge
+``exhibits``   what shows each violation: history lines and bytes
+``report``     prints the results
+``limits``     the bounds
+``testing``    replicas and histories without a broker, and faults in them
 """
 
 from dledger.version import __version__ as __version__

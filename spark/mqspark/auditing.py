@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,19 +11,14 @@ from pyspark.sql import SparkSession
 from dledger.verdict.form import write_verdict
 from dledger.verdict.junit import cases, junit
 from mqspark.exhibits.collecting import exhibits
-from mqspark.history import (
-    NOTE_SCHEMA,
-    SCHEMA,
-    Meta,
-    read_history,
-    read_meta,
-    read_notes,
-    size_bytes,
-)
+from mqspark.history import Meta, read_meta, size_bytes
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.members import Members
 from mqspark.limits import BRIEF_HISTORY_BYTES_MAX, EXHIBITS_MAX
 from mqspark.report import html_report
+from mqspark.screening.parts import HistoryPart, history_parts
+from mqspark.screening.screened import Screened
+from mqspark.screening.tasks import sent_topics
 from mqspark.session import open_session
 from mqspark.source.planning import Replica, find_replicas
 from mqspark.verdict import Verdict, judge, judge_alone
@@ -88,28 +83,26 @@ def shown(
 
 def gather(session: SparkSession, history: Path, replicas: list[Replica]) -> Evidence:
     """All that there is to judge. Raises ConfigError for an unusable history."""
-    events = read_history(session, history)
-    return Evidence(
-        session,
-        Members(replicas),
-        events,
-        read_notes(session, history),
-        read_meta(history, events),
-        brief=is_brief(history),
-    )
+    parts, brief = history_parts(history), is_brief(history)
+    meta = read_meta(history, lambda: _sent_topics(session, parts))
+    members = Members(replicas)
+    screened = Screened(session, members, parts, size_bytes(history), meta.topics, brief)
+    return Evidence(session, members, screened, meta, brief=brief)
 
 
 def gather_alone(session: SparkSession, replicas: list[Replica]) -> Evidence:
     """The replicas, and a history in which nothing is said."""
-    return Evidence(
-        session,
-        Members(replicas),
-        session.createDataFrame([], SCHEMA),
-        session.createDataFrame([], NOTE_SCHEMA),
-        Meta(topics=(), idempotent=True, retries=0, brokers={}),
-        brief=True,
-        alone=True,
-    )
+    members = Members(replicas)
+    screened = Screened(session, members, (), 0, (), brief=True)
+    meta = Meta(topics=(), idempotent=True, retries=0, brokers={})
+    return Evidence(session, members, screened, meta, brief=True, alone=True)
+
+
+def _sent_topics(session: SparkSession, parts: Sequence[HistoryPart]) -> set[str]:
+    """The topics of all sends."""
+    count = max(1, len(parts))
+    found = session.range(0, len(parts), 1, count).mapInArrow(sent_topics(parts), "topic string")
+    return {row.topic for row in found.distinct().collect()}
 
 
 def is_brief(history: Path) -> bool:

@@ -1,4 +1,4 @@
-"""A history as DataFrames: what clients did and were answered, by one clock.
+"""A history's files: what clients did and were answered, by one clock.
 
 JSON Lines, one event a line, in a file or in all `*.jsonl` files of a directory. `t` is the
 harness's monotonic clock in nanoseconds; `id` is a message's unique key. A line that can't be read,
@@ -7,15 +7,12 @@ description (`meta`) is the first line of its file.
 
 The same may be Parquet (:mod:`mqspark.packing`): a column for each field that is read here, and the
 others as JSON in `rest`. Which of the two it is, the files' names say; a history is all of one.
-
-Nearly all lines are about one message. The few others (who leads, votes, commits, reads of ends)
-are a table of their own, which keeps the wide rows short and lets judges hold them in memory.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,19 +27,6 @@ LINES, PARQUET = ".jsonl", ".parquet"
 REST = "rest"
 """The column of a packed history with what has no column of its own."""
 
-SCHEMA = (
-    "kind string, t long, client string, id string, topic string, broker string, queue_id int, "
-    "offset long, position long, crc long, definite boolean, group string, due long, "
-    "transaction string, waiting boolean, expires long, pop_time long, how string, counted boolean"
-)
-#: Of the events that are about no single message.
-NOTE_SCHEMA = (
-    "kind string, t long, began long, client string, broker string, node string, term long, "
-    "vote string, end_position long, group string, topic string, queue_id int, offset long, "
-    "fault string"
-)
-#: The kinds of events about one message.
-OF_MESSAGES = ("send", "ack", "fail", "deliver", "resolve", "settle")
 #: Without `retries` in a history: RocketMQ's default retryTimesWhenSendFailed.
 RETRIES_DEFAULT = 2
 
@@ -66,32 +50,6 @@ class Meta:
         return 1 if self.idempotent else 1 + self.retries
 
 
-def read_history(session: SparkSession, path: Path) -> DataFrame:
-    """All events. Raises ConfigError if there is no history at `path`."""
-    if is_parquet(path):
-        return _read_parquet(session, path).select(*_names(SCHEMA))
-    reader = session.read.schema(SCHEMA)
-    if path.is_dir():
-        reader = reader.option("pathGlobFilter", f"*{LINES}")
-    return reader.json(str(path))
-
-
-def read_notes(session: SparkSession, path: Path) -> DataFrame:
-    """All events that are about no single message, with the columns of NOTE_SCHEMA.
-
-    A line that plainly begins as a message's is passed over unread: that is nearly all of them.
-    """
-    if is_parquet(path):
-        events = _read_parquet(session, path).select(*_names(NOTE_SCHEMA))
-    else:
-        line = F.col("value")
-        lines = read_lines(session, path)
-        for kind in OF_MESSAGES:
-            lines = lines.where(~line.startswith(f'{{"kind":"{kind}",'))
-        events = lines.select(F.from_json(line, NOTE_SCHEMA).alias("event")).select("event.*")
-    return events.where(F.col("kind").isNotNull() & ~F.col("kind").isin(*OF_MESSAGES))
-
-
 def read_lines(session: SparkSession, path: Path) -> DataFrame:
     """All lines, in the column `value`: as they are, or made again of what was packed.
 
@@ -107,10 +65,6 @@ def read_lines(session: SparkSession, path: Path) -> DataFrame:
 
 def _read_parquet(session: SparkSession, path: Path) -> DataFrame:
     return session.read.parquet(*map(str, find_history(path)))
-
-
-def _names(schema: str) -> list[str]:
-    return [field.split(" ")[0] for field in schema.split(", ")]
 
 
 def is_parquet(path: Path) -> bool:
@@ -141,15 +95,14 @@ def size_bytes(path: Path) -> int:
     return sum(file.stat().st_size for file in find_history(path))
 
 
-def read_meta(path: Path, events: DataFrame) -> Meta:
+def read_meta(path: Path, sent_topics: Callable[[], set[str]]) -> Meta:
     """The run's description; without one, topics are those that were sent to."""
     metas = [meta for file in find_history(path) if (meta := _meta_of(file))]
     topics = {str(meta["topic"]) for meta in metas if meta.get("topic")}
     made = [meta for meta in metas if meta.get("inputs") and meta.get("group")]
     topics |= {str(meta["inputs"]) for meta in made}
     if not topics:
-        sent = events.where("kind = 'send'").select("topic").distinct()
-        topics = {row.topic for row in sent.collect() if row.topic is not None}
+        topics = sent_topics()
     if not topics:
         raise ConfigError(f"{path}: the history has no send and names no topic: nothing to judge")
     return Meta(

@@ -45,6 +45,17 @@ LINE_BYTES_MEAN = 170
 META_BYTES_MAX = 1024 * 1024
 """The first line of a history file is read up to here, to see if it describes the run."""
 
+PART_BYTES = 32 * MIB
+"""Of a history's lines for one task."""
+LINES_BYTES_MAX = 8 * MIB
+"""Lines that are held, and made columns of, at a time."""
+PACKET_ROWS_MAX = 65_536
+"""Rows of numbers in one packet: some megabytes."""
+DIGEST_HISTORY_BYTES = 128 * MIB
+"""Of a history for each task that digests: some 250,000 messages, which take 200 MB there."""
+STRETCH_OFFSETS = 2**20
+"""Offsets of a queue that one task looks at: with 64 bytes each."""
+
 BRIEF_HISTORY_BYTES_MAX = 64 * MIB
 """For a history up to this size, some 400,000 events, the JVM's optimising compiler does not pay:
 it takes a third of all processor time, and the audit ends too soon to gain by it."""

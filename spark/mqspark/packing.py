@@ -21,20 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dledger.errors import ConfigError, StorageError
-from mqspark.history import NOTE_SCHEMA, PARQUET, REST, SCHEMA, find_history
+from mqspark.events import EVENT, event_of, fitting
+from mqspark.history import PARQUET, REST, find_history
 from mqspark.limits import LINE_BYTES_MAX, PACKED_LINES_MAX
 
-_INTS: Final = {"int": (-(2**31), 2**31 - 1), "long": (-(2**63), 2**63 - 1)}
-_TYPES: Final = {
-    "string": pa.string(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "boolean": pa.bool_(),
-}
-_FIELDS: Final = dict(
-    field.split(" ") for field in [*SCHEMA.split(", "), *NOTE_SCHEMA.split(", "), f"{REST} string"]
-)
-_SCHEMA: Final = pa.schema([(name, _TYPES[kind]) for name, kind in _FIELDS.items()])
+_SCHEMA: Final = EVENT.append(pa.field(REST, pa.string()))
 
 
 def pack(history: Path, target: Path) -> tuple[int, int]:
@@ -79,30 +70,16 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _table(lines: Sequence[bytes]) -> pa.Table:
-    rows = [_row(line) for line in lines]
-    return pa.table({name: [row.get(name) for row in rows] for name in _FIELDS}, schema=_SCHEMA)
+    return pa.Table.from_pylist([_row(line) for line in lines], _SCHEMA)
 
 
 def _row(line: bytes) -> dict[str, Any]:
     """A line's values by column; those of no column, or of a wrong type, are in `rest`."""
-    try:
-        event = msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        event = None
-    if not isinstance(event, dict):
+    event = event_of(line)
+    if event is None:
         return {REST: line.decode("utf-8", "replace")}
-    row = {name: value for name, value in event.items() if _fits(name, value)}
+    row = fitting(event)
     rest = {name: value for name, value in event.items() if name not in row}
     if rest:
         row[REST] = msgspec.json.encode(rest).decode()
     return row
-
-
-def _fits(name: str, value: object) -> bool:
-    kind = _FIELDS.get(name)
-    if kind is None or name == REST:
-        return False
-    if kind in _INTS:
-        least, most = _INTS[kind]
-        return type(value) is int and least <= value <= most
-    return isinstance(value, bool if kind == "boolean" else str)

@@ -93,8 +93,7 @@ def open_session(name: str, *, cores: int | None = None, brief: bool = False) ->
         "spark.driver.memory": f"{_driver_memory_bytes() // MIB}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config.as_uri()} "
         f'"-Djava.io.tmpdir={tempfile.gettempdir()}" '
-        "-XX:+UseParallelGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true"
-        + (_COMPILE_QUICKLY if brief else ""),
+        "-XX:+UseSerialGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true" + _COMPILE_QUICKLY,
         # Driver and executor are one process: a late heartbeat only means that the machine was
         # suspended.
         "spark.network.timeout": "24h",
@@ -104,7 +103,7 @@ def open_session(name: str, *, cores: int | None = None, brief: bool = False) ->
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
-        "spark.shuffle.compress": "false",
+        "spark.shuffle.compress": str(not brief).lower(),
         "spark.shuffle.spill.compress": "true",
         # Each use of a column would ask the JVM eight times, to name its line in an error.
         "spark.python.sql.dataFrameDebugging.enabled": "false",

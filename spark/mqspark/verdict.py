@@ -161,18 +161,20 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
             f"store is given; stores are given of {', '.join(evidence.members.brokers)}"
         )
     progress("comparing the replicas' entries")
-    totals["entries"] = evidence.ledger.count()
-    totals["slots"] = evidence.slots.count()
-    kinds = evidence.noted_kinds
+    totals["entries"] = evidence.entry_count
+    totals["slots"] = int(evidence.stretches["rows"].sum())
+    kinds = evidence.screened.noted_kinds
     totals["elections"] = kinds.get(leadership.LEAD, 0) + kinds.get(leadership.VOTE, 0)
     totals["leaders"] = leadership.completeness_checked(evidence)
     totals["commits"] = kinds.get(commits.COMMIT, 0)
     totals["queue_ends"] = kinds.get(freshness.QUEUE_END, 0)
     totals["outputs"] = outputs.checked(evidence)
+    totals["popped"] = evidence.screened.popped
+    totals["delayed"] += evidence.screened.ending
     judgements = []
     for item in PROPERTIES:
         progress(f"judging property {item.number}: {item.title}")
-        judgements.append(_judgement(item, totals[item.checked], item.judge(evidence)))
+        judgements.append(_judgement(evidence, item, totals[item.checked], item.judge(evidence)))
     return Verdict(judgements, _counts(evidence, totals, judgements), _notes(evidence))
 
 
@@ -200,7 +202,7 @@ def judge_alone(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
             continue
         progress(f"judging property {item.number}: {item.title}")
         judged, checked = judges[item.number]
-        judgements.append(_judgement(item, checked, judged(evidence)))
+        judgements.append(_judgement(evidence, item, checked, judged(evidence)))
     counts: Counts = {
         "replicas": len(evidence.members.replicas),
         "entries": {f"{row.broker}/{row.replica}": row["count"] for row in stored},
@@ -218,35 +220,20 @@ def _of(judgements: Sequence[Judgement], number: int) -> Judgement:
 
 
 def _totals(evidence: Evidence) -> dict[str, int]:
-    """Everything that can be counted in the digest, in one job."""
-    columns = {
-        "messages": F.count("*"),
-        "sent": F.count("send_t"),
-        "acknowledged": F.count(F.coalesce("ack_t", "waiting_t")),
-        "delayed": F.count(F.coalesce("due", "expires")),
-        "transactions": F.count("outcome"),
-        "popped": F.count("popped_max"),
-        "consumed": F.count("read_t"),
-        "reads": F.sum(F.bit_count("holders") + F.col("deliveries")),
-        "elsewhere": F.count_if(F.col("broker_number") < 0),
-        "expected_copies": F.sum(
-            F.when(
-                F.coalesce("ack_t", "waiting_t").isNotNull(),
-                evidence.members.by_number(lambda name: len(evidence.members.of(name))),
-            )
-        ),
+    """What is counted of messages; those on each replica by its name."""
+    found = evidence.screened.totals
+    stored = {
+        f"{replica.broker}/{replica.node}": found["stored"][number][bit]
+        for number, broker in enumerate(evidence.members.brokers)
+        for bit, replica in enumerate(evidence.members.of(broker))
     }
-    for replica in evidence.members.replicas:
-        number, bit = evidence.members.brokers.index(replica.broker), evidence.members.bit(replica)
-        held = (F.col("broker_number") == number) & (F.col("holders").bitwiseAND(bit) != 0)
-        columns[f"{replica.broker}/{replica.node}"] = F.count_if(held)
-    row = evidence.digest.agg(*[value.alias(name) for name, value in columns.items()]).first()
-    assert row is not None
-    return {name: int(row[name] or 0) for name in columns}
+    return {name: value for name, value in found.items() if isinstance(value, int)} | stored
 
 
-def _judgement(item: Property, checked: int, rows: DataFrame) -> Judgement:
+def _judgement(evidence: Evidence, item: Property, checked: int, rows: DataFrame) -> Judgement:
     """How many violations there are, and the worst and first; replicas are put together."""
+    if evidence.is_nothing(rows):
+        return Judgement(item.number, item.title, checked, 0, [])
     names = [name for name in rows.columns if name != "replica"]
     merged = (
         rows.groupBy(*names)
@@ -296,6 +283,8 @@ def _notes(evidence: Evidence) -> list[str]:
         missing = [node for node in nodes if (broker, node) not in given]
         if missing:
             notes.append(f"{broker}: no store of {', '.join(missing)} is given; it is not judged")
+    if evidence.logs is not None:
+        return notes
     tails = (
         evidence.entries.where(~evidence.is_settled())
         .groupBy("broker", "replica")

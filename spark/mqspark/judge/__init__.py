@@ -11,7 +11,6 @@ what the evidence proves:
 - Deliveries may repeat. They must not skip a message, or come before their predecessors.
 
 ``evidence``      the data for all judges, gathered once
-``testimony``     what every source says of every message, and the digest of it
 ``members``       the replicas, as numbers
 ``violations``    the form of findings
 ``durability``    property 1

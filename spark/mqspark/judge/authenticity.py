@@ -14,8 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.testimony import ACK, DELIVER, FAIL, SEND
 from mqspark.judge.violations import text, together, violation
+from mqspark.screening.testimony import ACK, DELIVER, FAIL, SEND
 
 NUMBER: Final = 2
 TITLE: Final = "Nothing is read that was not sent"
@@ -25,6 +25,8 @@ _PLACE: Final = ("id", "broker", "replica", "topic", "queue_id", "queue_offset",
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each reading of a message that was not sent, was refused, or was changed."""
+    if evidence.is_agreed:
+        return evidence.nothing()
     said = evidence.suspects
     sent = said.where(F.col("source") == SEND).groupBy("id").agg(F.max("crc").alias("sent_crc"))
     refused = (

@@ -26,8 +26,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.testimony import ACK, SEND, WAITING
 from mqspark.judge.violations import text, violation
+from mqspark.screening.testimony import ACK, SEND, WAITING
 
 NUMBER: Final = 1
 TITLE: Final = "Every acknowledged message is on every replica"
@@ -39,6 +39,8 @@ _SLOT: Final = ("topic", "queue_id", "queue_offset", "position")
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each acknowledged message and replica that does not hold it as it should."""
+    if evidence.is_agreed:
+        return evidence.nothing()
     held = evidence.holdings.withColumn("waits", F.lit(False)).unionByName(
         _by_position(evidence.held.withColumn("waits", F.lit(True)))
     )

@@ -1,8 +1,9 @@
 """The data for all judges, gathered once and kept.
 
-The two large tables are the digest, one row a message (:mod:`mqspark.judge.testimony`), and the
-ledger, one row for each (broker, index) of the logs' entries. Everything else is made from the few
-rows of them on which sources disagree; in a good run there are none, and nothing more is read.
+Two large tables come first: what the screening found (:mod:`mqspark.screening`), message by message
+and queue by queue, and the ledger, one row for each (broker, index) of the logs' entries. All else
+is made from the few rows of them on which sources disagree; in a good run there are none, and
+nothing more is read. Messages have numbers there; who is named in a violation is looked up.
 """
 
 from __future__ import annotations
@@ -10,27 +11,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, DataFrameReader, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from mqspark.history import Meta
 from mqspark.judge.members import Members, case
-from mqspark.judge.testimony import (
-    ACK,
-    DELIVER,
-    HELD,
-    QUEUE,
-    RECORD_COLUMNS,
-    STORED,
-    digest,
-    queue_hash,
-    testify,
-)
 from mqspark.judge.violations import COLUMNS
 from mqspark.limits import FEW_ROWS_MAX
-from mqspark.source.data_source import FORMAT
-from mqspark.source.planning import PATH_SEPARATOR
+from mqspark.screening import tasks
+from mqspark.screening.logs import Log
+from mqspark.screening.packets import NONE, SLOT, SUSPECT, WAITER, Rows
+from mqspark.screening.queues import doubtful_queues
+from mqspark.screening.screened import Screened
+from mqspark.screening.testimony import ACK, DELIVER, HELD, RECORD_COLUMNS, SEND, STORED, TESTIMONY
 from mqspark.source.schema import ENTRIES, MESSAGES
 
 
@@ -44,8 +40,7 @@ class Evidence:
 
     session: SparkSession
     members: Members
-    events: DataFrame
-    notes: DataFrame
+    screened: Screened
     meta: Meta
     brief: bool = False
     alone: bool = False
@@ -54,30 +49,39 @@ class Evidence:
     @cached_property
     def records(self) -> DataFrame:
         """Message records on all replicas; a record that replicas hold alike is one row."""
-        source = self._source(MESSAGES).option("columns", RECORD_COLUMNS)
-        return source.option("merge", "true").load()
+        return self.screened.of_segments(MESSAGES, RECORD_COLUMNS, merge=True)
 
     @cached_property
-    def entries(self) -> DataFrame:
-        """Log entries of all replicas, CRCs checked."""
-        return self.kept(self._source(ENTRIES).load())
+    def logs(self) -> dict[str, Log] | None:
+        """Each broker's log, if all replicas hold it alike and whole; else None.
+
+        Then nobody needs to ask for `entries`.
+        """
+        return None if self.alone else self.screened.logs
+
+    @property
+    def is_agreed(self) -> bool:
+        """Whether there is no message on which the sources do not simply agree."""
+        return not self.screened.totals["suspects"]
 
     @cached_property
     def testimony(self) -> DataFrame:
-        """What each source says about each message (:mod:`mqspark.judge.testimony`)."""
-        testimony = testify(self.events, self.records, self.meta.topics)
+        """What each source says about each message (:mod:`mqspark.screening.testimony`)."""
+        testimony = self.screened.testimony
         return self.kept(testimony) if self.brief else testimony
-
-    @cached_property
-    def digest(self) -> DataFrame:
-        """One row a message."""
-        return self.kept(digest(self.testimony, self.members))
 
     @cached_property
     def suspects(self) -> DataFrame:
         """The testimony of the messages on which the sources do not simply agree."""
-        ids = self.kept(self.digest.where("suspect").select("id"))
-        return self.kept(self.testimony_of(ids))
+        if self.is_agreed:
+            return self.session.createDataFrame([], from_arrow_schema(TESTIMONY))
+        identities = self.kept(self.screened.rows(tasks.SUSPECTS, SUSPECT))
+        return self.kept(self.testimony_of(identities))
+
+    @cached_property
+    def entries(self) -> DataFrame:
+        """Log entries of all replicas, CRCs checked."""
+        return self.kept(self.screened.of_segments(ENTRIES))
 
     @cached_property
     def holdings(self) -> DataFrame:
@@ -108,134 +112,132 @@ class Evidence:
         return self.members.table(self.session)
 
     @cached_property
-    def slots(self) -> DataFrame:
-        """Which message has which place in a queue: one row for each (slot, message) named.
+    def agreed(self) -> DataFrame:
+        """The places of messages that are no suspects, with the columns of `slots`."""
+        return self.kept(self.screened.rows(tasks.SLOTS, SLOT))
 
-        Columns: queue (a hash), queue_offset, id, send_t, ack_t (if this slot was acknowledged),
-        read_t (if it was delivered), position. Slots that only an unsettled tail names are left
-        out.
-        """
-        told = F.col("ack_t").isNotNull() | F.col("read_t").isNotNull()
-        settled = told | self.is_settled(F.col("position_min"))
-        agreed = (
-            self.digest.where(~F.col("suspect") & F.col("queue").isNotNull())
-            .withColumn("broker", self.members.by_number(str))
-            .where(settled)
-            .select(
-                "queue",
-                "queue_offset",
-                "id",
-                "send_t",
-                "ack_t",
-                "read_t",
-                F.col("position_min").alias("position"),
-            )
-        )
+    @cached_property
+    def disputed(self) -> DataFrame:
+        """The places that anybody gives to suspects, with the columns of `slots`."""
         source = F.col("source")
         read = (source == STORED) & F.col("error").isNull() & self.is_settled()
-        disputed = (
+        sent = self.suspects.where(source == SEND)
+        return self.kept(
             self.suspects.where(source.isin(ACK, DELIVER) | read)
-            .groupBy(queue_hash().alias("queue"), "queue_offset", "id")
+            .groupBy("queue", "queue_offset", "identity")
             .agg(
                 F.min(F.when(source == ACK, F.col("t"))).alias("ack_t"),
                 F.min(F.when(source == DELIVER, F.col("t"))).alias("read_t"),
                 F.min("position").alias("position"),
+                F.max(self.members.broker_number).cast("long").alias("broker_number"),
             )
-            .join(self.digest.where("suspect").select("id", "send_t"), "id")
+            .join(sent.groupBy("identity").agg(F.min("t").alias("send_t")), "identity", "left")
+            .select(*(SLOT.names or ()))
         )
-        return agreed.unionByName(disputed)
+
+    @cached_property
+    def slots(self) -> DataFrame:
+        """Which message has which place in a queue: one row for each (slot, message) named.
+
+        Columns: queue (a number), queue_offset, identity, send_t, ack_t (if this slot was
+        acknowledged), read_t (if it was delivered), position, broker_number. Slots that only an
+        unsettled tail names are left out.
+        """
+        told = F.col("ack_t").isNotNull() | F.col("read_t").isNotNull()
+        end = self.members.by_number(lambda name: self.settled_end[name])
+        agreed = self.agreed.where(told | (F.col("position") < end))
+        return agreed if self.is_agreed else agreed.unionByName(self.disputed)
+
+    @cached_property
+    def stretches(self) -> Rows:
+        """What the screening found of queues, stretch by stretch."""
+        ends = np.array([self.settled_end[name] for name in self.members.brokers], np.int64)
+        return self.screened.stretches(None if self.is_agreed else self.disputed, ends)
+
+    @cached_property
+    def doubtful(self) -> DataFrame | None:
+        """The slots of the queues that need a closer look; None if there is none."""
+        from_start = all(replica.segments[:1] == (0,) for replica in self.members.replicas)
+        queues = doubtful_queues(self.stretches, from_start=from_start)
+        return self.kept(self.slots.where(F.col("queue").isin(queues))) if queues else None
 
     @cached_property
     def acks(self) -> DataFrame:
         """Acknowledgements of messages in their queues, the first of each place.
 
-        Columns: id, broker, queue (a hash), queue_offset, position, ack_t. Messages that wait have
-        a position and no place in a queue yet.
+        Columns: identity, broker, queue (a number), queue_offset, position, ack_t. Messages that
+        wait have a position and no place in a queue yet.
         """
-        agreed = self.digest.where("NOT suspect AND ack_t IS NOT NULL").select(
-            "id",
-            self.members.by_number(str).alias("broker"),
-            "queue",
-            "queue_offset",
-            F.col("position_min").alias("position"),
-            "ack_t",
+        columns = ("identity", "broker", "queue", "queue_offset", "position", "ack_t")
+        broker = self.members.by_number(str)
+        agreed = self.agreed.where("ack_t IS NOT NULL").withColumn("broker", broker)
+        waiting = (
+            self.waiters.where("waiting_t IS NOT NULL AND held_position_min IS NOT NULL")
+            .withColumn("broker", broker)
+            .withColumnsRenamed({"held_position_min": "position", "waiting_t": "ack_t"})
+            .withColumn("queue", F.lit(None).cast("long"))
+            .withColumn("queue_offset", F.lit(None).cast("long"))
         )
+        acks = agreed.select(*columns).unionByName(waiting.select(*columns))
+        if self.is_agreed:
+            return acks
         disputed = (
             self.suspects.where(F.col("source") == ACK)
-            .groupBy("id", "broker", queue_hash().alias("queue"), "queue_offset", "position")
+            .groupBy("identity", "broker", "queue", "queue_offset", "position")
             .agg(F.min("t").alias("ack_t"))
         )
-        waiting = self.digest.where(
-            "waiting_t IS NOT NULL AND held_position_min IS NOT NULL"
-        ).select(
-            "id",
-            self.members.by_number(str).alias("broker"),
-            F.lit(None).cast("long").alias("queue"),
-            F.lit(None).cast("long").alias("queue_offset"),
-            F.col("held_position_min").alias("position"),
-            F.col("waiting_t").alias("ack_t"),
-        )
-        return agreed.unionByName(disputed).unionByName(waiting)
+        return acks.unionByName(disputed.select(*columns))
 
     @cached_property
-    def spread(self) -> Row:
-        """The hashes of groups that were given messages, least and most; and the last pop time."""
-        groups = F.min("group_min").alias("least"), F.max("group_max").alias("most")
-        return self.digest.agg(*groups, F.max("popped_max").alias("popped")).collect()[0]
-
-    @property
-    def has_popped(self) -> bool:
-        """Whether any group was given messages by POP."""
-        return self.spread.popped is not None
-
-    @property
-    def one_group(self) -> int | None:
-        """The hash of the group whose deliveries are all of them, as in most runs, if it pulls."""
-        row = self.spread
-        if row.least is None or row.least != row.most or self.has_popped:
-            return None
-        return int(row.least)
+    def waiters(self) -> DataFrame:
+        """The messages that had to wait, with the columns of `WAITER`."""
+        return self.kept(self.screened.rows(tasks.WAITERS, WAITER))
 
     @cached_property
     def first_reads(self) -> DataFrame:
-        """The first delivery of each offset in each reading: reading (a hash), queue_offset, t.
+        """The first delivery of each offset in each reading: reading (a number), queue_offset, t.
 
         What members popped is none of it: they are given messages in any order.
 
         With one group the slots know all of it, and the history need not be read again.
         """
-        if self.one_group is not None:
+        if self.has_one_group:
             return self.slots.where(F.col("read_t").isNotNull()).select(
                 F.col("queue").alias("reading"), "queue_offset", F.col("read_t").alias("t")
             )
-        judged = F.col("topic").isin(*self.meta.topics)
-        pulled = (F.col("kind") == DELIVER) & F.col("pop_time").isNull()
-        delivered = self.events.where(pulled & judged)
-        offsets = delivered.groupBy(
-            self.reading.alias("reading"), F.col("offset").alias("queue_offset")
-        )
+        delivered = self.testimony.where((F.col("source") == DELIVER) & F.col("pop_time").isNull())
+        offsets = delivered.groupBy(self.reading.alias("reading"), "queue_offset")
         return offsets.agg(F.min("t").alias("t"))
 
     @property
+    def has_one_group(self) -> bool:
+        """Whether no deliveries are to different groups, as in most runs, nor by POP."""
+        return len(self.screened.groups) <= 1 and not self.screened.popped
+
+    @property
     def reading(self) -> Column:
-        """What one group read of one queue, as a number, from an event's columns."""
-        of_any = F.xxhash64("group", *QUEUE)
-        if self.one_group is None:
+        """What one group read of one queue, as a number, from the columns `group` and `queue`."""
+        of_any = F.xxhash64("group", "queue")
+        if len(self.screened.groups) != 1 or not self.has_one_group:
             return of_any
-        return F.when(F.xxhash64("group") == self.one_group, queue_hash()).otherwise(of_any)
+        (group,) = self.screened.groups
+        return F.when(F.col("group").eqNullSafe(F.lit(group)), F.col("queue")).otherwise(of_any)
 
     @cached_property
     def noted(self) -> DataFrame:
         """The events that are about no single message."""
-        return self.kept(self.notes)
-
-    @cached_property
-    def noted_kinds(self) -> dict[str, int]:
-        """How many events there are of each of those kinds."""
-        return {row.kind: row["count"] for row in self.noted.groupBy("kind").count().collect()}
+        return self.kept(self.screened.noted)
 
     def nothing(self) -> DataFrame:
         """No violation: what a judge says at once where there is nothing to judge."""
+        return self._nothing
+
+    def is_nothing(self, rows: DataFrame) -> bool:
+        """Whether a judge said so, and `rows` need not be looked into."""
+        return rows is self._nothing
+
+    @cached_property
+    def _nothing(self) -> DataFrame:
         return self.session.createDataFrame([], COLUMNS)
 
     @cached_property
@@ -265,9 +267,17 @@ class Evidence:
             .select("broker", "id", "position", "unacked")
         )
 
-    def testimony_of(self, ids: DataFrame) -> DataFrame:
-        """The testimony about the messages with these ids."""
-        return self.testimony.join(ids, "id", "left_semi")
+    def testimony_of(self, messages: DataFrame) -> DataFrame:
+        """The testimony about the messages whose identities these are."""
+        return self.testimony.join(messages, "identity", "left_semi")
+
+    def with_ids(self, rows: DataFrame) -> DataFrame:
+        """`rows`, of which there are few, with the ids of their messages."""
+        rows = self.kept(rows)
+        if rows.isEmpty():
+            return rows.withColumn("id", F.lit(None).cast("string"))
+        named = self.testimony_of(rows.select("identity")).select("identity", "id")
+        return rows.join(named.dropDuplicates(["identity"]), "identity", "left")
 
     @cached_property
     def damage(self) -> DataFrame:
@@ -307,6 +317,30 @@ class Evidence:
         return self.kept(rows)
 
     @cached_property
+    def entry_count(self) -> int:
+        """How many different indexes the logs have."""
+        if self.logs is not None:
+            return sum(log.entries for log in self.logs.values())
+        return self.ledger.count()
+
+    @cached_property
+    def term_starts(self) -> DataFrame:
+        """Where each term begins in the settled log: broker, log_term, start."""
+        if self.logs is not None:
+            starts = [
+                (name, term, start)
+                for name, log in self.logs.items()
+                for term, start in log.terms.items()
+            ]
+            return self.session.createDataFrame(starts, "broker string, log_term long, start long")
+        settled = self.ledger.where(self.is_settled() & F.col("term_min").isNotNull())
+        return self.kept(
+            settled.groupBy("broker", F.col("term_min").alias("log_term")).agg(
+                F.min("position").alias("start")
+            )
+        )
+
+    @cached_property
     def settled_end(self) -> dict[str, int]:
         """For each broker: the position up to which its log can't change any more.
 
@@ -314,18 +348,8 @@ class Evidence:
         """
         if self.alone:
             return self._settled_alone()
-        read = F.when(F.expr("ack_t IS NOT NULL OR read_t IS NOT NULL"), F.col("position_min"))
-        waits = F.when(F.col("waiting_t").isNotNull(), F.col("held_position_min"))
-        told = (
-            self.digest.groupBy("broker_number")
-            .agg(F.max(F.greatest(read, waits)).alias("end"))
-            .collect()
-        )
-        ends = {
-            self.members.brokers[row.broker_number]: row.end + 1
-            for row in told
-            if row.broker_number is not None and row.end is not None
-        }
+        told = zip(self.members.brokers, self.screened.totals["told"], strict=True)
+        ends = {name: end + 1 for name, end in told if end != NONE}
         common = self._common_ends()
         return {name: max(ends.get(name, 0), common.get(name, 0)) for name in self.members.brokers}
 
@@ -354,9 +378,12 @@ class Evidence:
         """Free the memory of the kept rows."""
         for rows in self._persisted:
             rows.unpersist()
+        self.screened.close()
 
     def _common_ends(self) -> dict[str, int]:
         """Where each log's first index is on which not all replicas agree; else where it ends."""
+        if self.logs is not None:
+            return {name: log.end for name, log in self.logs.items()}
         ends = self.ledger.groupBy("broker").agg(F.max("end").alias("at"))
         splits = self.disputes.groupBy("broker").agg(F.min("position").alias("at"))
         of_all = {row.broker: int(row.at) for row in ends.collect()}
@@ -395,7 +422,3 @@ class Evidence:
             committed = min(0 if each is None else each.end_position for each in told)
             settled[name] = max(committed, settled.get(name, 0))
         return settled
-
-    def _source(self, level: str) -> DataFrameReader:
-        paths = PATH_SEPARATOR.join(replica.directory for replica in self.members.replicas)
-        return self.session.read.format(FORMAT).option("path", paths).option("level", level)

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.testimony import QUEUE, queue_hash
 from mqspark.judge.violations import text, violation
+from mqspark.screening.testimony import QUEUE
 
 NUMBER: Final = 12
 TITLE: Final = "A queue's end is never told too low"
@@ -25,9 +25,9 @@ QUEUE_END: Final = "queue_end"
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each answer that is below an earlier acknowledgement."""
-    if not evidence.noted_kinds.get(QUEUE_END):
+    if not evidence.screened.noted_kinds.get(QUEUE_END):
         return evidence.nothing()
-    answers = evidence.noted.where(F.col("kind") == QUEUE_END).withColumn("queue", queue_hash())
+    answers = evidence.noted.where(F.col("kind") == QUEUE_END)
     none = F.lit(None).cast("long")
     asked = answers.select("queue", F.col("began").alias("at"), none.alias("acked"), "offset", "t")
     acked = evidence.acks.join(F.broadcast(answers.select("queue").distinct()), "queue").select(
@@ -44,10 +44,10 @@ def violations(evidence: Evidence) -> DataFrame:
     )
     names = answers.select("queue", *QUEUE).dropDuplicates(["queue"])
     witness = evidence.acks.groupBy("queue", F.col("queue_offset").alias("highest")).agg(
-        F.min_by("id", "ack_t").alias("id"), F.min("position").alias("position")
+        F.min_by("identity", "ack_t").alias("identity"), F.min("position").alias("position")
     )
     return violation(
-        low.join(witness, ["queue", "highest"])
+        evidence.with_ids(low.join(witness, ["queue", "highest"]))
         .join(F.broadcast(names), "queue")
         .withColumn("queue_offset", F.col("highest")),
         "stale",

@@ -12,8 +12,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.testimony import ACK, DELIVER, STORED, queue_hash
 from mqspark.judge.violations import text, violation
+from mqspark.screening.testimony import ACK, DELIVER, STORED
 
 NUMBER: Final = 3
 TITLE: Final = "A queue offset names one message for ever"
@@ -24,10 +24,11 @@ _SLOT: Final = ("broker", "topic", "queue_id", "queue_offset")
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each slot that has two names."""
-    identity = F.xxhash64("id")
+    if evidence.doubtful is None:
+        return evidence.nothing()
     contested = evidence.kept(
-        evidence.slots.groupBy("queue", "queue_offset")
-        .agg(F.min(identity).alias("least"), F.max(identity).alias("greatest"))
+        evidence.doubtful.groupBy("queue", "queue_offset")
+        .agg(F.min("identity").alias("least"), F.max("identity").alias("greatest"))
         .where("least != greatest")
         .select("queue", "queue_offset")
     )
@@ -50,15 +51,15 @@ def violations(evidence: Evidence) -> DataFrame:
 
 def _statements(evidence: Evidence, contested: DataFrame) -> DataFrame:
     """A row for each name of a contested slot, with who gives it: witnesses, replicas, acked."""
-    claims = evidence.slots.join(F.broadcast(contested), ["queue", "queue_offset"])
-    said = evidence.testimony_of(claims.select("id").distinct())
+    assert evidence.doubtful is not None
+    claims = evidence.doubtful.join(F.broadcast(contested), ["queue", "queue_offset"])
+    said = evidence.testimony_of(claims.select("identity").distinct())
     stored = F.col("source") == STORED
     witness = F.when(stored, F.col("replica")).otherwise(F.col("source"))
     return (
         said.where(F.col("source").isin(ACK, DELIVER, STORED) & F.col("error").isNull())
         .join(F.broadcast(evidence.members_table), "broker")
         .where("source != 'stored' OR getbit(holders, bit) = 1")
-        .withColumn("queue", queue_hash())
         .join(F.broadcast(contested), ["queue", "queue_offset"])
         .groupBy(*_SLOT, "id")
         .agg(

@@ -37,7 +37,7 @@ DISK_LOST: Final = ("wipe", "new-disk")
 
 def election_violations(evidence: Evidence) -> DataFrame:
     """Property 6: a row for each term with two leaders, second vote, and term taken back."""
-    if not (evidence.noted_kinds.get(LEAD) or evidence.noted_kinds.get(VOTE)):
+    if not (evidence.screened.noted_kinds.get(LEAD) or evidence.screened.noted_kinds.get(VOTE)):
         return evidence.nothing()
     leads = evidence.noted.where(F.col("kind") == LEAD)
     votes = evidence.noted.where(F.col("kind") == VOTE)
@@ -85,12 +85,7 @@ def completeness_violations(evidence: Evidence) -> DataFrame:
     if not completeness_checked(evidence):
         return evidence.nothing()
     leads = evidence.noted.where((F.col("kind") == LEAD) & F.col("end_position").isNotNull())
-    settled = evidence.ledger.where(evidence.is_settled() & F.col("term_min").isNotNull())
-    starts = evidence.kept(
-        settled.groupBy("broker", F.col("term_min").alias("log_term")).agg(
-            F.min("position").alias("start")
-        )
-    )
+    starts = evidence.term_starts
     begin = starts.groupBy("broker").agg(F.min("start").alias("log_begin"))
     bounds = (
         leads.join(starts, "broker")
@@ -104,12 +99,13 @@ def completeness_violations(evidence: Evidence) -> DataFrame:
         .where("next_start IS NULL OR position < next_start")
         .groupBy("broker", "node", "term", "end_position")
         .agg(
-            F.min_by(F.struct("id", "position", "ack_t"), "position").alias("first"),
+            F.min_by(F.struct("identity", "position", "ack_t"), "position").alias("first"),
             F.count("*").alias("messages"),
         )
+        .withColumn("identity", F.col("first.identity"))
     )
     return violation(
-        lacking,
+        evidence.with_ids(lacking),
         "incomplete",
         text(
             "led in term {term} with a log that ended at {end_position}: {messages} messages "
@@ -117,7 +113,7 @@ def completeness_violations(evidence: Evidence) -> DataFrame:
             position=F.col("first.position"),
             ack_t=F.col("first.ack_t"),
         ),
-        message_id=F.col("first.id"),
+        message_id=F.col("id"),
         replica=F.col("node"),
         positions=[F.col("first.position")],
     )
@@ -125,7 +121,7 @@ def completeness_violations(evidence: Evidence) -> DataFrame:
 
 def completeness_checked(evidence: Evidence) -> int:
     """How many leaders said how far their log went."""
-    if not evidence.noted_kinds.get(LEAD):
+    if not evidence.screened.noted_kinds.get(LEAD):
         return 0
     told = (F.col("kind") == LEAD) & F.col("end_position").isNotNull()
     return evidence.noted.where(told).count()

@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.testimony import DELIVER, QUEUE, STORED, queue_hash
 from mqspark.judge.violations import text, together, violation
+from mqspark.screening.testimony import DELIVER, QUEUE, STORED
 
 NUMBER: Final = 4
 TITLE: Final = "Acknowledgements and reads keep the order of a queue"
@@ -26,18 +26,22 @@ TITLE: Final = "Acknowledgements and reads keep the order of a queue"
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each message out of order, hole in a queue, and skip in what a group read."""
+    if evidence.is_agreed and evidence.doubtful is None and evidence.has_one_group:
+        return evidence.nothing()
     return together(_of_queues(evidence), _of_reads(evidence), _vanished(evidence))
 
 
 def _of_queues(evidence: Evidence) -> DataFrame:
     """Messages that are overtaken, out of log order, or preceded by a hole."""
+    if evidence.doubtful is None:
+        return evidence.nothing()
     higher = Window.partitionBy("queue").orderBy(F.col("queue_offset").desc())
     later = higher.rowsBetween(Window.unboundedPreceding, -1)
     from_start = all(replica.segments[:1] == (0,) for replica in evidence.members.replicas)
     lower = F.lead("queue_offset").over(higher)
     below = F.coalesce(lower, F.lit(-1)) if from_start else lower
     rows = (
-        evidence.slots.withColumn("first_ack_above", F.min("ack_t").over(later))
+        evidence.doubtful.withColumn("first_ack_above", F.min("ack_t").over(later))
         .withColumn("position_above", F.lag("position").over(higher))
         .withColumn("offset_below", below)
     )
@@ -59,7 +63,7 @@ def _of_queues(evidence: Evidence) -> DataFrame:
         )
         .otherwise(text("the queue has no offset between {offset_below} and {queue_offset}"))
     )
-    described = flagged.join(_queue_names(evidence, flagged), "queue", "left")
+    described = flagged.join(_names(evidence, flagged), ["queue", "identity"], "left")
     return violation(
         described,
         what,
@@ -69,18 +73,20 @@ def _of_queues(evidence: Evidence) -> DataFrame:
     )
 
 
-def _queue_names(evidence: Evidence, flagged: DataFrame) -> DataFrame:
-    """Broker, topic and queue id behind the hashes of the flagged queues."""
+def _names(evidence: Evidence, flagged: DataFrame) -> DataFrame:
+    """Message, broker, topic and queue id behind the numbers of the flagged."""
     return (
-        evidence.testimony_of(flagged.select("id"))
+        evidence.testimony_of(flagged.select("identity"))
         .where(F.col("queue_id").isNotNull())
-        .select(queue_hash().alias("queue"), *QUEUE)
-        .dropDuplicates(["queue"])
+        .select("queue", "identity", "id", *QUEUE)
+        .dropDuplicates(["queue", "identity"])
     )
 
 
 def _of_reads(evidence: Evidence) -> DataFrame:
     """First deliveries that come after a higher offset's, and offsets that never came."""
+    if evidence.has_one_group and evidence.doubtful is None:
+        return evidence.nothing()
     higher = Window.partitionBy("reading").orderBy(F.col("queue_offset").desc())
     before = F.min("t").over(higher.rowsBetween(Window.unboundedPreceding, -1))
     rows = evidence.first_reads.withColumn("first_above", before).withColumn(
@@ -90,7 +96,7 @@ def _of_reads(evidence: Evidence) -> DataFrame:
     skipped = F.col("offset_above") - F.col("queue_offset") > 1
     flagged = evidence.kept(rows.where(late | skipped))
     names = (
-        evidence.events.where(F.col("kind") == DELIVER)
+        evidence.testimony.where(F.col("source") == DELIVER)
         .select(evidence.reading.alias("reading"), "group", *QUEUE)
         .join(F.broadcast(flagged.select("reading").distinct()), "reading", "left_semi")
         .dropDuplicates(["reading"])
@@ -107,6 +113,8 @@ def _of_reads(evidence: Evidence) -> DataFrame:
 
 def _vanished(evidence: Evidence) -> DataFrame:
     """Messages that were delivered and are in no replica's log."""
+    if evidence.is_agreed:
+        return evidence.nothing()
     delivered = evidence.suspects.where(F.col("source") == DELIVER).dropDuplicates(["id"])
     kept = evidence.suspects.where(F.col("source") == STORED)
     return violation(

@@ -28,7 +28,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.testimony import COMMITTED, ROLLED_BACK
 from mqspark.judge.violations import text, together, violation
 from mqspark.limits import (
     CLOCK_SLACK_MS,
@@ -37,6 +36,8 @@ from mqspark.limits import (
     EXPIRED_S_MAX,
     TRANSACTION_S_MAX,
 )
+from mqspark.screening.statements import COMMITTED, ROLLED_BACK
+from mqspark.screening.testimony import DELIVER, SEND
 
 TRANSACTIONS_NUMBER: Final = 10
 TRANSACTIONS_TITLE: Final = "A transaction is seen if it was committed, and only then"
@@ -51,6 +52,8 @@ _CAME: Final = "read_t IS NOT NULL OR versions = 0"
 
 def transaction_violations(evidence: Evidence) -> DataFrame:
     """Property 10: a row for each that shows wrongly, and each replica where one does not."""
+    if not evidence.screened.totals["transactions"]:
+        return evidence.nothing()
     begun = _waiting(evidence, "outcome IS NOT NULL")
     seen = (F.col("versions") > 0) | F.col("read_t").isNotNull()
     shown = begun.where((F.col("outcome") == ROLLED_BACK) & seen)
@@ -64,54 +67,73 @@ def transaction_violations(evidence: Evidence) -> DataFrame:
     late = _overdue(evidence, awaited, TRANSACTION_S_MAX)
     return together(
         violation(
-            shown,
+            evidence.with_ids(shown),
             "visible",
             F.lit("the transaction was to be rolled back, and its topic has the message"),
             message_id=F.col("id"),
         ),
         violation(
-            hidden,
+            evidence.with_ids(hidden),
             "hidden",
             text("committed at {resolved_t} ns, and not in its topic"),
             message_id=F.col("id"),
         ),
-        _late(late, "open", "to be committed since {at} ns"),
+        _late(evidence.with_ids(late), "open", "to be committed since {at} ns"),
     )
 
 
 def delay_violations(evidence: Evidence) -> DataFrame:
-    """Property 11: a row for each delayed message that came early, late, or not at all."""
+    """Property 11: a row for each message that came early, late, not at all, or after its end."""
+    found = []
+    if evidence.screened.totals["delayed"]:
+        found.append(_untimely(evidence))
+    if evidence.screened.ending:
+        found.append(_expired(evidence))
+    return together(*found) if found else evidence.nothing()
+
+
+def _untimely(evidence: Evidence) -> DataFrame:
     delayed = _waiting(evidence, "due IS NOT NULL AND send_t IS NOT NULL")
     slack = CLOCK_SLACK_MS * _NS_PER_MS + CLOCK_SLACK_SHARE * (F.col("due") - F.col("send_t"))
     early = delayed.where(F.col("read_t") < F.col("due") - slack)
     awaited = delayed.withColumn("at", F.greatest("due", "waiting_t"))
-    grace_ns = int(EXPIRED_S_MAX * _NS_PER_S)
-    expired = _waiting(evidence, f"read_last_t > expires + {grace_ns}")
     late = _overdue(evidence, awaited, DELAY_LATE_S_MAX)
     return together(
         violation(
-            early,
+            evidence.with_ids(early),
             "early",
             text("delivered at {read_t} ns, due at {due} ns"),
             message_id=F.col("id"),
         ),
-        violation(
-            expired,
-            "expired",
-            text("delivered at {read_last_t} ns, to be delivered until {expires} ns"),
-            message_id=F.col("id"),
-        ),
-        _late(late, "missing", "due since {at} ns"),
+        _late(evidence.with_ids(late), "missing", "due since {at} ns"),
+    )
+
+
+def _expired(evidence: Evidence) -> DataFrame:
+    source, grace_ns = F.col("source"), int(EXPIRED_S_MAX * _NS_PER_S)
+    rows = (
+        evidence.testimony.where(source.isin(SEND, DELIVER))
+        .groupBy("identity")
+        .agg(
+            F.first("id").alias("id"),
+            F.max("expires").alias("expires"),
+            F.max(F.when(source == DELIVER, F.col("t"))).alias("read_last_t"),
+            F.max("broker").alias("broker"),
+        )
+        .where(F.col("read_last_t") > F.col("expires") + grace_ns)
+    )
+    return violation(
+        evidence.kept(rows),
+        "expired",
+        text("delivered at {read_last_t} ns, to be delivered until {expires} ns"),
+        message_id=F.col("id"),
     )
 
 
 def _waiting(evidence: Evidence, condition: str) -> DataFrame:
-    """What the digest says of messages that had to wait."""
-    named = ["id", "send_t", "due", "outcome", "resolved", "resolved_t", "waiting_t", "read_t"]
-    named += ["read_last_t", "expires"]
-    broker = evidence.members.by_number(str).alias("broker")
+    """Messages that had to wait."""
     return evidence.kept(
-        evidence.digest.where(condition).select(*named, "versions", "holders", broker)
+        evidence.waiters.where(condition).withColumn("broker", evidence.members.by_number(str))
     )
 
 

@@ -6,6 +6,7 @@ The file is mapped, not read: it is walked once, and only the wanted columns are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 
 import pyarrow as pa
@@ -48,9 +49,12 @@ class SegmentReader(DataSourceReader):
         """The rows of the segments of one task."""
         assert isinstance(partition, Task)
         for segment in partition.segments:
-            yield from self._segment(segment)
+            yield from self.segment(segment)
 
-    def _segment(self, partition: SegmentPartition) -> Iterator[pa.RecordBatch]:
+    def segment(
+        self, partition: SegmentPartition, tally: Tally | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of one segment. A `tally` is told of all its entries."""
         with mapped(partition.path) as raw:
             found = _found(partition, raw, verify=self._verify)
             if self._level == ENTRIES:
@@ -58,7 +62,7 @@ class SegmentReader(DataSourceReader):
             else:
                 holders = Holders(partition, merge=self._merge)
                 yield from message_batches(
-                    found, raw or memoryview(b""), holders, self._schema, verify=self._verify
+                    found, raw or memoryview(b""), holders, self._schema, tally, verify=self._verify
                 )
 
 
@@ -93,6 +97,7 @@ def message_batches(
     raw: memoryview,
     holders: Holders,
     schema: StructType,
+    tally: Tally | None = None,
     *,
     verify: bool,
 ) -> Iterator[pa.RecordBatch]:
@@ -104,20 +109,54 @@ def message_batches(
     walk = RecordWalk(raw, segment.position, verify=verify)
     columns = MessageColumns(raw, segment, schema)
     rows = RecordColumns()
-    for offset, size, header, error in found:
+    for each in found:
+        offset, size, header, error = each
         index, term = (None, None) if header is None else (header.index, header.term)
+        mask = None if header is None else holders.of(raw, offset, size)
+        if tally is not None:
+            tally.add(each, mask)
         if error is not None:
             rows.add_damage(Place(index, term, holders.own), offset, size, error)
-        if header is not None and header.kind == Kind.MESSAGES:
-            mask = holders.of(raw, offset, size)
-            if mask is not None:
-                place = Place(index, term, mask)
-                walk.walk(rows, place, offset + HEADER_BYTES, offset + size)
+        if header is not None and header.kind == Kind.MESSAGES and mask is not None:
+            place = Place(index, term, mask)
+            walk.walk(rows, place, offset + HEADER_BYTES, offset + size)
         if len(rows) >= BATCH_ROWS_MAX or rows.bytes_held >= BATCH_BYTES_MAX:
             yield columns.batch(rows)
             rows = RecordColumns()
     if len(rows):
         yield columns.batch(rows)
+
+
+@dataclass
+class Tally:
+    """What a segment's entries show as a whole; those that an earlier replica holds alike count
+    there.
+
+    `disputed`: bytes are wrong, an index is missing, or not all replicas hold the entries alike.
+    `terms` says where each term begins.
+    """
+
+    segment: SegmentPartition
+    entries: int = 0
+    first_index: int = 0
+    last_index: int = 0
+    end: int = 0
+    terms: dict[int, int] = field(default_factory=dict)
+    disputed: bool = False
+
+    def add(self, found: Found, mask: int | None) -> None:
+        """One more entry or damaged range; `mask` is that of its holders."""
+        everyone = (1 << len(self.segment.directories)) - 1
+        header = found.header
+        if header is None or found.error is not None or mask not in {None, everyone}:
+            self.disputed = True
+        elif mask is not None:
+            self.disputed |= self.entries > 0 and header.index != self.last_index + 1
+            self.first_index = self.first_index or header.index
+            self.last_index = header.index
+            self.entries += 1
+            self.end = self.segment.position + found.offset + found.size
+            self.terms.setdefault(header.term, self.segment.position + found.offset)
 
 
 class Holders:

@@ -26,8 +26,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.testimony import QUEUE
 from mqspark.judge.violations import text, together, violation
+from mqspark.screening.testimony import QUEUE
 
 NUMBER: Final = 8
 TITLE: Final = "A group's offset says what was delivered, and never goes back"
@@ -40,7 +40,7 @@ _PLACE: Final = ("group", *QUEUE)
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each reading with a commit ahead of its deliveries, and for each step back."""
-    if not evidence.noted_kinds.get(COMMIT):
+    if not evidence.screened.noted_kinds.get(COMMIT):
         return evidence.nothing()
     judged = F.col("topic").isin(*evidence.meta.topics)
     said = evidence.kept(
@@ -139,7 +139,7 @@ def _back(evidence: Evidence, said: DataFrame) -> DataFrame:
 def _between_resets(evidence: Evidence, said: DataFrame) -> DataFrame:
     """Commits and reads of offsets, each with how many resets were before; none within one."""
     statements = said.where(F.col("kind") != RESET)
-    if not evidence.noted_kinds.get(RESET):
+    if not evidence.screened.noted_kinds.get(RESET):
         return statements.withColumn("resets", F.lit(0).cast("long"))
     resets = said.where(F.col("kind") == RESET).select(
         *_PLACE,

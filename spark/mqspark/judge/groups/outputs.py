@@ -23,8 +23,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.groups.commits import COMMIT, GROUP_OFFSET, RESET
-from mqspark.judge.testimony import DELIVER, QUEUE, queue_hash
 from mqspark.judge.violations import text, together, violation
+from mqspark.screening.testimony import ACK, DELIVER, QUEUE, STORED
 
 NUMBER: Final = 14
 TITLE: Final = "Each input that a group has passed has its output, and no other has"
@@ -35,7 +35,8 @@ def checked(evidence: Evidence) -> int:
     """How many outputs were acknowledged or are stored."""
     if not evidence.meta.outputs:
         return 0
-    return evidence.digest.where(F.col("id").endswith(SUFFIX)).count()
+    made = F.col("source").isin(ACK, STORED) & F.col("id").endswith(SUFFIX)
+    return evidence.testimony.where(made).select("identity").distinct().count()
 
 
 def violations(evidence: Evidence) -> DataFrame:
@@ -48,14 +49,16 @@ def _of_topic(evidence: Evidence, inputs: str, group: str) -> DataFrame:
     said = evidence.noted.where((F.col("topic") == inputs) & (F.col("group") == group))
     resets = said.where(F.col("kind") == RESET).select(*QUEUE).distinct()
     told = evidence.kept(
-        said.where(F.col("kind").isin(COMMIT, GROUP_OFFSET))
-        .join(F.broadcast(resets), list(QUEUE), "left_anti")
-        .withColumn("queue", queue_hash())
+        said.where(F.col("kind").isin(COMMIT, GROUP_OFFSET)).join(
+            F.broadcast(resets), list(QUEUE), "left_anti"
+        )
     )
     queues = told.groupBy("queue", *QUEUE).agg(F.max("offset").alias("passed"))
+    ids = evidence.testimony.where(F.col("topic") == inputs)
     rows = evidence.kept(
-        evidence.slots.select("queue", "queue_offset", F.col("id").alias("input"))
+        evidence.slots.select("queue", "queue_offset", "identity")
         .join(F.broadcast(queues), "queue")
+        .join(ids.select("identity", F.col("id").alias("input")).distinct(), "identity")
         .withColumn("id", F.concat("input", F.lit(SUFFIX)))
     )
     return together(_missing(evidence, rows, inputs, group), _untaken(evidence, rows, told, group))
@@ -63,17 +66,14 @@ def _of_topic(evidence: Evidence, inputs: str, group: str) -> DataFrame:
 
 def _missing(evidence: Evidence, rows: DataFrame, inputs: str, group: str) -> DataFrame:
     """Inputs that the group has passed, and no log has their output."""
-    given = (F.col("kind") == DELIVER) & (F.col("topic") == inputs) & (F.col("group") == group)
-    begins = (
-        evidence.events.where(given)
-        .groupBy(queue_hash().alias("queue"))
-        .agg(F.min("offset").alias("begin"))
-    )
+    given = (F.col("source") == DELIVER) & (F.col("topic") == inputs) & (F.col("group") == group)
+    delivered = evidence.testimony.where(given)
+    begins = delivered.groupBy("queue").agg(F.min("queue_offset").alias("begin"))
     passed = rows.join(F.broadcast(begins), "queue").where(
         "queue_offset >= begin AND queue_offset < passed"
     )
-    there = evidence.digest.where("versions > 0").select("id")
-    lacking = evidence.kept(passed.join(there, "id", "left_anti"))
+    there = evidence.testimony.where((F.col("source") == STORED) & F.col("error").isNull())
+    lacking = evidence.kept(passed.join(there.select("id"), "id", "left_anti"))
     return violation(
         lacking,
         "missing",
@@ -88,7 +88,8 @@ def _untaken(evidence: Evidence, rows: DataFrame, told: DataFrame, group: str) -
     asked = told.where(F.col("kind") == GROUP_OFFSET).select(
         "queue", F.coalesce("began", "t").alias("at"), none.alias("taken"), "offset", "t"
     )
-    acks = evidence.acks.groupBy("id").agg(F.min("ack_t").alias("at"))
+    acked = evidence.testimony.where(F.col("source") == ACK)
+    acks = acked.groupBy("id").agg(F.min("t").alias("at"))
     stored = rows.join(acks, "id").select("queue", "at", F.col("queue_offset").alias("taken"))
     # At equal times the questions come first: such an acknowledgement is not earlier.
     before = Window.partitionBy("queue").orderBy("at", F.col("offset").isNull())

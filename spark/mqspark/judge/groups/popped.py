@@ -25,8 +25,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.groups.commits import GROUP_OFFSET, RESET
-from mqspark.judge.testimony import BURIED, DELIVER, QUEUE, SETTLE, queue_hash
 from mqspark.judge.violations import text, together, violation
+from mqspark.screening.testimony import BURIED, DEAD, DELIVER, QUEUE, SEND, SETTLE
 
 NUMBER: Final = 15
 TITLE: Final = "A popped message that is done stays done; what is passed was given"
@@ -35,35 +35,57 @@ _PLACE: Final = ("group", *QUEUE)
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each message that came again, was passed unseen or is wrongly buried."""
-    buried = together(_buried_twice(evidence), _unburied(evidence))
-    if not evidence.has_popped:
-        return buried
-    judged = F.col("topic").isin(*evidence.meta.topics)
-    given = (F.col("kind") == DELIVER) & judged
-    deliveries = evidence.events.where(given).select(*_PLACE, "offset", "t", "pop_time")
+    if not evidence.screened.popped:
+        return evidence.nothing()
+    columns = (*_PLACE, "queue", "queue_offset", "t", "pop_time")
+    deliveries = evidence.testimony.where(F.col("source") == DELIVER).select(*columns)
     popped = deliveries.where("pop_time IS NOT NULL").select(*_PLACE).distinct()
     resets = evidence.noted.where(F.col("kind") == RESET).select(*_PLACE).distinct()
     places = evidence.kept(popped.join(F.broadcast(resets), list(_PLACE), "left_anti"))
     told = evidence.kept(
         evidence.noted.where(F.col("kind") == GROUP_OFFSET)
         .join(F.broadcast(places), list(_PLACE), "left_semi")
-        .select(*_PLACE, F.coalesce("began", "t").alias("began"), "t", "offset")
+        .select(*_PLACE, "queue", F.coalesce("began", "t").alias("began"), "t", "offset")
     )
+    messages = _messages(evidence)
     return together(
-        buried,
-        _again(evidence, places),
+        _again(evidence, messages, places),
         _back(evidence, told),
-        _passed(evidence, told, deliveries),
+        _passed(evidence, told, deliveries, messages),
+        _buried_twice(evidence, messages),
+        _unburied(evidence, messages),
     )
 
 
-def _again(evidence: Evidence, places: DataFrame) -> DataFrame:
+def _messages(evidence: Evidence) -> DataFrame:
+    """One row a message: its last delivery, the first that was done for certain, its dead letters,
+    and whether it has an end of its own."""
+    source = F.col("source")
+    settled = (source == SETTLE) & F.col("counted")
+    buried = (source == BURIED) & F.col("error").isNull()
+    return evidence.kept(
+        evidence.testimony.where(source.isin(SEND, DELIVER, SETTLE, BURIED))
+        .groupBy("identity")
+        .agg(
+            F.first("id").alias("id"),
+            F.max(F.when(source.isin(DELIVER, SETTLE), F.col("broker"))).alias("broker"),
+            F.max(F.when(source == DELIVER, F.col("pop_time"))).alias("popped_max"),
+            F.min(F.when(settled, F.col("pop_time"))).alias("settled_min"),
+            F.min(F.when(settled & (F.col("how") == DEAD), F.col("t"))).alias("dead_t"),
+            F.count_if(buried).alias("buried_versions"),
+            F.bit_or(F.when(buried, F.col("holders")).otherwise(0)).alias("buried_holders"),
+            F.bool_or(F.col("expires").isNotNull()).alias("ends"),
+        )
+    )
+
+
+def _again(evidence: Evidence, messages: DataFrame, places: DataFrame) -> DataFrame:
     """Messages that were handed out after an ack of theirs had counted."""
-    ids = evidence.kept(evidence.digest.where("popped_max > settled_min").select("id"))
+    again = messages.where("popped_max > settled_min").select("identity")
     source = F.col("source")
     done = F.when((source == SETTLE) & F.col("counted"), F.col("pop_time"))
     rows = (
-        evidence.testimony_of(ids)
+        evidence.testimony_of(again)
         .where(source.isin(SETTLE, DELIVER))
         .join(F.broadcast(places), list(_PLACE), "left_semi")
         .groupBy("id", *_PLACE, "queue_offset")
@@ -105,26 +127,22 @@ def _back(evidence: Evidence, told: DataFrame) -> DataFrame:
     )
 
 
-def _passed(evidence: Evidence, told: DataFrame, deliveries: DataFrame) -> DataFrame:
+def _passed(
+    evidence: Evidence, told: DataFrame, deliveries: DataFrame, messages: DataFrame
+) -> DataFrame:
     """Messages below an offset that was told, and that nobody had been given by then."""
     first = evidence.kept(
-        deliveries.groupBy(*_PLACE, F.col("offset").alias("queue_offset")).agg(
-            F.min("t").alias("first_t")
-        )
+        deliveries.groupBy(*_PLACE, "queue_offset").agg(F.min("t").alias("first_t"))
     )
     begins = first.groupBy(*_PLACE).agg(F.min("queue_offset").alias("begin"))
     groups = evidence.kept(
-        told.select(*_PLACE)
-        .distinct()
-        .join(F.broadcast(begins), list(_PLACE))
-        .withColumn("queue", queue_hash())
+        told.select(*_PLACE, "queue").distinct().join(F.broadcast(begins), list(_PLACE))
     )
-    ends = evidence.digest.select("id", F.col("expires").isNotNull().alias("ends"))
     slots = (
-        evidence.slots.select("queue", "queue_offset", "id")
+        evidence.slots.select("queue", "queue_offset", "identity")
         .join(F.broadcast(groups), "queue")
         .where("queue_offset >= begin")
-        .join(ends, "id")
+        .join(messages.select("identity", "ends"), "identity")
         .groupBy(*_PLACE, "queue_offset")
         .agg(F.bool_or("ends").alias("ends"))
         .where("NOT ends")
@@ -152,11 +170,11 @@ def _passed(evidence: Evidence, told: DataFrame, deliveries: DataFrame) -> DataF
     )
 
 
-def _buried_twice(evidence: Evidence) -> DataFrame:
+def _buried_twice(evidence: Evidence, messages: DataFrame) -> DataFrame:
     """Messages that are in one topic of dead letters, on one replica, more than once."""
-    ids = evidence.kept(evidence.digest.where("buried_versions > 1").select("id"))
+    several = messages.where("buried_versions > 1").select("identity")
     rows = (
-        evidence.testimony_of(ids)
+        evidence.testimony_of(several)
         .where((F.col("source") == BURIED) & F.col("error").isNull())
         .join(F.broadcast(evidence.members_table), "broker")
         .where(F.expr("getbit(holders, bit) = 1"))
@@ -173,16 +191,9 @@ def _buried_twice(evidence: Evidence) -> DataFrame:
     )
 
 
-def _unburied(evidence: Evidence) -> DataFrame:
+def _unburied(evidence: Evidence, messages: DataFrame) -> DataFrame:
     """Dead letters that a member was told of, and that are not on a replica."""
-    told = evidence.kept(
-        evidence.digest.where("dead_t IS NOT NULL").select(
-            "id",
-            "dead_t",
-            "buried_holders",
-            evidence.members.by_number(str).alias("broker"),
-        )
-    )
+    told = messages.where("dead_t IS NOT NULL").select("id", "dead_t", "buried_holders", "broker")
     rows = told.join(F.broadcast(evidence.members_table), "broker").where(
         "getbit(buried_holders, bit) = 0"
     )

@@ -1,0 +1,125 @@
+"""The fields of events that judges read, as Arrow columns: one rule for lines and for packed ones.
+
+A value of another type than its field's is null. A line that is no event, such as one torn by a
+kill, has no kind, and proves nothing. Arrow's reader takes whole blocks of good lines; a block in
+which it finds anything odd is read line by line.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.json as arrow_json
+
+#: The kinds of events about one message.
+OF_MESSAGES: Final = ("send", "ack", "fail", "deliver", "resolve", "settle")
+_TEXT, _INT, _LONG, _FLAG = pa.string(), pa.int32(), pa.int64(), pa.bool_()
+#: Of events about one message.
+MESSAGE_FIELDS: Final[dict[str, pa.DataType]] = {
+    "kind": _TEXT,
+    "t": _LONG,
+    "client": _TEXT,
+    "id": _TEXT,
+    "topic": _TEXT,
+    "broker": _TEXT,
+    "queue_id": _INT,
+    "offset": _LONG,
+    "position": _LONG,
+    "crc": _LONG,
+    "definite": _FLAG,
+    "group": _TEXT,
+    "due": _LONG,
+    "transaction": _TEXT,
+    "waiting": _FLAG,
+    "expires": _LONG,
+    "pop_time": _LONG,
+    "how": _TEXT,
+    "counted": _FLAG,
+}
+#: Of the events that are about no single message.
+NOTE_FIELDS: Final[dict[str, pa.DataType]] = {
+    "kind": _TEXT,
+    "t": _LONG,
+    "began": _LONG,
+    "client": _TEXT,
+    "broker": _TEXT,
+    "node": _TEXT,
+    "term": _LONG,
+    "vote": _TEXT,
+    "end_position": _LONG,
+    "group": _TEXT,
+    "topic": _TEXT,
+    "queue_id": _INT,
+    "offset": _LONG,
+    "fault": _TEXT,
+}
+EVENT: Final = pa.schema(list((MESSAGE_FIELDS | NOTE_FIELDS).items()))
+_BOUNDS: Final = {_INT: 2**31, _LONG: 2**63}
+
+
+def with_all(events: pa.Table) -> pa.Table:
+    """`events` with every column: nulls in one that came after this history was packed."""
+    for field in EVENT:
+        if field.name not in events.column_names:
+            events = events.append_column(field, pa.nulls(len(events), field.type))
+    return events.select(EVENT.names)
+
+
+def columns(lines: bytes) -> pa.Table:
+    """The events in whole lines of a history."""
+    found = _read_at_once(lines) if _all_objects(lines) else None
+    if found is not None:
+        return found
+    rows = [fitting(event_of(line) or {}) for line in lines.split(b"\n") if line.strip()]
+    return pa.Table.from_pylist(rows, EVENT)
+
+
+def _all_objects(lines: bytes) -> bool:
+    """Whether all is text, and every line begins as an object does.
+
+    Arrow's reader takes bytes that are no text, and dies of some other lines, as of `null`.
+    """
+    try:
+        lines.decode()
+    except UnicodeDecodeError:
+        return False
+    return lines.startswith(b"{") and lines.count(b"\n{") == lines.count(b"\n", 0, -1)
+
+
+def _read_at_once(lines: bytes) -> pa.Table | None:
+    """The events, if each line is one, with values of its fields' types."""
+    try:
+        found = arrow_json.read_json(
+            pa.BufferReader(lines),
+            arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+            arrow_json.ParseOptions(explicit_schema=EVENT, unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowInvalid:
+        return None
+    # A torn line and the one written behind it may read as two events; it is none.
+    return found if found.num_rows == lines.count(b"\n", 0, -1) + 1 else None
+
+
+def event_of(line: bytes) -> dict[str, Any] | None:
+    """All fields of a line; None if it is no event."""
+    try:
+        event = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def fitting(event: dict[str, Any]) -> dict[str, Any]:
+    """The values that have a column of their own, and its type."""
+    return {name: value for name, value in event.items() if _fits(name, value)}
+
+
+def _fits(name: str, value: object) -> bool:
+    if name not in EVENT.names:
+        return False
+    kind = EVENT.field(name).type
+    if kind in _BOUNDS:
+        return type(value) is int and -_BOUNDS[kind] <= value < _BOUNDS[kind]
+    return isinstance(value, bool if kind == _FLAG else str)

@@ -1,0 +1,150 @@
+"""Rows of numbers as bytes: what numpy makes at one end of a shuffle, and takes at the other.
+
+To Spark a packet is one row with some kilobytes in it, which it moves without looking into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from mqspark.limits import PACKET_ROWS_MAX
+
+Rows = npt.NDArray[Any]
+"""Rows of one of the structured types below: each field is a column."""
+Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+NONE: Final = -(2**63)
+"""No value: null."""
+
+#: What one source says of one message. `source` is a place in `testimony.SOURCES`.
+STATEMENT: Final = np.dtype(
+    [
+        ("identity", "i8"),
+        ("t", "i8"),
+        ("queue", "i8"),
+        ("queue_offset", "i8"),
+        ("position", "i8"),
+        ("crc", "i8"),
+        ("holders", "i8"),
+        ("due", "i8"),
+        ("source", "i1"),
+        ("broker", "i2"),
+        ("outcome", "i1"),
+        ("damaged", "?"),
+        ("definite", "?"),
+    ]
+)
+#: The place of one message in a queue. The times are of its first acknowledgement and delivery.
+SLOT: Final = np.dtype(
+    [
+        ("queue", "i8"),
+        ("queue_offset", "i8"),
+        ("identity", "i8"),
+        ("send_t", "i8"),
+        ("ack_t", "i8"),
+        ("read_t", "i8"),
+        ("position", "i8"),
+        ("broker_number", "i8"),
+    ]
+)
+#: A message that had to wait for its time, or for the end of its transaction.
+WAITER: Final = np.dtype(
+    [
+        ("identity", "i8"),
+        ("send_t", "i8"),
+        ("due", "i8"),
+        ("outcome", "i8"),
+        ("resolved", "i8"),
+        ("resolved_t", "i8"),
+        ("waiting_t", "i8"),
+        ("read_t", "i8"),
+        ("versions", "i8"),
+        ("holders", "i8"),
+        ("held_position_min", "i8"),
+        ("broker_number", "i8"),
+    ]
+)
+SUSPECT: Final = np.dtype([("identity", "i8")])
+#: What a stretch of a queue shows: its ends, and the spread of its values.
+STRETCH: Final = np.dtype(
+    [
+        ("queue", "i8"),
+        ("rows", "i8"),
+        ("doubtful", "i8"),
+        ("offset_first", "i8"),
+        ("offset_last", "i8"),
+        ("position_first", "i8"),
+        ("position_last", "i8"),
+        ("send_t_max", "i8"),
+        ("ack_t_min", "i8"),
+        ("read_first", "i8"),
+        ("read_last", "i8"),
+        ("read_t_min", "i8"),
+        ("read_t_max", "i8"),
+    ]
+)
+
+
+def rows_of(kind: np.dtype[Any], **columns: Any) -> Rows:
+    """Rows of a type, from a value for each of its fields."""
+    rows = np.empty(len(columns[kind.names[0]]) if kind.names else 0, kind)
+    for name in kind.names or ():
+        rows[name] = columns[name]
+    return rows
+
+
+def joined(packets: Iterable[bytes], kind: np.dtype[Any]) -> Rows:
+    """The rows of all packets."""
+    found = [np.frombuffer(packet, kind) for packet in packets]
+    return np.concatenate(found) if found else np.empty(0, kind)
+
+
+def divided(rows: Rows, places: Numbers) -> Iterator[tuple[int, bytes]]:
+    """Packets of the rows that go to the same place, with that place."""
+    order = np.argsort(places, kind="stable")
+    rows, places = rows[order], places[order]
+    for start, end in pairwise([*run_starts(places).tolist(), len(rows)]):
+        for at in range(start, end, PACKET_ROWS_MAX):
+            yield int(places[start]), rows[at : min(end, at + PACKET_ROWS_MAX)].tobytes()
+
+
+def run_starts(*columns: Numbers) -> Numbers:
+    """Where a value differs from the one before it, in any of these columns; the first does."""
+    first = np.zeros(len(columns[0]), np.bool_)
+    first[:1] = True
+    for column in columns:
+        first[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(first)
+
+
+def to_arrow(rows: Rows) -> pa.RecordBatch:
+    """The rows as columns of whole numbers, with null where there is no value."""
+    names = rows.dtype.names or ()
+    columns = [np.ascontiguousarray(rows[name], np.int64) for name in names]
+    arrays = [pa.array(column, mask=column == NONE) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+def from_arrow(batch: pa.RecordBatch, kind: np.dtype[Any]) -> Rows:
+    """The rows of whole numbers."""
+    columns = {name: numbers(batch[name]) for name in kind.names or ()}
+    return rows_of(kind, **columns)
+
+
+def numbers(column: pa.Array) -> Numbers:
+    """Whole numbers, `NONE` where there is none."""
+    whole = column.cast(pa.int64()).fill_null(NONE)
+    found: Numbers = whole.to_numpy()
+    return found
+
+
+def ddl(kind: np.dtype[Any]) -> str:
+    """The type as Spark's columns."""
+    return ", ".join(f"{name} long" for name in kind.names or ())

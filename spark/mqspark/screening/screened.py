@@ -1,0 +1,160 @@
+"""What the screening found: its tasks are started when first asked for, and only once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from mqspark.judge.members import Members
+from mqspark.limits import DIGEST_HISTORY_BYTES, SHUFFLE_PARTITIONS
+from mqspark.screening import tasks
+from mqspark.screening.digest import Totals, added
+from mqspark.screening.logs import Log, agreed_logs
+from mqspark.screening.packets import STRETCH, Numbers, Rows, ddl, joined
+from mqspark.screening.parts import HistoryPart
+from mqspark.screening.testimony import TESTIMONY
+from mqspark.source.planning import plan
+from mqspark.source.planning import tasks as segment_tasks
+from mqspark.source.reader import SegmentReader
+from mqspark.source.schema import row_schema
+
+
+@dataclass
+class Screened:
+    """The screening of one audit. `history_bytes`: the size of the history as lines.
+
+    `brief`: there is so little that dividing the work costs more than it saves.
+    """
+
+    session: SparkSession
+    members: Members
+    history: Sequence[HistoryPart]
+    history_bytes: int
+    topics: Sequence[str]
+    brief: bool
+
+    @cached_property
+    def input(self) -> tasks.Reading:
+        """All that there is to read about messages."""
+        several = 1 if self.brief else SHUFFLE_PARTITIONS
+        return tasks.Reading(
+            parts=[*segment_tasks(plan(self.members.replicas)), *self.history],
+            replicas=self.members.replicas,
+            topics=self.topics,
+            brokers=self.members.brokers,
+            full_masks=[self.members.full_mask(name) for name in self.members.brokers],
+            digest_tasks=max(several, self.history_bytes // DIGEST_HISTORY_BYTES),
+            queue_tasks=max(several, self.history_bytes // DIGEST_HISTORY_BYTES),
+        )
+
+    @cached_property
+    def findings(self) -> DataFrame:
+        """What the screening found of messages, as packets (:mod:`mqspark.screening.tasks`)."""
+        parts = self._numbered(self.input.parts)
+        said = parts.mapInArrow(self.input.packets, tasks.PACKETS)
+        found = said.repartitionById(self.input.digest_tasks, "place").mapInArrow(
+            self.input.digests, tasks.PACKETS
+        )
+        return found.persist(StorageLevel.MEMORY_AND_DISK)
+
+    @cached_property
+    def totals(self) -> Totals:
+        """What was counted of messages."""
+        totals, _ = self._counted
+        return totals
+
+    @cached_property
+    def _counted(self) -> tuple[Totals, list[tasks.Told]]:
+        rows = self.findings.where(F.col("kind").isin(tasks.TOTALS, tasks.TOLD)).collect()
+        totals = [msgspec.json.decode(row.data) for row in rows if row.kind == tasks.TOTALS]
+        told = [row.data for row in rows if row.kind == tasks.TOLD]
+        return added(totals), [msgspec.json.decode(data, type=tasks.Told) for data in told]
+
+    @cached_property
+    def groups(self) -> set[str | None]:
+        """The groups that anything was delivered to."""
+        _, told = self._counted
+        return {group for each in told for group in each.groups}
+
+    @property
+    def popped(self) -> int:
+        """How many deliveries there were by POP."""
+        _, told = self._counted
+        return sum(each.popped for each in told)
+
+    @property
+    def ending(self) -> int:
+        """How many messages were sent that have an end of their own."""
+        _, told = self._counted
+        return sum(each.ending for each in told)
+
+    @cached_property
+    def logs(self) -> dict[str, Log] | None:
+        """Each broker's log, if all replicas hold it alike and whole; else None."""
+        _, told = self._counted
+        return agreed_logs(self.members.brokers, [look for each in told for look in each.segments])
+
+    @cached_property
+    def noted_kinds(self) -> dict[str, int]:
+        """How many events about no single message there are of each kind."""
+        _, told = self._counted
+        return dict(sum((Counter(each.notes) for each in told), Counter()))
+
+    @property
+    def noted(self) -> DataFrame:
+        """The events about no single message."""
+        return self.packets(tasks.NOTED).mapInArrow(tasks.noted, from_arrow_schema(tasks.NOTE))
+
+    @property
+    def testimony(self) -> DataFrame:
+        """What each source says about each message (:mod:`mqspark.screening.testimony`)."""
+        return self._numbered(self.input.parts).mapInArrow(
+            self.input.testimony, from_arrow_schema(TESTIMONY)
+        )
+
+    def packets(self, kind: int) -> DataFrame:
+        """What was found of one kind (:mod:`mqspark.screening.tasks`)."""
+        return self.findings.where(F.col("kind") == kind)
+
+    def rows(self, kind: int, row: np.dtype[Any]) -> DataFrame:
+        """The same as columns."""
+        return self.packets(kind).mapInArrow(tasks.unpacked(row), ddl(row))
+
+    def stretches(self, disputed: DataFrame | None, settled_end: Numbers) -> Rows:
+        """What queues look like, stretch by stretch, with `disputed` places added."""
+        slots = self.packets(tasks.SLOTS)
+        if disputed is not None:
+            slots = slots.unionByName(disputed.mapInArrow(self.input.slots, tasks.PACKETS))
+        found = slots.repartitionById(self.input.queue_tasks, "place").mapInArrow(
+            tasks.look_at_queues(settled_end), tasks.PACKETS
+        )
+        return joined((row.data for row in found.collect()), STRETCH)
+
+    def close(self) -> None:
+        """Free the memory of what was found."""
+        if "findings" in self.__dict__:
+            self.findings.unpersist()
+
+    def of_segments(
+        self, level: str, columns: Sequence[str] = (), *, merge: bool = False
+    ) -> DataFrame:
+        """The rows of the data source `dledger`, without the processes that it takes to plan it."""
+        schema = row_schema(level, columns)
+        reader = SegmentReader(self.members.replicas, level, schema, verify=True, merge=merge)
+        return self._numbered(reader.partitions()).mapInArrow(
+            tasks.rows_of_segments(reader), schema
+        )
+
+    def _numbered(self, parts: Sequence[object]) -> DataFrame:
+        """The number of each part, each for a task of its own."""
+        return self.session.range(0, len(parts), 1, max(1, len(parts)))

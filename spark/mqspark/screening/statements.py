@@ -1,0 +1,35 @@
+"""Testimony as numbers: a row of fixed width for each row, in which names are hashes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mqspark.screening.packets import STATEMENT, Numbers, Rows, numbers, rows_of
+from mqspark.screening.testimony import SOURCES
+
+#: How a transaction's producer, and whoever answers for it, will end it, or ended it.
+COMMITTED, ROLLED_BACK = 1, 2
+_OUTCOMES: Final = ("commit", "rollback")
+
+
+def statements(testimony: pa.Table, brokers: Sequence[str]) -> Rows:
+    """The testimony as numbers. `broker` is a place in `brokers`, -1 for another."""
+    plain = ("identity", "t", "queue", "queue_offset", "position", "crc", "holders", "due")
+    return rows_of(
+        STATEMENT,
+        **{name: numbers(testimony[name]) for name in plain},
+        source=_place_in(testimony["source"], SOURCES),
+        broker=_place_in(testimony["broker"], brokers),
+        outcome=_place_in(testimony["transaction"], _OUTCOMES) + 1,
+        damaged=pc.is_valid(testimony["error"]).to_numpy(),
+        definite=numbers(testimony["definite"]) == 1,
+    )
+
+
+def _place_in(column: pa.ChunkedArray, values: Sequence[str]) -> Numbers:
+    places = pc.index_in(column, value_set=pa.array(values, pa.string()))
+    return numbers(pc.fill_null(places, -1))

@@ -1,0 +1,247 @@
+"""What Spark's workers run: reading parts, digesting messages, looking at queues.
+
+Rows between them have three columns: `place` says which task gets the row, `kind` what its `data`
+is: rows of numbers, Arrow's own form of a table, or JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mqspark.events import NOTE_FIELDS, OF_MESSAGES
+from mqspark.screening.digest import digest
+from mqspark.screening.logs import SegmentLook
+from mqspark.screening.packets import (
+    NONE,
+    SLOT,
+    STATEMENT,
+    Numbers,
+    Rows,
+    divided,
+    from_arrow,
+    joined,
+    to_arrow,
+)
+from mqspark.screening.parts import HistoryPart
+from mqspark.screening.queues import stretch_numbers, stretches
+from mqspark.screening.statements import statements
+from mqspark.screening.testimony import (
+    DELIVER,
+    RECORD_COLUMNS,
+    SEND,
+    of_events,
+    of_records,
+    queue_number,
+)
+from mqspark.source.planning import Replica, Task
+from mqspark.source.reader import SegmentReader, Tally
+from mqspark.source.schema import MESSAGES, row_schema
+
+#: The kinds of rows.
+SAID, NOTED, TOLD, TOTALS, SUSPECTS, SLOTS, WAITERS, STRETCHES = range(8)
+PACKETS: Final = "place int, kind int, data binary"
+_PACKETS: Final = pa.schema({"place": pa.int32(), "kind": pa.int32(), "data": pa.binary()}.items())
+#: An event about no single message, and the number of the queue that it names.
+NOTE: Final = pa.schema([*NOTE_FIELDS.items(), ("queue", pa.int64())])
+Batches = Iterable[pa.RecordBatch]
+Packet = tuple[int, int, bytes]
+
+
+class Told(msgspec.Struct):
+    """What a part tells as a whole: groups that anything was delivered to, how many messages were
+    `popped` and how many have an end of their own, how many events of each kind are about no single
+    message, what segments look like."""
+
+    groups: set[str | None] = msgspec.field(default_factory=set)
+    popped: int = 0
+    ending: int = 0
+    notes: dict[str, int] = msgspec.field(default_factory=dict)
+    segments: list[SegmentLook] = msgspec.field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What there is to read, and what of it counts. Task number n reads part n."""
+
+    parts: Sequence[HistoryPart | Task]
+    replicas: Sequence[Replica]
+    topics: Sequence[str]
+    brokers: Sequence[str]
+    full_masks: Sequence[int]
+    digest_tasks: int
+    queue_tasks: int
+
+    def testimony(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """The testimony in the parts whose numbers come."""
+        for part in self._parts(batches):
+            for table, _ in self._of(part, Told()):
+                yield from table.to_batches()
+
+    def packets(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """The same as statements, for the tasks that digest them; and what else events say."""
+        for part in self._parts(batches):
+            said, told = [], Told()
+            for table, events in self._of(part, told):
+                said.append(statements(table, self.brokers))
+                if events is not None:
+                    delivered = table.filter(pc.equal(table["source"], DELIVER))
+                    told.groups |= set(pc.unique(delivered["group"]).to_pylist())
+                    told.popped += len(delivered) - delivered["pop_time"].null_count
+                    told.ending += len(table) - table["expires"].null_count
+                    yield from _notes(events, told)
+            yield _batch([(0, TOLD, msgspec.json.encode(told))])
+            rows = np.concatenate(said) if said else np.empty(0, STATEMENT)
+            places = (rows["identity"].view(np.uint64) % self.digest_tasks).astype(np.int64)
+            yield _batch((place, SAID, data) for place, data in divided(rows, places))
+
+    def digests(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """What is found in all statements about some messages; other rows as they are."""
+        said: list[bytes] = []
+        for batch in batches:
+            of_messages = pc.equal(batch["kind"], SAID)
+            said += batch.filter(of_messages)["data"].to_pylist()
+            yield batch.filter(pc.invert(of_messages))
+        found = digest(joined(said, STATEMENT), np.array(self.full_masks, np.int64))
+        said.clear()
+        totals = msgspec.json.encode(found.totals(self.full_masks))
+        yield _batch([(0, TOTALS, totals)])
+        for kind, rows in ((SUSPECTS, found.suspects()), (WAITERS, found.waiters())):
+            yield _batch((0, kind, data) for _, data in divided(rows, np.zeros(len(rows), int)))
+        yield from self._to_queues(found.slots())
+
+    def slots(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Places in queues, for the tasks that look at queues."""
+        for batch in batches:
+            yield from self._to_queues(from_arrow(batch, SLOT))
+
+    def _to_queues(self, slots: Rows) -> Iterator[pa.RecordBatch]:
+        packets = divided(slots, stretch_numbers(slots, self.queue_tasks))
+        yield _batch((place, SLOTS, data) for place, data in packets)
+
+    def _parts(self, batches: Batches) -> Iterator[HistoryPart | Task]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield self.parts[number]
+
+    def _of(
+        self, part: HistoryPart | Task, told: Told
+    ) -> Iterator[tuple[pa.Table, pa.Table | None]]:
+        """The testimony in a part, and the events that it is from."""
+        if isinstance(part, HistoryPart):
+            for events in part.events():
+                yield of_events(events, self.topics), events
+            return
+        schema = row_schema(MESSAGES, RECORD_COLUMNS)
+        reader = SegmentReader(self.replicas, MESSAGES, schema, verify=True, merge=True)
+        for segment in part.segments:
+            tally = Tally(segment)
+            for records in reader.segment(segment, tally):
+                yield of_records(records, self.topics), None
+            told.segments.append(
+                SegmentLook(
+                    segment.broker,
+                    segment.position,
+                    tally.entries,
+                    tally.first_index,
+                    tally.last_index,
+                    tally.end,
+                    tally.terms,
+                    tally.disputed,
+                )
+            )
+
+
+def look_at_queues(settled_end: Numbers) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """A task that looks at the stretches of queues whose places come.
+
+    `settled_end` says for each broker up to which position its log is settled.
+    """
+
+    def look(batches: Batches) -> Iterator[pa.RecordBatch]:
+        slots = joined((data for batch in batches for data in batch["data"].to_pylist()), SLOT)
+        found = stretches(settled(slots, settled_end))
+        yield _batch([(0, STRETCHES, found.tobytes())])
+
+    return look
+
+
+def settled(slots: Rows, settled_end: Numbers) -> Rows:
+    """Without the places that only an unsettled tail names."""
+    told = (slots["ack_t"] != NONE) | (slots["read_t"] != NONE)
+    kept: Rows = slots[told | (slots["position"] < settled_end[slots["broker_number"]])]
+    return kept
+
+
+def unpacked(kind: np.dtype[Any]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """A task that makes columns of packets' rows."""
+
+    def unpack(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for data in batch["data"].to_pylist():
+                yield to_arrow(np.frombuffer(data, kind))
+
+    return unpack
+
+
+def noted(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """The events about no single message, as columns."""
+    for batch in batches:
+        for data in batch["data"].to_pylist():
+            yield from pa.ipc.open_stream(data)
+
+
+def rows_of_segments(reader: SegmentReader) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """A task that reads those of the reader's partitions whose numbers come."""
+    partitions = reader.partitions()
+
+    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from reader.read(partitions[number])
+
+    return read
+
+
+def sent_topics(parts: Sequence[HistoryPart]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """A task that tells the topics of the sends in the parts whose numbers come."""
+
+    def look(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for events in parts[number].events():
+                    sent = events.filter(pc.equal(events["kind"], SEND))
+                    topics = pc.unique(sent["topic"]).drop_null()
+                    yield pa.RecordBatch.from_arrays([topics], names=["topic"])
+
+    return look
+
+
+def _notes(events: pa.Table, told: Told) -> Iterator[pa.RecordBatch]:
+    of_messages = pc.is_in(events["kind"], value_set=pa.array(OF_MESSAGES))
+    others = events.filter(pc.and_(pc.is_valid(events["kind"]), pc.invert(of_messages)))
+    if not len(others):
+        return
+    for count in pc.value_counts(others["kind"].combine_chunks()).to_pylist():
+        told.notes[count["values"]] = told.notes.get(count["values"], 0) + count["counts"]
+    notes = others.append_column("queue", queue_number(others)).select(NOTE.names).cast(NOTE)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, NOTE) as writer:
+        writer.write_table(notes)
+    yield _batch([(0, NOTED, sink.getvalue().to_pybytes())])
+
+
+def _batch(packets: Iterable[Packet]) -> pa.RecordBatch:
+    places, kinds, data = zip(*packets, strict=True) if (packets := list(packets)) else ((),) * 3
+    columns = [
+        pa.array(places, pa.int32()),
+        pa.array(kinds, pa.int32()),
+        pa.array(data, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_PACKETS)

@@ -1,0 +1,161 @@
+"""Testimony: everything that a source says of a message, as one long table.
+
+A source is a send, an acknowledgement, a failure, a delivery, or a replica's file. Replicas that
+hold an entry byte for byte alike give one row, with a mask of its holders.
+
+A delayed message, and one of a transaction, is stored twice: where it waits, and in its topic when
+its time has come or its transaction was committed. Only the copy in its topic has a place in a
+queue, is read, and is counted. An acknowledgement names the position where the message waits.
+
+Messages, queues and groups have numbers besides their names, which are cheap to compare: 64 bits
+of a hash. Were two messages ever to share one, they would look like one of which different things
+are said, and be judged exactly, by their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mqspark.events import OF_MESSAGES
+
+SEND, ACK, FAIL, DELIVER, RESOLVE, SETTLE = OF_MESSAGES
+#: How a member is through with what it popped, if it has given it up.
+DEAD: Final = "dead"
+STORED: Final = "stored"
+#: An acknowledgement of a message that waits, and such a message in a replica's file.
+WAITING, HELD = "waiting", "held"
+#: A dead letter in a replica's file.
+BURIED: Final = "buried"
+DEAD_LETTERS: Final = "%DLQ%"
+SOURCES: Final = (*OF_MESSAGES, STORED, WAITING, HELD, BURIED)
+#: Where a message waits for its time, or for the end of its transaction, before its topic has it.
+WAITING_TOPICS: Final = (
+    "SCHEDULE_TOPIC_XXXX",
+    "rmq_sys_wheel_timer",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+)
+#: The columns that name a queue.
+QUEUE: Final = ("broker", "topic", "queue_id")
+#: The columns of a record that the testimony needs.
+RECORD_COLUMNS: Final = (
+    *("broker", "holders", "position", "topic", "queue_id", "queue_offset"),
+    *("unique_key", "content_crc", "error", "moved"),
+)
+#: `crc` is that of the body as sent; `identity` and `queue` are numbers for names.
+TESTIMONY: Final = pa.schema(
+    {
+        "source": pa.string(),
+        "t": pa.int64(),
+        "id": pa.string(),
+        "group": pa.string(),
+        "broker": pa.string(),
+        "holders": pa.int64(),
+        "topic": pa.string(),
+        "queue_id": pa.int32(),
+        "queue_offset": pa.int64(),
+        "position": pa.int64(),
+        "crc": pa.int64(),
+        "definite": pa.bool_(),
+        "error": pa.string(),
+        "due": pa.int64(),
+        "transaction": pa.string(),
+        "expires": pa.int64(),
+        "pop_time": pa.int64(),
+        "how": pa.string(),
+        "counted": pa.bool_(),
+        "identity": pa.int64(),
+        "queue": pa.int64(),
+    }.items()
+)
+_RENAMED: Final = {"queue_offset": "offset"}
+Values = dict[str, Any]
+
+
+def of_events(events: pa.Table, topics: Sequence[str]) -> pa.Table:
+    """What clients say of messages of these topics."""
+    events = events.filter(
+        pc.and_(
+            pc.and_(_among(events["kind"], OF_MESSAGES), pc.is_valid(events["id"])),
+            pc.or_(pc.is_null(events["topic"]), _among(events["topic"], topics)),
+        )
+    )
+    waits = pc.and_(pc.equal(events["kind"], ACK), pc.fill_null(events["waiting"], False))
+    said = {
+        name: events[_RENAMED.get(name, name)]
+        for name in TESTIMONY.names
+        if _RENAMED.get(name, name) in events.column_names
+    }
+    return _table(said | {"source": pc.if_else(waits, WAITING, events["kind"])}, len(events))
+
+
+def of_records(records: pa.RecordBatch, topics: Sequence[str]) -> pa.Table:
+    """What replicas hold of these topics, of messages that wait, and of dead letters.
+
+    What the broker has moved to wait anew is left out: it repeats what was said before.
+    """
+    rows = pa.Table.from_batches([records])
+    waits = pc.and_(_among(rows["topic"], WAITING_TOPICS), pc.invert(rows["moved"]))
+    dead = pc.fill_null(pc.starts_with(rows["topic"], DEAD_LETTERS), False)
+    rows = rows.filter(pc.or_(pc.or_(_among(rows["topic"], topics), waits), dead))
+    # A record without a unique key was not sent by our producers: it is named by its place.
+    unnamed = pc.binary_join_element_wise("no UNIQ_KEY, at ", _text(rows["position"]), "")
+    held = {name: rows[name] for name in TESTIMONY.names if name in rows.column_names}
+    added = {
+        "source": _source_of(rows["topic"]),
+        "id": pc.coalesce(rows["unique_key"], unnamed),
+        "crc": rows["content_crc"],
+    }
+    return _table(held | added, len(rows))
+
+
+def _source_of(topics: pa.ChunkedArray) -> pa.ChunkedArray:
+    dead = pc.fill_null(pc.starts_with(topics, DEAD_LETTERS), False)
+    return pc.if_else(_among(topics, WAITING_TOPICS), HELD, pc.if_else(dead, BURIED, STORED))
+
+
+def with_queue(rows: pa.Table) -> pa.Table:
+    """`rows` with their queue's number."""
+    return rows.append_column("queue", queue_number(rows))
+
+
+def queue_number(rows: pa.Table) -> pa.Array:
+    """The number of each row's queue, of a topic on a broker."""
+    broker, topic, queue_id = (pc.fill_null(_text(rows[name]), "") for name in QUEUE)
+    names = pc.binary_join_element_wise(broker, topic, queue_id, "\x00")
+    named = pa.chunked_array(names).combine_chunks().dictionary_encode()
+    numbers = pa.array(_hashed(named.dictionary))
+    return numbers.take(named.indices)
+
+
+def _table(values: Values, count: int) -> pa.Table:
+    values["identity"] = pa.array(_hashed(values["id"]))
+    rows = {
+        field.name: values.get(field.name, pa.nulls(count, field.type))
+        for field in TESTIMONY
+        if field.name != "queue"
+    }
+    return with_queue(pa.table(rows)).cast(TESTIMONY)
+
+
+def _hashed(names: pa.Array) -> Any:
+    """64 bits for each name."""
+    if not len(names):
+        return np.zeros(0, np.int64)
+    objects = (
+        names.to_numpy(zero_copy_only=False) if isinstance(names, pa.Array) else names.to_numpy()
+    )
+    return pd.util.hash_array(objects, categorize=False).view(np.int64)
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.string())
+
+
+def _among(column: pa.ChunkedArray, values: Sequence[str]) -> pa.ChunkedArray:
+    return pc.is_in(column, value_set=pa.array(values, pa.string()))
