@@ -187,16 +187,17 @@ class ScriptedNode:
 
     def sync(self) -> None:
         """Make the log durable and let the engine act on it."""
-        self.end_sync()
-        while self.engine.step():
-            pass
+        if self.end_sync():
+            while self.engine.step():
+                pass
 
-    def end_sync(self) -> None:
-        """Make the log durable, and no step."""
+    def end_sync(self) -> bool:
+        """Make the log durable, and no step; whether anything was to be synced."""
         job = self.log.start_sync()
         if job is not None:
             job.run()
             self.engine.synced(job)
+        return job is not None
 
     def advance(self, seconds: float, *, sync: bool = True) -> None:
         """Let time pass, stepping every 10 ms."""
