@@ -17,6 +17,7 @@ from dledger.raft.engine import StateMachine
 from mqbroker.__main__ import main as mqbroker
 from mqchaos import demo, mqchaos
 from mqchaos.run.load.workload import read_lines
+from mqchaos.run.planned import PLAIN
 from mqspark import mqaudit
 
 
@@ -38,7 +39,7 @@ async def test_a_run_that_could_not_be_judged_does_not_begin(tmp_path: Path) -> 
     """mqchaos and the demo say so first, and leave nothing behind."""
     directory = tmp_path / "run"
     with pytest.raises(ConfigError, match="pyspark, pyarrow, pandas are not installed"):
-        mqchaos._planned("leader-kill", 1, 1, 30.0, "keyed")
+        mqchaos._planned("leader-kill", 1, 1, 30.0, "keyed", PLAIN)
     with pytest.raises(ConfigError, match=r"dledger\[spark\]"):
         await demo._demo(None, 1000, 1, directory)
     assert not directory.exists()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from trio._core import _thread_cache
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import CLIENTS, plan, ports_needed
@@ -59,6 +60,13 @@ while chunk := connection.recv(64):
     told += chunk
 print(told == sent.digest(), time.monotonic() - began, connected_s)
 """
+
+
+@pytest.fixture(autouse=True)
+def _threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that is started from within the switch's namespace stays there. Trio keeps idle ones
+    for who wants the next: no other test may get one, and start its servers from it."""
+    monkeypatch.setattr(_thread_cache, "THREAD_CACHE", _thread_cache.ThreadCache())
 
 
 @pytest.fixture
