@@ -221,10 +221,15 @@ class _Opening:
             )
 
     def _lower_watermarks(self, last_index: int) -> None:
-        """Lower the watermarks that vouch for entries which were not committed and are cut now."""
+        """Lower the watermarks that vouch for entries which were not committed and are cut now.
+
+        No others: a segment's watermark is never above its last entry, so that a later cut of what
+        lies behind a segment need not look at it.
+        """
         for segment in self.segments:
-            segment.mark(last_index)
-            segment.sync()
+            if _watermark_of(segment) > last_index:
+                segment.mark(last_index)
+                segment.sync()
 
     def _take(self, segment: Segment, summary: SealedSegment) -> bool:
         """Trust a summary for a segment, if it still holds; returns whether it does. Else the

@@ -74,6 +74,7 @@ PLANTED = (
     ),
     PlantedBug("forget the folder's sync", (), storage.forget_the_folder, seed=0),
     PlantedBug("use a removed segment", (), storage.use_a_removed_segment),
+    PlantedBug("raise watermarks", (), storage.raise_watermarks, nodes=5, seed=272626922),
     PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=17),
     PlantedBug(
         "believe a stale checkpoint", (), storage.believe_a_stale_checkpoint, nodes=5, seed=848

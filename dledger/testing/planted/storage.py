@@ -83,6 +83,18 @@ def keep_the_watermark() -> Planted:
     return patch.object(SegmentedLog, "_cut_files", cut)
 
 
+def raise_watermarks() -> Planted:
+    """A start that lowers one watermark writes the same into all segments: an early one then
+    vouches for what lies behind it, and a later cut there does not lower it."""
+
+    def mark_all(self: startup._Opening, last_index: int) -> None:
+        for segment in self.segments:
+            segment.mark(last_index)
+            segment.sync()
+
+    return patch.object(startup._Opening, "_lower_watermarks", mark_all)
+
+
 def believe_a_stale_checkpoint() -> Planted:
     """A checkpoint's summary of a segment is taken without a look at the segment."""
 
