@@ -74,6 +74,7 @@ from mqchaos.faults.kinds import (
     TORN,
     WIPE,
     WRITE_ERRORS,
+    Kind,
 )
 from mqchaos.faults.schedule import draw
 from mqchaos.faults.targets import Target
@@ -107,6 +108,12 @@ class Scenario:
     segment_bytes: int = SEGMENT_BYTES
     disks: bool = False
     """Whether nodes have file systems of their own, for what only root can do to one."""
+
+
+def _on_leader_and_follower(*kinds: Kind) -> Callable[[int, Uniform], Plan]:
+    """Each kind in turn on the leader, and then on a follower."""
+    targets = (Target.LEADER, Target.FOLLOWER)
+    return partial(in_turn, [(kind, target) for target in targets for kind in kinds])
 
 
 SCENARIOS = {
@@ -167,14 +174,7 @@ SCENARIOS = {
         Scenario(
             "damaged-disks",
             "a node loses its disk, then a bit of its log, then a file; its group mends it",
-            partial(
-                in_turn,
-                [
-                    (kind, target)
-                    for target in (Target.LEADER, Target.FOLLOWER)
-                    for kind in (WIPE, ROT, LOST_FILE)
-                ],
-            ),
+            _on_leader_and_follower(WIPE, ROT, LOST_FILE),
         ),
         Scenario(
             "leader-isolated",
@@ -248,27 +248,13 @@ SCENARIOS = {
         Scenario(
             "sick-disks",
             "a disk syncs slowly, then not at all, is full, read-only, writes by halves, goes back",
-            partial(
-                in_turn,
-                [
-                    (kind, target)
-                    for target in (Target.LEADER, Target.FOLLOWER)
-                    for kind in (SLOW_DISK, BAD_SYNC, FULL_DISK, READ_ONLY, TORN, STALE)
-                ],
-            ),
+            _on_leader_and_follower(SLOW_DISK, BAD_SYNC, FULL_DISK, READ_ONLY, TORN, STALE),
             segment_bytes=SHORT_SEGMENT_BYTES,
         ),
         Scenario(
             "wrecked-disks",
             "a disk loses its power, has no room left, turns read-only, fails writes; as root",
-            partial(
-                in_turn,
-                [
-                    (kind, target)
-                    for target in (Target.LEADER, Target.FOLLOWER)
-                    for kind in (POWER_LOSS, NO_SPACE, ABORTED, WRITE_ERRORS)
-                ],
-            ),
+            _on_leader_and_follower(POWER_LOSS, NO_SPACE, ABORTED, WRITE_ERRORS),
             segment_bytes=SHORT_SEGMENT_BYTES,
             disks=True,
         ),
@@ -283,14 +269,7 @@ SCENARIOS = {
         Scenario(
             "starved",
             "the leader and then a follower lacks descriptors, room in files, memory, a processor",
-            partial(
-                in_turn,
-                [
-                    (kind, target)
-                    for target in (Target.LEADER, Target.FOLLOWER)
-                    for kind in (FEW_FILES, SMALL_FILES, LOW_MEMORY, SLOW_CPU)
-                ],
-            ),
+            _on_leader_and_follower(FEW_FILES, SMALL_FILES, LOW_MEMORY, SLOW_CPU),
             segment_bytes=SHORT_SEGMENT_BYTES,
         ),
         Scenario(

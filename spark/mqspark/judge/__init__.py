@@ -13,6 +13,7 @@ what the evidence proves:
 ``evidence``      the data for all judges, gathered once
 ``members``       the replicas, as numbers
 ``violations``    the form of findings
+``questions``     what was known before a question was asked
 ``durability``    property 1
 ``authenticity``  property 2
 ``identity``      property 3

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
+from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import text, violation
 from mqspark.screening.testimony import QUEUE
 
@@ -28,18 +29,13 @@ def violations(evidence: Evidence) -> DataFrame:
     if not evidence.screened.noted_kinds.get(QUEUE_END):
         return evidence.nothing()
     answers = evidence.noted.where(F.col("kind") == QUEUE_END)
-    none = F.lit(None).cast("long")
-    asked = answers.select("queue", F.col("began").alias("at"), none.alias("acked"), "offset", "t")
+    asked = answers.select("queue", F.col("began").alias("at"), "offset", "t")
     acked = evidence.acks.join(F.broadcast(answers.select("queue").distinct()), "queue").select(
-        "queue", F.col("ack_t").alias("at"), F.col("queue_offset").alias("acked")
+        "queue", F.col("ack_t").alias("at"), F.col("queue_offset").alias("known")
     )
-    rows = asked.unionByName(acked, allowMissingColumns=True)
-    # At equal times the questions come first: such an acknowledgement is not earlier.
-    before = Window.partitionBy("queue").orderBy("at", F.col("offset").isNull())
-    so_far = before.rowsBetween(Window.unboundedPreceding, -1)
     low = evidence.kept(
-        rows.withColumn("highest", F.max("acked").over(so_far))
-        .where("offset IS NOT NULL AND highest >= offset")
+        with_highest(asked, acked, "queue")
+        .where("highest >= offset")
         .select("queue", "at", "t", "offset", "highest")
     )
     names = answers.select("queue", *QUEUE).dropDuplicates(["queue"])

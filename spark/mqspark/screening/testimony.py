@@ -101,8 +101,8 @@ def of_records(records: pa.RecordBatch, topics: Sequence[str]) -> pa.Table:
     """
     rows = pa.Table.from_batches([records])
     waits = pc.and_(_among(rows["topic"], WAITING_TOPICS), pc.invert(rows["moved"]))
-    dead = pc.fill_null(pc.starts_with(rows["topic"], DEAD_LETTERS), False)
-    rows = rows.filter(pc.or_(pc.or_(_among(rows["topic"], topics), waits), dead))
+    wanted = pc.or_(_among(rows["topic"], topics), _of_dead_letters(rows["topic"]))
+    rows = rows.filter(pc.or_(wanted, waits))
     # A record without a unique key was not sent by our producers: it is named by its place.
     unnamed = pc.binary_join_element_wise("no UNIQ_KEY, at ", _text(rows["position"]), "")
     held = {name: rows[name] for name in TESTIMONY.names if name in rows.column_names}
@@ -115,8 +115,12 @@ def of_records(records: pa.RecordBatch, topics: Sequence[str]) -> pa.Table:
 
 
 def _source_of(topics: pa.ChunkedArray) -> pa.ChunkedArray:
-    dead = pc.fill_null(pc.starts_with(topics, DEAD_LETTERS), False)
-    return pc.if_else(_among(topics, WAITING_TOPICS), HELD, pc.if_else(dead, BURIED, STORED))
+    of_others = pc.if_else(_of_dead_letters(topics), BURIED, STORED)
+    return pc.if_else(_among(topics, WAITING_TOPICS), HELD, of_others)
+
+
+def _of_dead_letters(topics: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.fill_null(pc.starts_with(topics, DEAD_LETTERS), False)
 
 
 def with_queue(rows: pa.Table) -> pa.Table:

@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
+from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import text, together, violation
 from mqspark.screening.testimony import QUEUE
 
@@ -100,14 +101,12 @@ def _back(evidence: Evidence, said: DataFrame) -> DataFrame:
         "began", F.coalesce("began", at_earliest)
     )
     commits = statements.where(F.col("kind") == COMMIT)
-    none = F.lit(None).cast("long")
     # A commit of a member that another has overtaken is answered, and changes nothing.
     whose = F.when(F.col("kind") == COMMIT, F.col("client"))
     asked = statements.select(
         *_PLACE,
         "resets",
         F.col("began").alias("at"),
-        none.alias("committed"),
         "offset",
         "t",
         whose.alias("whose"),
@@ -116,15 +115,11 @@ def _back(evidence: Evidence, said: DataFrame) -> DataFrame:
         *_PLACE,
         "resets",
         F.col("t").alias("at"),
-        F.col("offset").alias("committed"),
+        F.col("offset").alias("known"),
         F.explode(F.array(F.col("client"), F.lit(None))).alias("whose"),
     )
-    rows = asked.unionByName(answered, allowMissingColumns=True)
-    in_time = Window.partitionBy(*_PLACE, "resets", "whose").orderBy("at", F.col("offset").isNull())
-    so_far = in_time.rowsBetween(Window.unboundedPreceding, -1)
-    fallen = rows.withColumn("highest", F.max("committed").over(so_far)).where(
-        "offset IS NOT NULL AND highest > offset"
-    )
+    rows = with_highest(asked, answered, *_PLACE, "resets", "whose")
+    fallen = rows.where("highest > offset")
     return violation(
         fallen.withColumn("queue_offset", F.col("offset")),
         "back",

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.groups.commits import COMMIT, GROUP_OFFSET, RESET
+from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import text, together, violation
 from mqspark.screening.testimony import ACK, DELIVER, QUEUE, STORED
 
@@ -84,21 +85,13 @@ def _missing(evidence: Evidence, rows: DataFrame, inputs: str, group: str) -> Da
 
 def _untaken(evidence: Evidence, rows: DataFrame, told: DataFrame, group: str) -> DataFrame:
     """Answers that are not behind the input of an output that had been acknowledged."""
-    none = F.lit(None).cast("long")
     asked = told.where(F.col("kind") == GROUP_OFFSET).select(
-        "queue", F.coalesce("began", "t").alias("at"), none.alias("taken"), "offset", "t"
+        "queue", F.coalesce("began", "t").alias("at"), "offset", "t"
     )
     acked = evidence.testimony.where(F.col("source") == ACK)
     acks = acked.groupBy("id").agg(F.min("t").alias("at"))
-    stored = rows.join(acks, "id").select("queue", "at", F.col("queue_offset").alias("taken"))
-    # At equal times the questions come first: such an acknowledgement is not earlier.
-    before = Window.partitionBy("queue").orderBy("at", F.col("offset").isNull())
-    so_far = before.rowsBetween(Window.unboundedPreceding, -1)
-    low = evidence.kept(
-        asked.unionByName(stored, allowMissingColumns=True)
-        .withColumn("highest", F.max("taken").over(so_far))
-        .where("offset IS NOT NULL AND highest >= offset")
-    )
+    stored = rows.join(acks, "id").select("queue", "at", F.col("queue_offset").alias("known"))
+    low = evidence.kept(with_highest(asked, stored, "queue").where("highest >= offset"))
     names = told.select("queue", *QUEUE).dropDuplicates(["queue"])
     return violation(
         low.join(F.broadcast(names), "queue").withColumn("queue_offset", F.col("highest")),

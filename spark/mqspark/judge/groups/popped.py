@@ -25,6 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.groups.commits import GROUP_OFFSET, RESET
+from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import text, together, violation
 from mqspark.screening.testimony import BURIED, DEAD, DELIVER, QUEUE, SEND, SETTLE
 
@@ -105,17 +106,9 @@ def _again(evidence: Evidence, messages: DataFrame, places: DataFrame) -> DataFr
 
 def _back(evidence: Evidence, told: DataFrame) -> DataFrame:
     """Answers that are below an earlier one."""
-    none = F.lit(None).cast("long")
-    asked = told.select(*_PLACE, F.col("began").alias("at"), none.alias("known"), "offset", "t")
+    asked = told.select(*_PLACE, F.col("began").alias("at"), "offset", "t")
     known = told.select(*_PLACE, F.col("t").alias("at"), F.col("offset").alias("known"))
-    # At equal times the questions come first: such an answer is not earlier.
-    in_time = Window.partitionBy(*_PLACE).orderBy("at", F.col("offset").isNull())
-    so_far = in_time.rowsBetween(Window.unboundedPreceding, -1)
-    low = evidence.kept(
-        asked.unionByName(known, allowMissingColumns=True)
-        .withColumn("highest", F.max("known").over(so_far))
-        .where("offset IS NOT NULL AND highest > offset")
-    )
+    low = evidence.kept(with_highest(asked, known, *_PLACE).where("highest > offset"))
     return violation(
         low.withColumn("queue_offset", F.col("offset")),
         "back",
