@@ -86,3 +86,8 @@ DRIVER_MEMORY_BYTES_MAX = 4096 * MIB
 JAVA_VERSION_MIN = 17
 JAVA_PROBE_S = 20.0
 """For `java -version` to answer."""
+
+CLASSES_BEGUN_S = 600.0
+"""A file of classes without a header is left to who writes it for so long."""
+CLASSES_ROOM_BYTES_MIN = 1024 * MIB
+"""What must be free on the disk before classes are kept; they take some 160 MiB."""

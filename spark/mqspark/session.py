@@ -19,12 +19,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from dledger.errors import ConfigError
 from dledger.limits import MIB
+from mqspark.classes import class_options
 from mqspark.limits import (
     DRIVER_MEMORY_BYTES_MAX,
     DRIVER_MEMORY_BYTES_MIN,
@@ -55,7 +57,7 @@ _REMOVED_IN_VERSION = 24
 
 #: With TieredStopAtLevel alone the JVM reserves a fifth of the code cache; code without room is
 #: compiled again.
-_COMPILE_QUICKLY = " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+_COMPILE_QUICKLY = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
 
 #: Spark's log lines are for its developers; users of the audit see errors only.
 _LOG_CONFIG = """\
@@ -83,8 +85,12 @@ def open_session(name: str, *, cores: int | None = None, brief: bool = False) ->
     home = _home()
     # Spark would start `python3` of the PATH, which has other packages than this process.
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    java_options = _COMPILE_QUICKLY
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        os.environ["JAVA_HOME"] = str(prepare_java_home(home, find_java()))
+        java = find_java()
+        os.environ["JAVA_HOME"] = str(prepare_java_home(home, java))
+        if home.is_relative_to(sys.prefix):
+            java_options += class_options(home, _told_by(java))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     log_config = home / "log4j2.properties"
     _write(log_config, _LOG_CONFIG)
@@ -93,7 +99,7 @@ def open_session(name: str, *, cores: int | None = None, brief: bool = False) ->
         "spark.driver.memory": f"{_driver_memory_bytes() // MIB}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config.as_uri()} "
         f'"-Djava.io.tmpdir={tempfile.gettempdir()}" '
-        "-XX:+UseSerialGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true" + _COMPILE_QUICKLY,
+        "-XX:+UseSerialGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true " + java_options,
         # Driver and executor are one process: a late heartbeat only means that the machine was
         # suspended.
         "spark.network.timeout": "24h",
@@ -150,14 +156,19 @@ def _candidates() -> list[tuple[str, Path]]:
 
 def _version_of(java: Path) -> int | None:
     """The major version of a `java`; None if it can't be run."""
+    match = re.search(r'version "(?:1\.)?(\d+)', _told_by(java))
+    return None if match is None else int(match[1])
+
+
+@cache
+def _told_by(java: Path) -> str:
+    """What a `java` says of its version; nothing if it can't be run."""
     try:
-        output = subprocess.run(
+        return subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=JAVA_PROBE_S, check=True
         ).stderr
     except (OSError, subprocess.SubprocessError):
-        return None
-    match = re.search(r'version "(?:1\.)?(\d+)', output)
-    return None if match is None else int(match[1])
+        return ""
 
 
 def _home() -> Path:

@@ -73,6 +73,24 @@ def test_every_column_arrives_in_spark(session: SparkSession, run: tuple[Path, l
     assert entries.where("error is null").count() == 21
 
 
+def test_java_starts_with_the_classes_that_an_earlier_session_kept(session: SparkSession) -> None:
+    """It maps the file if there is one; before, it writes it, unless another session just does."""
+    jvm = session._jvm
+    assert jvm is not None
+    java = jvm.java.lang.ProcessHandle.current()
+    process = Path(f"/proc/{java.pid()}")
+    options = (process / "cmdline").read_bytes().decode().split("\0")
+    named = dict(
+        option.split("=", 1) for option in options if option.startswith("-XX:") and "=" in option
+    )
+    if archive := named.get("-XX:SharedArchiveFile"):
+        assert archive in (process / "maps").read_text()
+    elif "-XX:ArchiveClassesAtExit" not in named:
+        started_s = java.info().startInstant().get().toEpochMilli() / 1000
+        folder = Path(os.environ["JAVA_HOME"])
+        assert any(file.stat().st_mtime > started_s - 60 for file in folder.glob("classes-*.jsa"))
+
+
 @pytest.mark.long
 def test_spark_submit_runs_the_audit(run: tuple[Path, list[Path]], tmp_path: Path) -> None:
     """The file is all that spark-submit needs, beside the packages on the path."""

@@ -1,0 +1,71 @@
+"""Classes that Java has loaded are kept by one session, and used by the later ones."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from mqspark import classes
+from mqspark.limits import CLASSES_BEGUN_S
+
+JAVA_17 = 'openjdk version "17.0.15" 2025-04-15'
+HEADER = b"\xa8\xab\x0b\xf0"
+
+
+def kept_by(options: str) -> Path:
+    """The file that Java is told to write."""
+    return Path(options.split("-XX:ArchiveClassesAtExit=")[1].rstrip('"'))
+
+
+def test_the_first_session_keeps_and_the_next_one_uses(tmp_path: Path) -> None:
+    """The file is the same one, as soon as it has its header."""
+    archive = kept_by(classes.class_options(tmp_path, JAVA_17))
+    assert archive.parent == tmp_path
+    archive.write_bytes(HEADER)
+    assert f'"-XX:SharedArchiveFile={archive}"' in classes.class_options(tmp_path, JAVA_17)
+
+
+def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
+    """Its header is still empty: this session neither uses nor replaces it."""
+    archive = kept_by(classes.class_options(tmp_path, JAVA_17))
+    archive.write_bytes(bytes(1000))
+    assert classes.class_options(tmp_path, JAVA_17) == ""
+    assert archive.exists()
+
+
+def test_what_a_killed_session_left_is_written_anew(tmp_path: Path) -> None:
+    """After ten minutes nobody is writing a file without a header."""
+    archive = kept_by(classes.class_options(tmp_path, JAVA_17))
+    archive.write_bytes(bytes(1000))
+    begun = time.time() - CLASSES_BEGUN_S - 1
+    os.utime(archive, (begun, begun))
+    assert kept_by(classes.class_options(tmp_path, JAVA_17)) == archive
+    assert not archive.exists()
+
+
+def test_another_java_keeps_its_own_and_the_old_file_goes(tmp_path: Path) -> None:
+    """An installation has one such file, however often Java is renewed."""
+    old = kept_by(classes.class_options(tmp_path, JAVA_17))
+    old.write_bytes(HEADER)
+    new = kept_by(classes.class_options(tmp_path, JAVA_17.replace("17.0.15", "17.0.16")))
+    assert new != old
+    assert not old.exists()
+
+
+def test_nothing_is_kept_on_a_disk_that_is_nearly_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quicker start is not worth an audit without room."""
+    monkeypatch.setattr(classes, "CLASSES_ROOM_BYTES_MIN", 1 << 62)
+    assert classes.class_options(tmp_path, JAVA_17) == ""
+
+
+def test_nothing_is_kept_in_a_folder_that_others_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installation for everybody is read-only to its users; they start as before."""
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert classes.class_options(tmp_path, JAVA_17) == ""
