@@ -35,11 +35,17 @@ def class_options(home: Path, java_version: str) -> str:
         return f'{_ERRORS_ONLY} "-XX:SharedArchiveFile={archive}"'
     if _age_s(archive) < CLASSES_BEGUN_S or not os.access(home, os.W_OK):
         return ""
-    for other in home.glob("classes-*.jsa"):
-        other.unlink(missing_ok=True)
+    _make_room(home, archive)
     if shutil.disk_usage(home).free < CLASSES_ROOM_BYTES_MIN:
         return ""
     return f'{_ERRORS_ONLY} "-XX:ArchiveClassesAtExit={archive}"'
+
+
+def _make_room(home: Path, archive: Path) -> None:
+    """Beside `archive` the latest other one may stay, so that two Javas can be used in turn."""
+    others = [other for other in home.glob("classes-*.jsa") if other != archive]
+    for other in [archive, *sorted(others, key=_age_s)[1:]]:
+        other.unlink(missing_ok=True)
 
 
 def _installation(java_version: str) -> str:

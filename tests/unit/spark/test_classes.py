@@ -46,13 +46,17 @@ def test_what_a_killed_session_left_is_written_anew(tmp_path: Path) -> None:
     assert not archive.exists()
 
 
-def test_another_java_keeps_its_own_and_the_old_file_goes(tmp_path: Path) -> None:
-    """An installation has one such file, however often Java is renewed."""
-    old = kept_by(classes.class_options(tmp_path, JAVA_17))
-    old.write_bytes(HEADER)
-    new = kept_by(classes.class_options(tmp_path, JAVA_17.replace("17.0.15", "17.0.16")))
-    assert new != old
-    assert not old.exists()
+def test_two_javas_in_turn_keep_a_file_each_and_a_third_replaces_the_oldest(
+    tmp_path: Path,
+) -> None:
+    """However often Java is renewed, an installation has two such files at most."""
+    files = []
+    for age_s, version in [(20, "17.0.15"), (10, "17.0.16"), (0, "21.0.8")]:
+        file = kept_by(classes.class_options(tmp_path, JAVA_17.replace("17.0.15", version)))
+        file.write_bytes(HEADER)
+        os.utime(file, (time.time() - age_s, time.time() - age_s))
+        files.append(file)
+    assert [file.exists() for file in files] == [False, True, True]
 
 
 def test_nothing_is_kept_on_a_disk_that_is_nearly_full(
