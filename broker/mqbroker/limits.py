@@ -285,6 +285,8 @@ ANNOUNCE_S = 1.0
 a stock producer's send may take 3 s."""
 ANNOUNCED_WAITING_MAX = 65_536
 """Answers about one topic; more don't wait."""
+NEWS_TOPICS_MAX = 1_000
+"""Changed topics that are remembered for a name server; after more it is told all topics."""
 RECONNECT_S_MIN = 0.1
 RECONNECT_S_MAX = 2.0
 

@@ -182,11 +182,12 @@ class Dispatcher:
                 trust=trust.value,
                 displaced=done.displaced,
             )
-        answer = RegisterBrokerResponseHeader()
-        if new.broker_id != 0 and done.leader_address is not None:
-            answer = RegisterBrokerResponseHeader(
-                master_addr=done.leader_address, ha_server_addr=done.leader_ha_address
-            )
+        follows = new.broker_id != 0
+        answer = RegisterBrokerResponseHeader(
+            master_addr=done.leader_address if follows else None,
+            ha_server_addr=done.leader_ha_address if follows else None,
+            takes_changes=None if new.term is None else True,
+        )
         body = b""
         if self._config.return_order_topic_config_to_broker:
             body = encode_body(KVTable(table=dict(self._kv.table.entries(ORDER_TOPIC_CONFIG))))

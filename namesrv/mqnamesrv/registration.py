@@ -52,6 +52,7 @@ def decode_registration(
         expiry_s=expiry_s(header.heartbeat_timeout_millis),
         data_version=wrapper.data_version,
         topics=wrapper.topic_config_table,
+        since=None if trust is Trust.UNSIGNED else header.since,
         proven=trust is Trust.PROVEN,
     )
 

@@ -69,6 +69,8 @@ class Registration:
     topics: Mapping[str, TopicConfig] = field(default_factory=dict)
     #: Whether it was signed with the cluster's secret.
     proven: bool = False
+    #: `topics` are those that changed since the version with this counter; None if they are all.
+    since: int | None = None
 
 
 @dataclass(slots=True)
@@ -168,6 +170,7 @@ class RouteTable:
         old = group.members.get(new.address)
         _check_place(group, old, new)
         _check_bounds(self._groups, group, old, new)
+        self._check_topics(group, old, new)
 
         displaced = group.holder(new.broker_id)
         if displaced is not None and displaced.address != new.address:
@@ -201,8 +204,33 @@ class RouteTable:
         group.term, group.term_from, group.term_until_s = new.term, new.address, None
         known = old.data_version if old is not None and led_before else None
         if known is None or known != new.data_version:
-            # Ours always list all their topics; RocketMQ's may list only the one that changed.
-            self.topics.put(group.broker_name, new.topics, is_whole_table=new.term is not None)
+            # RocketMQ's brokers don't say whether they list all topics, or the one that changed.
+            is_whole = new.term is not None and new.since is None
+            self.topics.put(group.broker_name, new.topics, is_whole_table=is_whole)
+
+    def _check_topics(self, group: Group, old: Member | None, new: Registration) -> None:
+        """Refuse too many topics, and changes of a list that this name server does not hold."""
+        count = len(new.topics)
+        if new.since is not None:
+            known = old.data_version if old is not None else None
+            if (
+                old is None
+                or known is None
+                or known.counter != new.since
+                or old.broker_id != new.broker_id
+                or (new.broker_id == LEADER_ID and group.term != new.term)
+            ):
+                raise RegistrationRefused(
+                    f"{new.address} lists the topics that changed since its version {new.since}; "
+                    f"known here is {known.counter if known is not None else 'none'}: "
+                    "register with all of them"
+                )
+            count = self.topics.count_with(group.broker_name, new.topics)
+        if count > limits.TOPICS_PER_GROUP_MAX:
+            raise RegistrationRefused(
+                f"{new.broker_name} lists {count} topics; "
+                f"at most {limits.TOPICS_PER_GROUP_MAX} are taken"
+            )
 
     def heartbeat(
         self,
@@ -383,11 +411,6 @@ def _check_bounds(
     if old is None and len(group.members) >= limits.MEMBERS_PER_GROUP_MAX:
         raise RegistrationRefused(
             f"{new.broker_name} has {limits.MEMBERS_PER_GROUP_MAX} members already"
-        )
-    if len(new.topics) > limits.TOPICS_PER_GROUP_MAX:
-        raise RegistrationRefused(
-            f"{new.broker_name} lists {len(new.topics)} topics; "
-            f"at most {limits.TOPICS_PER_GROUP_MAX} are taken"
         )
     if old is None and new.term is None and len(new.topics) == 1:
         # RocketMQ's incremental registration; its full ones always list several system topics.

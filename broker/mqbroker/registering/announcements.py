@@ -37,6 +37,8 @@ class Announcements:
         self._tell: Callable[[], None] = lambda: None
         self.version = 0
         self._known: dict[str, int] = {}
+        #: The topics that each is still to be told of; None for everything.
+        self._news: dict[str, set[str] | None] = {}
         self._changes: deque[_Change] = deque()
         self._last_change: dict[str, _Change] = {}
 
@@ -50,6 +52,11 @@ class Announcements:
         change = _Change(self.version, self._clock_s() + limits.ANNOUNCE_S, topics)
         self._changes.append(change)
         self._last_change.update(dict.fromkeys(topics, change))
+        for namesrv, news in self._news.items():
+            if not topics or news is None or len(news) + len(topics) > limits.NEWS_TOPICS_MAX:
+                self._news[namesrv] = None
+            else:
+                news.update(topics)
         self.release()
         self._tell()
 
@@ -64,6 +71,20 @@ class Announcements:
     def connected(self, namesrv: str) -> None:
         """A name server is connected, and has been told nothing yet."""
         self._known[namesrv] = _NOTHING
+        self._news[namesrv] = None
+
+    def news_for(self, namesrv: str) -> set[str] | None:
+        """The topics that have changed since this was asked last, None for everything.
+
+        Who can't tell them says so by `missed`.
+        """
+        news = self._news.get(namesrv)
+        self._news[namesrv] = set()
+        return news
+
+    def missed(self, namesrv: str) -> None:
+        """What this name server holds is not known: it is to be told everything."""
+        self._news[namesrv] = None
 
     def told(self, namesrv: str, version: int) -> None:
         """A connected name server has confirmed what it was told at `version`."""
@@ -73,6 +94,7 @@ class Announcements:
     def gone(self, namesrv: str) -> None:
         """A name server is gone: no answer waits for it."""
         self._known.pop(namesrv, None)
+        self._news.pop(namesrv, None)
         self.release()
 
     @property

@@ -19,14 +19,16 @@ from dledger.failpoints import failpoint
 from dledger.net import Peer, connect_peer
 from dledger.observe import get_logger
 from dledger.program.pulse import next_look
-from dledger.remoting.bodies import RegisterBrokerBody, encode_body
+from dledger.remoting.bodies import RegisterBrokerBody, TopicConfigWrapper, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     BrokerHeartbeatHeader,
     Header,
     RegisterBrokerHeader,
+    RegisterBrokerResponseHeader,
     UnregisterBrokerHeader,
+    decode_header,
     encode_header,
 )
 from dledger.trust.signing import Signing
@@ -44,6 +46,9 @@ class _NameServer:
 
     def __init__(self, peer: Peer, signing: Signing | None) -> None:
         self.address = peer.address
+        #: Whether it takes changes of topics alone, and the version of those that it was told last.
+        self.takes_changes = False
+        self.told_counter: int | None = None
         self._peer = peer
         self._signing = signing
 
@@ -127,7 +132,7 @@ class Registration:
             now_s, version, changed = self._core.clock_s(), announcements.version, self._changed
             due = now_s - registered_s >= world().seldom_s(limits.REGISTER_INTERVAL_S)
             if version != told_version or due:
-                rest_s = limits.REGISTER_REST * await self._register(peer)
+                rest_s = limits.REGISTER_REST * await self._register(peer, whole=due)
                 announcements.told(peer.address, version)
                 registered_s, told_version = now_s, version
                 with trio.move_on_after(rest_s):
@@ -138,9 +143,17 @@ class Registration:
             with trio.move_on_at(next_look(interval_s)):
                 await changed.wait()
 
-    async def _register(self, peer: _NameServer) -> float:
-        """Register; returns how many seconds it took to encode everything."""
+    async def _register(self, peer: _NameServer, *, whole: bool) -> float:
+        """Register; returns how many seconds it took to encode everything.
+
+        A name server of ours is told of changed topics alone, and of all of them at times, or if it
+        refuses that.
+        """
         core, role = self._core, self._core.role
+        began_s = core.clock_s()
+        topics, since = self._topics_for(peer, whole=whole)
+        body = encode_body(RegisterBrokerBody(topics))
+        took_s = core.clock_s() - began_s
         header = RegisterBrokerHeader(
             broker_name=core.config.broker_name,
             broker_addr=self.address,
@@ -150,18 +163,23 @@ class Registration:
             heartbeat_timeout_millis=self._heartbeat_timeout_ms,
             term=role.term,
             node_id=role.node_id,
+            since=since,
         )
-        began_s = core.clock_s()
-        body = encode_body(RegisterBrokerBody(core.topic_table()))
-        took_s = core.clock_s() - began_s
         failpoint("register.send")
         response = await peer.request(RequestCode.REGISTER_BROKER, header, body)
         failpoint("register.told")
         if response.code == ResponseCode.SUCCESS:
+            answer = decode_header(RegisterBrokerResponseHeader, response)
+            peer.takes_changes = answer.takes_changes is True
+            peer.told_counter = topics.data_version.counter
             _log.info(
                 "registered", namesrv=peer.address, broker_id=header.broker_id, term=header.term
             )
+        elif since is not None:
+            core.announcements.missed(peer.address)
+            return took_s + await self._register(peer, whole=True)
         else:
+            core.announcements.missed(peer.address)
             _log.warning(
                 "registration refused",
                 namesrv=peer.address,
@@ -170,6 +188,19 @@ class Registration:
                 reason=response.remark,
             )
         return took_s
+
+    def _topics_for(
+        self, peer: _NameServer, *, whole: bool
+    ) -> tuple[TopicConfigWrapper, int | None]:
+        """The topics to tell, and the version since which they have changed; None for all."""
+        core = self._core
+        news = core.announcements.news_for(peer.address)
+        if not whole and news is not None and peer.takes_changes:
+            changed = core.topic_table(news)
+            # The others were deleted, or are not shown; to be told of none is to be told of all.
+            if len(changed.topic_config_table) == len(news) > 0:
+                return changed, peer.told_counter
+        return core.topic_table(), None
 
     async def _heartbeat(self, peer: _NameServer) -> bool:
         """Whether the name server still knows this replica."""

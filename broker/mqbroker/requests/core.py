@@ -3,7 +3,7 @@ parts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -143,15 +143,20 @@ class Core:
         """Wrap `done` so that it is called when name servers know the topic."""
         return lambda outcome: self.announcements.when_told(topic, partial(done, outcome))
 
-    def topic_table(self) -> TopicConfigWrapper:
-        """All topics, as sent to name servers and tools. Without auto-creation it has no TBW102."""
+    def topic_table(self, names: Collection[str] | None = None) -> TopicConfigWrapper:
+        """All topics, or those of these names that there are, as sent to name servers and tools.
+
+        Without auto-creation it has no TBW102.
+        """
+        topics = self.machine.topics
+        wanted = topics if names is None else filter(None, map(topics.get, names))
         auto_create = self.config.auto_create_topic_enable
         table = {
             topic.topic_name: topic
-            for topic in self.machine.topics
+            for topic in wanted
             if auto_create or topic.topic_name != DEFAULT_TOPIC
         }
-        return TopicConfigWrapper(table, self.machine.topics.version)
+        return TopicConfigWrapper(table, topics.version)
 
     def record_at(self, position: int) -> Record:
         """The message record that begins at `position` of the log; StorageError if none does.

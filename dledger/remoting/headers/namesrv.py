@@ -47,8 +47,10 @@ class GetKvlistByNamespaceHeader(Header, frozen=True):
 class RegisterBrokerHeader(Header, frozen=True):
     """REGISTER_BROKER (103).
 
-    `body_crc32` is the body's CRC-32 without its top bit, 0 for unchecked. Ours are the last two:
-    `term` lets the name server refuse a leader of an older term, `node_id` names the replica.
+    `body_crc32` is the body's CRC-32 without its top bit, 0 for unchecked. Ours are the last three:
+    `term` lets the name server refuse a leader of an older term, `node_id` names the replica. With
+    `since` the body lists those topics only that have changed since the sender's registration whose
+    data version had this counter.
     """
 
     broker_name: str
@@ -62,13 +64,15 @@ class RegisterBrokerHeader(Header, frozen=True):
     enable_acting_master: bool | None = None
     term: Int64 | None = None
     node_id: str | None = None
+    since: Int64 | None = None
 
 
 class RegisterBrokerResponseHeader(Header, frozen=True):
-    """For a follower: where the leader is."""
+    """For a follower: where the leader is. `takes_changes` is ours: whether `since` is known."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
+    takes_changes: bool | None = None
 
 
 class ProveHeader(Header, frozen=True):
