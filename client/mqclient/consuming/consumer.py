@@ -205,7 +205,7 @@ class Consumer(Living):
                 if assignment is not None and self._auto_commit:
                     await assignment.commit(limits.REQUEST_TIMEOUT_S)
                 if self._locks is not None:
-                    await self._locks.release([*self._locks.leases.queues()])
+                    await self._locks.leave()
                 if self.group is not None:
                     await self._session.leave(
                         UnregisterClientHeader(client_id=self.client_id, consumer_group=self.group)

@@ -2,10 +2,16 @@
 
 Locks are entries of the replicated log, so a new leader knows them. They are asked for again every
 few seconds; one that is no longer granted, or was another's in between, is lost at once.
+
+Brokers need not handle requests in the order in which they come. Were a queue unlocked while a
+request for its lock is under way, the lock might be given after that, to a member that has gone,
+and nobody would read the queue until it ends. So a queue is unlocked when all such requests are
+answered, and those without an answer are taken for granted.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import anyio
@@ -25,6 +31,7 @@ from dledger.world import steady_s
 from mqclient import limits
 from mqclient.connection.lifetime import together
 from mqclient.connection.session import Session
+from mqclient.connection.signals import Broadcast
 from mqclient.consuming.sharing.leases import Leases
 from mqclient.errors import ClientError
 
@@ -49,6 +56,11 @@ class Locks:
         self._group = group
         self._on_lost = on_lost
         self._on_kept = on_kept
+        self._under_way: Counter[MessageQueue] = Counter()
+        self._maybe_ours: set[MessageQueue] = set()
+        self._leaving: set[MessageQueue] = set()
+        self._closed = False
+        self._answered = Broadcast()
 
     def holds(self, queue: MessageQueue) -> bool:
         """Whether something of the queue may be begun now."""
@@ -57,18 +69,25 @@ class Locks:
     async def acquire(self, queue: MessageQueue) -> None:
         """Wait until the queue is ours; as long as it is another's."""
         attempts = 0
-        while not await self._ask(queue.broker_name, [queue]):
+        while not await self._granted(queue):
             attempts += 1
             if attempts == limits.LOCK_ATTEMPTS_SILENT:
                 log.info("queue is locked by another member", group=self._group, queue=str(queue))
             await anyio.sleep(limits.LOCK_RETRY_S)
+
+    async def _granted(self, queue: MessageQueue) -> bool:
+        granted = None
+        if not self._closed and queue not in self._leaving:
+            with anyio.CancelScope(shield=True):  # to know what became of it
+                granted = await self._ask(queue.broker_name, [queue])
+        return bool(granted)
 
     async def keep(self) -> None:
         """Renew, until cancelled."""
         while True:
             await anyio.sleep(limits.LOCK_RENEW_S)
             by_broker: dict[str, list[MessageQueue]] = {}
-            for queue in self.leases.queues():
+            for queue in self._kept():
                 by_broker.setdefault(queue.broker_name, []).append(queue)
             async with together() as tasks:
                 for broker_name, queues in by_broker.items():
@@ -81,14 +100,29 @@ class Locks:
             if queue not in (granted or ()):
                 self.lose(queue)
 
+    def _kept(self) -> list[MessageQueue]:
+        return [queue for queue in self.leases.queues() if queue not in self._leaving]
+
+    async def leave(self) -> None:
+        """Let others have all queues, and ask for none any more."""
+        self._closed = True
+        await self.release([*{*self.leases.queues(), *self._maybe_ours, *self._under_way}])
+
     async def release(self, queues: Sequence[MessageQueue]) -> None:
         """Let others have them. What can't be told ends by itself."""
-        async with together() as tasks:
-            for broker_name in {queue.broker_name for queue in queues}:
-                own = [queue for queue in queues if queue.broker_name == broker_name]
-                tasks.start_soon(self._send, RequestCode.UNLOCK_BATCH_MQ, broker_name, own)
-        for queue in queues:
-            self.leases.lost(queue)
+        self._leaving.update(queues)
+        try:
+            while any(self._under_way[queue] for queue in queues):
+                await self._answered.wait()
+            async with together() as tasks:
+                for broker_name in {queue.broker_name for queue in queues}:
+                    own = [queue for queue in queues if queue.broker_name == broker_name]
+                    tasks.start_soon(self._send, RequestCode.UNLOCK_BATCH_MQ, broker_name, own)
+        finally:
+            self._leaving.difference_update(queues)
+            self._maybe_ours.difference_update(queues)
+            for queue in queues:
+                self.leases.lost(queue)
 
     def lose(self, queue: MessageQueue) -> None:
         """It is another's."""
@@ -101,7 +135,13 @@ class Locks:
     ) -> Sequence[MessageQueue] | None:
         """Those that are ours now; None if nobody says. One that was another's is lost."""
         asked_s = steady_s()
-        answer = await self._send(RequestCode.LOCK_BATCH_MQ, broker_name, queues)
+        self._under_way.update(queues)
+        self._maybe_ours.update(queues)
+        try:
+            answer = await self._send(RequestCode.LOCK_BATCH_MQ, broker_name, queues)
+        finally:
+            self._under_way -= Counter(queues)
+            self._answered.announce()
         if answer is None:
             return None
         try:
@@ -109,6 +149,7 @@ class Locks:
         except BadInput as error:
             log.warning("locks not understood", group=self._group, reason=str(error))
             return None
+        self._maybe_ours.difference_update(queues)
         given = body.lock_ok_mq_set
         tokens = body.lock_tokens if body.lock_tokens is not None else [None] * len(given)
         ours = []

@@ -1,0 +1,170 @@
+"""A member that leaves keeps no queue locked, whatever was under way when it left."""
+
+from __future__ import annotations
+
+import random
+from typing import cast
+
+import anyio
+import pytest
+import trio
+import trio.testing
+
+from dledger.errors import RemotingError
+from dledger.remoting.bodies import (
+    LockBatchBody,
+    LockBatchResponseBody,
+    decode_body,
+    encode_body,
+)
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.json_dialect import MessageQueue
+from mqclient import limits
+from mqclient.connection.session import Session
+from mqclient.consuming.sharing.locks import Locks
+
+QUEUES = [MessageQueue("Orders", "broker-a", number) for number in range(4)]
+
+
+class Broker:
+    """Keeps locks of one client, and handles requests in any order: each after a time of its own.
+
+    `way_s` says how long a request and its answer are on their way; `lost` whether the answer is.
+    """
+
+    client_id = "member"
+
+    def __init__(self) -> None:
+        self.held: set[MessageQueue] = set()
+        self.asked: list[tuple[int, list[MessageQueue]]] = []
+        self.way_s = lambda: (0.1, 0.0)
+        self.lost = lambda: False
+        self.finder = self
+
+    async def granted(
+        self, _: str, __: str, ___: str, command: Command, timeout_s: float
+    ) -> Command:
+        body = decode_body(LockBatchBody, command.payload)
+        self.asked.append((command.code, body.mq_set))
+        there_s, back_s = self.way_s()
+        await anyio.sleep(there_s)
+        tokens = None
+        if command.code == RequestCode.LOCK_BATCH_MQ:
+            self.held.update(body.mq_set)
+            tokens = [1] * len(body.mq_set)
+        else:
+            self.held.difference_update(body.mq_set)
+        if self.lost():
+            await anyio.sleep(timeout_s - there_s)
+            raise RemotingError("no answer")
+        await anyio.sleep(back_s)
+        answer = encode_body(LockBatchResponseBody(body.mq_set, tokens))
+        return Command(ResponseCode.SUCCESS, {}, answer)
+
+
+def member(broker: Broker) -> Locks:
+    return Locks(cast(Session, broker), "readers", lambda queue: None, lambda: None)
+
+
+@pytest.mark.parametrize("left_at_s", [0.0, 0.05, 0.1, 0.15, 0.2])
+async def test_leaving_while_a_lock_is_asked_for_leaves_none(
+    left_at_s: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The request is on its way, handled, or answered: the queue is free afterwards."""
+    broker = Broker()
+    broker.way_s = lambda: (0.1, 0.1) if len(broker.asked) == 1 else (0.01, 0.0)
+    locks = member(broker)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(locks.acquire, QUEUES[0])
+        await trio.sleep(left_at_s)
+        await locks.leave()
+        nursery.cancel_scope.cancel()
+    assert not broker.held
+
+
+async def test_a_renewal_under_way_brings_no_lock_back(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A slow renewal is waited for before a queue is given up; the others stay."""
+    broker = Broker()
+    locks = member(broker)
+    async with trio.open_nursery() as nursery:
+        for queue in QUEUES:
+            await locks.acquire(queue)
+        nursery.start_soon(locks.keep)
+        await trio.sleep(limits.LOCK_RENEW_S + 0.05)
+        broker.way_s = lambda: (0.01, 0.0)
+        await locks.release(QUEUES[:1])
+        assert broker.held == set(QUEUES[1:])
+        await trio.sleep(2 * limits.LOCK_RENEW_S)
+        assert broker.held == set(QUEUES[1:])
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_has_left_asks_for_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    """Neither for a queue that was another's, nor for a renewal."""
+    broker = Broker()
+    locks = member(broker)
+    async with trio.open_nursery() as nursery:
+        await locks.acquire(QUEUES[0])
+        nursery.start_soon(locks.keep)
+        await locks.leave()
+        nursery.start_soon(locks.acquire, QUEUES[1])
+        asked = len(broker.asked)
+        await trio.sleep(10 * limits.LOCK_RENEW_S)
+        assert len(broker.asked) == asked
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_lock_whose_answer_was_lost_is_given_up_too(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Nobody has said that it is ours, or that it is not."""
+    broker = Broker()
+    broker.lost = lambda: len(broker.asked) == 1
+    locks = member(broker)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(locks.acquire, QUEUES[0])
+        await trio.sleep(limits.REQUEST_TIMEOUT_S + 0.01)
+        assert broker.held
+        await locks.leave()
+        nursery.cancel_scope.cancel()
+    assert not broker.held
+
+
+async def test_through_any_stay_nothing_stays_locked(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Queues come and go, requests are slow, answers get lost: after leaving all are free."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    for case in range(200):
+        chance = random.Random(f"{seed}.{case}")
+        broker = Broker()
+        broker.way_s = lambda chance=chance: (chance.random() * 0.5, chance.random() * 0.5)
+        broker.lost = lambda chance=chance: chance.random() < 0.2
+        locks = member(broker)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(locks.keep)
+            scopes: dict[MessageQueue, trio.CancelScope] = {}
+
+            async def take(
+                queue: MessageQueue, scope: trio.CancelScope, locks: Locks = locks
+            ) -> None:
+                with scope:
+                    await locks.acquire(queue)
+
+            for _ in range(chance.randrange(1, 12)):
+                queue = chance.choice(QUEUES)
+                if queue in scopes:
+                    scopes.pop(queue).cancel()
+                    await locks.release([queue])
+                else:
+                    scopes[queue] = trio.CancelScope()
+                    nursery.start_soon(take, queue, scopes[queue])
+                await trio.sleep(chance.random() * chance.choice([0.3, limits.LOCK_RENEW_S]))
+            broker.lost = lambda: False
+            await locks.leave()
+            nursery.cancel_scope.cancel()
+        assert not broker.held, f"seed {seed}, case {case}"
