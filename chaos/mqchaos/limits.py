@@ -74,8 +74,8 @@ POP_AT_ONCE_MAX = 32
 POP_AGAIN_S = 0.3
 PRIORITIES = 10
 """So many priorities messages have in turn: more than their topic has queues."""
-PRIORITY_ROUND_S = 2.5
-PRIORITY_NAP_S = 1.0
+PRIORITY_ROUND_S = 3.0
+PRIORITY_NAP_S = 1.5
 """For so much of each round no member pops, so that messages of all priorities wait."""
 PRIORITY_AT_ONCE_MAX = 8
 """A backlog is taken by pops of so many, one after the other."""

@@ -123,7 +123,7 @@ WORKLOADS: Final = {
             "priority",
             "as pop, in a topic of priorities, which all have; members take naps together",
             keyed=False,
-            rate_per_s_max=100.0,
+            rate_per_s_max=150.0,
             dies_s=4.0,
             only_readers_die=True,
             sends="priority",
