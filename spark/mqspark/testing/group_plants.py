@@ -161,6 +161,14 @@ def passed_over_after_a_reset(run: SmallRun, draw: random.Random) -> None:
     run.events.append({**reset, **queue, "group": POPPERS})
 
 
+def passed_over_after_a_commit(run: SmallRun, draw: random.Random) -> None:
+    """A member that pulls has committed an offset of a queue: pops go on from there."""
+    passed_over(run, draw)
+    commit = {"kind": "commit", "client": "puller", "began": END - 20, "t": END - 10, "offset": 0}
+    queue = {"broker": run.broker, "topic": TOPIC, "queue_id": draw.randrange(2)}
+    run.events.append({**commit, **queue, "group": POPPERS})
+
+
 def _high_and_low(run: SmallRun, draw: random.Random) -> tuple[Event, Event, Event]:
     """A message that was handed out, the first of a lower queue whose pop was asked for after the
     acknowledgement of the other, and that acknowledgement."""

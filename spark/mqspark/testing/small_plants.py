@@ -446,6 +446,7 @@ INNOCENT: Final[tuple[Plant, ...]] = (
     groups.given_back,
     groups.handed_out_again,
     groups.passed_over_after_a_reset,
+    groups.passed_over_after_a_commit,
 )
 
 
