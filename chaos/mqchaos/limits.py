@@ -55,6 +55,8 @@ RESET_SETTLES_S = 2.0
 MEDDLED_MAX = 4
 """Topics and groups that tools make, and delete again."""
 NS_PER_S = 1_000_000_000
+CLOCK_STEP_NS = 1_000
+"""Seconds as a float may be wrong by less than that, weeks after a machine's start."""
 DELAY_LEVEL_1_S = 1.0
 """RocketMQ's first level."""
 DELAYS_S = (0.5, 1.5, 2.5, 3.5)
@@ -70,6 +72,13 @@ POP_MEMBERS = 5
 POP_INVISIBLE_S = 1.0
 POP_AT_ONCE_MAX = 32
 POP_AGAIN_S = 0.3
+PRIORITIES = 10
+"""So many priorities messages have in turn: more than their topic has queues."""
+PRIORITY_ROUND_S = 3.0
+PRIORITY_NAP_S = 1.5
+"""For so much of each round no member pops, so that messages of all priorities wait."""
+PRIORITY_AT_ONCE_MAX = 8
+"""A backlog is taken by pops of so many, one after the other."""
 DELAY_MARGIN_S = 2.0
 """So long after the last delayed message is due its producer is through."""
 ASKED_FOR_S = 12.0

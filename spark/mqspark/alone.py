@@ -39,6 +39,7 @@ NEEDS_HISTORY: Final = {
     12: "what brokers answered, only a history says",
     14: "which group passed which inputs, only a history says",
     15: "who was given what, and was through with it, only a history says",
+    16: "who was given what, and when, only a history says",
 }
 ONE_REPLICA: Final = "there is one replica only, and nothing to compare it with"
 

@@ -35,6 +35,8 @@ MESSAGE_FIELDS: Final[dict[str, pa.DataType]] = {
     "waiting": _FLAG,
     "expires": _LONG,
     "pop_time": _LONG,
+    "asked": _LONG,
+    "priority": _LONG,
     "how": _TEXT,
     "counted": _FLAG,
 }

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from dledger.errors import ConfigError
-from mqspark.limits import LINE_BYTES_MEAN, META_BYTES_MAX
+from mqspark.limits import LEVELS_MAX, LINE_BYTES_MEAN, META_BYTES_MAX
 
 LINES, PARQUET = ".jsonl", ".parquet"
 REST = "rest"
@@ -35,7 +35,8 @@ RETRIES_DEFAULT = 2
 class Meta:
     """The harness's description of the run. `brokers`: broker name -> node ids that it started.
 
-    `outputs`: topic -> the topic of its inputs, and the group that passes them.
+    `outputs`: topic -> the topic of its inputs, and the group that passes them. `levels`: topic of
+    priorities -> how many queues it has.
     """
 
     topics: tuple[str, ...]
@@ -43,6 +44,7 @@ class Meta:
     retries: int
     brokers: dict[str, tuple[str, ...]]
     outputs: dict[str, tuple[str, str]] = field(default_factory=dict)
+    levels: dict[str, int] = field(default_factory=dict)
 
     @property
     def copies_max(self) -> int:
@@ -115,6 +117,7 @@ def read_meta(path: Path, sent_topics: Callable[[], set[str]]) -> Meta:
             for meta in made
             if meta.get("topic")
         },
+        levels=_levels(metas),
     )
 
 
@@ -139,6 +142,16 @@ def _first_packed(file: Path) -> str:
                 {name: value for name, value in row.items() if value is not None} | rest
             )
     return ""
+
+
+def _levels(metas: Sequence[dict[str, object]]) -> dict[str, int]:
+    levels: dict[str, int] = {}
+    for meta in metas:
+        named = meta.get("levels")
+        for topic, count in named.items() if isinstance(named, dict) else ():
+            if type(count) is int and 0 < count <= LEVELS_MAX:
+                levels[str(topic)] = count
+    return levels
 
 
 def _brokers(metas: Sequence[dict[str, object]]) -> dict[str, tuple[str, ...]]:

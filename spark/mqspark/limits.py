@@ -71,6 +71,10 @@ delay, such a share) before its time by the harness's clock, without being early
 EXPIRED_S_MAX = 2.0
 """A consumer may stand still for so long between its look at the clock and the note of a delivery.
 """
+IN_HAND_MAX = 10_000
+"""Messages of a queue that members of a group have in hand; then it has none that is new."""
+LEVELS_MAX = 2**31 - 1
+"""Queues of a topic."""
 DELAY_LATE_S_MAX = 10.0
 """How long after its time a delayed message may come, where nothing was broken meanwhile."""
 TRANSACTION_S_MAX = 120.0

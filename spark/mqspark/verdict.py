@@ -31,7 +31,7 @@ from mqspark.judge import (
     waiting,
 )
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.groups import commits, outputs, popped
+from mqspark.judge.groups import commits, outputs, popped, priorities
 from mqspark.limits import VIOLATIONS_SHOWN_MAX
 
 Scalar = str | int | bool | None
@@ -90,6 +90,7 @@ PROPERTIES: Final = (
     ),
     Property(outputs.NUMBER, outputs.TITLE, outputs.violations, "outputs"),
     Property(popped.NUMBER, popped.TITLE, popped.violations, "popped"),
+    Property(priorities.NUMBER, priorities.TITLE, priorities.violations, "new"),
 )
 
 
@@ -170,6 +171,7 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
     totals["queue_ends"] = kinds.get(freshness.QUEUE_END, 0)
     totals["outputs"] = outputs.checked(evidence)
     totals["popped"] = evidence.screened.popped
+    totals["new"] = priorities.checked(evidence)
     totals["delayed"] += evidence.screened.ending
     judgements = []
     for item in PROPERTIES:

@@ -37,6 +37,7 @@ UNJUDGED = {
         "A popped message that is done stays done; what is passed was given",
         "who was through with what was not noted",
     ),
+    16: ("No message is popped while one of a higher priority waits", "none had a priority"),
 }
 Place = tuple[str, str, int, int]
 

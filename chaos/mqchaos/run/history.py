@@ -35,7 +35,8 @@ class _Event(msgspec.Struct, tag_field="kind", tag=str.lower, frozen=True, gc=Fa
 class Meta(_Event, frozen=True, omit_defaults=True):
     """What was run. `brokers`: broker name -> node id -> its store directory.
 
-    `inputs`: for each message there that `group` has passed, `topic` has an output.
+    `inputs`: for each message there that `group` has passed, `topic` has an output. `levels`: a
+    topic of priorities -> how many queues it has.
     """
 
     seed: int
@@ -45,13 +46,15 @@ class Meta(_Event, frozen=True, omit_defaults=True):
     brokers: dict[str, dict[str, str]]
     inputs: str | None = None
     group: str | None = None
+    levels: dict[str, int] | None = None
 
 
 class Send(_Event, frozen=True, gc=False, omit_defaults=True):
     """A message is about to be handed to the producer. `crc`: CRC-32 of the body; `size`: bytes.
 
     `due`: not to be delivered before, by the same clock. `transaction`: how it will be ended, by
-    `commit` or by `rollback`, whoever is asked. `expires`: not to be delivered after.
+    `commit` or by `rollback`, whoever is asked. `expires`: not to be delivered after. `priority`:
+    in a topic of priorities.
     """
 
     client: str
@@ -63,6 +66,7 @@ class Send(_Event, frozen=True, gc=False, omit_defaults=True):
     due: int | None = None
     transaction: str | None = None
     expires: int | None = None
+    priority: int | None = None
 
 
 class Ack(_Event, frozen=True, gc=False, omit_defaults=True):
@@ -101,7 +105,8 @@ class Fail(_Event, frozen=True, gc=False):
 class Deliver(_Event, frozen=True, gc=False, omit_defaults=True):
     """A consumer of the group was given the message. `crc` is over the body as it arrived.
 
-    `pop_time` names the delivery, if it was popped.
+    `pop_time` names the delivery, if it was popped. `asked`: nobody had been handed it before, and
+    this was the moment before it was asked for.
     """
 
     client: str
@@ -113,6 +118,7 @@ class Deliver(_Event, frozen=True, gc=False, omit_defaults=True):
     id: str
     crc: int
     pop_time: int | None = None
+    asked: int | None = None
 
 
 class Settle(_Event, frozen=True, gc=False):

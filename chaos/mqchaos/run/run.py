@@ -158,6 +158,11 @@ class Run:
             self.cluster.kill_all()
 
     @property
+    def _by_priority(self) -> bool:
+        """Whether messages have priorities."""
+        return WORKLOADS[self.planned.workload].sends == "priority"
+
+    @property
     def produced(self) -> list[Progress]:
         """What the producers said last."""
         return [worker.progress for worker in self.producers]
@@ -172,7 +177,12 @@ class Run:
         workload, address = WORKLOADS[self.planned.workload], self.cluster.layout.namesrv_addr
         async with Admin(address) as admin:
             for topic in (self.topic, outputs_of(self.topic)) if workload.once else (self.topic,):
-                await admin.topics.update(topic, read_queues=QUEUES, write_queues=QUEUES)
+                await admin.topics.update(
+                    topic,
+                    read_queues=QUEUES,
+                    write_queues=QUEUES,
+                    attributes="+message.type=PRIORITY" if self._by_priority else None,
+                )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, probe, observer)
             if self._packer is not None:
@@ -208,11 +218,10 @@ class Run:
 
     def _plan_stock(self, workload: Workload) -> None:
         """One process of RocketMQ's own client, which sends and reads."""
-        switch, address = self.cluster.switch, self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
-        through = [] if switch is None else switch.inside(layout.CLIENTS)
+        address = self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
         argv = argv_of(workload.stock, address, self.topic, self.planned.rate_per_s)
         history = Path(self._file(client_of(workload.stock)))
-        program = Program([*through, *argv], history, self.directory / "stock.log")
+        program = Program([*self._through(), *argv], history, self.directory / "stock.log")
         self.producers.append(program.sending)
         self.consumers.append(program.reading)
 
@@ -222,8 +231,7 @@ class Run:
         run = run_name(planned.seed, planned.scenario)
         address = self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
         total = planned.messages
-        switch = self.cluster.switch
-        through = [] if switch is None else switch.inside(layout.CLIENTS)
+        through = self._through()
         rate_per_s = min(planned.rate_per_s, workload.rate_per_s_max)
         shares = [None] * PRODUCERS if total is None else split(total, PRODUCERS)
         for number in range(CONSUMERS):
@@ -242,6 +250,7 @@ class Run:
                 offsets=offsets,
                 once=name if workload.once else None,
                 members=workload.members,
+                naps=self._by_priority,
             )
             log = self.directory / f"{name}.log"
             self.consumers.append(Worker(reads, log, workload.dies_s, through))
@@ -268,6 +277,11 @@ class Run:
             )
             log = self.directory / f"{name}.log"
             self.producers.append(Worker(sends, log, dies_s, through))
+
+    def _through(self) -> list[str]:
+        """The command by which a client gets to where it can reach the servers."""
+        switch = self.cluster.switch
+        return [] if switch is None else switch.inside(layout.CLIENTS)
 
     async def _first_acknowledgements(self) -> None:
         """A fault before them would find nobody who waits for one. Raises ClusterError."""
@@ -401,7 +415,9 @@ class Run:
         stores = self.cluster.stores()
         now = time.monotonic_ns()
         planned = self.planned
-        history.write(Meta(now, planned.seed, planned.scenario, self.topic, True, stores))
+        levels = {self.topic: QUEUES} if self._by_priority else None
+        about = (planned.seed, planned.scenario, self.topic, True, stores)
+        history.write(Meta(now, *about, levels=levels))
 
 
 def _packer(history: Path, directory: Path) -> Packer:

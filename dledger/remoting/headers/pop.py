@@ -38,7 +38,10 @@ class PopMessageHeader(Header, frozen=True):
 
 
 class PopMessageResponseHeader(Header, frozen=True):
-    """The answer to a pop. Without the three texts clients make the messages' handles."""
+    """The answer to a pop. Without the three texts clients make the messages' handles.
+
+    `redelivered` (Base64, as in a batch ack, by the messages' order in the answer) is ours.
+    """
 
     pop_time: Int64
     invisible_time: Int64
@@ -47,6 +50,7 @@ class PopMessageResponseHeader(Header, frozen=True):
     start_offset_info: str | None = None
     msg_offset_info: str | None = None
     order_count_info: str | None = None
+    redelivered: str | None = None
 
 
 class AckMessageHeader(Header, frozen=True):

@@ -23,5 +23,5 @@ what the evidence proves:
 ``copies``        property 9
 ``waiting``       properties 10 and 11
 ``freshness``     property 12
-``groups``        properties 8, 14 and 15
+``groups``        properties 8 and 14 to 16
 """

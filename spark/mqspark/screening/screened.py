@@ -93,6 +93,12 @@ class Screened:
         return sum(each.popped for each in told)
 
     @property
+    def new(self) -> int:
+        """How many of them nobody of their group had been handed before."""
+        _, told = self._counted
+        return sum(each.new for each in told)
+
+    @property
     def ending(self) -> int:
         """How many messages were sent that have an end of their own."""
         _, told = self._counted

@@ -56,11 +56,12 @@ Packet = tuple[int, int, bytes]
 
 class Told(msgspec.Struct):
     """What a part tells as a whole: groups that anything was delivered to, how many messages were
-    `popped` and how many have an end of their own, how many events of each kind are about no single
-    message, what segments look like."""
+    `popped`, how many of them were `new` to their group, and how many have an end of their own, how
+    many events of each kind are about no single message, what segments look like."""
 
     groups: set[str | None] = msgspec.field(default_factory=set)
     popped: int = 0
+    new: int = 0
     ending: int = 0
     notes: dict[str, int] = msgspec.field(default_factory=dict)
     segments: list[SegmentLook] = msgspec.field(default_factory=list)
@@ -94,6 +95,7 @@ class Reading:
                     delivered = table.filter(pc.equal(table["source"], DELIVER))
                     told.groups |= set(pc.unique(delivered["group"]).to_pylist())
                     told.popped += len(delivered) - delivered["pop_time"].null_count
+                    told.new += len(delivered) - delivered["asked"].null_count
                     told.ending += len(table) - table["expires"].null_count
                     yield from _notes(events, told)
             yield _batch([(0, TOLD, msgspec.json.encode(told))])

@@ -67,6 +67,8 @@ TESTIMONY: Final = pa.schema(
         "transaction": pa.string(),
         "expires": pa.int64(),
         "pop_time": pa.int64(),
+        "asked": pa.int64(),
+        "priority": pa.int64(),
         "how": pa.string(),
         "counted": pa.bool_(),
         "identity": pa.int64(),

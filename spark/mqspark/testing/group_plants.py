@@ -14,6 +14,7 @@ from mqspark.testing.small_runs import (
     NODES,
     OUTPUTS,
     POPPERS,
+    TOPIC,
     Entry,
     SmallRun,
 )
@@ -107,6 +108,79 @@ def popped_after_a_reset(run: SmallRun, draw: random.Random) -> None:
     place = {name: run.events[-1][name] for name in ("broker", "topic", "queue_id", "group")}
     reset = {"kind": "reset", "client": "tool", "began": END - 20, "t": END - 10, "offset": 0}
     run.events.append({**reset, **place})
+
+
+def passed_over(run: SmallRun, draw: random.Random) -> None:
+    """A message waited while one of a lower queue was asked for and handed out."""
+    high, low, _ = _high_and_low(run, draw)
+    high["asked"] = low["t"] + 1
+
+
+def misplaced(run: SmallRun, draw: random.Random) -> None:
+    """A message is in another queue than that of its priority."""
+    ack = draw.choice(run.of("ack", topic=TOPIC, waiting=None))
+    (send,) = run.of("send", id=ack["id"])
+    send["priority"] = 0 if ack["queue_id"] else draw.randint(1, 9)
+
+
+def asked_meanwhile(run: SmallRun, draw: random.Random) -> None:
+    """A message's pop was under way when one of a lower queue was handed out."""
+    high, low, _ = _high_and_low(run, draw)
+    high["asked"] = low["t"]
+
+
+def acknowledged_meanwhile(run: SmallRun, draw: random.Random) -> None:
+    """A pop was asked for before a message of a higher queue was there for certain."""
+    high, low, acked = _high_and_low(run, draw)
+    for event in run.of("deliver", group=POPPERS):
+        if event["queue_id"] < high["queue_id"] and "asked" in event:
+            event["asked"] = min(event["asked"], acked["t"])
+    high["asked"] = low["t"] + 1
+
+
+def given_back(run: SmallRun, draw: random.Random) -> None:
+    """A message that waited had been in somebody's hands before."""
+    high, _, _ = _high_and_low(run, draw)
+    del high["asked"]
+
+
+def handed_out_again(run: SmallRun, draw: random.Random) -> None:
+    """What was handed out meanwhile came again."""
+    high, _, acked = _high_and_low(run, draw)
+    high["asked"] = END
+    for event in run.of("deliver", group=POPPERS):
+        if event["queue_id"] < high["queue_id"] and event["t"] > acked["t"]:
+            event.pop("asked", None)
+
+
+def passed_over_after_a_reset(run: SmallRun, draw: random.Random) -> None:
+    """An operator has set the group's offset of a queue."""
+    passed_over(run, draw)
+    reset = {"kind": "reset", "client": "tool", "began": END - 20, "t": END - 10, "offset": 0}
+    queue = {"broker": run.broker, "topic": TOPIC, "queue_id": draw.randrange(2)}
+    run.events.append({**reset, **queue, "group": POPPERS})
+
+
+def passed_over_after_a_commit(run: SmallRun, draw: random.Random) -> None:
+    """A member that pulls has committed an offset of a queue: pops go on from there."""
+    passed_over(run, draw)
+    commit = {"kind": "commit", "client": "puller", "began": END - 20, "t": END - 10, "offset": 0}
+    queue = {"broker": run.broker, "topic": TOPIC, "queue_id": draw.randrange(2)}
+    run.events.append({**commit, **queue, "group": POPPERS})
+
+
+def _high_and_low(run: SmallRun, draw: random.Random) -> tuple[Event, Event, Event]:
+    """A message that was handed out, the first of a lower queue whose pop was asked for after the
+    acknowledgement of the other, and that acknowledgement."""
+    new = [event for event in run.of("deliver", group=POPPERS) if "asked" in event]
+    acks = {ack["id"]: ack for ack in run.of("ack", topic=TOPIC, waiting=None)}
+    found = []
+    for high in new:
+        acked = acks.get(high["id"], {"t": END})
+        later = [e for e in new if e["queue_id"] < high["queue_id"] and e["asked"] > acked["t"]]
+        if later:
+            found.append((high, min(later, key=lambda event: event["t"]), acked))
+    return draw.choice(found)
 
 
 def _taken(run: SmallRun, draw: random.Random) -> str:

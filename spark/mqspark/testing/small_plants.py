@@ -339,6 +339,8 @@ FAULTS: Final = tuple(
         (15, "passed", groups.passed_first),
         (15, "buried twice", groups.buried_twice),
         (15, "unburied", groups.unburied),
+        (16, "passed over", groups.passed_over),
+        (16, "misplaced", groups.misplaced),
     )
 )
 
@@ -439,6 +441,12 @@ INNOCENT: Final[tuple[Plant, ...]] = (
     groups.acked_too_late,
     groups.noted_late,
     groups.popped_after_a_reset,
+    groups.asked_meanwhile,
+    groups.acknowledged_meanwhile,
+    groups.given_back,
+    groups.handed_out_again,
+    groups.passed_over_after_a_reset,
+    groups.passed_over_after_a_commit,
 )
 
 
@@ -485,6 +493,5 @@ def _much_later(run: SmallRun, message_id: str) -> None:
     since = min(delivery["t"] for delivery in run.of("deliver", id=message_id))
     for event in run.events:
         if event["kind"] != "end" and event["t"] >= since:
-            event["t"] += _MINUTES_NS
-            if "began" in event:
-                event["began"] += _MINUTES_NS
+            for name in {"t", "began", "asked"} & event.keys():
+                event[name] += _MINUTES_NS

@@ -3,8 +3,8 @@
 Each has a broker name of its own, so that hundreds are judged by one audit: Spark's cost is one of
 jobs, not of rows. A run has sends of every outcome, two leaders, votes, deliveries, commits, reads
 of ends and of a group's offset, delayed messages and transactions, outputs of what is read, and
-perhaps a group whose members pop. It holds every property, until
-something is planted in it (:mod:`mqspark.testing.small_plants`).
+perhaps a group whose members pop, by priority. It holds every property, until something is planted
+in it (:mod:`mqspark.testing.small_plants`).
 
 A run is a value in memory, easy to change, and is written to files like any other: judges read the
 files. Times are virtual.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -149,7 +149,7 @@ def write_runs(runs: Sequence[SmallRun], directory: Path) -> tuple[Path, list[Pa
     directory.mkdir(parents=True)
     history = directory / "history.jsonl"
     meta = {"kind": "meta", "t": 0, "topic": OUTPUTS, "idempotent": True}
-    meta |= {"inputs": TOPIC, "group": GROUP}
+    meta |= {"inputs": TOPIC, "group": GROUP, "levels": {TOPIC: QUEUES}}
     with history.open("w") as file:
         for event in (meta, *(event for run in runs for event in run.events)):
             file.write(json.dumps(event, separators=(",", ":")) + "\n")
@@ -240,7 +240,7 @@ class _Maker:
         message_id, body = f"{self.run.broker}-{self.sent:04}", self.draw.randbytes(8)
         self.sent += 1
         crc = crc32(body)
-        if not fields and self.draw.random() < 0.1:
+        if "priority" in fields and self.draw.random() < 0.1:
             fields["expires"] = END_T
             self.fleeting.add(message_id)
         self.note("send", client="p", id=message_id, topic=TOPIC, crc=crc, size=8, **fields)
@@ -261,9 +261,9 @@ class _Maker:
 
     def batch(self) -> None:
         """Some sends, most of them stored in one entry and acknowledged."""
-        sent = [self.send() for _ in range(self.draw.randint(1, 3))]
+        queues = [self.draw.randrange(QUEUES) for _ in range(self.draw.randint(1, 3))]
+        sent = [self.send(priority=self.draw.randint(1, 9) if each else 0) for each in queues]
         outcomes = [self.draw.choice("aaaaauUr") for _ in sent]
-        queues = [self.draw.randrange(QUEUES) for _ in sent]
         placed = [
             self.place(*named[:1], TOPIC, queue, named[1])
             for named, outcome, queue in zip(sent, outcomes, queues, strict=True)
@@ -327,25 +327,40 @@ class _Maker:
             self.ack(output, position)
 
     def pop(self) -> None:
-        """Members pop what is there, in any order, and are through with all of it."""
-        for queue_id, queue in self.queued.items():
-            place = {"broker": self.run.broker, "topic": TOPIC, "queue_id": queue_id}
-            new = queue[self.popped[queue_id] :]
-            self.popped[queue_id] = len(queue)
-            for message in self.draw.sample(new, len(new)):
-                if message.id not in self.fleeting or self.draw.random() < 0.5:
-                    self.settle(message, place)
-            began = self.tick()
-            end = self.ends[TOPIC, queue_id]
-            self.note("group_offset", began=began, group=POPPERS, offset=end, **place)
+        """Members pop what is there, the highest queue first, and are through with all of it.
 
-    def settle(self, message: Stored, place: Mapping[str, object]) -> None:
+        Some of these pops are asked for while one before them is on its way.
+        """
+        new = [
+            message
+            for queue_id in reversed(self.queued)
+            for message in self.queued[queue_id][self.popped[queue_id] :]
+        ]
+        asked = self.tick()
+        while new:
+            count = self.draw.randint(1, 3)
+            some, new = new[:count], new[count:]
+            asked_next = self.tick() if self.draw.random() < 0.5 else None
+            for message in self.draw.sample(some, len(some)):
+                if message.id not in self.fleeting or self.draw.random() < 0.5:
+                    self.settle(message, asked)
+            asked = asked_next or self.tick()
+        for queue_id, queue in self.queued.items():
+            self.popped[queue_id] = len(queue)
+            began = self.tick()
+            place = {"broker": self.run.broker, "topic": TOPIC, "queue_id": queue_id}
+            self.note("group_offset", began=began, group=POPPERS, offset=len(queue), **place)
+
+    def settle(self, message: Stored, asked: int) -> None:
         """One message: given once or twice, then acknowledged or given up."""
+        place = {"broker": self.run.broker, "topic": TOPIC, "queue_id": message.queue_id}
         named = {"group": POPPERS, "offset": message.offset, "id": message.id, **place}
+        first = {} if self.draw.random() < 0.1 else {"asked": asked}  # or its first answer was lost
         for _ in range(self.draw.choice([1, 1, 2])):
             self.pop_time += self.draw.randint(1, 3)
             times = {"pop_time": self.pop_time}
-            self.note("deliver", client="m", crc=crc32(message.body), **named, **times)
+            self.note("deliver", client="m", crc=crc32(message.body), **named, **times, **first)
+            first = {}
         if self.draw.random() < 0.2:
             late = {"pop_time": self.pop_time - 1, "how": "ack", "counted": False}
             self.note("settle", client="m", **named, **late)

@@ -97,7 +97,12 @@ def test_what_waits_survives_a_leader(tmp_path: Path, workload: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("workload", "judged"),
-    [("exactly-once", (1, 2, 8, 9, 14)), ("pop", (1, 2, 9, 11, 15)), ("parts", (1, 2, 4, 8))],
+    [
+        ("exactly-once", (1, 2, 8, 9, 14)),
+        ("pop", (1, 2, 9, 11, 15)),
+        ("priority", (1, 2, 9, 15, 16)),
+        ("parts", (1, 2, 4, 8)),
+    ],
 )
 def test_what_is_read_is_done_once(tmp_path: Path, workload: str, judged: tuple[int, ...]) -> None:
     """Although the leader dies, and clients are killed in the middle of transactions and pops."""

@@ -86,7 +86,7 @@ def test_what_replicas_show_by_themselves_is_found(copy: Path, session: SparkSes
     assert found(verdict) >= {(2, "damaged", "n1"), (5, "damaged", "n1"), (5, "changed", "n2")}
     assert (13, "different", "n2") in found(verdict)
     unjudged = {each.number for each in verdict.judgements if each.unjudged}
-    assert unjudged == {1, 3, 4, 6, 7, 8, 9, 10, 11, 12, 14, 15}
+    assert unjudged == {1, 3, 4, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16}
     (two,) = [each for each in verdict.written().properties if each.number == 2]
     exhibit = two.violations[0].exhibit
     assert exhibit is not None

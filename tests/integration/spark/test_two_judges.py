@@ -22,7 +22,15 @@ from mqspark.testing import planting, reference, small_plants
 from mqspark.testing.reference import Finding
 from mqspark.testing.rewriting import read_log
 from mqspark.testing.small_plants import FAULTS, INNOCENT
-from mqspark.testing.small_runs import GROUP, OUTPUTS, TOPIC, SmallRun, small_run, write_runs
+from mqspark.testing.small_runs import (
+    GROUP,
+    OUTPUTS,
+    QUEUES,
+    TOPIC,
+    SmallRun,
+    small_run,
+    write_runs,
+)
 from mqspark.verdict import PROPERTIES
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -36,6 +44,7 @@ Found = dict[str, set[Finding]]
 COMPARED = {
     1: "mr", 2: "mr", 3: "qo", 4: "qom", 5: "r", 6: "r", 7: "mr",
     8: "qo", 9: "mr", 10: "mr", 11: "m", 12: "qo", 13: "r", 14: "mqo", 15: "mrqo",
+    16: "qo",
 }  # fmt: skip
 
 
@@ -68,7 +77,7 @@ def referred(history: Path, stores: Sequence[Path]) -> Found:
             and str(event.get("id", broker)).startswith(broker)
         ]
         logs = {replica.node: read_log(replica) for replica in replicas if replica.broker == broker}
-        inputs = reference.Inputs((TOPIC, OUTPUTS), TOPIC, GROUP, 1, own, logs)
+        inputs = reference.Inputs((TOPIC, OUTPUTS), TOPIC, GROUP, 1, own, logs, {TOPIC: QUEUES})
         found[broker] = {compared(finding) for finding in reference.findings(inputs)}
     return found
 

@@ -11,6 +11,7 @@ from dledger.net import Peer
 from dledger.remoting.attributes import priority_factor
 from dledger.remoting.bodies import SubscriptionGroupConfig, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import ExtValue
 from dledger.remoting.message import priority_of
 from dledger.remoting.record import Record
 from mqbroker.testing import served
@@ -72,8 +73,8 @@ async def send(peer: Peer, properties: str, body: bytes = b"x") -> int:
     return int(str(answer.ext["queueId"]))
 
 
-async def pop(peer: Peer, count: int) -> list[Record]:
-    answer = await peer.request(pop_request(count=count), TIMEOUT_S)
+async def pop(peer: Peer, count: int, **changed: ExtValue) -> list[Record]:
+    answer = await peer.request(pop_request(count=count, **changed), TIMEOUT_S)
     return records(answer) if answer.code == ResponseCode.SUCCESS else []
 
 
@@ -128,6 +129,48 @@ async def test_a_pop_takes_of_the_highest_first(tmp_path: Path, autojump_clock: 
         assert bodies(await pop(peer, 3)) == [b"32", b"20", b"21"]
         await send(peer, f"{PRIORITY}9\x02", b"3x")
         assert bodies(await pop(peer, 1)) == [b"3x"]
+
+
+async def test_a_level_with_more_than_fits_keeps_lower_ones_waiting(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """A small message of a lower one is not what fills an answer up."""
+    async with served(tmp_path) as (_, peer):
+        await make(peer)
+        for number in range(3):
+            await send(peer, f"{PRIORITY}3\x02", b"%d" % number * 1000)
+        await send(peer, f"{PRIORITY}0\x02", b"low")
+        got = [bodies(await pop(peer, 32, maxMsgBytes="2000")) for _ in range(4)]
+        assert [[body[:1] for body in some] for some in got] == [[b"0"], [b"1"], [b"2", b"l"], []]
+
+
+async def test_what_a_filter_finds_late_comes_before_lower_ones(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many of the level one pop looks at that it does not want."""
+    monkeypatch.setattr("mqbroker.limits.PULL_UNITS_SCANNED_MAX", 4)
+    async with served(tmp_path) as (_, peer):
+        await make(peer)
+        for number in range(20):
+            await send(peer, f"{PRIORITY}3\x02TAGS\x01{'wanted' if number == 9 else 'not'}\x02")
+        await send(peer, f"{PRIORITY}0\x02TAGS\x01wanted\x02", b"low")
+        got = [bodies(await pop(peer, 1, exp="wanted")) for _ in range(3)]
+        assert got == [[b"x"], [b"low"], []]
+
+
+async def test_what_comes_again_waits_for_a_level_with_more_than_fits(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """It comes last, though it is small."""
+    async with served(tmp_path) as (_, peer):
+        await make(peer)
+        await send(peer, f"{PRIORITY}3\x02", b"again")
+        assert len(await pop(peer, 1)) == 1
+        autojump_clock.jump(61)
+        for _ in range(2):
+            await send(peer, f"{PRIORITY}1\x02", b"n" * 1000)
+        got = [bodies(await pop(peer, 32, maxMsgBytes="2000")) for _ in range(2)]
+        assert [[body[:1] for body in some] for some in got] == [[b"n"], [b"a", b"n"]]
 
 
 async def test_what_comes_again_comes_last(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -45,7 +45,10 @@ EVENTS: list[Event] = [
     Send(15, "p0", "id-5", "T", "", 17, 8, expires=2_000_000_000),
     Deliver(16, "c0.1", "G", "T", "broker-a", 3, 41, "id-1", 17, 1_790_000_000_123),
     Settle(17, "c0.1", "G", "T", "broker-a", 3, 41, "id-1", 1_790_000_000_123, "ack", True),
-    End(18),
+    Meta(18, 7, "leader-kill", "P", True, {}, levels={"P": 8}),
+    Send(19, "p0", "id-6", "P", "", 17, 8, priority=9),
+    Deliver(20, "c0.1", "G", "P", "broker-a", 7, 0, "id-6", 17, 1_790_000_000_124, asked=19),
+    End(21),
 ]
 
 

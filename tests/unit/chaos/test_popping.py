@@ -56,9 +56,12 @@ async def test_each_message_is_done_once_and_the_history_says_by_which_delivery(
         each for each, fate in fates.items() if fate == "dead"
     }
     assert given == {each: 1 + (fate in ("left", "again")) for each, fate in fates.items()}
+    seen = set[str]()
     for event in events:
         if isinstance(event, Deliver):
             assert event.pop_time is not None
             assert event.pop_time <= settled[event.id].pop_time
+            assert (event.asked is None) == (event.id in seen)
+            seen.add(event.id)
     assert len(letters) == sum(fate == "dead" for fate in fates.values()) > 0
     assert len({event.client for event in settled.values()}) > 1

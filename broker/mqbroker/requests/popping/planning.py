@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 class Want(NamedTuple):
     """What a POP asks for. `queue_ids` in the order in which they are looked at.
 
-    With `by_priority` what a later one has counts less, and what comes again counts least.
+    With `by_priority` nothing is taken of one while those before it have something new that may be
+    taken, and what comes again only when none has.
     """
 
     group: str
@@ -132,8 +133,8 @@ def plan(want: Want, view: View, now_ms: int) -> Plan | None:
             visible = sorted(visible, key=lambda each: want.queue_ids.index(each.queue_id))
         else:
             work.again(visible, max(1, want.messages_max // 2))
-        work.new()
-        work.again(visible, want.messages_max)
+        if work.new():
+            work.again(visible, want.messages_max)
     return work.made(now_ms, repeats=bool(repeated))
 
 
@@ -178,15 +179,21 @@ class _Work:
                 (delivery.fence, delivery.base, bits_to_bytes(bits))
             )
 
-    def new(self) -> None:
-        """Take messages that nobody has had."""
+    def new(self) -> bool:
+        """Take messages that nobody has had; whether others may be taken, too.
+
+        By priority they may not while a queue has more than fits, or than was looked at.
+        """
         for queue_id in self._want.queue_ids:
             if len(self._places) >= self._want.messages_max or self._bytes_left <= 0:
-                return
+                return False
             popped = self._view.popped.queues.get(queue_id)
             room = limits.POP_IN_FLIGHT_PER_QUEUE_MAX - (0 if popped is None else popped.count)
             if room > 0 and not self._view.is_full:
-                self._take_new(queue_id, room)
+                has_more = self._take_new(queue_id, room)
+                if has_more and self._want.by_priority:
+                    return False
+        return True
 
     def in_order(self, now_ms: int) -> None:
         """Take of the first queue that is free: all that is in flight of it, then new ones."""
@@ -202,16 +209,17 @@ class _Work:
             if self._rows:
                 return
 
-    def _take_new(self, queue_id: int, room: int) -> None:
+    def _take_new(self, queue_id: int, room: int) -> bool:
+        """Take up to `room` new messages of a queue; whether it has more than fit or were seen."""
         queue = self._view.queues.get(queue_id)
         known = self._view.known(queue_id)
         start = self._view.start(queue_id, self._want.init_mode)
         if queue is None:
-            return
+            return False
         count = min(room, self._want.messages_max - len(self._places))
         found = _found(queue, start, count, self._bytes_left, self._want.selection, self._now_ms)
         if found.next_offset == known:
-            return
+            return False
         sizes = found.units["size"].tolist()
         self._bytes_left -= sum(sizes)
         bits = 0
@@ -225,6 +233,7 @@ class _Work:
             queue_id, known, found.next_offset, start, bits_to_bytes(bits), row.again
         )
         self._cursors[queue_id] = found.next_offset
+        return found.next_offset < queue.end and len(found.numbers) < room
 
     def _row(self, queue_id: int) -> PopQueue:
         """What the entry takes of a queue; no new messages unless it is said."""

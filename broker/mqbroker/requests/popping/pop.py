@@ -22,13 +22,13 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
-from dledger.remoting.receipts import ORDERED_QUEUE
+from dledger.remoting.receipts import ORDERED_QUEUE, write_bits
 from dledger.remoting.record import with_reconsume_times
 from mqbroker import limits
 from mqbroker.refusal import Refused, unreadable
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
-from mqbroker.requests.popping.asking import want_of
+from mqbroker.requests.popping.asking import is_ours, want_of
 from mqbroker.requests.popping.held_pops import HeldPop
 from mqbroker.requests.popping.planning import Want
 from mqbroker.requests.popping.pops import Got, Handed
@@ -179,6 +179,7 @@ class _Asked:
             invisible_time=want.invisible_ms,
             revive_qid=ORDERED_QUEUE if want.ordered else 0,
             rest_num=got.rest,
+            redelivered=_redelivered(got.messages) if is_ours(self._request) else None,
         )
         body = records_of(core, got.messages)
         answer = self._request.reply(ResponseCode.SUCCESS, encode_header(header), body, "FOUND")
@@ -207,6 +208,12 @@ class _Asked:
     def _refuse(self, refused: Refused) -> None:
         self._core.replies.refuse(self._request, self._connection, refused)
         self._finished = True
+
+
+def _redelivered(messages: list[Handed]) -> str | None:
+    """Which of an answer's messages were in flight before; None if none was."""
+    bits = sum(1 << number for number, each in enumerate(messages) if each.again)
+    return write_bits(bits) if bits else None
 
 
 def records_of(core: Core, messages: list[Handed]) -> tuple[Buffer, ...]:

@@ -22,13 +22,15 @@ from mqbroker.state.groups.popped import Delivery, Granted, PoppedTopic, offsets
 
 
 class Handed(NamedTuple):
-    """A message that a POP has got: how often it was handed out, and where it lies."""
+    """A message that a POP has got: how often it was handed out, and where it lies; and whether it
+    was in flight before."""
 
     queue_id: int
     offset: int
     deliveries: int
     position: int
     size_bytes: int
+    again: bool = False
 
 
 class Got(NamedTuple):
@@ -150,7 +152,13 @@ class Pops:
 
 def _got(made: Plan, granted: Granted, rest: int) -> Got:
     messages = [
-        Handed(taken.queue_id, offset, taken.deliveries, *made.places[taken.queue_id, offset])
+        Handed(
+            taken.queue_id,
+            offset,
+            taken.deliveries,
+            *made.places[taken.queue_id, offset],
+            taken.again,
+        )
         for taken in granted.taken
         for offset in offsets_in(taken.base, taken.bits)
     ]

@@ -46,12 +46,14 @@ _STALE: Final = 64
 
 
 class Taken(NamedTuple):
-    """Messages that a POP has: a bit for each from `base` on, all in their n-th delivery."""
+    """Messages that a POP has: a bit for each from `base` on, all in their n-th delivery. `again`:
+    they were in flight before, whether that counted or not."""
 
     queue_id: int
     base: int
     bits: int
     deliveries: int
+    again: bool = False
 
 
 class Granted(NamedTuple):
@@ -357,7 +359,7 @@ class Popped:
             for delivery, bits in queue.take_out(again):
                 self.count -= bits.bit_count()
                 deliveries = delivery.deliveries + (not repeats)
-                made.append(Taken(take.queue_id, again.base, bits, deliveries))
+                made.append(Taken(take.queue_id, again.base, bits, deliveries, again=True))
         return made
 
     def _passed(self, of_topic: PoppedTopic, take: Take) -> PoppedQueue:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
+
+import trio
 
 from dledger.checksum import crc32
 from dledger.errors import RecordError
+from mqchaos.limits import CLOCK_STEP_NS, NS_PER_S
 from mqchaos.run.history import Ack, Deliver
-from mqclient import ReceivedMessage, SendResult
+from mqclient import PoppedMessage, ReceivedMessage, SendResult
 
 
 def acknowledged(client: str, result: SendResult, *, waits: bool = False) -> Ack:
@@ -25,8 +29,22 @@ def acknowledged(client: str, result: SendResult, *, waits: bool = False) -> Ack
     )
 
 
+def popped(client: str, reader: str, message: PoppedMessage) -> Deliver:
+    """What is noted of a message that a member was given for a time."""
+    # The harness's clock is read first: what lies between the two makes the moment earlier.
+    now, now_s = time.monotonic_ns(), trio.current_time()
+    asked = None
+    if not message.redelivered:
+        asked = now - math.ceil((now_s - message.asked_s) * NS_PER_S) - CLOCK_STEP_NS
+    return delivered(client, reader, message, message.pop_time_ms, asked)
+
+
 def delivered(
-    client: str, reader: str, message: ReceivedMessage, pop_time: int | None = None
+    client: str,
+    reader: str,
+    message: ReceivedMessage,
+    pop_time: int | None = None,
+    asked: int | None = None,
 ) -> Deliver:
     """What is noted of a message that a reader was given."""
     try:
@@ -44,4 +62,5 @@ def delivered(
         message.message_id,
         crc32(body),
         pop_time,
+        asked,
     )

@@ -2,7 +2,8 @@
 
 What becomes of a message follows from its number: most are acknowledged; some are forgotten at
 first, so that their time runs out, or asked for again; some are given up, to the dead letters. The
-process may be killed in the middle: what its members had then comes to others.
+process may be killed in the middle: what its members had then comes to others. Of a topic of
+priorities all members take naps at the same time, and then a few messages at a time.
 """
 
 from __future__ import annotations
@@ -14,9 +15,16 @@ import trio
 
 from dledger.errors import DledgerError
 from dledger.observe import get_logger
-from mqchaos.limits import POP_AGAIN_S, POP_AT_ONCE_MAX, POP_INVISIBLE_S, PROGRESS_INTERVAL_S
+from mqchaos.limits import (
+    POP_AGAIN_S,
+    POP_AT_ONCE_MAX,
+    POP_INVISIBLE_S,
+    PRIORITY_AT_ONCE_MAX,
+    PROGRESS_INTERVAL_S,
+)
 from mqchaos.run.history import HistoryWriter, Settle
-from mqchaos.run.load.noting import delivered
+from mqchaos.run.load.noting import popped
+from mqchaos.run.load.priorities import nap_s
 from mqchaos.run.load.workload import Consume, Fate, Progress, fate_of, number_of
 from mqclient import PopConsumer, PoppedMessage
 
@@ -39,14 +47,16 @@ class PopWork:
 
     async def _member(self, client: str, told_to_stop: trio.Event) -> None:
         task = self._task
+        at_once_max = PRIORITY_AT_ONCE_MAX if task.naps else POP_AT_ONCE_MAX
         async with PopConsumer(
             task.namesrv_addr, task.group, {task.topic: "*"}, invisible_s=POP_INVISIBLE_S
         ) as consumer:
             while not told_to_stop.is_set():
-                messages = await consumer.poll(POP_AT_ONCE_MAX, PROGRESS_INTERVAL_S)
+                if task.naps:
+                    await trio.sleep(nap_s(time.monotonic()))
+                messages = await consumer.poll(at_once_max, PROGRESS_INTERVAL_S)
                 for message in messages:
-                    pop_time = message.pop_time_ms
-                    self._history.write(delivered(client, task.reader, message, pop_time))
+                    self._history.write(popped(client, task.reader, message))
                     self.progress.delivered += 1
                 try:
                     await self._settle(client, consumer, messages)

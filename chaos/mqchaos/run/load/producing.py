@@ -29,6 +29,7 @@ from mqchaos.limits import (
 )
 from mqchaos.run.history import Fail, HistoryWriter, Resolve, Send
 from mqchaos.run.load.noting import acknowledged
+from mqchaos.run.load.priorities import priority_of
 from mqchaos.run.load.workload import (
     Produce,
     Progress,
@@ -136,6 +137,7 @@ class ProducerWork:
                 None if delay_ns is None else now + delay_ns,
                 self.ending(number),
                 None if life_ns is None else now + life_ns,
+                message.priority,
             )
         )
         await self._hand_over(producer, message, key if task.keyed else None)
@@ -206,6 +208,15 @@ class FleetingWork(ProducerWork):
             return None
         message.ttl_s = ttl_s
         return int(ttl_s * NS_PER_S)
+
+
+class PriorityWork(ProducerWork):
+    """Sends messages of all priorities in turn."""
+
+    def prepared(self, message: Message, number: int) -> int | None:
+        """It does not wait."""
+        message.priority = priority_of(number)
+        return None
 
 
 class PartsWork(ProducerWork):
@@ -305,4 +316,5 @@ PRODUCERS: Final[Mapping[Sends, type[ProducerWork]]] = {
     "transactional": TransactionalWork,
     "fleeting": FleetingWork,
     "parts": PartsWork,
+    "priority": PriorityWork,
 }

@@ -21,7 +21,7 @@ from dledger.errors import ConfigError
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from mqchaos.limits import DELAYS_S, LIFETIMES_S, MESSAGES_MAX, POP_MEMBERS, SEND_TIMEOUT_S
 
-Sends: TypeAlias = Literal["plain", "delayed", "transactional", "fleeting", "parts"]
+Sends: TypeAlias = Literal["plain", "delayed", "transactional", "fleeting", "parts", "priority"]
 Tools: TypeAlias = Literal["resets", "changes"]
 
 
@@ -30,8 +30,8 @@ class Workload:
     """What clients do in a run. `lines`: how many lines of text make a message.
 
     `sends`: when messages are to be delivered: at once, after a delay, or when their transaction is
-    committed; some for a short time only, or in parts. `rate_per_s_max` is of all producers
-    together.
+    committed; some for a short time only, or in parts; or by priorities, in a topic for these.
+    `rate_per_s_max` is of all producers together.
 
     `keyed`: each message has a key that decides its queue. `stay_s`: consumers leave their group
     after so long, and join it again. `dies_s`: all clients are killed after so long, and others
@@ -120,6 +120,16 @@ WORKLOADS: Final = {
             members=POP_MEMBERS,
         ),
         Workload(
+            "priority",
+            "as pop, in a topic of priorities, which all have; members take naps together",
+            keyed=False,
+            rate_per_s_max=150.0,
+            dies_s=4.0,
+            only_readers_die=True,
+            sends="priority",
+            members=POP_MEMBERS,
+        ),
+        Workload(
             "parts",
             "as keyed; each hundredth message has 5 MiB, and is sent in parts",
             sends="parts",
@@ -184,7 +194,7 @@ class Consume(Task, frozen=True):
 
     With a file for `offsets` it reads all queues, whoever else does. With a producer's name in
     `once` it writes an output for each message, in transactions. With `members` it is so many
-    members that pop.
+    members that pop, who with `naps` all stand still now and then.
     """
 
     group: str
@@ -194,6 +204,7 @@ class Consume(Task, frozen=True):
     once: str | None = None
     at_once: bool = False
     members: int = 0
+    naps: bool = False
     part_bytes: int = 0
 
     @property

@@ -11,9 +11,18 @@ from mqclient.models import ReceivedMessage
 
 class PoppedMessage(ReceivedMessage):
     """A `ReceivedMessage` with what names its delivery. `until_s` is when others may get it, by
-    this process's monotonic clock; `since_s` is when it came."""
+    this process's monotonic clock; `since_s` is when it came, and `asked_s` the moment before it
+    was asked for."""
 
-    __slots__ = ("invisible_s", "ordered", "pop_time_ms", "since_s", "until_s")
+    __slots__ = (
+        "_handed_out",
+        "asked_s",
+        "invisible_s",
+        "ordered",
+        "pop_time_ms",
+        "since_s",
+        "until_s",
+    )
 
     def __init__(
         self,
@@ -23,14 +32,27 @@ class PoppedMessage(ReceivedMessage):
         invisible_s: float,
         now_s: float,
         *,
+        asked_s: float,
         ordered: bool = False,
+        handed_out: bool = False,
     ) -> None:
         super().__init__(data, broker_name)
         self.pop_time_ms = pop_time_ms
         self.invisible_s = invisible_s
+        self.asked_s = asked_s
         self.since_s = now_s
         self.until_s = now_s + invisible_s
         self.ordered = ordered
+        self._handed_out = handed_out
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether it may have been handed out before: to others, or in an answer that was lost.
+
+        If not, nobody of the group has had it since its offset was set. One that was given back
+        before anybody had it is redelivered, though that counts as no delivery.
+        """
+        return self._handed_out or self.reconsume_times > 0
 
     @property
     def deliveries(self) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
+from itertools import pairwise
 from uuid import uuid4
 
 import anyio
@@ -28,6 +29,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.headers.pop import ANY_QUEUE
+from dledger.remoting.receipts import read_bits
 from dledger.remoting.record import walk
 from dledger.world import unix_ms
 from mqclient import limits
@@ -169,11 +171,14 @@ class Taking:
         if answer.code != ResponseCode.SUCCESS:
             what = f"popping {topic} for group {self._group!r}"
             raise Refused(what, f"the leader of {broker_name}", answer.code, answer.remark)
-        self._accept(subscription, answer, broker_name)
+        self._accept(subscription, answer, broker_name, began_s)
 
-    def _accept(self, subscription: SubscriptionData, answer: Command, broker_name: str) -> None:
+    def _accept(
+        self, subscription: SubscriptionData, answer: Command, broker_name: str, asked_s: float
+    ) -> None:
         """Take in an answer. BadInput for what is none."""
         header = decode_header(PopMessageResponseHeader, answer)
+        handed_out = read_bits(header.redelivered or "", limits.POP_MESSAGES_MAX // 8)
         view = memoryview(answer.payload)
         try:
             starts = walk(view)
@@ -183,14 +188,16 @@ class Taking:
             ) from error
         now_s = anyio.current_time()
         tags = subscription.tags_set
-        for start, end in zip(starts, [*starts[1:], len(view)], strict=True):
+        for number, (start, end) in enumerate(pairwise([*starts, len(view)])):
             message = PoppedMessage(
                 view[start:end],
                 broker_name,
                 header.pop_time,
                 self.invisible_s,
                 now_s,
+                asked_s=asked_s,
                 ordered=self._ordered,
+                handed_out=bool(handed_out >> number & 1),
             )
             if tags and message.tags not in tags:
                 self._settling.ack_soon(message)  # its tag only has the same hash as a wanted one

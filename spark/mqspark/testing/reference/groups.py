@@ -1,10 +1,11 @@
-"""Properties of what groups of consumers are told, and given: 4, 8, 14 and 15."""
+"""Properties of what groups of consumers are told, and given: 4, 8, and 14 to 16."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from mqspark.limits import IN_HAND_MAX
 from mqspark.testing.reference.inputs import (
     Finding,
     Inputs,
@@ -132,6 +133,35 @@ def passed_when_given(run: Inputs) -> Iterator[Finding]:
                 yield 15, "passed", None, None, queue_id, offset
 
 
+def highest_first(run: Inputs) -> Iterator[Finding]:
+    """16: nothing is popped while something of a higher queue waits; priorities are queues."""
+    for ack in run.of("ack"):
+        priority = run.sent.get(ack["id"], {}).get("priority")
+        last = run.levels.get(ack["topic"], 0) - 1
+        if last >= 0 and priority is not None and ack["queue_id"] != min(priority, last):
+            yield 16, "misplaced", ack["id"], None, ack["queue_id"], ack["offset"]
+    moved = {queue_of(event) for event in (*run.of("reset"), *run.of("commit"))}
+    new = [
+        event
+        for event in run.of("deliver")
+        if "asked" in event and event["topic"] in run.levels and queue_of(event) not in moved
+    ]
+    for high in new:
+        place = (*queue_of(high), high["offset"])
+        asked = min(e["asked"] for e in new if (*queue_of(e), e["offset"]) == place)
+        acks = [ack["t"] for ack in run.of("ack") if (ack["queue_id"], ack["offset"]) == place[1:]]
+        for low in new:
+            if (
+                low["queue_id"] < high["queue_id"]
+                and low["group"] == high["group"]
+                and acks
+                and min(acks) < low["asked"]
+                and low["t"] < asked
+                and high["offset"] < IN_HAND_MAX
+            ):
+                yield 16, "passed over", high["id"], None, high["queue_id"], high["offset"]
+
+
 def _readings(run: Inputs) -> Iterator[tuple[str, int, dict[int, int]]]:
     """Each group and queue, with when each offset was first delivered."""
     pulled = [event for event in run.of("deliver") if event.get("pop_time") is None]
@@ -151,4 +181,5 @@ JUDGES: Final[tuple[Callable[[Inputs], Iterator[Finding]], ...]] = (
     with_outputs,
     done_for_ever,
     passed_when_given,
+    highest_first,
 )

@@ -24,7 +24,7 @@ class Inputs:
     """What there is to judge: one broker's run. `logs`: node -> its entries.
 
     Topics have no queue's number in common. For what `group` has read of `inputs`, the others have
-    outputs.
+    outputs. `levels`: a topic of priorities, and how many queues it has.
     """
 
     topics: Sequence[str]
@@ -33,6 +33,7 @@ class Inputs:
     copies_max: int
     events: Sequence[Said]
     logs: Mapping[str, Sequence[StoredEntry]]
+    levels: Mapping[str, int]
 
     def of(self, kind: str) -> list[Said]:
         """The events of a kind; an `ack` is one of a message in its topic, else `waiting`."""

@@ -1,0 +1,24 @@
+"""What the audit takes for granted of topics of priorities."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import mqbroker.limits
+from mqspark.history import read_meta
+from mqspark.limits import IN_HAND_MAX
+
+
+def test_nothing_is_judged_that_the_broker_may_hold_back() -> None:
+    """With so many in hand a queue has nothing new; with fewer, good brokers would be accused."""
+    assert IN_HAND_MAX <= mqbroker.limits.POP_IN_FLIGHT_PER_QUEUE_MAX
+
+
+def test_a_history_says_which_topics_have_priorities(tmp_path: Path) -> None:
+    """Each with its number of queues; what is no such number counts for nothing."""
+    named = {"T": 8, "none": 0, "few": -1, "half": 0.5, "true": True, "text": "8", "many": 2**40}
+    for number, levels in enumerate([named, {"U": 1}, None, 7, [["V", 1]], "V"]):
+        meta = {"kind": "meta", "t": 1, "topic": "T", "levels": levels}
+        (tmp_path / f"{number}.jsonl").write_text(json.dumps(meta) + "\n")
+    assert read_meta(tmp_path, set).levels == {"T": 8, "U": 1}
