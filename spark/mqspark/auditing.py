@@ -30,11 +30,16 @@ def run_audit(
     say: Callable[[str], None],
     *,
     cores: int | None = None,
+    keep_classes: bool = False,
 ) -> Verdict:
-    """The verdict. Starts Spark, and stops it again. Raises ConfigError for unusable input."""
+    """The verdict. Starts Spark, and stops it again. Raises ConfigError for unusable input.
+
+    `keep_classes`: later audits shall start sooner.
+    """
     replicas = find_replicas([str(store) for store in stores])
     say("starting Spark")
-    session = open_session("mqaudit", cores=cores, brief=history is None or is_brief(history))
+    brief = history is None or is_brief(history)
+    session = open_session("mqaudit", cores=cores, brief=brief, keep_classes=keep_classes)
     try:
         return judge_run(session, history, replicas, say)
     finally:

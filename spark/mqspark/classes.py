@@ -1,10 +1,10 @@
-"""Keeps the classes that Spark's JVM has loaded: the next one starts in half the time.
+"""Keeps the classes that Spark's JVM has loaded, so that the next one starts sooner.
 
 Most of what a small audit takes is a JVM that reads, checks and links 15,000 classes of Spark's.
 Java can write them to a file when it ends, and map that file at the next start (class data sharing,
-JEP 350). The first session of an installation writes it: some seconds at its end, some 160 MB. The
-later ones use it. Java checks the file against its own version and each JAR, and does without it
-if they differ. It writes the header last, so a JVM that was killed leaves a file without one.
+JEP 350). Writing takes some 25 seconds of a processor and 160 MB, so it is done when asked for.
+Java checks the file against its own version and each JAR, and does without it if they differ. It
+writes the header last, so a JVM that was killed leaves a file without one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pyspark
 
+from dledger.errors import ConfigError
+from dledger.limits import MIB
 from mqspark.limits import CLASSES_BEGUN_S, CLASSES_ROOM_BYTES_MIN
 
 #: Without it, Java would name on stdout each class that can't be kept.
@@ -24,20 +26,26 @@ _ERRORS_ONLY = "-Xlog:disable -Xlog:all=error:stderr"
 _MAGIC_BYTES = 4
 
 
-def class_options(home: Path, java_version: str) -> str:
-    """Tells Java to use the classes kept in the folder `home`, or to keep them there.
+def class_options(home: Path, java_version: str, *, keep: bool) -> str:
+    """Tells Java to use the classes kept in the folder `home`, or if asked to keep them there.
 
-    An empty string if they are not there and it can't be done: the folder is read-only, the disk is
-    nearly full, or another session has just begun to.
+    An empty string if there are none, and none are to be kept, or another session has just begun
+    to. Raises ConfigError if they can't be kept: the folder is read-only, or the disk nearly full.
     """
     archive = home / f"classes-{_installation(java_version)}.jsa"
     if _is_whole(archive):
         return f'{_ERRORS_ONLY} "-XX:SharedArchiveFile={archive}"'
-    if _age_s(archive) < CLASSES_BEGUN_S or not os.access(home, os.W_OK):
+    if not keep or _age_s(archive) < CLASSES_BEGUN_S:
         return ""
+    if not os.access(home, os.W_OK):
+        raise ConfigError(f"can't keep Java's classes in {home}: it may not be written to")
     _make_room(home, archive)
-    if shutil.disk_usage(home).free < CLASSES_ROOM_BYTES_MIN:
-        return ""
+    free = shutil.disk_usage(home).free
+    if free < CLASSES_ROOM_BYTES_MIN:
+        raise ConfigError(
+            f"can't keep Java's classes in {home}: {free // MIB} MiB are free there, and at least "
+            f"{CLASSES_ROOM_BYTES_MIN // MIB} shall be"
+        )
     return f'{_ERRORS_ONLY} "-XX:ArchiveClassesAtExit={archive}"'
 
 

@@ -49,6 +49,7 @@ def audit(
     store: Annotated[list[Path], Parameter(negative=())],
     report: Path | None = None,
     cores: int | None = None,
+    keep_classes: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Judge a run by its history and its replicas' files.
 
@@ -64,6 +65,9 @@ def audit(
         A directory for verdict.json, report.html and junit.xml; it is made if it is missing.
     cores:
         How many tasks run at a time; by default as many as there are processors.
+    keep_classes:
+        Have Java write the classes that it has loaded to the virtual environment (160 MB), unless
+        it has them. This audit takes half a minute more, and the later ones some 4 s less.
     """
     try:
         require_spark("the audit")
@@ -86,7 +90,7 @@ def audit(
         )
 
     try:
-        verdict = run_audit(history, store, say, cores=cores)
+        verdict = run_audit(history, store, say, cores=cores, keep_classes=keep_classes)
     except (PySparkException, *BY_INPUT) as error:
         # Spark's messages go on with its query plan: the first line says what is wrong.
         spark_says = isinstance(error, PySparkException)

@@ -74,13 +74,15 @@ logger.gateway.level = error
 """
 
 
-def open_session(name: str, *, cores: int | None = None, brief: bool = False) -> SparkSession:
+def open_session(
+    name: str, *, cores: int | None = None, brief: bool = False, keep_classes: bool = False
+) -> SparkSession:
     """A local Spark session with our data source, or the one that spark-submit has started.
 
     `cores` is the number of tasks at a time, by default that of the machine's processors. `brief`:
     there is so little work that the JVM should compile quickly rather than well, and that dividing
-    the work costs more than it saves.
-    Raises ConfigError if there is no Java that Spark can use.
+    the work costs more than it saves. `keep_classes`: later sessions shall start sooner.
+    Raises ConfigError if there is no Java that Spark can use, or if no classes can be kept.
     """
     home = _home()
     # Spark would start `python3` of the PATH, which has other packages than this process.
@@ -89,8 +91,7 @@ def open_session(name: str, *, cores: int | None = None, brief: bool = False) ->
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         java = find_java()
         os.environ["JAVA_HOME"] = str(prepare_java_home(home, java))
-        if home.is_relative_to(sys.prefix):
-            java_options += class_options(home, _told_by(java))
+        java_options += class_options(home, _told_by(java), keep=keep_classes)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     log_config = home / "log4j2.properties"
     _write(log_config, _LOG_CONFIG)

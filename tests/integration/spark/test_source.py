@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import dledger
 import mqspark
+from dledger.limits import MIB
 from mqspark import auditing, mqaudit
 from mqspark.testing import planting
 from mqspark.testing.synthetic import Run, write_run
@@ -23,6 +24,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 RUN = Run(messages=200, queues=4, batch=10, segment_bytes=32_768)
 PACKAGES = [Path(package.__file__).parents[1] for package in (dledger, mqspark)]
 AUDIT_S = 300
+#: `mqaudit` as if it were installed in the environment that is the first argument.
+WITH_PREFIX = "import sys; sys.prefix = sys.argv.pop(1); from mqspark.mqaudit import main; main()"
 
 
 @pytest.fixture
@@ -73,22 +76,22 @@ def test_every_column_arrives_in_spark(session: SparkSession, run: tuple[Path, l
     assert entries.where("error is null").count() == 21
 
 
-def test_java_starts_with_the_classes_that_an_earlier_session_kept(session: SparkSession) -> None:
-    """It maps the file if there is one; before, it writes it, unless another session just does."""
-    jvm = session._jvm
-    assert jvm is not None
-    java = jvm.java.lang.ProcessHandle.current()
-    process = Path(f"/proc/{java.pid()}")
-    options = (process / "cmdline").read_bytes().decode().split("\0")
-    named = dict(
-        option.split("=", 1) for option in options if option.startswith("-XX:") and "=" in option
-    )
-    if archive := named.get("-XX:SharedArchiveFile"):
-        assert archive in (process / "maps").read_text()
-    elif "-XX:ArchiveClassesAtExit" not in named:
-        started_s = java.info().startInstant().get().toEpochMilli() / 1000
-        folder = Path(os.environ["JAVA_HOME"])
-        assert any(file.stat().st_mtime > started_s - 60 for file in folder.glob("classes-*.jsa"))
+@pytest.mark.long
+def test_an_audit_keeps_its_classes_and_the_next_one_uses_them(
+    run: tuple[Path, list[Path]], tmp_path: Path
+) -> None:
+    """The second one maps the file that the first has written, and both come to one verdict."""
+    program = [sys.executable, "-c", WITH_PREFIX, str(tmp_path / "environment")]
+    first = audit(program, run, "--keep-classes")
+    assert first.returncode == 0, first.stderr
+    folder = tmp_path / "environment" / "share" / "dledger-spark"
+    (archive,) = folder.glob("classes-*.jsa")
+    assert archive.stat().st_size > MIB
+    written = archive.stat().st_mtime_ns
+    # With this option Java ends if it can't map the file.
+    second = audit(program, run, "--keep-classes", JDK_JAVA_OPTIONS="-Xshare:on")
+    assert second.returncode == 0, second.stderr
+    assert archive.stat().st_mtime_ns == written
 
 
 @pytest.mark.long
