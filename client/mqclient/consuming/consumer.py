@@ -204,6 +204,8 @@ class Consumer(Living):
             with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
                 if assignment is not None and self._auto_commit:
                     await assignment.commit(limits.REQUEST_TIMEOUT_S)
+            # A time of its own: a lock that is not given up keeps its queue from everybody.
+            with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
                 if self._locks is not None:
                     await self._locks.leave()
                 if self.group is not None:

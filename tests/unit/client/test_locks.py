@@ -20,9 +20,11 @@ from dledger.remoting.bodies import (
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.json_dialect import MessageQueue
-from mqclient import limits
+from mqclient import Message, limits
 from mqclient.connection.session import Session
 from mqclient.consuming.sharing.locks import Locks
+from mqclient.consuming.sharing.offsets import BrokerOffsets
+from mqlocal import local_cluster
 
 QUEUES = [MessageQueue("Orders", "broker-a", number) for number in range(4)]
 
@@ -131,6 +133,26 @@ async def test_a_lock_whose_answer_was_lost_is_given_up_too(
         await locks.leave()
         nursery.cancel_scope.cancel()
     assert not broker.held
+
+
+async def test_a_last_commit_that_gets_no_answer_does_not_keep_queues_locked(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next member reads at once, and not when the lock has ended, a minute later."""
+
+    async def no_answer(*_: object) -> dict[MessageQueue, int]:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async with local_cluster() as cluster:
+        async with cluster.producer("P") as producer:
+            await producer.send(Message("Orders", b"1"))
+        async with cluster.consumer("readers", {"Orders": "*"}, ordered=True) as first:
+            assert await first.poll(1, timeout_s=30)
+            monkeypatch.setattr(BrokerOffsets, "store", no_answer)
+        monkeypatch.undo()
+        async with cluster.consumer("readers", {"Orders": "*"}, ordered=True) as second:
+            assert await second.poll(1, timeout_s=10)
 
 
 async def test_through_any_stay_nothing_stays_locked(
