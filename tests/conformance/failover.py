@@ -74,6 +74,12 @@ async def leader_of(cluster: Cluster, broker: str) -> str:
         return (await Probe(cluster, pool).wait_for_leader(broker)).node.name
 
 
+async def level(cluster: Cluster, broker: str) -> None:
+    """Wait until all nodes of a group answer, and have what its leader has."""
+    async with PeerPool() as pool:
+        await Probe(cluster, pool).wait_until_level(broker)
+
+
 class Steady:
     """One JVM of steady producers and a consumer, and the history that it writes."""
 
