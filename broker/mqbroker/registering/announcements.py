@@ -74,17 +74,10 @@ class Announcements:
         self._news[namesrv] = None
 
     def news_for(self, namesrv: str) -> set[str] | None:
-        """The topics that have changed since this was asked last, None for everything.
-
-        Who can't tell them says so by `missed`.
-        """
+        """The topics that have changed since this was asked last, None for everything."""
         news = self._news.get(namesrv)
         self._news[namesrv] = set()
         return news
-
-    def missed(self, namesrv: str) -> None:
-        """What this name server holds is not known: it is to be told everything."""
-        self._news[namesrv] = None
 
     def told(self, namesrv: str, version: int) -> None:
         """A connected name server has confirmed what it was told at `version`."""

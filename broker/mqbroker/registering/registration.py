@@ -46,8 +46,7 @@ class _NameServer:
 
     def __init__(self, peer: Peer, signing: Signing | None) -> None:
         self.address = peer.address
-        #: Whether it takes changes of topics alone, and the version of those that it was told last.
-        self.takes_changes = False
+        #: The version of the topics that it was told last; None if it is to be told all of them.
         self.told_counter: int | None = None
         self._peer = peer
         self._signing = signing
@@ -132,7 +131,9 @@ class Registration:
             now_s, version, changed = self._core.clock_s(), announcements.version, self._changed
             due = now_s - registered_s >= world().seldom_s(limits.REGISTER_INTERVAL_S)
             if version != told_version or due:
-                rest_s = limits.REGISTER_REST * await self._register(peer, whole=due)
+                if due:
+                    peer.told_counter = None
+                rest_s = limits.REGISTER_REST * await self._register(peer)
                 announcements.told(peer.address, version)
                 registered_s, told_version = now_s, version
                 with trio.move_on_after(rest_s):
@@ -143,7 +144,7 @@ class Registration:
             with trio.move_on_at(next_look(interval_s)):
                 await changed.wait()
 
-    async def _register(self, peer: _NameServer, *, whole: bool) -> float:
+    async def _register(self, peer: _NameServer) -> float:
         """Register; returns how many seconds it took to encode everything.
 
         A name server of ours is told of changed topics alone, and of all of them at times, or if it
@@ -151,7 +152,8 @@ class Registration:
         """
         core, role = self._core, self._core.role
         began_s = core.clock_s()
-        topics, since = self._topics_for(peer, whole=whole)
+        topics, since = self._topics_for(peer)
+        peer.told_counter = None
         body = encode_body(RegisterBrokerBody(topics))
         took_s = core.clock_s() - began_s
         header = RegisterBrokerHeader(
@@ -170,16 +172,14 @@ class Registration:
         failpoint("register.told")
         if response.code == ResponseCode.SUCCESS:
             answer = decode_header(RegisterBrokerResponseHeader, response)
-            peer.takes_changes = answer.takes_changes is True
-            peer.told_counter = topics.data_version.counter
+            if answer.takes_changes:
+                peer.told_counter = topics.data_version.counter
             _log.info(
                 "registered", namesrv=peer.address, broker_id=header.broker_id, term=header.term
             )
         elif since is not None:
-            core.announcements.missed(peer.address)
-            return took_s + await self._register(peer, whole=True)
+            return took_s + await self._register(peer)
         else:
-            core.announcements.missed(peer.address)
             _log.warning(
                 "registration refused",
                 namesrv=peer.address,
@@ -189,13 +189,11 @@ class Registration:
             )
         return took_s
 
-    def _topics_for(
-        self, peer: _NameServer, *, whole: bool
-    ) -> tuple[TopicConfigWrapper, int | None]:
+    def _topics_for(self, peer: _NameServer) -> tuple[TopicConfigWrapper, int | None]:
         """The topics to tell, and the version since which they have changed; None for all."""
         core = self._core
         news = core.announcements.news_for(peer.address)
-        if not whole and news is not None and peer.takes_changes:
+        if news is not None and peer.told_counter is not None:
             changed = core.topic_table(news)
             # The others were deleted, or are not shown; to be told of none is to be told of all.
             if len(changed.topic_config_table) == len(news) > 0:

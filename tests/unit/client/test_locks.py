@@ -135,6 +135,21 @@ async def test_a_lock_whose_answer_was_lost_is_given_up_too(
     assert not broker.held
 
 
+async def test_what_there_was_no_time_to_unlock_is_unlocked_on_leaving(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A queue that was given up while nobody answered is not forgotten."""
+    broker = Broker()
+    locks = member(broker)
+    await locks.acquire(QUEUES[0])
+    with trio.move_on_after(0.05):  # its request is on its way for twice as long
+        await locks.release(QUEUES[:1])
+    assert broker.held
+    assert not locks.holds(QUEUES[0])
+    await locks.leave()
+    assert not broker.held
+
+
 async def test_a_last_commit_that_gets_no_answer_does_not_keep_queues_locked(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

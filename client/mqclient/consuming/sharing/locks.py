@@ -87,8 +87,9 @@ class Locks:
         while True:
             await anyio.sleep(limits.LOCK_RENEW_S)
             by_broker: dict[str, list[MessageQueue]] = {}
-            for queue in self._kept():
-                by_broker.setdefault(queue.broker_name, []).append(queue)
+            for queue in self.leases.queues():
+                if queue not in self._leaving:
+                    by_broker.setdefault(queue.broker_name, []).append(queue)
             async with together() as tasks:
                 for broker_name, queues in by_broker.items():
                     tasks.start_soon(self._renew, broker_name, queues)
@@ -100,17 +101,15 @@ class Locks:
             if queue not in (granted or ()):
                 self.lose(queue)
 
-    def _kept(self) -> list[MessageQueue]:
-        return [queue for queue in self.leases.queues() if queue not in self._leaving]
-
     async def leave(self) -> None:
         """Let others have all queues, and ask for none any more."""
         self._closed = True
-        await self.release([*{*self.leases.queues(), *self._maybe_ours, *self._under_way}])
+        await self.release([*{*self.leases.queues(), *self._maybe_ours}])
 
     async def release(self, queues: Sequence[MessageQueue]) -> None:
         """Let others have them. What can't be told ends by itself."""
         self._leaving.update(queues)
+        self._maybe_ours.update(queues)  # if there is no time to tell, `leave` tries again
         try:
             while any(self._under_way[queue] for queue in queues):
                 await self._answered.wait()
@@ -118,9 +117,9 @@ class Locks:
                 for broker_name in {queue.broker_name for queue in queues}:
                     own = [queue for queue in queues if queue.broker_name == broker_name]
                     tasks.start_soon(self._send, RequestCode.UNLOCK_BATCH_MQ, broker_name, own)
+            self._maybe_ours.difference_update(queues)
         finally:
             self._leaving.difference_update(queues)
-            self._maybe_ours.difference_update(queues)
             for queue in queues:
                 self.leases.lost(queue)
 
