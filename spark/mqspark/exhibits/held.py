@@ -138,9 +138,9 @@ def _record_range(
     if found.header is not None and found.header.kind == Kind.MESSAGES:
         rows = RecordColumns()
         RecordWalk(raw, base, verify=True).walk(rows, _NO_PLACE, start + HEADER_BYTES, end)
-        for at, size, error in zip(rows.starts, rows.sizes, rows.errors, strict=True):
+        for number, (at, size) in enumerate(zip(rows.starts, rows.sizes, strict=True)):
             if at <= position - base < at + size:
-                return at, at + size, error
+                return at, at + size, rows.errors.get(number)
     return start, end, None
 
 

@@ -48,7 +48,7 @@ class _Messages:
     """Statements, sorted by message: what is asked of them is answered for each message."""
 
     def __init__(self, statements: Rows) -> None:
-        self.rows = statements[np.argsort(statements["identity"])]
+        self.rows = np.take(statements, np.argsort(statements["identity"]))
         identity = self.rows["identity"]
         self._starts = run_starts(identity)
         self.identity = identity[self._starts]

@@ -28,7 +28,7 @@ def stretch_numbers(slots: Rows, tasks: int) -> Numbers:
 
 def stretches(slots: Rows) -> Rows:
     """A row for each stretch of a queue; all of its places must be among `slots`."""
-    slots = slots[np.lexsort((slots["queue_offset"], slots["queue"]))]
+    slots = np.take(slots, np.lexsort((slots["queue_offset"], slots["queue"])))
     part = slots["queue_offset"] // STRETCH_OFFSETS
     starts = run_starts(slots["queue"], part).tolist()
     found = [_stretch(slots[start:end]) for start, end in pairwise([*starts, len(slots)])]

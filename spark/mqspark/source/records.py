@@ -51,9 +51,12 @@ _U16: Final = struct.Struct(">H")
 _MAGIC_AS_STORED: Final = MAGIC.to_bytes(4, "big")
 _IPV6_BITS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
 _BODY_LENGTH_BYTES: Final = 4
-_UNIQUE_KEY: Final = re.compile(rb"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
+#: Stands between two properties. One more in front lets each pattern begin with fixed bytes, which
+#: halves the time of a search.
+_BETWEEN: Final = b"\x02"
+_UNIQUE_KEY: Final = re.compile(rb"\x02UNIQ_KEY\x01([^\x02]*)")
 #: The third word of what names the parts of a body is the CRC-32 of the whole.
-_PARTS: Final = re.compile(rb"(?:^|\x02)LARGE_BODY\x01[^ \x02]* [0-9]+ ([0-9a-f]{8}) ")
+_PARTS: Final = re.compile(rb"\x02LARGE_BODY\x01[^ \x02]* [0-9]+ ([0-9a-f]{8}) ")
 
 
 class Place(NamedTuple):
@@ -68,38 +71,41 @@ class Place(NamedTuple):
 class RecordColumns:
     """Records of one segment, column by column. Offsets are bytes within the segment.
 
-    A row with a size and no `topic` is damaged bytes: `error` says of what kind.
+    A row with a size and no `topic` is damaged bytes: its error says of what kind. `errors` and
+    `moved` name rows by their numbers: few have an error, or were moved by the broker.
     """
 
     places: list[Place] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
-    whole: list[bool] = field(default_factory=list)
     bodies: list[tuple[int, int]] = field(default_factory=list)
     topics: list[str | None] = field(default_factory=list)
     properties: list[bytes] = field(default_factory=list)
     unique_keys: list[str | None] = field(default_factory=list)
     content_crcs: list[int | None] = field(default_factory=list)
-    errors: list[str | None] = field(default_factory=list)
-    moved: list[bool] = field(default_factory=list)
+    errors: dict[int, str] = field(default_factory=dict)
+    moved: set[int] = field(default_factory=set)
     bytes_held: int = 0
 
     def __len__(self) -> int:
         return len(self.starts)
 
+    @property
+    def whole(self) -> list[bool]:
+        """Which rows are readable records."""
+        return [topic is not None for topic in self.topics]
+
     def add_damage(self, place: Place, start: int, size: int, error: str) -> None:
         """A row for bytes that hold no readable record, or for an entry with a fault."""
+        self.errors[len(self)] = error
         self.places.append(place)
         self.starts.append(start)
         self.sizes.append(size)
-        self.whole.append(False)
         self.bodies.append((0, 0))
         self.topics.append(None)
         self.properties.append(b"")
         self.unique_keys.append(None)
         self.content_crcs.append(None)
-        self.errors.append(error)
-        self.moved.append(False)
 
 
 class RecordWalk:
@@ -119,9 +125,9 @@ class RecordWalk:
             if size == 0:
                 size = self._bytes_to_next_record(at, end)
                 rows.add_damage(place, at, size, "no message record can be read here")
-            elif len(rows) > first + 1:
-                rows.moved[-1] = rows.topics[first] == OP_TOPIC
             at += size
+        if len(rows) > first and rows.topics[first] == OP_TOPIC:
+            rows.moved.update(range(first + 1, len(rows)))
 
     def _bytes_to_next_record(self, start: int, end: int) -> int:
         """How far the next record is: a magic, in a record that says its own position."""
@@ -157,41 +163,31 @@ class RecordWalk:
             return 0
         if properties_at + _U16.unpack_from(raw, topic_end)[0] != record_end:
             return 0
-        properties = bytes(raw[properties_at:record_end])
-        key = _UNIQUE_KEY.search(properties)
-        crc, error = self._check_body(body_at, body_length, body_crc, sys_flag)
-        parts = _PARTS.search(properties)
-        if parts is not None and crc is not None and not body_length:
-            crc = int(parts[1], 16)
-        if error is None and physical_offset != self._base_position + at:
-            error = f"record says that it stands at position {physical_offset}"
+        tail = bytes(raw[topic_at:record_end])
+        properties = tail[properties_at - topic_at :]
+        key = _UNIQUE_KEY.search(_BETWEEN + properties)
+        crc = crc32(raw[body_at : body_at + body_length]) if self._verify else None
+        if crc is not None and crc & CRC_MASK != body_crc:
+            rows.errors[len(rows)] = (
+                f"message body has CRC {crc & CRC_MASK:#010x}, its record says {body_crc:#010x}"
+            )
+        elif crc is not None and sys_flag & COMPRESSED:
+            crc = _content_crc(raw[body_at : body_at + body_length], sys_flag)
+        if physical_offset != self._base_position + at:
+            said = f"record says that it stands at position {physical_offset}"
+            rows.errors.setdefault(len(rows), said)
+        if not body_length and crc is not None:
+            crc = _crc_of_parts(properties, crc)
         rows.places.append(place)
         rows.starts.append(at)
         rows.sizes.append(size)
-        rows.whole.append(True)
         rows.bodies.append((body_at, body_length))
-        rows.topics.append(self._topic(bytes(raw[topic_at:topic_end])))
+        rows.topics.append(self._topic(tail[: topic_end - topic_at]))
         rows.properties.append(properties)
         rows.unique_keys.append(None if key is None else key[1].decode("utf-8", "replace"))
         rows.content_crcs.append(crc)
-        rows.errors.append(error)
-        rows.moved.append(False)
         rows.bytes_held += size
         return size
-
-    def _check_body(
-        self, at: int, length: int, stored_crc: int, sys_flag: int
-    ) -> tuple[int | None, str | None]:
-        """The CRC of the body as it was sent, and what is wrong with the body as it is stored."""
-        if not self._verify:
-            return None, None
-        body = self._raw[at : at + length]
-        crc = crc32(body)
-        if crc & CRC_MASK != stored_crc:
-            return crc, (
-                f"message body has CRC {crc & CRC_MASK:#010x}, its record says {stored_crc:#010x}"
-            )
-        return (_content_crc(body, sys_flag) if sys_flag & COMPRESSED else crc), None
 
     def _topic(self, raw: bytes) -> str:
         known = self._topics.get(raw)
@@ -204,6 +200,12 @@ def _ipv6_bytes(sys_flag: int) -> int:
     """How many more bytes than with IPv4 the two hosts take."""
     ipv6_hosts = bool(sys_flag & BORN_HOST_IPV6) + bool(sys_flag & STORE_HOST_IPV6)
     return HOST_IPV6_EXTRA_BYTES * ipv6_hosts
+
+
+def _crc_of_parts(properties: bytes, crc: int) -> int:
+    """The CRC of the body whose parts the properties name; `crc` if they name none."""
+    parts = _PARTS.search(_BETWEEN + properties)
+    return crc if parts is None else int(parts[1], 16)
 
 
 def _content_crc(body: memoryview, sys_flag: int) -> int | None:

@@ -28,6 +28,7 @@ ODD = [
         b'{"kind":"x","z":{"t":[1]}}',
         b'{"kind":"\x01"}',
     ),
+    *(b'{"kind":"x","due":5}', b'{"kind":"x","d\\u0075e":5}', b'{"kind":"x","key":"\\"due\\""}'),
     *(b' {"kind":"x"} ', b'{"kind":"x"},', b'{"kind":"x","id":"\\ud800"}', b"{'kind':'x'}"),
 ]
 
