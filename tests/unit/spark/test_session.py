@@ -85,3 +85,37 @@ def test_the_launcher_leaves_out_what_java_can_not_serve(
     # A session inside a session finds the launcher itself as JAVA_HOME.
     session.prepare_java_home(home, launcher)
     assert str(java) in launcher.read_text()
+
+
+def test_a_read_only_environment_has_its_folder_in_the_users_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which lasts, so that later sessions find what this one keeps there."""
+    monkeypatch.setattr("sys.prefix", "/proc/nothing-can-be-made-here")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert session._home(lasting=True) == tmp_path / "dledger-spark"
+    assert (tmp_path / "dledger-spark").is_dir()
+
+
+def test_what_must_last_is_not_put_into_a_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says which places were tried, and how to name another."""
+    monkeypatch.setattr("sys.prefix", "/proc/nothing-can-be-made-here")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nor-here")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"neither /proc/nothing.* nor /proc/nor-here .*XDG_"):
+        session._home(lasting=True)
+    assert session._home().parent == tmp_path
+
+
+@pytest.mark.parametrize("cache", ["", "relative"])
+def test_a_cache_without_a_whole_path_is_the_one_at_home(
+    cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the standard for this variable says; nothing is made where the program happens to run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.prefix", "/proc/nothing-can-be-made-here")
+    monkeypatch.setenv("XDG_CACHE_HOME", cache)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert session._home() == tmp_path / "home" / ".cache" / "dledger-spark"
