@@ -258,7 +258,7 @@ async def _watch_fence(ledger: Ledger) -> None:
     error = await ledger.wait_fenced()
     if isinstance(error, WrittenByNewer):
         raise error
-    raise Fenced(str(error))
+    raise Fenced(str(error)) from error
 
 
 def _unix_s() -> float:

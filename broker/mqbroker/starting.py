@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import trio
@@ -25,6 +27,12 @@ from mqbroker.config import BrokerConfig
 
 _EXIT_FAILED = 1
 _EXIT_USAGE = 2
+#: Other errors of what is done with files are the disk's.
+_REMEDIES: Final[dict[int | None, str]] = {
+    errno.ENOMEM: "give it more memory (its limit, or the machine's)",
+    errno.EMFILE: "raise its limit of open files",
+    errno.ENFILE: "raise the machine's limit of open files",
+}
 
 
 def start(config: Path | None, namesrv: str | None, log_format: LogFormat | None) -> int:
@@ -84,13 +92,22 @@ def _run(settings: BrokerConfig) -> int:
     if isinstance(problem, WrittenByNewer):
         return _fail(f"{problem}; then start the broker again", _EXIT_FAILED)
     if isinstance(problem, Fenced):
-        return _fail(f"{problem}; repair the disk, then start the broker again", _EXIT_FAILED)
+        return _fail(f"{problem}; {_remedy(problem)}, then start the broker again", _EXIT_FAILED)
     if isinstance(problem, PeerPortClosed):
         remedy = "stop what uses it, or change dLegerPeers on all members"
         return _fail(f"{problem}; {remedy}", _EXIT_USAGE)
     if isinstance(problem, OSError):
         return _fail(_os_problem(problem, settings), _EXIT_USAGE)
     return _fail(str(problem), _EXIT_USAGE)
+
+
+def _remedy(fenced: Fenced) -> str:
+    """What to do about that for which a replica gave up."""
+    cause: BaseException | None = fenced
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__
+    number = None if cause is None else cause.errno
+    return _REMEDIES.get(number, "repair the disk")
 
 
 def _os_problem(error: OSError, settings: BrokerConfig) -> str:

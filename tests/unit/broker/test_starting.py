@@ -22,10 +22,21 @@ TAKEN = OSError(errno.EADDRINUSE, "Address already in use")
 NO_FOLDER = OSError(errno.EACCES, "Permission denied", "/var/mq")
 
 
+def fenced(number: int) -> Fenced:
+    """As a ledger that gave up says it: the kernel's error is two causes deep."""
+    inner, outer = Fenced("creating a segment failed"), Fenced("it failed")
+    inner.__cause__ = OSError(number, "kernel's word")
+    outer.__cause__ = inner
+    return outer
+
+
 @pytest.mark.parametrize(
     ("error", "status", "words"),
     [
         (Fenced("fsync failed"), 1, "fsync failed; repair the disk, then start the broker again"),
+        (fenced(errno.EIO), 1, "it failed; repair the disk, then start the broker again"),
+        (fenced(errno.ENOMEM), 1, "it failed; give it more memory (its limit, or the machine's)"),
+        (fenced(errno.EMFILE), 1, "it failed; raise its limit of open files, then start the br"),
         (WrittenByNewer("a move"), 1, "one; upgrade this node; then start the broker again"),
         (PeerPortClosed("port 7 is taken"), 2, "port 7 is taken; stop what uses it, or change dLe"),
         (ConfigError("no"), 2, "mqbroker: no\n"),

@@ -3,7 +3,7 @@
 Limits of descriptors, of files and of the address space are those of a running process
 (`prlimit`), which needs no root for processes of one's own. For time on a processor the process is
 stopped and let go on many times a second, as a scheduler with a small quota does. A node may end
-for want of what it needs: it is started again when there is enough.
+for want of what it needs, and at the very moment when it gets it: it is started again then.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Final
 import trio
 
 from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import NodeLayout
+from mqchaos.cluster.probe import NodeState, Probe
 from mqchaos.cluster.processes import ClusterError
 from mqchaos.faults.kinds import FEW_FILES, LOW_MEMORY, SLOW_CPU, SMALL_FILES, Kind
 from mqchaos.faults.obstacles import OfFew, effect_of
@@ -30,6 +32,7 @@ from mqchaos.limits import (
     SPARE_DESCRIPTORS,
     SPARE_MEMORY_BYTES,
 )
+from mqclient.connection.peers import PeerPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +70,31 @@ class Limit(OfFew):
         for pid in self._pids(cluster, victims):
             _, most = resource.prlimit(pid, self.limit)
             resource.prlimit(pid, self.limit, (most, most))
+        await _until_decided(cluster, victims)
         cluster.start(names)
 
     def _pids(self, cluster: Cluster, victims: Victims) -> list[int]:
         pids = [cluster.pid(victim.name) for victim in victims]
         return [pid for pid in pids if pid is not None]
+
+
+async def _until_decided(cluster: Cluster, victims: Victims) -> None:
+    """Wait until each node has ended or goes on, for as long as that may take to show."""
+    async with PeerPool() as pool:
+        probe = Probe(cluster, pool)
+
+        async def shows() -> bool:
+            nodes = [victim for victim in victims if isinstance(victim, NodeLayout)]
+            return all([is_decided(await probe.node(node)) for node in nodes])
+
+        await effect_of(shows)
+
+
+def is_decided(state: NodeState) -> bool:
+    """Whether a node has ended, or takes part: one that is fenced, or silent, is about to end."""
+    if state.pid is None:
+        return True
+    return state.info is not None and state.info.fenced is None
 
 
 def _is_lowered(pid: int, limit: int) -> bool:

@@ -1,0 +1,47 @@
+"""A node that gets what it lacked: whether it has borne the want of it, or is about to end."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.remoting.headers import GroupInfoResponseHeader
+from mqchaos.cluster.layout import plan
+from mqchaos.cluster.probe import NodeState
+from mqchaos.faults.surroundings.resources import is_decided
+
+
+def state(*, pid: int | None, answers: bool, fenced: str | None = None) -> NodeState:
+    """What one node of a group was found to be."""
+    layout = plan(range(20000, 20020))
+    info = GroupInfoResponseHeader(
+        broker_name="broker-a",
+        cluster="c",
+        node_id="n0",
+        role="follower",
+        term=1,
+        members=[],
+        last_index=1,
+        commit_index=1,
+        applied_index=1,
+        end_position=0,
+        counted=True,
+        fenced=fenced,
+    )
+    return NodeState(layout.nodes[0], pid, info if answers else None)
+
+
+@pytest.mark.parametrize(
+    ("found", "decided"),
+    [
+        (state(pid=None, answers=False), True),
+        (state(pid=7, answers=True), True),
+        (state(pid=7, answers=True, fenced="[Errno 12] Cannot allocate memory"), False),
+        (state(pid=7, answers=False), False),
+    ],
+    ids=["ended", "goes on", "fenced", "silent"],
+)
+def test_a_node_that_is_fenced_or_silent_is_about_to_end(
+    found: NodeState, *, decided: bool
+) -> None:
+    """It is started again when it has: once one that had an error at the last moment was not."""
+    assert is_decided(found) is decided
