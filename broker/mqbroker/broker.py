@@ -194,6 +194,10 @@ class Broker:
         self.core.announcements.changed(topics)
         self._sweep_due.set(self.core.announcements.next_s)
 
+    def locks_asked_for(self) -> None:
+        """The locks' time goes on from here, if another replica leads."""
+        self.core.lock_clock.applied(own=self.core.role.serving)
+
     def settings_changed(self) -> None:
         """Apply the settings. They may change what name servers are told."""
         problem = self.core.take_settings()
@@ -206,6 +210,7 @@ class Broker:
         """From now on this replica serves."""
         failpoint("broker.serve")
         core = self.core
+        core.lock_clock.applied(own=False)
         core.role.leading(term)
         core.assignments.reset()
         core.definitions.reset()

@@ -9,6 +9,7 @@
 ``drafts``          batches that wait for their place in the log
 ``noted``           messages that come with a note of what else they do
 ``assignments``     queue offsets and store times, handed out as places are known (pure)
+``lock_clock``      the time by which queue locks end (pure)
 ``definitions``     topics and groups
 ``waiting``         messages that wait for their time
 ``transactions``    half messages, and how they end

@@ -72,8 +72,8 @@ class Assignments:
         """The store time for messages that are placed now: the wall clock, but it never goes back.
 
         While the wall clock is well behind what it was, or what an earlier leader's was, time goes
-        on at half its pace until the wall clock has caught up. It must go on, or no delay and no
-        lock would end meanwhile.
+        on at half its pace until the wall clock has caught up. It must go on, or no delay would
+        end meanwhile.
         """
         wall_ms, read_at_s = self._clock_ms(), self._clock_s()
         passed_ms, self._read_at_s = (read_at_s - self._read_at_s) * 1000, read_at_s

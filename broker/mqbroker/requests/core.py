@@ -22,6 +22,7 @@ from mqbroker.leader.append import Appender
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.entries import Entries
+from mqbroker.leader.lock_clock import LockClock
 from mqbroker.leader.log import Log
 from mqbroker.leader.role import Role
 from mqbroker.leader.waiting.delays import DelayLevels
@@ -54,6 +55,7 @@ class Core:
     log: Log
     role: Role
     assignments: Assignments
+    lock_clock: LockClock
     definitions: Definitions
     appender: Appender
     levels: DelayLevels
@@ -91,6 +93,7 @@ class Core:
             log=log,
             role=role,
             assignments=assignments,
+            lock_clock=LockClock(machine, clock_s),
             definitions=Definitions(
                 machine, log, role, assignments, lambda: core.config.auto_create_topic_enable
             ),

@@ -66,6 +66,9 @@ class Watcher(Protocol):
     def topics_changed(self, topics: Sequence[str]) -> None:
         """These topics were made, changed or deleted."""
 
+    def locks_asked_for(self) -> None:
+        """An entry about locks has told the locks' time."""
+
     def settings_changed(self) -> None:
         """Config keys have other values than before, on all replicas."""
 
@@ -410,6 +413,9 @@ class Machine(Memory):
             case control.PutSettings():
                 if self._watcher is not None:
                     self._watcher.settings_changed()
+            case control.LockQueues():
+                if self._watcher is not None:
+                    self._watcher.locks_asked_for()
             case control.PutTopics(topics):
                 self._topics_changed([topic.topic_name for topic in topics])
             case control.DeleteTopic(topic):

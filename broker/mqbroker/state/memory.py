@@ -85,9 +85,8 @@ class Memory:
                         self.offsets.commit(group, topic, queue_id, offset)
                         self.popped.reset(group, topic, queue_id, offset)
             case control.LockQueues(group, client_id, queues, now_ms):
-                self.clock_ms = max(self.clock_ms, now_ms)
                 keys = [QueueKey(group, topic, queue_id) for topic, queue_id in queues]
-                return self.locks.acquire(client_id, keys, self.clock_ms, index)
+                return self.locks.acquire(client_id, keys, now_ms, index)
             case control.UnlockQueues(group, client_id, queues):
                 keys = [QueueKey(group, topic, queue_id) for topic, queue_id in queues]
                 self.locks.release(client_id, keys)
@@ -140,7 +139,7 @@ class Memory:
         self.topics.restore(state.topics, state.topics_version)
         self.groups.restore(state.groups, state.groups_version)
         self.offsets.restore(state.offsets)
-        self.locks.restore(state.locks, state.lock_tokens)
+        self.locks.restore(state.locks, state.lock_tokens, state.lock_clock_ms)
         self.popped.restore(state.popped)
         self.modes.restore(state.modes)
         self.producers.restore(state.producers)
@@ -161,6 +160,7 @@ class Memory:
         state.offsets = self.offsets.dump()
         state.locks = self.locks.dump()
         state.lock_tokens = self.locks.tokens()
+        state.lock_clock_ms = self.locks.clock_ms
         state.popped = self.popped.dump()
         state.modes = self.modes.dump()
         state.producers = self.producers.dump()

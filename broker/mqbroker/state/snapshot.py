@@ -63,6 +63,7 @@ class State(msgspec.Struct):
     aside: tuple[int, list[AsideRow], list[int]] = (0, [], [])
     units_format: int = 1
     lock_tokens: list[int] = []
+    lock_clock_ms: int = 0
     popped: list[PoppedRow] = []
     modes: list[ModeRow] = []
     producers: list[ProducerRow] = []

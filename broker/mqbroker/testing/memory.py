@@ -44,11 +44,12 @@ async def memory_broker(
     *,
     auto: bool = True,
     clock_ms: Callable[[], int] | None = None,
+    clock_s: Callable[[], float] | None = None,
 ) -> AsyncIterator[MemoryBroker]:
     """Serve on a free port until the block is left; `directory` takes the consume queues.
 
     With `auto` appends are committed at once, else by `ledger.commit`. Time is trio's, so a mock
-    clock works; `clock_ms` is the wall clock.
+    clock works; `clock_ms` is the wall clock, `clock_s` the one that never jumps.
     """
     config = msgspec.structs.replace(config or BrokerConfig(), listen_port=0)
     machine = Machine(directory)
@@ -59,7 +60,7 @@ async def memory_broker(
         machine,
         ledger,
         clock_ms=clock_ms or (lambda: int(trio.current_time() * 1000)),
-        clock_s=trio.current_time,
+        clock_s=clock_s or trio.current_time,
     )
     broker = Broker(core)
     async with trio.open_nursery() as nursery:
@@ -80,10 +81,11 @@ async def served(
     *,
     auto: bool = True,
     clock_ms: Callable[[], int] | None = None,
+    clock_s: Callable[[], float] | None = None,
 ) -> AsyncIterator[tuple[MemoryBroker, Peer]]:
     """A `memory_broker`, and a connection to it."""
     async with (
-        memory_broker(directory, config, auto=auto, clock_ms=clock_ms) as broker,
+        memory_broker(directory, config, auto=auto, clock_ms=clock_ms, clock_s=clock_s) as broker,
         connect_peer(broker.host, broker.port) as peer,
     ):
         yield broker, peer

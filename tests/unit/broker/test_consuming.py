@@ -287,14 +287,41 @@ async def test_orderly_consumers_lock_queues(tmp_path: Path) -> None:
         assert await lock("c2", *queues) == [0, 1]
 
 
+async def test_a_lock_lasts_a_minute_whatever_the_wall_clock_does(tmp_path: Path) -> None:
+    """One that jumps ahead gives no queue to a second client; one that falls back keeps none."""
+    later_s = ahead_ms = 0
+    async with served(
+        tmp_path,
+        clock_ms=lambda: int(trio.current_time() * 1000) + ahead_ms,
+        clock_s=lambda: trio.current_time() + later_s,
+    ) as (_, peer):
+        await make_topic(peer, "Orders")
+        queue = MessageQueue("Orders", "broker-a", 0)
+
+        async def locked(client_id: str) -> bool:
+            body = encode_body(LockBatchBody("C", client_id, [queue]))
+            response = await ask(peer, RequestCode.LOCK_BATCH_MQ, body)
+            return bool(decode_body(LockBatchResponseBody, response.payload).lock_ok_mq_set)
+
+        assert await locked("dead")
+        ahead_ms = 600_000
+        assert not await locked("next")
+        await peer.request(produce_request("a"), 5)  # the broker's time has seen that clock
+        ahead_ms = 0
+        later_s = 50
+        assert not await locked("next")
+        later_s = 61
+        assert await locked("next")
+
+
 async def test_who_has_lost_a_lock_can_neither_commit_nor_send_back(tmp_path: Path) -> None:
     """By its token, ours is refused; a stock member, known by its id, is answered and not heard."""
-    later_ms = 0
+    later_s = 0
 
-    def clock_ms() -> int:
-        return int(trio.current_time() * 1000) + later_ms
+    def clock_s() -> float:
+        return trio.current_time() + later_s
 
-    async with served(tmp_path, clock_ms=clock_ms) as (broker, peer):
+    async with served(tmp_path, clock_s=clock_s) as (broker, peer):
         await make_topic(peer, "Orders")
         await peer.request(produce_request("a"), 5)
         (first, _) = records(await peer.request(pull_request(0), 5))
@@ -325,7 +352,7 @@ async def test_who_has_lost_a_lock_can_neither_commit_nor_send_back(tmp_path: Pa
         assert await lock("new") == []
         assert broker.ledger.status.last_index == index, "what is refused is no entry"
         assert (await commit(1, old), await commit(1, None)) == (Code.SUCCESS, Code.SUCCESS)
-        later_ms += 61_000
+        later_s += 61
         assert await commit(1, old) == Code.SUCCESS, "late, and nobody has taken it"
         (new,) = await lock("new") or []
         assert new > old

@@ -105,7 +105,7 @@ class ClientHandler:
         """The queues that are the client's now."""
         body = decode_body(LockBatchBody, request.payload)
         check_group_name(body.consumer_group)
-        locks, now_ms = self._core.machine.locks, self._core.assignments.now_ms()
+        locks, now_ms = self._core.machine.locks, self._core.lock_clock.now_ms()
         queues = self._own_queues(body.mq_set)
         keys = [QueueKey(body.consumer_group, *queue) for queue in queues]
         granted: object = []

@@ -43,7 +43,7 @@ class Fence:
     def counts(self, key: QueueKey, connection_id: int) -> bool:
         """Whether a commit without a token counts."""
         held = self._core.machine.locks.held(key)
-        if held is None or held.end_ms <= self._core.assignments.now_ms():
+        if held is None or held.end_ms <= self._core.lock_clock.now_ms():
             return True
         group = self._membership.consumers(key.group)
         member = group.members.get(connection_id) if group is not None else None

@@ -1,8 +1,9 @@
 """Queue locks of orderly consumers: at most one client of a group holds a queue. Pure.
 
 Locks are part of the replicated state, so a failover does not give a locked queue to a second
-client. Each request has the leader's clock in its entry, so all replicas agree on which locks have
-ended. A client renews its locks every 20 s; one that is not renewed ends after `LOCK_S`.
+client. Each request has the locks' time in its entry (`mqbroker.leader.lock_clock`), so all
+replicas agree on which locks have ended. A client renews its locks every 20 s; one that is not
+renewed ends after `LOCK_S`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class QueueLocks:
 
     def __init__(self) -> None:
         self._held: dict[QueueKey, Lock] = {}
+        #: The time of the last request.
+        self.clock_ms = 0
 
     def acquire(
         self, client_id: str, keys: Iterable[QueueKey], now_ms: int, token: int
@@ -47,6 +50,7 @@ class QueueLocks:
         """Lock or renew the queues that are free or held by this client. Returns those that it now
         holds; those that it did not hold before, it holds by `token`."""
         granted = []
+        self.clock_ms = now_ms = max(self.clock_ms, now_ms)
         for key in keys:
             held = self._held.get(key)
             if held is not None and held.client_id == client_id:
@@ -95,8 +99,11 @@ class QueueLocks:
         """Their tokens, in the same order."""
         return [lock.token for lock in self._held.values()]
 
-    def restore(self, rows: Sequence[LockRow], tokens: Sequence[int] = ()) -> None:
-        """Take over what a snapshot kept; one of an older version has no tokens."""
+    def restore(
+        self, rows: Sequence[LockRow], tokens: Sequence[int] = (), clock_ms: int = 0
+    ) -> None:
+        """Take over what a snapshot kept; one of an older version has no tokens, and no time."""
+        self.clock_ms = max([clock_ms, *(end_ms - _LOCK_MS for *_, end_ms in rows)])
         known = tokens if len(tokens) == len(rows) else [0] * len(rows)
         self._held = {
             QueueKey(group, topic, queue_id): Lock(owner, end_ms, token)

@@ -1,0 +1,43 @@
+"""The time by which queue locks end: as fast as real time, whatever wall clocks do. Pure.
+
+By a wall clock that was set ahead all locks would end at once, and two members would have one
+queue. By one that has fallen back, or another leader's that is behind, the locks of dead members
+would last for minutes. So locks have a time of their own, which entries carry. A replica lets it go
+on from what the last one said by a clock that never jumps, and a leader tells it on.
+
+A replica that starts does not know for how long it was away: to it no time has passed since that
+entry. So a lock may last longer by that much. None ends early.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mqbroker.state.machine import Machine
+
+
+class LockClock:
+    """The locks' time on one replica. `clock_s` never jumps."""
+
+    def __init__(self, machine: Machine, clock_s: Callable[[], float]) -> None:
+        self._machine = machine
+        self._clock_s = clock_s
+        self._applied_ms = self._from_ms = machine.locks.clock_ms
+        self._from_s = clock_s()
+
+    def applied(self, *, own: bool) -> None:
+        """An entry or a snapshot may have told the time: this leadership's `own`, or another's.
+
+        What this leader said is never ahead of its clock, and must not hold it up.
+        """
+        told_ms = self._machine.locks.clock_ms
+        if told_ms != self._applied_ms and not own:
+            self._from_ms, self._from_s = told_ms, self._clock_s()
+        self._applied_ms = told_ms
+
+    def now_ms(self) -> int:
+        """The time now."""
+        return self._from_ms + int((self._clock_s() - self._from_s) * 1000)
