@@ -196,7 +196,10 @@ class Broker:
 
     def locks_asked_for(self) -> None:
         """The locks' time goes on from here, if another replica leads."""
-        self.core.lock_clock.applied(own=self.core.role.serving)
+        if self.core.role.serving:
+            self.core.lock_clock.said()
+        else:
+            self.core.lock_clock.heard()
 
     def settings_changed(self) -> None:
         """Apply the settings. They may change what name servers are told."""
@@ -210,7 +213,7 @@ class Broker:
         """From now on this replica serves."""
         failpoint("broker.serve")
         core = self.core
-        core.lock_clock.applied(own=False)
+        core.lock_clock.begin()
         core.role.leading(term)
         core.assignments.reset()
         core.definitions.reset()

@@ -25,19 +25,32 @@ class LockClock:
     def __init__(self, machine: Machine, clock_s: Callable[[], float]) -> None:
         self._machine = machine
         self._clock_s = clock_s
-        self._applied_ms = self._from_ms = machine.locks.clock_ms
-        self._from_s = clock_s()
+        self._go_on()
 
-    def applied(self, *, own: bool) -> None:
-        """An entry or a snapshot may have told the time: this leadership's `own`, or another's.
+    def heard(self) -> None:
+        """Another replica's entry was applied: its time is the time, though it may be the same as
+        that of an entry before."""
+        self._go_on()
 
-        What this leader said is never ahead of its clock, and must not hold it up.
-        """
-        told_ms = self._machine.locks.clock_ms
-        if told_ms != self._applied_ms and not own:
-            self._from_ms, self._from_s = told_ms, self._clock_s()
-        self._applied_ms = told_ms
+    def said(self) -> None:
+        """This leader's own entry was applied. It is not ahead of this clock, and does not hold it
+        up."""
+        self._last = self._last_said
+
+    def begin(self) -> None:
+        """This replica leads. Its state may be one that another replica has given it."""
+        if self._last != self._last_said:
+            self._go_on()
 
     def now_ms(self) -> int:
         """The time now."""
         return self._from_ms + int((self._clock_s() - self._from_s) * 1000)
+
+    def _go_on(self) -> None:
+        self._last = self._last_said
+        self._from_ms, self._from_s = self._machine.locks.clock_ms, self._clock_s()
+
+    @property
+    def _last_said(self) -> tuple[int, int]:
+        """The time of the state's last entry; and which state it is, if states were given."""
+        return self._machine.locks.clock_ms, self._machine.generation

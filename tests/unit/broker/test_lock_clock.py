@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqbroker.leader.lock_clock import LockClock
@@ -25,12 +25,20 @@ class Replica:
         """Apply so many more of the group's requests for locks."""
         for now_ms in self.group.log[self.applied : self.applied + count]:
             self.machine.locks.acquire("c", [], now_ms, 1)
-            self.clock.applied(own=own)
+            tell = self.clock.said if own else self.clock.heard
+            tell()
             self.applied += 1
 
     def restart(self) -> None:
         """The process is another one; its state is what it was."""
         self.clock = LockClock(self.machine, lambda: self.group.now_s)
+
+    def be_given_a_state(self) -> None:
+        """The leader's, instead of the entries up to it."""
+        self.applied = len(self.group.log)
+        locks = self.group.leader.machine.locks
+        self.machine.locks.restore(locks.dump(), locks.tokens(), locks.clock_ms)
+        self.machine.generation += 1
 
 
 class Group:
@@ -47,7 +55,7 @@ class Group:
         """A replica has applied all, and leads."""
         self.leader = self.replicas[number]
         self.leader.apply(len(self.log))
-        self.leader.clock.applied(own=False)
+        self.leader.clock.begin()
 
     def ask_for_lock(self) -> None:
         """An entry of the leader's, which it applies a little later."""
@@ -64,11 +72,13 @@ STEPS = st.lists(
         st.tuples(st.just("apply"), st.integers(0, 2)),
         st.tuples(st.just("elect"), st.integers(0, 2)),
         st.tuples(st.just("restart"), st.integers(0, 2)),
+        st.tuples(st.just("give"), st.integers(0, 2)),
     ),
     max_size=40,
 )
 
 
+@settings(max_examples=300)
 @given(STEPS)
 def test_no_lock_ends_early(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, float]]
@@ -86,7 +96,9 @@ def test_no_lock_ends_early(
         elif what == "elect":
             group.elect(int(value))
         elif group.replicas[int(value)] is not group.leader:
-            group.replicas[int(value)].restart()
+            replica = group.replicas[int(value)]
+            happens = replica.restart if what == "restart" else replica.be_given_a_state
+            happens()
         now_ms = group.leader.clock.now_ms()
         for told_ms, true_s in zip(group.log, group.true_s, strict=True):
             assert now_ms - told_ms <= (group.now_s - true_s) * 1000 + 1
