@@ -25,7 +25,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import GroupInfoResponseHeader, decode_header
 from dledger.remoting.record import encode_record
 from dledger.remoting.record.layout import SYS_FLAG_AT
-from mqbroker.leader.drafts import NewRecord
+from mqbroker.leader.appending.drafts import NewRecord
 from mqbroker.state import control
 from mqbroker.state.machine import Machine
 from mqbroker.testing import until

@@ -26,9 +26,9 @@ from dledger.remoting import message as names
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import TRANSACTION_BITS, Record
 from mqbroker import limits
+from mqbroker.leader.appending.drafts import NewRecord
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
-from mqbroker.leader.drafts import NewRecord
 from mqbroker.leader.log import Log
 from mqbroker.leader.role import Role
 from mqbroker.leader.waiting.deliveries import Arrival, MoveDraft

@@ -18,10 +18,10 @@ from dledger.remoting.record.layout import SIZE_AND_MAGIC
 from mqbroker import limits
 from mqbroker.config import BrokerConfig
 from mqbroker.flow.control import Flow
-from mqbroker.leader.append import Appender
+from mqbroker.leader.appending.append import Appender
+from mqbroker.leader.appending.entries import Entries
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
-from mqbroker.leader.entries import Entries
 from mqbroker.leader.lock_clock import LockClock
 from mqbroker.leader.log import Log
 from mqbroker.leader.role import Role

@@ -9,7 +9,7 @@ queue offsets are read from the log in the rare case that they are needed.
 A key may come again: stock clients give one to a message object, and an application may send the
 object many times. A retry of our own producers is answered with the first copy of its key. A retry
 of a stock client repeats its last send, so it is compared with the newest copy
-(`mqbroker.leader.resends`).
+(`mqbroker.leader.appending.resends`).
 
 The window is a row of chunks, each with up to `DEDUP_CHUNK_ENTRIES` keys. Only the last one
 changes: the others are encoded for snapshots once, and dropped as a whole.

@@ -8,8 +8,8 @@ from pathlib import Path
 from dledger.log.entry import Kind
 from dledger.remoting.message import host_bytes
 from dledger.testing.local import LocalLedger
+from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
 from mqbroker.leader.assignments import Assignments
-from mqbroker.leader.drafts import NewRecord, RecordsDraft
 from mqbroker.state import control
 from mqbroker.state.machine import Machine
 

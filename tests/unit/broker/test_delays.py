@@ -13,8 +13,8 @@ from dledger.errors import ConfigError
 from dledger.remoting.message import properties_decode, properties_encode
 from dledger.remoting.record import Record
 from mqbroker import limits
+from mqbroker.leader.appending.drafts import NewRecord
 from mqbroker.leader.definitions import Definitions
-from mqbroker.leader.drafts import NewRecord
 from mqbroker.leader.role import Role
 from mqbroker.leader.waiting.delays import DEFAULT_LEVELS, DelayLevels
 from mqbroker.leader.waiting.deliveries import Deliveries, Old, due_units

@@ -12,7 +12,7 @@ from dledger.errors import CorruptLog
 from dledger.log.entry import Entry, Kind
 from dledger.remoting.bodies import SubscriptionGroupConfig
 from dledger.remoting.message import properties_encode
-from mqbroker.leader.drafts import NewRecord
+from mqbroker.leader.appending.drafts import NewRecord
 from mqbroker.state import control
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.machine import Machine

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import Record
 from mqbroker import limits
-from mqbroker.leader.append import Appender, Stored
+from mqbroker.leader.appending.append import Appender, Stored
+from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
+from mqbroker.leader.appending.once import OnceAppender, once_draft
 from mqbroker.leader.definitions import Definitions
-from mqbroker.leader.drafts import NewRecord, RecordsDraft
 from mqbroker.leader.offset_commits import OffsetCommits
-from mqbroker.leader.once import OnceAppender, once_draft
 from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused
 from mqbroker.state import control

@@ -18,8 +18,15 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.message import BatchItem, batch_encode, host_bytes, properties_encode
 from mqbroker import limits
-from mqbroker.leader.drafts import NewRecord
-from mqbroker.leader.resends import Asker, Send, Unheard, in_span, same_send, waits_in_vain
+from mqbroker.leader.appending.drafts import NewRecord
+from mqbroker.leader.appending.resends import (
+    Asker,
+    Send,
+    Unheard,
+    in_span,
+    same_send,
+    waits_in_vain,
+)
 from mqbroker.state import control
 from mqbroker.state.dedup import StoredCopy
 from mqbroker.testing import MemoryBroker, memory_broker, served, until

@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 
 from dledger.remoting.message import host_bytes, properties_encode
 from mqbroker import limits
-from mqbroker.leader.append import Appender, Sent
-from mqbroker.leader.drafts import NewRecord, RecordsDraft
-from mqbroker.leader.resends import Asker, Send
+from mqbroker.leader.appending.append import Appender, Sent
+from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
+from mqbroker.leader.appending.resends import Asker, Send
 from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused
 from mqbroker.state import control

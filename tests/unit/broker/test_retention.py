@@ -13,7 +13,7 @@ from dledger.remoting.bodies import SubscriptionGroupConfig
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import properties_encode
 from mqbroker.config import BrokerConfig
-from mqbroker.leader.drafts import NewRecord
+from mqbroker.leader.appending.drafts import NewRecord
 from mqbroker.requests.reading.queue_reading import read_queue
 from mqbroker.state import control
 from mqbroker.state.groups.popping import PopMessages, PopQueue

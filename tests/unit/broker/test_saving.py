@@ -17,7 +17,7 @@ from dledger.remoting.message import properties_encode
 from dledger.testing.local import LocalLedger
 from mqbroker import limits
 from mqbroker.app import Snapshots
-from mqbroker.leader.drafts import NewRecord
+from mqbroker.leader.appending.drafts import NewRecord
 from mqbroker.state import control
 from mqbroker.state.machine import Machine
 from mqbroker.state.snapshot import FORMAT, State

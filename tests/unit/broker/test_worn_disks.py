@@ -17,7 +17,7 @@ from dledger.remoting.message import properties_encode
 from dledger.testing.local import LocalLedger
 from mqbroker import app, limits
 from mqbroker.app import Snapshots
-from mqbroker.leader.drafts import NewRecord
+from mqbroker.leader.appending.drafts import NewRecord
 from mqbroker.state import control
 from mqbroker.state.derived import consume_queue
 from mqbroker.state.derived.consume_queue import ConsumeQueues

@@ -33,9 +33,9 @@ from dledger.raft.engine import Appended
 from dledger.remoting import message as names
 from dledger.remoting.record import Record, place_record
 from mqbroker import limits
+from mqbroker.leader.appending.drafts import NewRecord, new_unique_key
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
-from mqbroker.leader.drafts import NewRecord, new_unique_key
 from mqbroker.leader.log import Log
 from mqbroker.leader.waiting.delays import DelayLevels
 from mqbroker.leader.waiting.repeats import again, delivered, may_repeat

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from mqbroker.leader.append import Stored
-from mqbroker.leader.drafts import MessagesDraft
-from mqbroker.leader.noted import NotedDraft
+from mqbroker.leader.appending.append import Stored
+from mqbroker.leader.appending.drafts import MessagesDraft
+from mqbroker.leader.appending.noted import NotedDraft
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests.core import Core
 from mqbroker.requests.popping.pops import Pops

@@ -26,10 +26,10 @@ from dledger.remoting.headers import (
 from dledger.remoting.names import check_producer_name
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
-from mqbroker.leader.append import Done, Stored
-from mqbroker.leader.drafts import MessagesDraft
+from mqbroker.leader.appending.append import Done, Stored
+from mqbroker.leader.appending.drafts import MessagesDraft
+from mqbroker.leader.appending.once import OnceAppender, once_draft
 from mqbroker.leader.offset_commits import OffsetCommits
-from mqbroker.leader.once import OnceAppender, once_draft
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence

@@ -24,8 +24,8 @@ from dledger.remoting.record.batch import RecordBatch
 from dledger.remoting.record.lone import LoneRecord, parse_records
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
-from mqbroker.leader.append import Stored
-from mqbroker.leader.drafts import BatchDraft, MessagesDraft, NewRecord, RecordsDraft
+from mqbroker.leader.appending.append import Stored
+from mqbroker.leader.appending.drafts import BatchDraft, MessagesDraft, NewRecord, RecordsDraft
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs

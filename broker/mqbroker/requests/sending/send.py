@@ -2,7 +2,7 @@
 
 The broker makes the records. The steps and error codes are the reference's (SendMessageProcessor);
 there is one difference: a retry of a send whose answer can't have reached the client is answered
-with the first copy's place (`mqbroker.leader.resends`). Our own client, known by its header
+with the first copy's place (`mqbroker.leader.appending.resends`). Our own client, known by its header
 encoding, gives each send its own key, so its repeats are recognised by the key alone, like its
 batches.
 """
@@ -34,9 +34,9 @@ from dledger.remoting.headers import (
 from dledger.remoting.record import HOST_BITS, TRANSACTION_BITS
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
-from mqbroker.leader.append import Sent, Stored, sent
-from mqbroker.leader.drafts import NewRecord, RecordsDraft, new_unique_key
-from mqbroker.leader.resends import Asker, Send
+from mqbroker.leader.appending.append import Sent, Stored, sent
+from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft, new_unique_key
+from mqbroker.leader.appending.resends import Asker, Send
 from mqbroker.leader.transactions import half_message
 from mqbroker.leader.waiting.delays import delay_level
 from mqbroker.leader.waiting.repeats import check_repeat

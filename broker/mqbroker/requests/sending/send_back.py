@@ -26,8 +26,8 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.numbers import INT32_MAX
 from dledger.remoting.record import Record
-from mqbroker.leader.append import Stored
-from mqbroker.leader.drafts import NewRecord, RecordsDraft
+from mqbroker.leader.appending.append import Stored
+from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence

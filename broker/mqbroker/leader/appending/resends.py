@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dledger.buffers import Buffer
-    from mqbroker.leader.drafts import NewRecord
+    from mqbroker.leader.appending.drafts import NewRecord
     from mqbroker.state.dedup import StoredCopy
 
 _T = TypeVar("_T")

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from dledger.buffers import Buffer
 from dledger.remoting.record import place_record
+from mqbroker.leader.appending.drafts import MessagesDraft, NewRecord
 from mqbroker.leader.assignments import Assignments
-from mqbroker.leader.drafts import MessagesDraft, NewRecord
 from mqbroker.state.moves import OP_TOPIC
 
 

@@ -11,7 +11,7 @@ begins with a known key and then has other messages. So a repeat must have the s
 refused.
 
 That holds for our producers, which give each send a key of its own. A stock client's key comes
-again with a retry, or with another send of the same message object. `mqbroker.leader.resends` tells
+again with a retry, or with another send of the same message object. `mqbroker.leader.appending.resends` tells
 which; only a retry is answered with the first copy's place.
 """
 
@@ -27,9 +27,17 @@ from dledger.log.entry import Kind
 from dledger.raft.engine import Appended
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import Record, walk
-from mqbroker.leader.drafts import MessagesDraft, NewRecord, stored_body_crcs
+from mqbroker.leader.appending.drafts import MessagesDraft, NewRecord, stored_body_crcs
+from mqbroker.leader.appending.resends import (
+    Asker,
+    Copy,
+    Send,
+    Unheard,
+    in_span,
+    same_send,
+    waits_in_vain,
+)
 from mqbroker.leader.log import Log
-from mqbroker.leader.resends import Asker, Copy, Send, Unheard, in_span, same_send, waits_in_vain
 from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused
 from mqbroker.state.dedup import StoredCopy

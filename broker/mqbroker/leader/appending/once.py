@@ -18,12 +18,12 @@ from dledger.errors import AppendError, NotLeader
 from dledger.raft.engine import Appended
 from dledger.remoting.codes import ResponseCode
 from mqbroker import limits
-from mqbroker.leader.append import Admit, Appender, Done, Stored, always
+from mqbroker.leader.appending.append import Admit, Appender, Done, Stored, always
+from mqbroker.leader.appending.drafts import MessagesDraft, stored_body_crcs
+from mqbroker.leader.appending.noted import NotedDraft
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
-from mqbroker.leader.drafts import MessagesDraft, stored_body_crcs
 from mqbroker.leader.log import Log
-from mqbroker.leader.noted import NotedDraft
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused, busy

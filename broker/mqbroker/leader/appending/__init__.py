@@ -1,0 +1,9 @@
+"""How messages get into the log.
+
+``entries``   appends to the log, and answers when an entry is applied
+``append``    appends messages, each once, even if a producer repeats the send
+``resends``   is a repeated key a retry, or another send? (pure)
+``once``      appends what named producers write, each write once
+``drafts``    batches that wait for their place in the log
+``noted``     messages that come with a note of what else they do
+"""
