@@ -93,6 +93,11 @@ STOP_SAVE_S = 4.0
 
 # Sends.
 MESSAGES_PER_BATCH_MAX = 16_384
+SENDS_TOGETHER_FROM = 2
+"""So many entries on their way have single sends wait for each other."""
+SENDS_TOGETHER_MAX = 256
+SENDS_TOGETHER_BYTES = 256 * KIB
+"""So many are appended at once, whatever is on its way."""
 RETRY_SPAN_S = 10.0
 """From the first try of a stock client's send to its last: three tries of 3 s each, and some."""
 RETRY_PATIENCE_S = 0.5

@@ -46,6 +46,12 @@ class Kind(IntEnum):
     CONFIGURATION = 2
     MESSAGES = 16
     CONTROL = 17
+    SENDS = 18
+    """Messages as well; each was sent by itself, where MESSAGES were sent together."""
+
+
+#: What holds messages.
+OF_MESSAGES: Final = frozenset((Kind.MESSAGES, Kind.SENDS))
 
 
 class Header(msgspec.Struct, frozen=True, gc=False):

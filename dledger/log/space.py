@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from dledger.errors import NoSpace
-from dledger.log.entry import Header, Kind
+from dledger.log.entry import OF_MESSAGES, Header
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 MESSAGES_KEEP_BACK = 16
@@ -84,7 +84,7 @@ class Space:
         if size_bytes > room:
             self._begin_segment()
         elif self.lacking is not None and not urgent:
-            part = MESSAGES_KEEP_BACK if kind == Kind.MESSAGES else OTHERS_KEEP_BACK
+            part = MESSAGES_KEEP_BACK if kind in OF_MESSAGES else OTHERS_KEEP_BACK
             if room - size_bytes < self._log.segment_bytes // part:
                 raise NoSpace(self.lacking)
 

@@ -44,7 +44,7 @@ from mqbroker.state.control import (
     decode_control,
     encode_control,
 )
-from mqbroker.state.derived.indexing import index_entry
+from mqbroker.state.derived.indexing import index_entry, index_sends
 from mqbroker.state.groups.given_up import decode_given_up
 from mqbroker.state.once import decode_once
 from mqnamesrv.registration import decode_registration
@@ -148,6 +148,7 @@ def committed(data: bytes) -> None:
         lambda: decode_once(data),
         lambda: decode_given_up(data),
         lambda: index_entry(memoryview(data), 0),
+        lambda: index_sends(memoryview(data), 0),
     ):
         try:
             decode()

@@ -45,6 +45,8 @@ SHORT = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
+MESSAGES = [Kind.MESSAGES, Kind.SENDS]
+
 
 async def learn(directory: Path) -> None:
     """What every group begins with."""
@@ -81,10 +83,10 @@ async def try_entries(found: Group, draw_entry: st.DataObject, count: int) -> No
         }
         position = found.ledger.status.end_position + HEADER_BYTES
         kind, body = draw_entry.draw(
-            st.tuples(st.just(Kind.MESSAGES), placed_records(position, ends))
+            st.tuples(st.sampled_from(MESSAGES), placed_records(position, ends))
             | st.tuples(st.just(Kind.MESSAGES), placed_writes(position, ends))
             | st.tuples(st.just(Kind.CONTROL), control_bodies)
-            | st.tuples(st.sampled_from([Kind.MESSAGES, Kind.CONTROL]), st.binary(max_size=200))
+            | st.tuples(st.sampled_from([*MESSAGES, Kind.CONTROL]), st.binary(max_size=200))
         )
         found.commit_raw(kind, body)
         found.ledger.lead()

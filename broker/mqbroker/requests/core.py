@@ -52,7 +52,7 @@ class Core:
     file_config: BrokerConfig
     config: BrokerConfig
     machine: Machine
-    log: Log
+    log: Entries
     role: Role
     assignments: Assignments
     lock_clock: LockClock
@@ -84,20 +84,20 @@ class Core:
         role = Role(config.node_id, config.client_addresses())
         assignments = Assignments(machine, clock_ms, clock_s)
         faults = Faults()
-        log = Entries(log, assignments, partial(faults.note, "answer failed"))
+        entries = Entries(log, assignments, partial(faults.note, "answer failed"))
         rates = Rates()
         core = cls(
             file_config=config,
             config=config,
             machine=machine,
-            log=log,
+            log=entries,
             role=role,
             assignments=assignments,
             lock_clock=LockClock(machine, clock_s),
             definitions=Definitions(
-                machine, log, role, assignments, lambda: core.config.auto_create_topic_enable
+                machine, entries, role, assignments, lambda: core.config.auto_create_topic_enable
             ),
-            appender=Appender(machine, log, role),
+            appender=Appender(machine, entries, role),
             levels=DelayLevels.parse(config.message_delay_level),
             replies=Replies(clock_s),
             announcements=Announcements(clock_s),

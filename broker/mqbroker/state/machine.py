@@ -31,13 +31,12 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from dledger.errors import CorruptLog, StorageError, WrittenByNewer
-from dledger.log.entry import Entry, Kind
+from dledger.log.entry import OF_MESSAGES, Entry, Kind
 from dledger.remoting.record import Record
 from mqbroker.state import control
 from mqbroker.state.aside import SetAside, Unusable
-from mqbroker.state.dedup import StoredCopy
 from mqbroker.state.derived.consume_queue import ConsumeQueues, remove_paths, sync_files
-from mqbroker.state.derived.indexing import EntryIndex, Op, due_ms, index_entry
+from mqbroker.state.derived.indexing import EntryIndex, Op, due_ms, index_entry, index_sends
 from mqbroker.state.derived.key_index import KeyIndex
 from mqbroker.state.derived.units import Damage, DamagedFiles
 from mqbroker.state.groups.given_up import GivenUp
@@ -191,7 +190,7 @@ class Machine(Memory):
         Examining depends on the entry and the state only: if it raises, it raises on every replica.
         """
         try:
-            if entry.kind == Kind.MESSAGES:
+            if entry.kind in OF_MESSAGES:
                 return partial(self._apply_messages, entry, self._examine_messages(entry))
             if entry.kind == Kind.CONTROL:
                 change = control.decode_control(entry.body)
@@ -201,7 +200,9 @@ class Machine(Memory):
             raise
         except Exception as error:
             raise Unusable(f"it can't be taken apart: {type(error).__name__}") from error
-        return lambda: None
+        if entry.kind in (Kind.NOOP, Kind.CONFIGURATION):
+            return lambda: None
+        raise WrittenByNewer(f"an entry of kind {entry.kind}")
 
     def _set_aside(self, entry: Entry, reason: str) -> SetAside:
         aside = self.aside.add(entry.index, reason)
@@ -329,13 +330,13 @@ class Machine(Memory):
     def _derive_again(self, entry: Entry) -> None:
         """Add a message entry to queues and key index only: the state holds it already."""
         if (
-            entry.kind != Kind.MESSAGES
+            entry.kind not in OF_MESSAGES
             or entry.position < self.first_position
             or entry.index in self.aside
         ):
             return
         try:
-            parts = index_entry(entry.body, entry.body_position)[1]
+            _, parts = _taken_apart(entry)
         except Unusable:
             return  # set aside so long ago that the book has forgotten
         for index in parts:
@@ -348,7 +349,7 @@ class Machine(Memory):
 
     def _examine_messages(self, entry: Entry) -> _Examined:
         """Examine an entry of messages. Raises Unusable if they can't be applied as a whole."""
-        op, parts = index_entry(entry.body, entry.body_position)
+        op, parts = _taken_apart(entry)
         if isinstance(op, Once):
             self.producers.check(op.stamp)
         elif isinstance(op, Move):
@@ -401,8 +402,8 @@ class Machine(Memory):
         if index.topic == HALF_TOPIC:
             for offset, record in _records(entry, index):
                 self.halves.add(offset, record.store_timestamp_ms)
-        if index.dedup_key is not None:
-            self.dedup.add(index.dedup_key, StoredCopy(entry.body_position, len(entry.body)))
+        for key, copy in index.copies:
+            self.dedup.add(key, copy)
         self.clock_ms = max(self.clock_ms, index.store_timestamp_ms)
         if self._watcher is not None:
             self._watcher.messages_arrived(index)
@@ -441,6 +442,13 @@ class Machine(Memory):
     def _topics_changed(self, topics: Sequence[str]) -> None:
         if self._watcher is not None:
             self._watcher.topics_changed(topics)
+
+
+def _taken_apart(entry: Entry) -> tuple[Op | None, Sequence[EntryIndex]]:
+    """The messages of an entry, and what else it does. Raises Unusable."""
+    if entry.kind == Kind.SENDS:
+        return None, index_sends(entry.body, entry.body_position)
+    return index_entry(entry.body, entry.body_position)
 
 
 def _records(entry: Entry, index: EntryIndex) -> Iterator[tuple[int, Record]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dledger.errors import BadInput
 from dledger.log.disk import mapped
-from dledger.log.entry import HEADER_BYTES, Kind
+from dledger.log.entry import HEADER_BYTES, OF_MESSAGES, Kind
 from dledger.log.recovery.scan import Found, scan_entries
 from dledger.log.segment import segment_path
 from dledger.log.walk import walk
@@ -135,7 +135,7 @@ def _record_range(
 ) -> tuple[int, int, str | None]:
     """Where the record at a position begins and ends, and its fault; else the whole entry."""
     start, end = found.offset, found.offset + found.size
-    if found.header is not None and found.header.kind == Kind.MESSAGES:
+    if found.header is not None and found.header.kind in OF_MESSAGES:
         rows = RecordColumns()
         RecordWalk(raw, base, verify=True).walk(rows, _NO_PLACE, start + HEADER_BYTES, end)
         for number, (at, size) in enumerate(zip(rows.starts, rows.sizes, strict=True)):

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from dledger.log.disk import mapped
-from dledger.log.entry import HEADER_BYTES, Kind
+from dledger.log.entry import HEADER_BYTES, OF_MESSAGES
 from dledger.log.recovery.scan import Found, last_chain_crc, scan_entries
 from mqspark.limits import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 from mqspark.source.columns import MessageColumns
@@ -117,7 +117,7 @@ def message_batches(
             tally.add(each, mask)
         if error is not None:
             rows.add_damage(Place(index, term, holders.own), offset, size, error)
-        if header is not None and header.kind == Kind.MESSAGES and mask is not None:
+        if header is not None and header.kind in OF_MESSAGES and mask is not None:
             place = Place(index, term, mask)
             walk.walk(rows, place, offset + HEADER_BYTES, offset + size)
         if len(rows) >= BATCH_ROWS_MAX or rows.bytes_held >= BATCH_BYTES_MAX:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.checksum import crc32
-from dledger.log.entry import HEADER_BYTES, Kind
+from dledger.log.entry import HEADER_BYTES, OF_MESSAGES, Kind
 from dledger.log.recovery.scan import scan_entries
 from dledger.log.segment import segment_path
 from dledger.remoting.record import CRC_MASK
@@ -99,7 +99,7 @@ def read_log(replica: Replica) -> list[StoredEntry]:
             if found.header is not None:
                 start, end = found.offset + HEADER_BYTES, found.offset + found.size
                 header = found.header
-                messages = _messages(raw, base, start, end) if header.kind == Kind.MESSAGES else ()
+                messages = _messages(raw, base, start, end) if header.kind in OF_MESSAGES else ()
                 entries.append(
                     StoredEntry(
                         header.index,

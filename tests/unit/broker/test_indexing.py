@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dledger.remoting.message import host_bytes, properties_encode, tags_code
 from dledger.remoting.record import Record, encode_record, walk
 from mqbroker.state.aside import Unusable
-from mqbroker.state.dedup import dedup_key
+from mqbroker.state.dedup import StoredCopy, dedup_key
 from mqbroker.state.derived.indexing import EntryIndex, index_records
 
 HOST4, HOST6 = host_bytes("10.0.0.1", 99), host_bytes("::1", 99)
@@ -94,14 +94,15 @@ def test_every_record_gets_its_unit(batch: list[tuple[int, list[Message]]]) -> N
     index = index_records(body, POSITION)
     assert rows(index) == expected
     key = batch[0][1][0].key
-    assert index.dedup_key == (dedup_key(b"Orders", key.encode()) if key else None)
+    copy = StoredCopy(POSITION, len(body))
+    assert list(index.copies) == ([(dedup_key(b"Orders", key.encode()), copy)] if key else [])
     assert (index.topic, index.store_timestamp_ms) == ("Orders", 77)
 
 
 def test_a_message_that_was_sent_back_is_not_known_by_its_key() -> None:
     """It keeps the key of its first delivery, and each further try is a message of its own."""
     body = encode([(0, [Message(b"x", None, "k1", ipv6=False)])], reconsume_times=1)
-    assert index_records(body, POSITION).dedup_key is None
+    assert not index_records(body, POSITION).copies
 
 
 @pytest.mark.parametrize("count", [1, 3])

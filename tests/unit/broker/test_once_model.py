@@ -19,6 +19,7 @@ from dledger.remoting.record import Record
 from mqbroker import limits
 from mqbroker.leader.appending.append import Appender, Stored
 from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
+from mqbroker.leader.appending.entries import Entries
 from mqbroker.leader.appending.once import OnceAppender, once_draft
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.offset_commits import OffsetCommits
@@ -41,6 +42,11 @@ steps = st.one_of(
     st.tuples(st.just("rest"), st.sampled_from(NAMES), st.integers(0, 1)),
     st.tuples(st.just("restart"), st.just(""), st.just(0)),
 )
+
+
+def raise_it(error: Exception) -> None:
+    """A fault of a callback is a fault of the test."""
+    raise error
 
 
 @given(st.lists(steps, max_size=40))
@@ -149,7 +155,7 @@ class World:
             ledger,
             role,
             definitions,
-            Appender(machine, ledger, role),
+            Appender(machine, Entries(ledger, self.leader.assignments, raise_it), role),
             OffsetCommits(machine, definitions, lambda _: None),
         )
         topics = [read_write(topic, 1) for topic in ("In", "Out", "Side", OP_TOPIC)]

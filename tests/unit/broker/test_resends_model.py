@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ from dledger.remoting.message import host_bytes, properties_encode
 from mqbroker import limits
 from mqbroker.leader.appending.append import Appender, Sent
 from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
+from mqbroker.leader.appending.entries import Entries
 from mqbroker.leader.appending.resends import Asker, Send
 from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused
@@ -36,6 +38,11 @@ from mqbroker.testing.leading import HOST, LeadingMachine
 
 TOPIC = "Orders"
 QUEUES = 2
+
+
+def raise_it(error: Exception) -> None:
+    """A fault of a callback is a fault of the test."""
+    raise error
 
 
 @dataclass(eq=False)
@@ -75,7 +82,8 @@ class World:
         self.step = 0
         self.leader = LeadingMachine(directory, lambda: round(self.now_s * 1000), auto=False)
         role = Role("n0", {"n0": "127.0.0.1:10911"})
-        self.appender = Appender(self.leader.machine, self.leader.ledger, role)
+        entries = Entries(self.leader.ledger, self.leader.assignments, raise_it)
+        self.appender = Appender(self.leader.machine, entries, role)
         self.leader.change(control.PutTopics([read_write(TOPIC, QUEUES)], 1000))
         self.leader.ledger.commit()
         self.sendings: list[Sending] = []
@@ -105,8 +113,15 @@ class World:
 
     # -- what happens to the broker
 
-    def commit(self, _: int) -> None:
+    def commit(self, drawn: int) -> None:
+        """What is appended. Sends that waited for it are then, and may be committed, too."""
         self.leader.ledger.commit()
+        if drawn % 2:
+            self.commit_all()
+
+    def commit_all(self) -> None:
+        while self.leader.ledger.uncommitted:
+            self.leader.ledger.commit()
 
     def the_connection_breaks(self, _: int) -> None:
         for sending in self.sendings:
@@ -140,7 +155,7 @@ class World:
         for sending in filter(self.failed, self.sendings):
             self.attempt(sending, 0)
         self.name_servers_are_slow(0)
-        self.commit(0)
+        self.commit_all()
         if not told:
             self.the_connection_breaks(0)
         self.name_servers_are_told(0)
@@ -150,7 +165,7 @@ class World:
         for key in {each.key for each in self.sendings[-3:]}:
             self.send(Sending(key, False), 0)
             self.send(Sending(key, False), 1)
-        self.commit(0)
+        self.commit_all()
 
     # -- how it is done
 
@@ -259,12 +274,20 @@ steps = st.tuples(
 )
 
 
-@settings(max_examples=100)
-@given(st.lists(steps, min_size=20, max_size=50))
+@pytest.mark.parametrize("alone", [1, limits.SENDS_TOGETHER_FROM])
 def test_every_send_is_stored_and_no_retry_is_stored_again(
-    drawn: list[tuple[Callable[[World, int], None], int]],
+    alone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both promises, after whatever happened and once all clients have tried once more."""
+    """Both promises, after whatever happened and once all clients have tried once more. Sends are
+    stored one by one, and together as soon as one is under way."""
+    monkeypatch.setattr(limits, "SENDS_TOGETHER_FROM", alone)
+    they_come_and_go()
+
+
+@settings(max_examples=80)
+@given(st.lists(steps, min_size=20, max_size=50))
+def they_come_and_go(drawn: list[tuple[Callable[[World, int], None], int]]) -> None:
+    """One course of events, to its end."""
     with tempfile.TemporaryDirectory() as directory:
         world = World(Path(directory))
         for happens, choice in drawn:

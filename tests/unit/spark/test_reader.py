@@ -235,7 +235,11 @@ def stored(
     )
 
 
-def log_of(directory: Path, *entries: list[tuple[str, bytes, dict[str, str], int]]) -> Replica:
+def log_of(
+    directory: Path,
+    *entries: list[tuple[str, bytes, dict[str, str], int]],
+    kind: Kind = Kind.MESSAGES,
+) -> Replica:
     """A replica with these entries of records: topic, body, properties, system flag."""
     store = directory / "n0"
     log = LogWriter(store, 1 << 20)
@@ -244,12 +248,25 @@ def log_of(directory: Path, *entries: list[tuple[str, bytes, dict[str, str], int
         at, raw = log.body_position(sizes), b""
         for topic, body, told, flag in entry:
             raw += stored(topic, body, at + len(raw), told, flag)
-        log.append(Kind.MESSAGES, raw)
+        log.append(kind, raw)
     log.close()
     description = {"format": 1, "broker_name": "b", "node_id": "n0", "segment_bytes": 1 << 20}
     (store / "replica.json").write_text(json.dumps(description))
     (replica,) = find_replicas([str(store)])
     return replica
+
+
+def test_messages_that_were_sent_one_by_one_are_messages(tmp_path: Path) -> None:
+    """A leader under load gathers single sends into entries of a kind of their own."""
+    sends = [(f"T{number % 2}", b"x", {"UNIQ_KEY": f"k{number}"}, 0) for number in range(4)]
+    replica = log_of(tmp_path, sends, kind=Kind.SENDS)
+    rows = read([replica], MESSAGES, "topic", "unique_key", "error")
+    assert [(row["topic"], row["unique_key"], row["error"]) for row in rows] == [
+        ("T0", "k0", None),
+        ("T1", "k1", None),
+        ("T0", "k2", None),
+        ("T1", "k3", None),
+    ]
 
 
 BODY = b"as it was sent " * 50

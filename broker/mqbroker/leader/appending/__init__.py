@@ -1,6 +1,7 @@
 """How messages get into the log.
 
 ``entries``   appends to the log, and answers when an entry is applied
+``together``  sends that become one entry
 ``append``    appends messages, each once, even if a producer repeats the send
 ``resends``   is a repeated key a retry, or another send? (pure)
 ``once``      appends what named producers write, each write once

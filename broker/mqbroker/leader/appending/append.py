@@ -11,8 +11,9 @@ begins with a known key and then has other messages. So a repeat must have the s
 refused.
 
 That holds for our producers, which give each send a key of its own. A stock client's key comes
-again with a retry, or with another send of the same message object. `mqbroker.leader.appending.resends` tells
-which; only a retry is answered with the first copy's place.
+again with a retry, or with another send of the same message object.
+`mqbroker.leader.appending.resends` tells which; only a retry is answered with the first copy's
+place.
 """
 
 from __future__ import annotations
@@ -27,7 +28,13 @@ from dledger.log.entry import Kind
 from dledger.raft.engine import Appended
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import Record, walk
-from mqbroker.leader.appending.drafts import MessagesDraft, NewRecord, stored_body_crcs
+from mqbroker.leader.appending.drafts import (
+    MessagesDraft,
+    NewRecord,
+    RecordsDraft,
+    stored_body_crcs,
+)
+from mqbroker.leader.appending.entries import Entries
 from mqbroker.leader.appending.resends import (
     Asker,
     Copy,
@@ -37,7 +44,6 @@ from mqbroker.leader.appending.resends import (
     same_send,
     waits_in_vain,
 )
-from mqbroker.leader.log import Log
 from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused
 from mqbroker.state.dedup import StoredCopy
@@ -78,7 +84,7 @@ def always() -> None:
 class Appender:
     """Puts message batches into the log."""
 
-    def __init__(self, machine: Machine, log: Log, role: Role) -> None:
+    def __init__(self, machine: Machine, log: Entries, role: Role) -> None:
         self._machine = machine
         self._log = log
         self._role = role
@@ -210,7 +216,10 @@ class Appender:
 
         failpoint("batch.take")
         try:
-            self._log.append_nowait(draft, Kind.MESSAGES, done)
+            if isinstance(draft, RecordsDraft) and len(draft.starts) == 1:
+                self._log.send_nowait(draft, done)
+            else:
+                self._log.append_nowait(draft, Kind.MESSAGES, done)
         except AppendError as error:
             raise self._role.refusal_of(error) from error
         failpoint("batch.appended")

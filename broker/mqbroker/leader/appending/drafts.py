@@ -202,7 +202,12 @@ class RecordsDraft:
 
     def place(self, body_position: int, index: int, term: int) -> Buffer:
         """Fill in where the records went."""
-        self.store_timestamp_ms = now_ms = self._assignments.now_ms()
+        return self.fill_in(body_position, self._assignments.now_ms())
+
+    def fill_in(self, body_position: int, now_ms: int) -> Buffer:
+        """The same, at a given time. It may be done again, if an entry had no effect."""
+        self.store_timestamp_ms = now_ms
+        self.offsets = []
         starts = iter(self.starts)
         for queue_id, count in self._runs:
             first = self._assignments.take(self._topic, queue_id, count)

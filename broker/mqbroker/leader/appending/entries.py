@@ -13,17 +13,18 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from dledger.buffers import Buffer
-from dledger.errors import AppendError
+from dledger.errors import AppendError, OutcomeUnknown
 from dledger.ledger.config import LedgerStatus
 from dledger.ledger.exporting import ExportPlan
 from dledger.log.entry import Draft, Kind
 from dledger.raft.engine import Appended
+from mqbroker import limits
+from mqbroker.leader.appending.drafts import RecordsDraft
+from mqbroker.leader.appending.together import OnDone, Send, Together, Waiting
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.log import Log
 from mqbroker.refusal import NotApplied
 from mqbroker.state.aside import SetAside
-
-OnDone = Callable[[Appended | AppendError], None]
 
 
 @runtime_checkable
@@ -46,21 +47,29 @@ class Entries:
         self._log = log
         self._assignments = assignments
         self._on_fault = on_fault
+        self._under_way = 0
+        self._waiting = Waiting()
 
     def append_nowait(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
         """Append; `on_done` is called once, after the entry was applied. Raises NotLeader and the
         like at once."""
+        self._append_waiting()  # they came first
+        self._append(body, kind, on_done)
 
-        def done(outcome: Appended | AppendError) -> None:
-            try:
-                on_done(self._judged(outcome, body))
-            except Exception as error:
-                self._on_fault(error)
+    def send_nowait(self, draft: RecordsDraft, on_done: OnDone) -> None:
+        """Append one message, maybe with others (`mqbroker.leader.appending.together`).
 
-        self._log.append_nowait(body, kind, done)
+        As `append_nowait`, but what that raises may be told to `on_done` instead.
+        """
+        alone = self._under_way < limits.SENDS_TOGETHER_FROM and not self._waiting
+        if alone or draft.size >= limits.SENDS_TOGETHER_BYTES:
+            self.append_nowait(draft, Kind.MESSAGES, on_done)
+        elif self._waiting.add(Send(draft, on_done)):
+            self._append_waiting()
 
     async def append(self, body: Buffer | Draft, kind: int = Kind.MESSAGES) -> Appended:
         """Append and wait until the entry was applied."""
+        self._append_waiting()
         judged = self._judged(await self._log.append(body, kind), body)
         if isinstance(judged, AppendError):
             raise judged
@@ -88,6 +97,11 @@ class Entries:
         """See `Log`."""
         return self._log.export_plan()
 
+    @property
+    def sends_waiting(self) -> int:
+        """How many sends are to be appended together."""
+        return len(self._waiting)
+
     def view(self, position: int, size: int) -> memoryview:
         """See `Log`."""
         return self._log.view(position, size)
@@ -96,6 +110,62 @@ class Entries:
     def status(self) -> LedgerStatus:
         """See `Log`."""
         return self._log.status
+
+    def _append(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
+        def done(outcome: Appended | AppendError) -> None:
+            self._under_way -= 1
+            self._tell(on_done, self._judged(outcome, body))
+            self._append_waiting()
+
+        self._log.append_nowait(body, kind, done)
+        self._under_way += 1
+
+    def _append_waiting(self) -> None:
+        """Append the sends that wait for each other. They are told what this would raise."""
+        sends = self._waiting.take()
+        if not sends:
+            return
+        together = Together(sends, self._assignments)
+
+        def done(outcome: Appended | AppendError) -> None:
+            if isinstance(outcome, NotApplied):
+                # One of them may be at fault. Nothing of the entry is stored, so each is judged by
+                # itself.
+                self._append_each(together.sends)
+            elif isinstance(outcome, AppendError):
+                self._tell_all(sends, outcome)
+            else:
+                for send, place in zip(together.sends, together.outcomes(outcome), strict=True):
+                    self._tell(send.on_done, place)
+
+        if len(sends) == 1:
+            self._append_each(sends)
+            return
+        try:
+            self._append(together, Kind.SENDS, done)
+        except AppendError as error:
+            self._tell_all(sends, error)
+        except Exception as error:
+            # The caller may be the log, which applies an entry: no fault here may reach it.
+            self._on_fault(error)
+            self._tell_all(sends, OutcomeUnknown(f"the broker has a fault: {error}"))
+
+    def _append_each(self, sends: Sequence[Send]) -> None:
+        for send in sends:
+            try:
+                self._append(send.draft, Kind.MESSAGES, send.on_done)
+            except AppendError as error:
+                self._tell(send.on_done, error)
+
+    def _tell_all(self, sends: Sequence[Send], error: AppendError) -> None:
+        for send in sends:
+            self._tell(send.on_done, error)
+
+    def _tell(self, on_done: OnDone, outcome: Appended | AppendError) -> None:
+        try:
+            on_done(outcome)
+        except Exception as error:
+            self._on_fault(error)
 
     def _judged(
         self, outcome: Appended | AppendError, body: Buffer | Draft

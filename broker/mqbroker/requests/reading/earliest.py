@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from dledger.errors import Rot, StorageError
-from dledger.log.entry import HEADER_BYTES, Kind, decode_header, padded
+from dledger.log.entry import HEADER_BYTES, OF_MESSAGES, decode_header, padded
 from dledger.remoting.record import Record
 from mqbroker import limits
 from mqbroker.leader.log import Log
@@ -40,7 +40,7 @@ class EarliestMessage:
                 if position >= end_position:
                     break
                 header = decode_header(self._log.view(position, HEADER_BYTES))
-                if header.kind == Kind.MESSAGES:
+                if header.kind in OF_MESSAGES:
                     body = self._log.view(position + HEADER_BYTES, header.body_length)
                     return Record(body).store_timestamp_ms
                 if not header.size:

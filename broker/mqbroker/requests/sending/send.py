@@ -2,9 +2,9 @@
 
 The broker makes the records. The steps and error codes are the reference's (SendMessageProcessor);
 there is one difference: a retry of a send whose answer can't have reached the client is answered
-with the first copy's place (`mqbroker.leader.appending.resends`). Our own client, known by its header
-encoding, gives each send its own key, so its repeats are recognised by the key alone, like its
-batches.
+with the first copy's place (`mqbroker.leader.appending.resends`). Our own client, known by its
+header encoding, gives each send its own key, so its repeats are recognised by the key alone, like
+its batches.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ CRCs of message bodies are not checked: the leader has compared them, and the en
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
@@ -54,7 +54,7 @@ from dledger.remoting.record.layout import (
 )
 from mqbroker import limits
 from mqbroker.state.aside import Unusable
-from mqbroker.state.dedup import dedup_key
+from mqbroker.state.dedup import StoredCopy, dedup_key
 from mqbroker.state.derived.keys import Hashes, Key, Keys, key_hashes, key_units
 from mqbroker.state.derived.units import UNIT, Units, lives
 from mqbroker.state.groups.given_up import GIVEN_UP_MARK, GivenUp, decode_given_up
@@ -118,7 +118,8 @@ class EntryIndex(NamedTuple):
 
     topic: str
     store_timestamp_ms: int
-    dedup_key: bytes | None
+    copies: Sequence[tuple[bytes, StoredCopy]]
+    """For the dedup window: the key of each send, and where what was sent lies."""
     runs: Sequence[Run]
     keys: Keys = ()
     """The keys for the key index."""
@@ -141,15 +142,54 @@ def index_entry(body: memoryview, position: int) -> tuple[Op | None, Sequence[En
     decode = _NOTES.get(bytes(first.body[:_MARK_BYTES_MAX]))
     if decode is not None:
         return _index_noted(body, position, first, decode)
-    starts = _starts(body).tolist()
-    topics = [_topic(_record(body, start, position)) for start in starts]
-    begins = [n for n, topic in enumerate(topics) if n == 0 or topic != topics[n - 1]]
-    ends = [*(starts[n] for n in begins[1:]), len(body)]
     parts = [
-        index_records(body[starts[n] : end], position + starts[n])._replace(dedup_key=None)
-        for n, end in zip(begins, ends, strict=True)
+        index_records(part, position + start)._replace(copies=())
+        for start, part, _ in _of_one_topic(body, position)
     ]
     return decode_move(first.body), parts
+
+
+def index_sends(body: memoryview, position: int) -> Sequence[EntryIndex]:
+    """Take apart an entry of sends of one message each, of one topic or several.
+
+    Raises Unusable for bytes that no leader writes.
+    """
+    return [
+        index_records(part, position + start)._replace(copies=_copies(records, position + start))
+        for start, part, records in _of_one_topic(body, position)
+    ]
+
+
+def _of_one_topic(
+    body: memoryview, position: int
+) -> Iterator[tuple[int, memoryview, Sequence[Record]]]:
+    """The records that follow each other and are of one topic: where in `body` they start, their
+    bytes, and they one by one."""
+    starts = _starts(body).tolist()
+    records = [_record(body, start, position) for start in starts]
+    topics = [_topic(record) for record in records]
+    begins = [n for n, topic in enumerate(topics) if n == 0 or topic != topics[n - 1]]
+    for begin, end in zip(begins, [*begins[1:], len(starts)], strict=True):
+        last = len(body) if end == len(starts) else starts[end]
+        yield starts[begin], body[starts[begin] : last], records[begin:end]
+
+
+def _copies(records: Sequence[Record], position: int) -> list[tuple[bytes, StoredCopy]]:
+    """Those of sends of one message each, all of one topic; the first one lies at `position`."""
+    copies = []
+    topic = records[0].topic.encode()
+    for record in records:
+        key = _dedup_key(record, topic, bytes(record.properties))
+        if key is not None:
+            copies.append((key, StoredCopy(position, record.size)))
+        position += record.size
+    return copies
+
+
+def _dedup_key(record: Record, topic: bytes, properties: bytes) -> bytes | None:
+    """The key of a send that begins with this record; None if it is a further try, or has none."""
+    key = _property(properties, _UNIQ_KEY, 0, len(properties))
+    return dedup_key(topic, key) if key and record.reconsume_times == 0 else None
 
 
 def _index_noted(
@@ -165,7 +205,7 @@ def _index_noted(
     if ends[-1] != len(body):
         raise Unusable(f"its parts end at {ends[-1]} of {len(body)} bytes")
     parts = [
-        index_records(body[start:end], position + start)._replace(dedup_key=None)
+        index_records(body[start:end], position + start)._replace(copies=())
         for start, end in zip([0, *ends], ends, strict=False)
     ]
     notes = parts[0]
@@ -197,7 +237,7 @@ def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryI
         raise Unusable(f"it was stored at {first.store_timestamp_ms} ms, which is no time")
     encoded_topic = topic.encode()
     properties = bytes(first.properties)
-    unique_key = _property(properties, _UNIQ_KEY, 0, len(properties))
+    key = _dedup_key(first, encoded_topic, properties)
     keys: Keys
     if first.size == len(body):
         runs = [_only_run(first, position, encoded_topic, properties)]
@@ -207,11 +247,7 @@ def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryI
     return EntryIndex(
         topic=topic,
         store_timestamp_ms=first.store_timestamp_ms,
-        dedup_key=(
-            dedup_key(encoded_topic, unique_key)
-            if unique_key and first.reconsume_times == 0
-            else None
-        ),
+        copies=() if key is None else ((key, StoredCopy(position, len(body))),),
         runs=runs,
         keys=keys,
     )

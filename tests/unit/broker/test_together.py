@@ -1,0 +1,263 @@
+"""Sends that come while entries are on their way are stored together, each on its own terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from dledger.errors import AppendError, NotLeader, OutcomeUnknown, WrittenByNewer
+from dledger.log.entry import Kind
+from dledger.raft.engine import Appended
+from dledger.remoting.message import properties_encode
+from dledger.remoting.record import Record
+from mqbroker import limits
+from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
+from mqbroker.leader.appending.entries import Entries
+from mqbroker.refusal import NotApplied
+from mqbroker.state import control
+from mqbroker.state.dedup import dedup_key
+from mqbroker.state.topics import read_write
+from mqbroker.testing.leading import HOST, LeadingMachine
+
+
+def message(key: str, body: bytes = b"x", *, reconsume_times: int = 0) -> NewRecord:
+    """A message with a unique key."""
+    return NewRecord(
+        body=body,
+        properties=properties_encode({"UNIQ_KEY": key}),
+        born_timestamp_ms=1,
+        born_host=HOST,
+        reconsume_times=reconsume_times,
+    )
+
+
+@dataclass
+class World:
+    """A leader's entries on a log in memory, which commits when told to."""
+
+    leading: LeadingMachine
+    entries: Entries
+    faults: list[Exception]
+    outcomes: dict[str, Appended | AppendError] = field(default_factory=dict)
+
+    def send(self, key: str, queue_id: int = 0, topic: str = "A", **of_message: int) -> None:
+        """One send; `outcomes` has its outcome, once it is known."""
+        record = message(key, **of_message)
+        draft = RecordsDraft([record], topic, [(queue_id, 1)], self.leading.assignments, HOST)
+        self.entries.send_nowait(draft, lambda outcome: self.told(key, outcome))
+
+    def told(self, key: str, outcome: Appended | AppendError) -> None:
+        """Once for each send."""
+        assert key not in self.outcomes
+        self.outcomes[key] = outcome
+
+    def kinds(self) -> list[Kind]:
+        """Of the entries with messages, so far."""
+        entries = self.leading.ledger.entries(1)
+        return [Kind(each.kind) for each in entries if each.kind in (Kind.MESSAGES, Kind.SENDS)]
+
+    def commit_all(self) -> None:
+        """Also what is appended when something else is committed."""
+        while self.leading.ledger.uncommitted:
+            self.leading.ledger.commit()
+
+    def key_at(self, key: str) -> str:
+        """The unique key of the record where a send was told that it lies."""
+        outcome = self.outcomes[key]
+        assert isinstance(outcome, Appended)
+        copy = self.leading.machine.dedup.get(dedup_key(b"A", key.encode()))
+        assert copy is not None
+        assert copy.position == outcome.body_position
+        record = Record(self.leading.ledger.view(copy.position, copy.size))
+        assert record.physical_offset == copy.position
+        return bytes(record.properties).partition(b"UNIQ_KEY\x01")[2].split(b"\x02")[0].decode()
+
+    def queue(self, queue_id: int, topic: str = "A") -> list[str]:
+        """The keys of a queue's messages, in the order of their offsets."""
+        queue = self.leading.machine.queues.get(topic, queue_id)
+        units = queue.read(0, queue.end) if queue is not None else []
+        keys = []
+        for number, unit in enumerate(units):
+            record = Record(self.leading.ledger.view(int(unit["position"]), int(unit["size"])))
+            assert (record.queue_id, record.queue_offset) == (queue_id, number)
+            assert record.store_timestamp_ms == unit["store_timestamp_ms"]
+            keys.append(bytes(record.properties).partition(b"\x01")[2].split(b"\x02")[0].decode())
+        return keys
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A leader of two topics, with a clock that goes on at each look."""
+    clock = iter(range(1000, 100_000))
+    leading = LeadingMachine(tmp_path, lambda: next(clock), auto=False)
+    faults: list[Exception] = []
+    leading.change(control.PutTopics([read_write("A", 4), read_write("B", 4)], 1000))
+    leading.ledger.commit()
+    yield World(leading, Entries(leading.ledger, leading.assignments, faults.append), faults)
+    leading.machine.close()
+
+
+def test_a_send_with_nothing_under_way_is_an_entry_at_once(world: World) -> None:
+    """Nobody waits for company."""
+    for number in range(3):
+        world.send(f"k{number}")
+        assert len(world.leading.ledger.uncommitted) == 1
+        world.leading.ledger.commit()
+    assert world.kinds() == [Kind.MESSAGES] * 3
+
+
+def test_what_comes_meanwhile_is_one_entry_and_each_has_its_own_place(world: World) -> None:
+    """In each queue in the order in which they came, each with its key in the dedup window."""
+    for number in range(20):
+        world.send(f"k{number}", number % 3)
+    assert len(world.leading.ledger.uncommitted) == limits.SENDS_TOGETHER_FROM
+    world.commit_all()
+    assert world.kinds() == [*[Kind.MESSAGES] * limits.SENDS_TOGETHER_FROM, Kind.SENDS]
+    assert [world.key_at(f"k{number}") for number in range(20)] == [f"k{n}" for n in range(20)]
+    for queue_id in range(3):
+        assert world.queue(queue_id) == [f"k{number}" for number in range(queue_id, 20, 3)]
+
+
+def test_topics_may_be_several_and_tries_again_have_no_key(world: World) -> None:
+    """What a consumer sent back is a message of its own, and never found as a copy."""
+    for number in range(12):
+        world.send(f"k{number}", 1, "AB"[number % 2], reconsume_times=number // 6)
+    world.commit_all()
+    assert world.queue(1) == [f"k{number}" for number in range(0, 12, 2)]
+    assert world.queue(1, "B") == [f"k{number}" for number in range(1, 12, 2)]
+    window = world.leading.machine.dedup
+    found = [
+        number
+        for number in range(12)
+        if window.get(dedup_key(b"AB"[number % 2 : number % 2 + 1], b"k%d" % number)) is not None
+    ]
+    assert found == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("size_bytes", [1, 10_000])
+def test_as_many_as_are_enough_do_not_wait(world: World, size_bytes: int) -> None:
+    """Enough by their number, or by their bytes: an entry has a bound."""
+    record_bytes = size_bytes + 120
+    enough = min(limits.SENDS_TOGETHER_MAX, limits.SENDS_TOGETHER_BYTES // record_bytes + 1)
+    for number in range(limits.SENDS_TOGETHER_FROM + enough):
+        record = message(f"k{number}", bytes(size_bytes))
+        draft = RecordsDraft([record], "A", [(0, 1)], world.leading.assignments, HOST)
+        world.entries.send_nowait(draft, lambda _: None)
+    assert len(world.leading.ledger.uncommitted) == limits.SENDS_TOGETHER_FROM + 1
+    assert world.entries.sends_waiting == 0
+
+
+def test_a_large_message_is_an_entry_of_its_own(world: World) -> None:
+    """Behind those that came before it."""
+    for number in range(4):
+        world.send(f"k{number}")
+    record = message("large", bytes(limits.SENDS_TOGETHER_BYTES))
+    draft = RecordsDraft([record], "A", [(0, 1)], world.leading.assignments, HOST)
+    world.entries.send_nowait(draft, lambda outcome: world.told("large", outcome))
+    world.send("last")
+    world.commit_all()
+    assert world.queue(0) == ["k0", "k1", "k2", "k3", "large", "last"]
+    together = [Kind.MESSAGES, Kind.MESSAGES, Kind.SENDS, Kind.MESSAGES, Kind.MESSAGES]
+    assert world.kinds() == together
+
+
+def test_a_fault_in_making_an_entry_never_reaches_the_log(world: World) -> None:
+    """It is noted; the senders are told that the outcome is not known."""
+    for number in range(4):
+        world.send(f"k{number}")
+
+    def fails(position: int, now_ms: int) -> bytes:
+        raise ValueError("a bug")
+
+    draft = RecordsDraft([message("odd")], "A", [(0, 1)], world.leading.assignments, HOST)
+    draft.fill_in = fails  # type: ignore[method-assign]
+    world.entries.send_nowait(draft, lambda outcome: world.told("odd", outcome))
+    world.commit_all()
+    assert isinstance(world.outcomes["k1"], Appended)
+    assert isinstance(world.outcomes["k2"], OutcomeUnknown)
+    assert [str(fault) for fault in world.faults] == ["a bug"]
+
+
+def test_another_entry_does_not_overtake_them(world: World) -> None:
+    """A topic that is deleted after a send has had the message."""
+    for number in range(5):
+        world.send(f"k{number}")
+    body = control.encode_control(control.DeleteTopic("A", 2000))
+    world.entries.append_nowait(body, Kind.CONTROL, lambda _: None)
+    last = world.leading.ledger.uncommitted[-2:]
+    assert [entry.kind for entry in last] == [Kind.SENDS, Kind.CONTROL]
+    world.commit_all()
+    assert all(isinstance(outcome, Appended) for outcome in world.outcomes.values())
+    assert world.queue(0) == []
+
+
+def test_a_lost_leadership_refuses_those_that_waited(world: World) -> None:
+    """They are in no log. Of those under way nobody knows."""
+    for number in range(5):
+        world.send(f"k{number}")
+    world.leading.ledger.follow("n1")
+    under_way = limits.SENDS_TOGETHER_FROM
+    types = [type(world.outcomes[f"k{number}"]) for number in range(5)]
+    assert types == [OutcomeUnknown] * under_way + [NotLeader] * (5 - under_way)
+    world.leading.ledger.lead()
+    world.leading.assignments.reset()
+    world.send("next")
+    world.commit_all()
+    assert world.queue(0) == ["next"]
+
+
+def test_a_message_that_can_not_be_applied_takes_no_other_with_it(world: World) -> None:
+    """The entry is set aside on all replicas; then each of its sends is judged by itself."""
+    for number in range(3):
+        world.send(f"k{number}")
+    odd = message("odd")
+    draft = RecordsDraft([odd], "A", [(0, 1)], world.leading.assignments, HOST)
+    draft.fill_in = lambda position, now_ms: b"\0" * draft.size  # type: ignore[method-assign]
+    world.entries.send_nowait(draft, lambda outcome: world.told("odd", outcome))
+    world.send("last")
+    world.commit_all()
+    assert isinstance(world.outcomes["odd"], NotApplied)
+    others = [world.outcomes[key] for key in ("k0", "k1", "k2", "last")]
+    assert all(isinstance(outcome, Appended) for outcome in others)
+    assert sorted(world.queue(0)) == ["k0", "k1", "k2", "last"]
+    assert world.leading.machine.aside.count == 2
+
+
+def test_a_fault_in_one_callers_answer_is_no_other_callers(world: World) -> None:
+    """It is noted, and the rest are told."""
+    for number in range(4):
+        world.send(f"k{number}")
+    world.outcomes["k2"] = NotLeader(None)  # its answer will fail
+    world.commit_all()
+    assert isinstance(world.outcomes["k3"], Appended)
+    assert [type(fault) for fault in world.faults] == [AssertionError]
+
+
+def test_a_replica_that_replays_has_the_same_state(world: World, tmp_path: Path) -> None:
+    """Queues and window, from entries of both kinds."""
+    for number in range(40):
+        world.send(f"k{number}", number % 4)
+        if number % 7 == 0:
+            world.leading.ledger.commit()
+    world.commit_all()
+    assert Kind.SENDS in world.kinds()
+    other = LeadingMachine(tmp_path / "other", auto=False).machine
+    for entry in world.leading.ledger.entries(1):
+        if entry.index > other.applied_index:
+            other.apply(entry)
+    machine = world.leading.machine
+    assert other.queues.ends() == machine.queues.ends()
+    assert other.dedup.dump() == machine.dedup.dump()
+    other.close()
+
+
+def test_an_entry_of_a_kind_that_only_a_newer_version_knows_is_not_passed_over(
+    world: World,
+) -> None:
+    """A replica that ignored it would miss what others have."""
+    world.leading.ledger.append_nowait(b"", 99, lambda _: None)
+    with pytest.raises(WrittenByNewer, match="kind 99"):
+        world.leading.ledger.commit()
