@@ -25,6 +25,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import GroupInfoResponseHeader, decode_header
 from dledger.remoting.record import encode_record
 from dledger.remoting.record.layout import SYS_FLAG_AT
+from mqbroker import limits
 from mqbroker.leader.appending.drafts import NewRecord
 from mqbroker.state import control
 from mqbroker.state.machine import Machine
@@ -150,7 +151,8 @@ async def test_who_sent_what_is_set_aside_is_told_and_the_offsets_are_given_agai
         found.ledger._auto = False
         # A bug's doing: an offset is taken, and no message comes for it.
         found.core.assignments.take(TOPIC, 0, 1)
-        for number in range(3):
+        entries = limits.SENDS_TOGETHER_FROM
+        for number in range(entries):
             request = send_request(b"%d" % number, e="0")
             request.opaque = 100 + number
             found.broker.handler(request, stranger.connection)
@@ -161,12 +163,12 @@ async def test_who_sent_what_is_set_aside_is_told_and_the_offsets_are_given_agai
         found.ledger._auto = True
         found.ledger.commit()
         answers = {answer.opaque: answer for answer in await stranger.answers()}
-        for opaque in (100, 101, 102):
+        for opaque in range(100, 100 + entries):
             assert answers[opaque].code == ResponseCode.SYSTEM_ERROR
             assert "set aside" in (answers[opaque].remark or "")
         assert (answers[200].code, answers[200].ext["queueOffset"]) == (0, "1")
         assert found.machine.queues.end(TOPIC, 0) == 2
-        assert found.machine.aside.count == 3
+        assert found.machine.aside.count == entries
         await found.serves()
         found.agree()
 
