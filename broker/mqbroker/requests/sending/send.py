@@ -269,19 +269,12 @@ class SendHandler:
             reconsume_times=header.reconsume_times or 0,
         )
 
-    def _properties(self, properties: str, not_kept: Sequence[str] | None = None) -> str:
+    def _properties(self, properties: str, not_kept: tuple[str, ...] | None = None) -> str:
         """The properties as stored: with unique key and cluster, without what is not kept."""
         if properties and not properties.endswith("\x02"):
             properties += "\x02"
-        marked = "\x02" + properties
-        not_kept = _NOT_KEPT if not_kept is None else not_kept
-        if any(f"\x02{name}\x01" in marked for name in not_kept):
-            kept = names.properties_decode(properties.encode())
-            for name in not_kept:
-                kept.pop(name, None)
-            properties = _text(kept)
-            marked = "\x02" + properties
-        if _UNIQ_KEY not in marked:
+        properties = _without(properties, _NOT_KEPT if not_kept is None else not_kept)
+        if _UNIQ_KEY not in "\x02" + properties:
             properties += f"{names.UNIQ_KEY}\x01{new_unique_key()}\x02"
         return (
             f"{properties}{names.CLUSTER}\x01{self._core.config.broker_cluster_name}\x02{_TRACED}"
@@ -292,15 +285,24 @@ _UNIQ_KEY = f"\x02{names.UNIQ_KEY}\x01"
 _WHERE_MESSAGES_WAIT = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC))
 # Consumers of 5.x trace only messages that carry a region.
 _TRACED = names.properties_encode(REGION).decode()
-_NOT_KEPT_IN_BATCHES = (names.POP_CK, names.CLUSTER, *REGION)
+_NOT_KEPT_IN_BATCHES = tuple(f"{name}\x01" for name in (names.POP_CK, names.CLUSTER, *REGION))
 # Like RocketMQ: WAIT stays in the messages of a batch, and is removed from single messages.
-_NOT_KEPT = (names.WAIT, *_NOT_KEPT_IN_BATCHES)
+_NOT_KEPT = (f"{names.WAIT}\x01", *_NOT_KEPT_IN_BATCHES)
 
 
 _PRIORITY = f"\x02{names.PRIORITY}\x01"
 _REPEAT = "REPEAT"
 """What the names of all properties of repeats begin with."""
 _DELAYS = tuple(f"\x02{name}\x01" for name in names.DELAYS)
+
+
+def _without(properties: str, not_kept: tuple[str, ...]) -> str:
+    """The properties without those that begin so, the others as they are.
+
+    Each message of a stock client has one of them, so nothing is decoded for it.
+    """
+    items = properties.split("\x02")
+    return "\x02".join([item for item in items if not item.startswith(not_kept)])
 
 
 def _text(properties: Mapping[str, str]) -> str:
