@@ -164,9 +164,10 @@ def test_a_large_message_is_an_entry_of_its_own(world: World) -> None:
     assert world.kinds() == together
 
 
-def test_a_fault_in_making_an_entry_never_reaches_the_log(world: World) -> None:
-    """It is noted; the senders are told that the outcome is not known."""
-    for number in range(4):
+@pytest.mark.parametrize("others", [0, 2])
+def test_a_fault_in_making_an_entry_never_reaches_the_log(world: World, others: int) -> None:
+    """It is noted; the senders are told that the outcome is not known, one or several."""
+    for number in range(limits.SENDS_TOGETHER_FROM + others):
         world.send(f"k{number}")
 
     def fails(position: int, now_ms: int) -> bytes:
@@ -177,7 +178,8 @@ def test_a_fault_in_making_an_entry_never_reaches_the_log(world: World) -> None:
     world.entries.send_nowait(draft, lambda outcome: world.told("odd", outcome))
     world.commit_all()
     assert isinstance(world.outcomes["k1"], Appended)
-    assert isinstance(world.outcomes["k2"], OutcomeUnknown)
+    waited = ["odd", *(f"k{limits.SENDS_TOGETHER_FROM + number}" for number in range(others))]
+    assert all(isinstance(world.outcomes[key], OutcomeUnknown) for key in waited)
     assert [str(fault) for fault in world.faults] == ["a bug"]
 
 

@@ -123,7 +123,8 @@ class Entries:
     def _append_waiting(self) -> None:
         """Append the sends that wait for each other. They are told what this would raise."""
         sends = self._waiting.take()
-        if not sends:
+        if len(sends) <= 1:
+            self._append_each(sends)
             return
         together = Together(sends, self._assignments)
 
@@ -138,24 +139,22 @@ class Entries:
                 for send, place in zip(together.sends, together.outcomes(outcome), strict=True):
                     self._tell(send.on_done, place)
 
-        if len(sends) == 1:
-            self._append_each(sends)
-            return
-        try:
-            self._append(together, Kind.SENDS, done)
-        except AppendError as error:
-            self._tell_all(sends, error)
-        except Exception as error:
-            # The caller may be the log, which applies an entry: no fault here may reach it.
-            self._on_fault(error)
-            self._tell_all(sends, OutcomeUnknown(f"the broker has a fault: {error}"))
+        self._append_for(sends, together, Kind.SENDS, done)
 
     def _append_each(self, sends: Sequence[Send]) -> None:
         for send in sends:
-            try:
-                self._append(send.draft, Kind.MESSAGES, send.on_done)
-            except AppendError as error:
-                self._tell(send.on_done, error)
+            self._append_for([send], send.draft, Kind.MESSAGES, send.on_done)
+
+    def _append_for(self, sends: Sequence[Send], body: Draft, kind: int, on_done: OnDone) -> None:
+        """Append sends that have waited. They are told if that fails, and nothing is raised: the
+        caller may be the log, which applies an entry, and no fault here may reach it."""
+        try:
+            self._append(body, kind, on_done)
+        except AppendError as error:
+            self._tell_all(sends, error)
+        except Exception as error:
+            self._on_fault(error)
+            self._tell_all(sends, OutcomeUnknown(f"the broker has a fault: {error}"))
 
     def _tell_all(self, sends: Sequence[Send], error: AppendError) -> None:
         for send in sends:
