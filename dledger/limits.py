@@ -135,6 +135,8 @@ FLUSH_INTERVAL_S = 0.5
 """Between two syncs of a node that flushes by interval."""
 ASYNC_SYNC_PERIOD_S = 5.0
 """Between syncs of a node with "async"."""
+SLOW_SYNC_S = 0.5
+"""A sync that takes longer is logged."""
 NOTHING_TO_SYNC_S = 0.25
 """A task that waits for a sync checks again after this time."""
 CHECKPOINT_PERIOD_S = 5.0

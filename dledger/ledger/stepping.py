@@ -18,11 +18,14 @@ from dledger.errors import DledgerError
 from dledger.ledger.config import LedgerConfig
 from dledger.log.jobs import SyncJob
 from dledger.log.store import SegmentedLog
+from dledger.observe import get_logger
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library.messages import PeerMessage
 from dledger.raft.links import LinkOwner, PeerNetwork, SocketLink
 from dledger.raft.membership.members import Members
 from dledger.world import steady_s, world
+
+log = get_logger(__name__)
 
 
 def peer_network(config: LedgerConfig, owner: LinkOwner) -> PeerNetwork:
@@ -215,10 +218,13 @@ class Stepper:
 
     async def _sync(self, job: SyncJob) -> None:
         error: OSError | None = None
+        began_s = steady_s()
         try:
             await world().in_thread(job.run)
         except OSError as caught:
             error = caught
+        if (took_s := steady_s() - began_s) > limits.SLOW_SYNC_S:
+            log.warning("slow sync", sync_s=round(took_s, 3), node=self._engine.node_id)
         self._engine.synced(job, error)
         self._durable.set()
         self._durable = trio.Event()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+import structlog
 import trio
 import trio.testing
 
-from dledger import Appended, Entry, Ledger, LedgerConfig, open_ledger
+from dledger import Appended, Entry, Ledger, LedgerConfig, limits, open_ledger
 from dledger.errors import PeerPortClosed, WrittenByNewer
+from dledger.failpoints import SEAM
 from dledger.testing.local import KeepsNothing
 from mqchaos.cluster.processes import free_ports
 
@@ -142,3 +146,27 @@ async def test_a_group_that_has_nothing_to_do_sleeps_between_signs_of_life(tmp_p
             trio.lowlevel.remove_instrument(turns)
     print(f"{turns.count / 2} turns a second")
     assert turns.count / 2 <= TURNS_PER_S_MAX
+
+
+async def test_a_slow_sync_is_logged_with_its_time_on_the_node_that_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody could tell a slow disk from a slow program afterwards."""
+    monkeypatch.setattr(limits, "SLOW_SYNC_S", 0.3)
+    slow_nodes = itertools.count()
+
+    def first_is_slow(place: str) -> bool:
+        if place == "log.durable" and next(slow_nodes) == 0:
+            time.sleep(0.4)
+        return False
+
+    with structlog.testing.capture_logs() as logs, trio.fail_after(30):
+        async with group(tmp_path) as ledgers:
+            await until_durable(ledgers, ledgers[0].status.last_index)
+            monkeypatch.setattr(SEAM, "handler", first_is_slow)
+            done = await ledgers[0].append(b"entry")
+            assert isinstance(done, Appended)
+            await until_durable(ledgers, done.index)
+    slow = [line for line in logs if line["event"] == "slow sync"]
+    assert [line["sync_s"] >= 0.4 for line in slow] == [True]
+    assert slow[0]["node"] in {"n0", "n1", "n2"}
