@@ -25,7 +25,8 @@ from mqspark.events import EVENT, event_of, fitting
 from mqspark.history import PARQUET, REST, find_history
 from mqspark.limits import LINE_BYTES_MAX, PACKED_LINES_MAX
 
-_SCHEMA: Final = EVENT.append(pa.field(REST, pa.string()))
+#: Of a packed history.
+SCHEMA: Final = EVENT.append(pa.field(REST, pa.string()))
 
 
 def pack(history: Path, target: Path) -> tuple[int, int]:
@@ -48,7 +49,7 @@ def _pack_file(source: Path, target: Path) -> int:
     try:
         with (
             source.open("rb") as lines,
-            pq.ParquetWriter(partial, _SCHEMA, compression="zstd") as writer,
+            pq.ParquetWriter(partial, SCHEMA, compression="zstd") as writer,
         ):
             while some := list(islice(_lines(lines), PACKED_LINES_MAX)):
                 writer.write_table(_table(some))
@@ -70,7 +71,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _table(lines: Sequence[bytes]) -> pa.Table:
-    return pa.Table.from_pylist([_row(line) for line in lines], _SCHEMA)
+    return pa.Table.from_pylist([_row(line) for line in lines], SCHEMA)
 
 
 def _row(line: bytes) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Replicas and histories written without a broker, and broken on purpose.
 
-``synthetic``  writes a run as it should have been
+``synthetic``  writes a run as it should have been, of any length
 ``rewriting``  a log as values: read whole, changed, written again
 ``planting``   puts in the faults that judges must find
 ``small_runs``  whole runs of some ten messages, from a seed
