@@ -15,6 +15,7 @@ rebalance delivers again what was not committed, never what was.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -128,7 +129,7 @@ class Consumer(Living):
         self._offsets: Offsets = NoOffsets()
         self._assignment: Assignment | None = None
         self._large = LargeBodies(self._session.finder)
-        self._handout = HandOut(self._readings, self._large.see_to, asking_finishes=auto_commit)
+        self._handout = HandOut(self._readings, self._large.wait_for, asking_finishes=auto_commit)
         self._here: QueueProgress | None = None
         self._transacting: Transacting | None = None
         self._locks: Locks | None = None
@@ -235,7 +236,12 @@ class Consumer(Living):
         message, reading = await self._handout.take_one()
         self._here = reading.progress
         self._here.handling += 1
-        await self._large.see_to([message])
+        epoch = self._here.epoch
+        try:
+            await self._large.wait_for([message], math.inf)
+        except BaseException:  # a caller who waits no longer was given nothing
+            self._let_go().give_back(message, epoch)
+            raise
         return message
 
     async def give_back(self, message: ReceivedMessage) -> None:

@@ -7,7 +7,9 @@ together with `auto_commit`. Then only `commit` and `nack` say what is finished.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -22,16 +24,26 @@ from mqclient.errors import TooMuchUncommitted
 from mqclient.models import ReceivedMessage
 
 
+class _Taken(NamedTuple):
+    """Messages of one queue, of one of its epochs; and what of it was handed out before."""
+
+    progress: QueueProgress
+    epoch: int
+    messages: list[ReceivedMessage]
+    handed_before: tuple[int, int] | None
+
+
 class HandOut:
     """Gives out what `readings` have fetched. `arrived` is announced when they have more.
 
-    `see_to` gets messages what else belongs to them, before they are given out.
+    `see_to` gets messages what else belongs to them, before they are given out; by a time of the
+    event loop's clock it says whether they have it.
     """
 
     def __init__(
         self,
         readings: Callable[[], Mapping[MessageQueue, Reading]],
-        see_to: Callable[[Sequence[ReceivedMessage]], Awaitable[None]],
+        see_to: Callable[[Sequence[ReceivedMessage], float], Awaitable[bool]],
         *,
         asking_finishes: bool,
     ) -> None:
@@ -52,10 +64,18 @@ class HandOut:
             self._note(*self._in_hand)
         self._in_hand = None
         message, reading = await self.take_one()
-        self._in_hand = (reading.progress, [message])
-        reading.progress.polled = True
+        progress, epoch = reading.progress, reading.progress.epoch
+        self._in_hand = (progress, [message])
+        progress.polled = True
         if message.large_bytes:
-            await self._see_to(self._in_hand[1])
+            try:
+                await self._see_to([message], math.inf)
+            except BaseException:  # a caller who waits no longer was given nothing
+                self._in_hand = None
+                progress.give_back(message, epoch)
+                if progress not in self._handed:
+                    self._let_go(progress)
+                raise
         return message
 
     async def take_one(self) -> tuple[ReceivedMessage, Reading]:
@@ -80,16 +100,24 @@ class HandOut:
         """Wait for messages for `timeout_s`; those of the poll before are finished."""
         if self._asking_finishes:
             self.finish_handed()
-        messages: list[ReceivedMessage] = []
-        large_bytes = 0
+        taken: list[_Taken] = []
+        deadline_s = anyio.current_time() + timeout_s
         await checkpoint()
         with anyio.move_on_after(timeout_s):
-            while not messages:
-                messages, large_bytes = self._take_all(messages_max, one_group=one_group)
-                if not messages:
+            while not taken:
+                taken = self._take_all(messages_max, one_group=one_group)
+                if not taken:
                     await self._wait()
-        if large_bytes:
-            await self._see_to(messages)
+        messages = [message for each in taken for message in each.messages]
+        if any(message.large_bytes for message in messages):
+            try:
+                seen_to = await self._see_to(messages, deadline_s)
+            except BaseException:  # a caller who waits no longer was given nothing
+                self._take_back(taken)
+                raise
+            if not seen_to:
+                self._take_back(taken)
+                return []
         return messages
 
     def finish_handed(self) -> None:
@@ -103,9 +131,7 @@ class HandOut:
         """All of it but the message that a loop has in hand, which it may have been left for."""
         for progress, (first, last) in self._handed.items():
             progress.finish(first, last)
-            progress.polled = False
-            if progress.closing:
-                self.arrived.announce()  # somebody may wait for that
+            self._let_go(progress)
         self._handed.clear()
 
     def handed_out(self) -> list[QueueProgress]:
@@ -129,33 +155,54 @@ class HandOut:
         if self._in_hand is not None and self._in_hand[0] is progress:
             self._in_hand = None
         self._handed.pop(progress, None)
+        self._let_go(progress)
+
+    def _let_go(self, progress: QueueProgress) -> None:
+        """The application has nothing of this queue that it asked for itself."""
         progress.polled = False
         if progress.closing:
             self.arrived.announce()  # somebody may wait for that
 
-    def _take_all(self, messages_max: int, *, one_group: bool) -> tuple[list[ReceivedMessage], int]:
-        """Messages, and how many bytes of large bodies they are still without."""
-        messages: list[ReceivedMessage] = []
-        large_bytes = 0
+    def _take_all(self, messages_max: int, *, one_group: bool) -> list[_Taken]:
+        """Messages, of which a few only if their bodies are large."""
+        all_taken: list[_Taken] = []
+        count = large_bytes = 0
 
         def fits(progress: QueueProgress) -> bool:
-            mixed = one_group and messages and messages[0].broker_name != progress.queue.broker_name
+            group = all_taken[0].progress.queue.broker_name if all_taken else None
+            mixed = one_group and group is not None and group != progress.queue.broker_name
             return _has_room(progress) and not mixed
 
-        while len(messages) < messages_max:
+        while count < messages_max:
             reading = self._turns.next(fits)
             if reading is None:
                 break
-            taken = self._take(reading, messages_max - len(messages))
-            large_bytes += sum([message.large_bytes for message in taken])
-            while large_bytes > limits.UNDER_WAY_BYTES_MAX and len(messages) + len(taken) > 1:
-                large_bytes -= taken[-1].large_bytes
-                reading.progress.give_back(taken.pop(), reading.progress.epoch)
+            progress = reading.progress
+            messages = self._take(reading, messages_max - count)
+            large_bytes += sum([message.large_bytes for message in messages])
+            while large_bytes > limits.UNDER_WAY_BYTES_MAX and count + len(messages) > 1:
+                large_bytes -= messages[-1].large_bytes
+                progress.give_back(messages.pop(), progress.epoch)
                 messages_max = 0  # the rest of it is for the next poll
-            if taken:  # else they have expired
-                self._note(reading.progress, taken)
-                messages += taken
-        return messages, large_bytes
+            if messages:  # else they have expired
+                before = self._handed.get(progress)
+                all_taken.append(_Taken(progress, progress.epoch, messages, before))
+                self._note(progress, messages)
+                count += len(messages)
+        return all_taken
+
+    def _take_back(self, all_taken: Sequence[_Taken]) -> None:
+        """These were not given out after all, and come next."""
+        for taken in reversed(all_taken):
+            progress = taken.progress
+            for message in reversed(taken.messages):
+                progress.give_back(message, taken.epoch)
+            if progress not in self._handed:
+                continue  # it was given up meanwhile
+            if taken.handed_before is None:
+                self.forget(progress)
+            else:
+                self._handed[progress] = taken.handed_before
 
     @staticmethod
     def _take(reading: Reading, messages_max: int) -> list[ReceivedMessage]:

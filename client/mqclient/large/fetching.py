@@ -22,14 +22,34 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import LARGE_PART
 from mqclient import limits
 from mqclient.connection.leaders import LeaderFinder
-from mqclient.connection.retry import backoff_s
+from mqclient.connection.retry import RETRIED_CODES, backoff_s
 from mqclient.errors import NoLeader
 from mqclient.large.manifest import Manifest
 from mqclient.lookup import look
 from mqclient.models import ReceivedMessage, messages_in
 
 MessageT = TypeVar("MessageT", bound=ReceivedMessage)
+#: Answers by which a part is not there, or not for this client.
+_NOT_THERE = frozenset(
+    {
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_OFFSET_MOVED,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.INVALID_PARAMETER,
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+    }
+)
 log = get_logger(__name__)
+
+
+class _NotNow(RecordError):
+    """A part can't be read now. It may be there: the broker says that it failed, not what it
+    found."""
+
+
+class _Away(_NotNow):
+    """The group with the parts serves nobody now."""
 
 
 class LargeBodies:
@@ -38,15 +58,26 @@ class LargeBodies:
     def __init__(self, finder: LeaderFinder) -> None:
         self._finder = finder
 
-    async def see_to(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Have the bodies of messages there. One that can't be had raises when it is looked at."""
+    async def wait_for(self, messages: Sequence[ReceivedMessage], deadline_s: float) -> bool:
+        """Have the bodies of messages there. One that can't be had raises when it is looked at.
+
+        While the group of a message is away nobody can say that. Then this waits, as for messages
+        themselves; after `deadline_s`, of the event loop's clock, it returns False.
+        """
         for message in messages:
-            if message.large_bytes and not message.is_whole:
-                try:
-                    message.take_body(await self._patiently(message))
-                except DledgerError as error:
-                    log.warning("body not fetched", message=repr(message), reason=str(error))
-                    message.take_body(error)
+            try:
+                await self._have(message, deadline_s)
+            except _Away:
+                return False
+        return True
+
+    async def see_to(self, messages: Sequence[ReceivedMessage]) -> None:
+        """The same for messages that are this consumer's for a time only: not for long."""
+        for message in messages:
+            try:
+                await self._have(message, anyio.current_time() + limits.LARGE_FETCH_S)
+            except _Away as error:
+                message.take_body(error)
 
     def before(
         self, handler: Callable[[Sequence[MessageT]], Awaitable[None] | None]
@@ -57,7 +88,8 @@ class LargeBodies:
         async def fetch_first(messages: Sequence[MessageT]) -> None:
             for message in messages:
                 if message.large_bytes and not message.is_whole:
-                    message.take_body(await self._patiently(message))
+                    until_s = anyio.current_time() + limits.LARGE_FETCH_S
+                    message.take_body(await self._patiently(message, until_s))
             outcome = handler(messages)
             if inspect.isawaitable(outcome):
                 await outcome
@@ -69,21 +101,42 @@ class LargeBodies:
 
         return call
 
-    async def _patiently(self, message: ReceivedMessage) -> bytes:
-        """Through a change of leaders."""
+    async def _have(self, message: ReceivedMessage, deadline_s: float) -> None:
+        if not message.large_bytes or message.is_whole:
+            return
+        try:
+            message.take_body(await self._patiently(message, deadline_s))
+        except _Away:
+            raise
+        except DledgerError as error:
+            log.warning("body not fetched", message=repr(message), reason=str(error))
+            message.take_body(error)
+
+    async def _patiently(self, message: ReceivedMessage, deadline_s: float) -> bytes:
+        """Through a change of leaders, and what passes by itself.
+
+        The group of the message itself is waited for until `deadline_s`, then this raises _Away. A
+        message may lie about where its parts are: for another group, or one that answers that it
+        failed, `LARGE_FETCH_S` is enough.
+        """
+        manifest = Manifest.decode(message.manifest)
+        is_its_group = manifest.queue.broker_name == message.broker_name
         attempt = 0
         until_s = anyio.current_time() + limits.LARGE_FETCH_S
         while True:
             attempt += 1
             try:
-                return await self._fetch(message)
-            except (RemotingError, NoLeader):
-                if anyio.current_time() >= until_s:
-                    raise
+                return await self._fetch(message, manifest)
+            except (RemotingError, NoLeader, _NotNow) as error:
+                failed = isinstance(error, _NotNow) and not isinstance(error, _Away)
+                waits = is_its_group and not failed
+                if anyio.current_time() >= (deadline_s if waits else until_s):
+                    if waits:
+                        raise _Away(str(error)) from error
+                    raise RecordError(str(error)) from error
                 await anyio.sleep(backoff_s(attempt))
 
-    async def _fetch(self, message: ReceivedMessage) -> bytes:
-        manifest = Manifest.decode(message.manifest)
+    async def _fetch(self, message: ReceivedMessage, manifest: Manifest) -> bytes:
         pieces: list[bytes] = []
         left = manifest.size_bytes
         for first, last in manifest.runs:
@@ -108,7 +161,7 @@ class LargeBodies:
         return body
 
     async def _pull(self, queue: MessageQueue, offset: int, count: int) -> list[ReceivedMessage]:
-        """One part at least. Raises RecordError if there is none."""
+        """One part at least. Raises RecordError if there is none, or _NotNow."""
         header = look(
             *(limits.READERS_GROUP, queue.topic, queue.queue_id, offset, count),
             bytes_max=limits.LARGE_PULL_BYTES_MAX,
@@ -118,10 +171,15 @@ class LargeBodies:
             queue.broker_name, command, limits.REQUEST_TIMEOUT_S, queue.topic
         )
         if answer.code != ResponseCode.SUCCESS:
-            raise RecordError(
+            reason = (
                 f"message {offset} of {queue}, a part of a body, can't be read: code "
-                f"{answer.code}, {answer.remark}. Retention may have removed it"
+                f"{answer.code}, {answer.remark}"
             )
+            if answer.code in RETRIED_CODES:
+                raise _Away(reason)
+            if answer.code not in _NOT_THERE:
+                raise _NotNow(reason)
+            raise RecordError(f"{reason}. Retention may have removed it")
         try:
             return messages_in(answer.payload, queue.broker_name)
         except BadInput as error:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from dledger.errors import DledgerError
+from dledger.remoting.headers import PullMessageHeader
 from dledger.remoting.message import LARGE_BODY
+from mqbroker.requests.reading.pull import PullHandler
 from mqclient import (
     BadMessage,
     Message,
@@ -200,6 +204,77 @@ async def test_a_message_that_lies_about_its_parts_stops_nobody(
             letters = await admin.dead_letters.list("B")
     assert handled == [body, *([] if manifest else [b""]), b"behind"]
     assert len(letters) == int(bool(manifest))
+
+
+@pytest.mark.parametrize("way", ["poll", "loop", "run", "pop poll"])
+async def test_a_broker_that_fails_to_read_a_part_for_a_while_is_asked_again(
+    autojump_clock: MockClock, small: None, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that it failed, short of memory perhaps, not that the part is gone."""
+    failures = iter(range(5))
+    find = PullHandler._find
+
+    def failing(handler: PullHandler, header: PullMessageHeader, *wanted: Any) -> Any:
+        if header.topic.startswith("%PARTS%") and next(failures, None) is not None:
+            raise OSError(errno.ENOMEM, "no memory")
+        return find(handler, header, *wanted)
+
+    got: list[bytes] = []
+    async with local_cluster(replicas=1) as cluster:
+        (body,) = await fill(cluster, 1)
+        monkeypatch.setattr(PullHandler, "_find", failing)
+        with trio.fail_after(300), trio.CancelScope() as scope:
+            if way == "pop poll":
+                async with PopConsumer(cluster.namesrv_addr, "C", {"T": "*"}) as popping:
+                    while not got:
+                        got += [message.body for message in await popping.poll()]
+                scope.cancel()
+            async with cluster.consumer("C", {"T": "*"}) as consumer:
+                if way == "run":
+
+                    def take(message: ReceivedMessage) -> None:
+                        got.append(message.body)
+                        scope.cancel()
+
+                    await consumer.run(take)
+                elif way == "loop":
+                    got.append((await anext(consumer)).body)
+                while way == "poll" and not got:
+                    got += [message.body for message in await consumer.poll()]
+    assert next(failures, None) is None
+    assert got == [body]
+
+
+@pytest.mark.parametrize("auto_commit", [True, False])
+async def test_a_body_whose_group_is_away_is_waited_for(
+    autojump_clock: MockClock, small: None, *, auto_commit: bool
+) -> None:
+    """A poll ends with its time, and a caller may wait no longer: neither has been given anything,
+    and once the group is back the same messages come, whole and in order."""
+    polled: list[bytes] = []
+    async with local_cluster() as cluster:
+        bodies = await fill(cluster, 3)
+        async with cluster.consumer("C", {"T": "*"}, auto_commit=auto_commit) as consumer:
+            first = await anext(consumer)
+            assert first.body == bodies[0]
+            brokers = [name for name in cluster.servers if name.startswith("broker")]
+            for name in brokers:
+                await cluster.kill(name)
+            began = trio.current_time()
+            for _ in range(3):
+                assert await consumer.poll(timeout_s=20) == []
+                with trio.move_on_after(20) as scope:
+                    await anext(consumer)
+                assert scope.cancelled_caught
+            assert trio.current_time() - began < 200
+            for name in brokers:
+                await cluster.restart(name)
+            with trio.fail_after(100):
+                while len(polled) < 2:
+                    polled += [message.body for message in await consumer.poll(timeout_s=5)]
+            if not auto_commit:
+                await consumer.commit()
+    assert polled == bodies[1:]
 
 
 async def test_a_poll_brings_no_more_bodies_than_there_is_memory_for(
