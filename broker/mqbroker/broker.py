@@ -62,7 +62,7 @@ from mqbroker.requests.sending.send import SendHandler
 from mqbroker.requests.sending.send_back import SendBackHandler
 from mqbroker.requests.sending.transactions import TransactionHandler
 from mqbroker.state.aside import SetAside
-from mqbroker.state.derived.indexing import EntryIndex
+from mqbroker.state.derived.entry_index import EntryIndex
 from mqbroker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqbroker.upkeep.alarm import Alarm
 from mqbroker.upkeep.retention import policy_of

@@ -219,7 +219,7 @@ def _ext_as_text(command: Command) -> dict[str, str]:
     for name, value in command.ext.items():
         if value is None:
             continue
-        written = text(value)
+        written = value if isinstance(value, str) else text(value)
         if not isinstance(written, str):
             raise FrameError(
                 f"ext field {name!r} is a {type(value).__name__}, "

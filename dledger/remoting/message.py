@@ -10,8 +10,8 @@ from __future__ import annotations
 import ipaddress
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from dledger.buffers import Buffer
 from dledger.errors import BadInput
@@ -160,7 +160,13 @@ def host_decode(data: Buffer) -> tuple[str, int]:
 
 def offset_message_id(store_host: bytes, position: int) -> str:
     """The id that names a stored record: upper-case hex of its store host and commit-log offset."""
-    return (store_host + position.to_bytes(_POSITION_BYTES, "big")).hex().upper()
+    return offset_message_ids(store_host, [position])[0]
+
+
+def offset_message_ids(store_host: bytes, positions: Iterable[int]) -> list[str]:
+    """The ids of several records of one broker."""
+    host = store_host.hex().upper()
+    return [f"{host}{position:016X}" for position in positions]
 
 
 def offset_message_id_decode(message_id: str) -> tuple[str, int, int]:
@@ -175,8 +181,7 @@ def offset_message_id_decode(message_id: str) -> tuple[str, int, int]:
     return host, port, int.from_bytes(data[-_POSITION_BYTES:], "big")
 
 
-@dataclass(frozen=True, slots=True)
-class BatchItem:
+class BatchItem(NamedTuple):
     """One message of a SEND_BATCH_MESSAGE body; `properties` are still encoded."""
 
     body: bytes | memoryview

@@ -15,7 +15,6 @@ store time, so a new leader goes on asking where the old one stopped.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from dledger.errors import AppendError
@@ -114,8 +113,7 @@ class Transactions:
         # TRAN_MSG is kept, as in RocketMQ: with it consumers show the transaction's id.
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, "the topic of the transaction is deleted")
-        committed = replace(
-            NewRecord.copy(half.record),
+        committed = NewRecord.copy(half.record)._replace(
             properties=names.properties_encode(properties),
             sys_flag=half.record.sys_flag & ~TRANSACTION_BITS | COMMITTED,
             prepared_offset=half.record.physical_offset,

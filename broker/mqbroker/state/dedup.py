@@ -22,10 +22,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from mqbroker import limits
 
@@ -43,6 +45,19 @@ def dedup_key(topic: bytes, unique_key: bytes) -> bytes:
     if len(key) <= limits.DEDUP_KEY_BYTES_MAX:
         return key
     return topic + b"\0" + hashlib.blake2b(unique_key, digest_size=32).digest()
+
+
+def dedup_keys(topic: bytes, unique_keys: npt.NDArray[np.uint8]) -> list[bytes]:
+    """The keys for many unique keys of one length, a row of bytes each. None has a NUL byte."""
+    count, width = unique_keys.shape
+    front = topic + b"\0"
+    if len(front) + width > limits.DEDUP_KEY_BYTES_MAX:
+        return [dedup_key(topic, row.tobytes()) for row in unique_keys]
+    keys = np.empty((count, len(front) + width), np.uint8)
+    keys[:, : len(front)] = np.frombuffer(front, np.uint8)
+    keys[:, len(front) :] = unique_keys
+    listed: list[bytes] = keys.view(f"V{keys.shape[1]}").ravel().tolist()
+    return listed
 
 
 _Copies: TypeAlias = dict[bytes, tuple[int, int]]
@@ -112,19 +127,32 @@ class DedupWindow:
                 return max(position for position, _ in both)
         return -1
 
-    def add(self, key: bytes, copy: StoredCopy) -> None:
+    def add(self, key: bytes, copy: tuple[int, int]) -> None:
         """Remember an append. The first copy of a key stays the first."""
-        if len(self._chunks[-1].copies) >= self._chunk_entries:
-            self._chunks.append(_Chunk({}, {}))
-            if len(self._chunks) > self._chunks_max:
-                self._chunks.popleft()
-        chunk = self._chunks[-1]
-        first = chunk.copies.setdefault(key, copy)
-        if first[0] < self.first_position:
-            chunk.copies[key] = copy
-            chunk.newest.pop(key, None)
-        elif first is not copy:
-            chunk.newest[key] = copy
+        self.add_all([(key, copy)])
+
+    def add_all(self, copies: Iterable[tuple[bytes, tuple[int, int]]]) -> None:
+        """Remember several, in this order."""
+        chunk, first_position = self._chunks[-1], self.first_position
+        held, entries_max = chunk.copies, self._chunk_entries
+        for key, copy in copies:
+            if len(held) >= entries_max:
+                chunk = self._begin_chunk()
+                held = chunk.copies
+            first = held.setdefault(key, copy)
+            if first is not copy:
+                if first[0] < first_position:
+                    held[key] = copy
+                    chunk.newest.pop(key, None)
+                else:
+                    chunk.newest[key] = copy
+
+    def _begin_chunk(self) -> _Chunk:
+        chunk = _Chunk({}, {})
+        self._chunks.append(chunk)
+        if len(self._chunks) > self._chunks_max:
+            self._chunks.popleft()
+        return chunk
 
     def dump(self) -> list[bytes]:
         """What a snapshot keeps: the chunks, the oldest first."""

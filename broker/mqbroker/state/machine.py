@@ -36,7 +36,8 @@ from dledger.remoting.record import Record
 from mqbroker.state import control
 from mqbroker.state.aside import SetAside, Unusable
 from mqbroker.state.derived.consume_queue import ConsumeQueues, remove_paths, sync_files
-from mqbroker.state.derived.indexing import EntryIndex, Op, due_ms, index_entry, index_sends
+from mqbroker.state.derived.entry_index import EntryIndex
+from mqbroker.state.derived.indexing import Op, due_ms, index_entry, index_sends
 from mqbroker.state.derived.key_index import KeyIndex
 from mqbroker.state.derived.units import Damage, DamagedFiles
 from mqbroker.state.groups.given_up import GivenUp
@@ -402,8 +403,8 @@ class Machine(Memory):
         if index.topic == HALF_TOPIC:
             for offset, record in _records(entry, index):
                 self.halves.add(offset, record.store_timestamp_ms)
-        for key, copy in index.copies:
-            self.dedup.add(key, copy)
+        if index.copies:
+            self.dedup.add_all(index.copies)
         self.clock_ms = max(self.clock_ms, index.store_timestamp_ms)
         if self._watcher is not None:
             self._watcher.messages_arrived(index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,10 @@ from dledger.remoting.message import host_bytes, properties_encode, tags_code
 from dledger.remoting.record import Record, encode_record, walk
 from mqbroker.state.aside import Unusable
 from mqbroker.state.dedup import StoredCopy, dedup_key
-from mqbroker.state.derived.indexing import EntryIndex, index_records
+from mqbroker.state.derived import indexing
+from mqbroker.state.derived.entry_index import EntryIndex
+from mqbroker.state.derived.indexing import index_records, index_sends
+from mqbroker.state.derived.keys import encode_keys
 
 HOST4, HOST6 = host_bytes("10.0.0.1", 99), host_bytes("::1", 99)
 POSITION = 4096 + 48
@@ -97,6 +101,129 @@ def test_every_record_gets_its_unit(batch: list[tuple[int, list[Message]]]) -> N
     copy = StoredCopy(POSITION, len(body))
     assert list(index.copies) == ([(dedup_key(b"Orders", key.encode()), copy)] if key else [])
     assert (index.topic, index.store_timestamp_ms) == ("Orders", 77)
+
+
+class Sent(NamedTuple):
+    """A message that was sent by itself; `properties` as its client and the broker wrote them."""
+
+    topic: str
+    properties: str
+    body: bytes
+    reconsume_times: int
+    ipv6: bool
+
+
+unique_keys = st.one_of(
+    st.sampled_from(["", "k", "A" * 32, "B" * 32, "C" * 32, "K\x00" * 16, "\x01" * 32, "x" * 300]),
+    st.integers(0, 10**6).map("{:032X}".format),
+)
+odd_properties = st.lists(
+    st.sampled_from(
+        [
+            *("TAGS\x01a", "TAGS\x01b c", "KEYS\x01one two one", "KEYS\x01", "WAIT\x01true"),
+            *("XUNIQ_KEY\x01no", "UNIQ_KEY\x01twice", "v\x01UNIQ_KEY\x01in", "EXPIRES_AT_MS\x0178"),
+            *("EXPIRES_AT_MS\x01x", "", "ä\x01ö", "no end"),
+        ]
+    ),
+    max_size=3,
+)
+
+
+def written(front: list[str], key: str | None, back: list[str], *, ended: bool) -> str:
+    """A properties string, which Java ends with a separator, and others do not."""
+    middle = [] if key is None else [f"UNIQ_KEY\x01{key}"]
+    return "\x02".join([*front, *middle, *back]) + "\x02" * ended
+
+
+alike = st.builds(
+    lambda front, back, keys, ended: [written(front, key, back, ended=ended) for key in keys],
+    odd_properties,
+    odd_properties,
+    st.lists(st.integers(0, 10**6).map("{:032X}".format), min_size=1, max_size=6),
+    st.booleans(),
+)
+"""As the messages of one client are."""
+unlike = st.lists(
+    st.builds(
+        written, odd_properties, st.none() | unique_keys, odd_properties, ended=st.booleans()
+    ),
+    min_size=1,
+    max_size=4,
+)
+nearly_alike = st.lists(
+    st.builds(
+        "{}\x02UNIQ_KEY\x01{}{}".format,
+        st.sampled_from(["x\x01abcdefghi", "XUNIQ_KEY\x01a", "UNIQ_KEY\x01ab", "KEYS\x01abcdef"]),
+        st.sampled_from(["A" * 32, "A" * 32, "B" * 32, "A" * 15 + "\x02" + "B" * 16, "\x01" * 32]),
+        st.sampled_from(["\x02", "\x02", "\x02x\x01y\x02", "\x01", "z\x02"]),
+    ),
+    min_size=2,
+    max_size=3,
+)
+"""Each is one byte away from what may be read at once: all parts stand at the same places."""
+sends = st.lists(
+    st.tuples(
+        st.sampled_from(["Orders", "Orderz", "T" * 127, "%DLQ%g"]),
+        st.one_of(alike, unlike, nearly_alike),
+        st.binary(max_size=20),
+        st.sampled_from([0, 0, 0, 1, 1 << 24]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=3,
+).map(
+    lambda groups: [
+        Sent(topic, properties, body, times, ipv6)
+        for topic, group, body, times, ipv6 in groups
+        for properties in group
+    ]
+)
+
+
+@given(sends, st.sampled_from([0, 0, indexing.FEW]))
+@settings(max_examples=300, deadline=None)
+def test_sends_in_one_entry_say_what_they_would_say_alone(sent: list[Sent], few: int) -> None:
+    """Whatever their properties look like: alike and read at once, or unlike and one by one."""
+    out = bytearray()
+    ends: dict[str, int] = {}
+    for each in sent:
+        offset = ends[each.topic] = ends.get(each.topic, 6) + 1
+        out += encode_record(
+            topic=each.topic.encode(),
+            queue_id=3,
+            body=each.body,
+            properties=each.properties.encode(),
+            born_timestamp_ms=1,
+            born_host=HOST6 if each.ipv6 else HOST4,
+            store_host=HOST4,
+            queue_offset=offset,
+            physical_offset=POSITION + len(out),
+            store_timestamp_ms=77,
+            reconsume_times=each.reconsume_times,
+        )
+    body = memoryview(bytes(out))
+    starts = walk(body)
+    alone = [
+        index_records(body[start:end], POSITION + start)
+        for start, end in zip(starts, [*starts[1:], len(body)], strict=True)
+    ]
+
+    with mock.patch.object(indexing, "FEW", few):
+        together = index_sends(body, POSITION)
+
+    assert [part.topic for part in together for run in part.runs for _ in range(run.messages)] == [
+        each.topic for each in sent
+    ]
+    assert [copy for part in together for copy in part.copies] == [
+        copy for part in alone for copy in part.copies
+    ]
+    assert [row for part in together for row in rows(part)] == [
+        row for part in alone for row in rows(part)
+    ]
+    assert encode_keys([key for part in together for key in part.keys]) == encode_keys(
+        [key for part in alone for key in part.keys]
+    )
+    assert {part.store_timestamp_ms for part in together} == {77}
 
 
 def test_a_message_that_was_sent_back_is_not_known_by_its_key() -> None:

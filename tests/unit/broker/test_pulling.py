@@ -15,7 +15,7 @@ from mqbroker.requests.reading.filters import filter_of, parse_subscription, sel
 from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
 from mqbroker.requests.reading.queue_reading import read_queue
 from mqbroker.state.derived.consume_queue import ConsumeQueue, FilePool
-from mqbroker.state.derived.indexing import EntryIndex, Run
+from mqbroker.state.derived.entry_index import EntryIndex, Run
 from mqbroker.state.derived.units import UNIT
 
 ALL = 1 << 30

@@ -9,14 +9,23 @@ both. What C does (copies, checksums, numpy) is not seen: `benchmarks/produce` a
 
 from __future__ import annotations
 
+import itertools
+import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 import pytest
+import trio
 from trio.testing import MockClock
 
+from dledger.net.turns import turns_of_loop
+from dledger.remoting.codec import encode_frame
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command, ExtValue, HeaderEncoding
+from dledger.remoting.message import BatchItem, batch_encode
+from dledger.world import world
 from mqclient import Consumer, Message, Producer
 from mqclient.producing.stretches.gathering import Gathering
 from mqlocal import LocalCluster, local_cluster
@@ -24,6 +33,8 @@ from mqlocal import LocalCluster, local_cluster
 GROWTH_MAX = 1.2
 BODY = bytes(100)
 TRIES = 3
+REQUEST_S = 50e-6
+"""Of an event loop's time, for one request."""
 
 
 class Counter:
@@ -118,6 +129,72 @@ async def sent(cluster: LocalCluster, work: Callable[[Producer], Awaitable[int]]
         return await cheapest(lambda: work(producer))
 
 
+class StockSends:
+    """What RocketMQ's Java client writes, on a connection to the leader, and what it waits for.
+
+    `per_frame` messages are a batch, or one is sent by itself. All is encoded beforehand, so that
+    the brokers' work is counted alone.
+    """
+
+    def __init__(self, stream: trio.SocketStream, frames: int, per_frame: int) -> None:
+        self._stream = stream
+        self._per_frame = per_frame
+        self._opaque = 0
+        self._rounds = iter([self._round(number, frames) for number in range(TRIES + 1)])
+
+    async def send(self) -> int:
+        """All frames of the next round at once, until all are answered."""
+        frames = next(self._rounds)
+        await self._stream.send_all(b"".join(frames))
+        answered = 0
+        while answered < len(frames):
+            data = await self._stream.receive_some(1 << 20)
+            assert b'"code":0' in data or b'"remark"' not in data
+            answered += data.count(b'"opaque"')
+        return len(frames) * self._per_frame
+
+    def _round(self, number: int, frames: int) -> list[bytes]:
+        return [self._frame(f"{number:04X}{each:012X}") for each in range(frames)]
+
+    def _frame(self, key: str) -> bytes:
+        fields = ("P", "T", "TBW102", "4", "1", "0", "1767225600000", "0")
+        ext: dict[str, ExtValue] = dict(zip("abcdefgh", fields, strict=True))
+        ext |= {"j": "0", "k": "false", "n": "broker-a"}
+        if self._per_frame == 1:
+            code, body = RequestCode.SEND_MESSAGE_V2, BODY
+            ext |= {"i": f"UNIQ_KEY\x01{key:>032}\x02WAIT\x01true\x02", "m": "false"}
+        else:
+            code, own = RequestCode.SEND_BATCH_MESSAGE, "UNIQ_KEY\x01%s%016X\x02WAIT\x01true\x02"
+            items = [
+                BatchItem(BODY, (own % (key, item)).encode()) for item in range(self._per_frame)
+            ]
+            body = batch_encode(items)
+            ext |= {"i": f"UNIQ_KEY\x01{key:>032}\x02WAIT\x01true\x02", "m": "true"}
+        request = Command(code, ext, body, encoding=HeaderEncoding.JSON, opaque=self._opaque)
+        self._opaque += 1
+        return b"".join(encode_frame(request))
+
+
+async def stock(cluster: LocalCluster, frames: int, per_frame: int) -> float:
+    """The cost of what a stock client sends.
+
+    Requests take as much of the event loop's turns as they do where nobody counts: a broker gathers
+    those of one turn.
+    """
+    looks = itertools.count()
+    turns_of_loop().clock_s = lambda: next(looks) * REQUEST_S
+    async with cluster.producer("P") as producer:
+        await producer.send(Message("T", BODY))  # so that there is the topic
+    host, port = cluster.address(await cluster.leader()).split(":")
+    connected = world().socket(socket.AF_INET)
+    connected.connect_ex((host, int(port)))
+    plain = socket.socket(fileno=connected.detach())
+    async with trio.SocketStream(trio.socket.from_stdlib_socket(plain)) as stream:
+        sends = StockSends(stream, frames, per_frame)
+        await sends.send()
+        return await cheapest(sends.send)
+
+
 async def received(cluster: LocalCluster) -> float:
     """The cost of reading."""
     async with cluster.producer("P") as producer:
@@ -133,6 +210,8 @@ COSTS: dict[str, tuple[Callable[[LocalCluster], Awaitable[float]], float]] = {
     "many": (lambda cluster: sent(cluster, many), 0.65),
     "one at a time": (lambda cluster: sent(cluster, one_at_a_time), 275.0),
     "read": (received, 1.8),
+    "stock, one by one": (lambda cluster: stock(cluster, 500, 1), 26.1),
+    "stock, in batches of 64": (lambda cluster: stock(cluster, 16, 64), 7.1),
 }
 """What is measured, and what it costs, give or take 5 %. Who has earned it writes a lower one."""
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dledger.buffers import Buffer
 from dledger.checksum import crc32
@@ -107,8 +106,7 @@ def stored_body_crcs(records: Buffer) -> list[int]:
     return [Record(view[start:]).body_crc for start in walk(view)]
 
 
-@dataclass(frozen=True, slots=True)
-class NewRecord:
+class NewRecord(NamedTuple):
     """A message that the broker makes a record of; fields as in `record.encode_record`."""
 
     body: Buffer

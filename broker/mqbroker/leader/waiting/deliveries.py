@@ -18,7 +18,6 @@ with the same due time, where it waited. (RocketMQ rolls messages within its tim
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -305,7 +304,7 @@ class Deliveries:
                 properties = again(names.properties_decode(record.properties), now_ms)
                 if properties is not None:
                     encoded = names.properties_encode(properties)
-                    copy = replace(NewRecord.copy(record), properties=encoded)
+                    copy = NewRecord.copy(record)._replace(properties=encoded)
                     waiting.append(Arrival(TIMER_TOPIC, 0, copy))
         return waiting
 
@@ -328,5 +327,5 @@ class Deliveries:
         queue_id %= max(topic.read_queue_nums, topic.write_queue_nums)
         if names.REPEAT_EVERY_MS in properties or names.REPEAT_CRON in properties:
             properties = delivered(properties, new_unique_key())
-        arrived = replace(NewRecord.copy(record), properties=names.properties_encode(properties))
+        arrived = NewRecord.copy(record)._replace(properties=names.properties_encode(properties))
         return Arrival(topic.topic_name, queue_id, arrived)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mqbroker.requests.reading.filters import MessageFilter
-    from mqbroker.state.derived.indexing import EntryIndex
+    from mqbroker.state.derived.entry_index import EntryIndex
 
 
 @dataclass(eq=False, slots=True)

@@ -10,8 +10,8 @@ its batches.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -66,6 +66,8 @@ class SendHandler:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        #: Properties that each message gets.
+        self._added = f"{names.CLUSTER}\x01{core.config.broker_cluster_name}\x02{_TRACED}"
 
     @serves(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, needs=Needs.LEADER)
     def send(self, request: Command, connection: Connection) -> None:
@@ -88,7 +90,8 @@ class SendHandler:
         if transactional or delayed:
             detour = self._half if transactional else self._detour
             topic, queue_id, properties = detour(topic, queue_id, properties)
-        record = self._record(header, request.payload, properties.encode(), connection)
+        encoded = properties.encode()
+        record = self._record(header, header.flag, request.payload, encoded, connection)
         unique_key = ("\x02" + properties).partition(_UNIQ_KEY)[2].partition("\x02")[0]
         places: Sequence[str] = ()
         if unique_key and not record.reconsume_times:
@@ -108,20 +111,17 @@ class SendHandler:
         topic = config.topic_name
         common = names.properties_decode((header.properties or "").encode())
         common.pop(names.UNIQ_KEY, None)  # the batch's, of 5.x: each message has its own
+        _refuse_transaction_bits(header)
         records, first_key = [], None
         for item in names.batch_decode(request.payload):
             own = names.properties_decode(item.properties)
-            own.setdefault(names.UNIQ_KEY, new_unique_key())
+            if names.UNIQ_KEY not in own:
+                own[names.UNIQ_KEY] = new_unique_key()
             first_key = first_key or own[names.UNIQ_KEY]
-            properties = self._properties(_text(common | own), _NOT_KEPT_IN_BATCHES)
-            _refuse_transaction_bits(header)
-            if _is_delayed(properties) or names.TRAN_MSG in own:
-                raise Refused(
-                    ResponseCode.MESSAGE_ILLEGAL, "a batch can't be delayed or transactional"
-                )
+            properties = self._properties_in_batch(common | own)
             self._check_type(topic, properties)
-            record = self._record(header, item.body, properties.encode(), connection)
-            records.append(replace(record, flag=item.flag))
+            encoded = properties.encode()
+            records.append(self._record(header, item.flag, item.body, encoded, connection))
         if not 0 < len(records) <= limits.MESSAGES_PER_BATCH_MAX:
             raise Refused(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -186,9 +186,7 @@ class SendHandler:
                 handle = Handle(waiting[names.REAL_TOPIC], core.config.broker_name, due_ms, key)
                 recall_handle = handle.encode()
         answer = SendMessageResponseHeader(
-            msg_id=",".join(
-                names.offset_message_id(core.store_host, position) for position in stored.positions
-            ),
+            msg_id=",".join(names.offset_message_ids(core.store_host, stored.positions)),
             queue_id=queue_id,
             queue_offset=stored.offsets[0][1],
             recall_handle=recall_handle,
@@ -250,7 +248,12 @@ class SendHandler:
         return topic, queue_id, _text(decoded)
 
     def _record(
-        self, header: SendMessageHeader, body: Buffer, properties: bytes, connection: Connection
+        self,
+        header: SendMessageHeader,
+        flag: int,
+        body: Buffer,
+        properties: bytes,
+        connection: Connection,
     ) -> NewRecord:
         size_max = self._core.config.max_message_size
         if len(body) > size_max or len(properties) > PROPERTIES_BYTES_MAX:
@@ -264,36 +267,43 @@ class SendHandler:
             properties=properties,
             born_timestamp_ms=header.born_timestamp,
             born_host=born_host(connection),
-            flag=header.flag,
+            flag=flag,
             sys_flag=header.sys_flag & ~(TRANSACTION_BITS | HOST_BITS),
             reconsume_times=header.reconsume_times or 0,
         )
 
-    def _properties(self, properties: str, not_kept: tuple[str, ...] | None = None) -> str:
+    def _properties(self, properties: str) -> str:
         """The properties as stored: with unique key and cluster, without what is not kept."""
         if properties and not properties.endswith("\x02"):
             properties += "\x02"
-        properties = _without(properties, _NOT_KEPT if not_kept is None else not_kept)
+        properties = _without(properties, _NOT_KEPT)
         if _UNIQ_KEY not in "\x02" + properties:
             properties += f"{names.UNIQ_KEY}\x01{new_unique_key()}\x02"
-        return (
-            f"{properties}{names.CLUSTER}\x01{self._core.config.broker_cluster_name}\x02{_TRACED}"
-        )
+        return properties + self._added
+
+    def _properties_in_batch(self, properties: dict[str, str]) -> str:
+        """The same for a message of a batch."""
+        if names.TRAN_MSG in properties or not _DELAYS.isdisjoint(properties):
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't be delayed or transactional")
+        for name in _NOT_KEPT_IN_BATCHES:
+            properties.pop(name, None)
+        return _text(properties) + self._added
 
 
 _UNIQ_KEY = f"\x02{names.UNIQ_KEY}\x01"
 _WHERE_MESSAGES_WAIT = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC))
 # Consumers of 5.x trace only messages that carry a region.
 _TRACED = names.properties_encode(REGION).decode()
-_NOT_KEPT_IN_BATCHES = tuple(f"{name}\x01" for name in (names.POP_CK, names.CLUSTER, *REGION))
+_NOT_KEPT_IN_BATCHES = (names.POP_CK, names.CLUSTER, *REGION)
 # Like RocketMQ: WAIT stays in the messages of a batch, and is removed from single messages.
-_NOT_KEPT = (f"{names.WAIT}\x01", *_NOT_KEPT_IN_BATCHES)
+_NOT_KEPT = tuple(f"{name}\x01" for name in (names.WAIT, *_NOT_KEPT_IN_BATCHES))
 
 
 _PRIORITY = f"\x02{names.PRIORITY}\x01"
 _REPEAT = "REPEAT"
 """What the names of all properties of repeats begin with."""
-_DELAYS = tuple(f"\x02{name}\x01" for name in names.DELAYS)
+_DELAYS = frozenset(names.DELAYS)
+_ANY_DELAY = re.compile("\x02(?:{})\x01".format("|".join(names.DELAYS)))
 
 
 def _without(properties: str, not_kept: tuple[str, ...]) -> str:
@@ -332,8 +342,7 @@ def _by_priority(topic: TopicConfig, queue_id: int, properties: str) -> tuple[in
 
 
 def _is_delayed(properties: str) -> bool:
-    marked = "\x02" + properties
-    return any(name in marked for name in _DELAYS)
+    return _ANY_DELAY.search("\x02" + properties) is not None
 
 
 def born_host(connection: Connection) -> bytes:

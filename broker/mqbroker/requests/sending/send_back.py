@@ -9,8 +9,6 @@ same entry. Every replica resolves a position to the same bytes, so this works a
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dledger.errors import StorageError
 from dledger.net import Connection
 from dledger.net.serving import serves
@@ -68,8 +66,7 @@ class SendBackHandler:
         destination = core.definitions.topic_for_send(wanted, None)
         properties = _properties(record, header, dead=topic != retry_topic(header.group))
         topic, queue_id, properties = core.detour(topic, 0, properties)
-        copy = replace(
-            NewRecord.copy(record),
+        copy = NewRecord.copy(record)._replace(
             properties=names.properties_encode(properties),
             # A record can't hold a higher count; the group's limit is far lower.
             reconsume_times=min(record.reconsume_times + 1, INT32_MAX),

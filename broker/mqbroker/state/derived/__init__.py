@@ -1,6 +1,9 @@
 """What is derived from the log, mostly files, and can be rebuilt from it.
 
 ``indexing``       what a committed entry of messages adds to them (pure)
+``many``           the same for many records of one topic, column by column (pure)
+``properties``     what the properties of records say (pure)
+``entry_index``    the result (pure)
 ``consume_queue``  the positions of each queue's messages in the log
 ``key_index``      finds the messages that have a key
 ``keys``           the units of the key index (pure)
