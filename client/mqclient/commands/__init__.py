@@ -13,7 +13,5 @@
 ``messages``    sendMessage, consumeMessage, printMsg
 ``queries``     queryMsgById, queryMsgByKey, queryMsgByUniqueKey, queryMsgByOffset
 ``replica``     verifyLog, exportReplica
-``common``      the options of all commands, and how they run
-``output``      the two forms of printing
-``times``       points in time
+``terminal``    what they share: options, output, points in time
 """

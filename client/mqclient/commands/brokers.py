@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mqclient.commands.common import DEFAULTS, AskedBroker, AskedCluster, Cluster, Common
-from mqclient.commands.output import Table, leaderless
+from mqclient.commands.terminal.options import DEFAULTS, AskedBroker, AskedCluster, Cluster, Common
+from mqclient.commands.terminal.output import Table, leaderless
 
 
 def cluster_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:

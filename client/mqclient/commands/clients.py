@@ -7,9 +7,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from mqclient.admin.results import ClientInfo
-from mqclient.commands.common import DEFAULTS, Common, Group, Switch, Topic
-from mqclient.commands.output import Cell, Table, one_line, plural
-from mqclient.commands.times import parse_time
+from mqclient.commands.terminal.options import DEFAULTS, Common, Group, Switch, Topic
+from mqclient.commands.terminal.output import Cell, Table, one_line, plural
+from mqclient.commands.terminal.times import parse_time
 
 _HEADERS = ("CLIENT", "ADDRESS", "LANGUAGE", "VERSION")
 

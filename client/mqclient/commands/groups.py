@@ -12,7 +12,7 @@ from dledger.remoting.bodies import SubscriptionGroupConfig
 from mqclient import limits
 from mqclient.admin import Admin
 from mqclient.admin.results import DeadLetter, GroupProgress
-from mqclient.commands.common import (
+from mqclient.commands.terminal.options import (
     DEFAULTS,
     ChangedBroker,
     ChangedCluster,
@@ -22,7 +22,7 @@ from mqclient.commands.common import (
     Switch,
     Topic,
 )
-from mqclient.commands.output import Table, joined, moment, one_line, plural
+from mqclient.commands.terminal.output import Table, joined, moment, one_line, plural
 
 LetterCount = Annotated[int, Parameter(name="--count", validator=Number(gte=1))]
 

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from mqclient import limits
-from mqclient.commands.common import DEFAULTS, Common
+from mqclient.commands.terminal.options import DEFAULTS, Common
 
 Broker = Annotated[
     str,

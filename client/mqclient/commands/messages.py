@@ -13,9 +13,9 @@ from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
 from mqclient.admin import Admin, UnknownTarget
 from mqclient.admin.results import MessageView, QueueStatus
-from mqclient.commands.common import DEFAULTS, Common, Topic
-from mqclient.commands.output import Table, moment, one_line, plural
-from mqclient.commands.times import Begin, End, parse_bound
+from mqclient.commands.terminal.options import DEFAULTS, Common, Topic
+from mqclient.commands.terminal.output import Table, moment, one_line, plural
+from mqclient.commands.terminal.times import Begin, End, parse_bound
 from mqclient.errors import NoRoute
 from mqclient.models import Message, ReceivedMessage, SendResult
 from mqclient.producing.producer import Producer

@@ -12,9 +12,9 @@ from dledger.errors import BadInput, ConfigError
 from dledger.remoting.message import offset_message_id_decode
 from mqclient.admin import Admin, UnknownTarget
 from mqclient.admin.results import MessageView
-from mqclient.commands.common import DEFAULTS, BrokerName, Common, Topic
-from mqclient.commands.output import Table, moment, one_line, plural
-from mqclient.commands.times import Begin, End, parse_bound
+from mqclient.commands.terminal.options import DEFAULTS, BrokerName, Common, Topic
+from mqclient.commands.terminal.output import Table, moment, one_line, plural
+from mqclient.commands.terminal.times import Begin, End, parse_bound
 from mqclient.models import ReceivedMessage
 
 

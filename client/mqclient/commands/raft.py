@@ -6,8 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from mqclient.commands.common import DEFAULTS, Cluster, Common
-from mqclient.commands.output import Table, leaderless, one_line
+from mqclient.commands.terminal.options import DEFAULTS, Cluster, Common
+from mqclient.commands.terminal.output import Table, leaderless, one_line
 
 Broker = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerName"])]
 

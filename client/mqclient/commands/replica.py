@@ -15,8 +15,8 @@ from dledger.log.entry import Kind
 from dledger.log.recovery.scan import Found
 from dledger.log.recovery.verify import Verification, verify_replica
 from mqclient import limits
-from mqclient.commands.common import DEFAULT_OUTPUT, DEFAULTS, Common, Output
-from mqclient.commands.output import Cell, Table, plural
+from mqclient.commands.terminal.options import DEFAULT_OUTPUT, DEFAULTS, Common, Output
+from mqclient.commands.terminal.output import Cell, Table, plural
 
 _KINDS = {kind.value: kind.name.lower() for kind in Kind}
 

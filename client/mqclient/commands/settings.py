@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dledger.remoting.codes import RequestCode
 from mqclient.admin.results import PermChange, ServerConfig
-from mqclient.commands.common import (
+from mqclient.commands.terminal.options import (
     DEFAULTS,
     AskedBroker,
     AskedCluster,
@@ -18,7 +18,7 @@ from mqclient.commands.common import (
     Namespace,
     Value,
 )
-from mqclient.commands.output import Table, joined, plural
+from mqclient.commands.terminal.output import Table, joined, plural
 
 
 def get_broker_config(

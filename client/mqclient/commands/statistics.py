@@ -7,8 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from mqclient.commands.common import DEFAULTS, Common, OneTopic
-from mqclient.commands.output import Table
+from mqclient.commands.terminal.options import DEFAULTS, Common, OneTopic
+from mqclient.commands.terminal.output import Table
 
 
 def stats_all(

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from mqclient.commands.common import (
+from mqclient.commands.terminal.options import (
     DEFAULTS,
     ChangedBroker,
     ChangedCluster,
@@ -16,7 +16,7 @@ from mqclient.commands.common import (
     QueueCount,
     Topic,
 )
-from mqclient.commands.output import Table, joined, moment, plural
+from mqclient.commands.terminal.output import Table, joined, moment, plural
 
 _PERMISSIONS = {2: "write", 4: "read", 6: "read, write", 7: "read, write, inherit"}
 

@@ -11,7 +11,7 @@ from dledger.errors import BadInput, ConfigError
 from mqclient.admin.clients import running_info
 from mqclient.admin.results import END
 from mqclient.commands.__main__ import COMMANDS
-from mqclient.commands.times import parse_time
+from mqclient.commands.terminal.times import parse_time
 
 
 def test_a_stock_consumers_running_info_becomes_plain() -> None:

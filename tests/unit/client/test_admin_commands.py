@@ -9,8 +9,15 @@ import pytest
 from dledger.errors import ConfigError
 from mqclient.admin.results import QueueStatus, TopicInfo
 from mqclient.commands.messages import first_offset, parse_offset
-from mqclient.commands.output import Table, leaderless, moment, one_line, print_json, print_table
-from mqclient.commands.times import parse_bound
+from mqclient.commands.terminal.output import (
+    Table,
+    leaderless,
+    moment,
+    one_line,
+    print_json,
+    print_table,
+)
+from mqclient.commands.terminal.times import parse_bound
 from mqclient.limits import END_OF_TIME_MS
 
 

@@ -16,7 +16,7 @@ from cyclopts.validators import Number
 from dledger.errors import BadInput, ConfigError
 from mqclient import limits
 from mqclient.admin import Admin
-from mqclient.commands.output import Table, print_json, print_table
+from mqclient.commands.terminal.output import Table, print_json, print_table
 from mqclient.connection.addresses import parse_addresses
 
 _T = TypeVar("_T")

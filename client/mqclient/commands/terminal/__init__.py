@@ -1,0 +1,6 @@
+"""What all commands share.
+
+``options``  their options, and how they run
+``output``   the two forms of printing
+``times``    points in time
+"""
