@@ -190,6 +190,8 @@ DELAY_LEVELS_S = (
 
 REBALANCE_RETRY_S = 0.5
 REFUSED_RETRY_S = 1.0
+FAULT_RETRY_S = 0.5
+"""After an answer that the server failed: it has closed the connection, too."""
 TURN_S_MAX = 30.0
 """A broker that says when to come again for more messages is asked no later than this."""
 EMPTY_PULL_PAUSE_S = 0.01

@@ -36,6 +36,7 @@ from dledger.net.turns import Share, Turns, turns_of_loop
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
+from dledger.remoting.unavailable import OUTCOME, OUTCOME_UNKNOWN
 
 log = get_logger(__name__)
 
@@ -136,7 +137,7 @@ class Connection:
             log.error("command not sent", peer=self.peer, code=command.code, reason=str(error))
             if command.is_response and (command.ext or command.body):
                 self._unanswered += 1
-                self.send(_failed(command, str(error)[:REMARK_CHARACTERS_MAX]))
+                self.send(_failed(command, error))
         except Exception as error:
             self.fail(command, error)
         if self.link.outgoing_bytes - self._told_bytes > CHARGE_STEP_BYTES:
@@ -363,9 +364,10 @@ class Connection:
 
     def _end(self, request: Command, error: Exception) -> None:
         """Answer a request whose handler raised `error`."""
-        remark = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
         if not request.is_oneway:
-            self.send(_failed(request, remark[:REMARK_CHARACTERS_MAX]))
+            self.send(
+                _refused(request, error) if isinstance(error, BadInput) else _failed(request, error)
+            )
         if isinstance(error, BadInput):
             log.info("request refused", peer=self.peer, code=request.code, reason=str(error))
         elif isinstance(error, DledgerError):
@@ -374,5 +376,11 @@ class Connection:
             self.fail(request, error)
 
 
-def _failed(request: Command, remark: str) -> Command:
-    return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+def _refused(request: Command, error: Exception) -> Command:
+    return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error)[:REMARK_CHARACTERS_MAX])
+
+
+def _failed(request: Command, error: Exception) -> Command:
+    """The answer of a server that failed on the way: it may have done what was asked, or not."""
+    remark = f"{type(error).__name__}: {error}"[:REMARK_CHARACTERS_MAX]
+    return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark, ext={OUTCOME: OUTCOME_UNKNOWN})

@@ -1,5 +1,5 @@
-"""The ext fields of a SERVICE_NOT_AVAILABLE (14) or SYSTEM_BUSY (2) answer, which say more than its
-remark.
+"""The ext fields of a SERVICE_NOT_AVAILABLE (14), SYSTEM_BUSY (2) or SYSTEM_ERROR (1) answer, which
+say more than its remark.
 
 Brokers write these fields and our own client reads them; stock clients ignore them and try another
 broker. `docs/broker.md` lists them for others.
@@ -14,5 +14,6 @@ LEADER_ADDR: Final = "leaderAddr"
 RETRY_AFTER_MILLIS: Final = "retryAfterMillis"
 """A bound or a rate was reached, so nothing was stored; there may be room after so many ms."""
 OUTCOME: Final = "outcome"
-"""OUTCOME_UNKNOWN if leadership was lost on the way; without the field nothing was stored."""
+"""OUTCOME_UNKNOWN if leadership was lost, or the server failed, on the way; without the field
+nothing was stored."""
 OUTCOME_UNKNOWN: Final = "unknown"

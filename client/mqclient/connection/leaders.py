@@ -31,7 +31,7 @@ from mqclient import limits
 from mqclient.connection.answers import route_in
 from mqclient.connection.lifetime import together
 from mqclient.connection.peers import PeerPool
-from mqclient.connection.retry import RETRIED_CODES, Next, backoff_s, judge
+from mqclient.connection.retry import Next, backoff_s, judge, may_pass
 from mqclient.connection.routing import RouteTable
 from mqclient.errors import NoLeader, Refused
 
@@ -100,7 +100,7 @@ class LeaderFinder:
         while True:
             attempt += 1
             server, outcome = await self._ask_once(broker_name, command, deadline_s, topic, held_s)
-            if isinstance(outcome, Command) and outcome.code not in RETRIED_CODES:
+            if isinstance(outcome, Command) and not may_pass(outcome):
                 return outcome
             verdict = judge(outcome, attempt=attempt, now_s=steady_s(), deadline_s=deadline_s)
             if unsure is not None and not verdict.definite:

@@ -61,6 +61,16 @@ _DECLINED_HERE = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_E
 RETRIED_CODES = frozenset({ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY})
 
 
+def is_fault(answer: Command) -> bool:
+    """Whether the server failed while it served this, so that nobody knows what it did."""
+    return answer.code == ResponseCode.SYSTEM_ERROR and answer.ext.get(OUTCOME) == OUTCOME_UNKNOWN
+
+
+def may_pass(answer: Command) -> bool:
+    """Whether another try, perhaps elsewhere, may be answered otherwise."""
+    return answer.code in RETRIED_CODES or is_fault(answer)
+
+
 def backoff_s(attempt: int) -> float:
     """How long to wait after the `attempt`-th failure (from 1): doubling, 5 to 50 ms."""
     doubled: float = limits.FIND_BACKOFF_MIN_S * 2.0 ** min(attempt - 1, 16)
@@ -74,7 +84,7 @@ def judge(
     verdict = _judge_code(outcome) if isinstance(outcome, Command) else _judge_error(outcome)
     if verdict.next in (Next.GIVE_UP, Next.ELSEWHERE):
         return verdict
-    hurry = attempt == 1 and verdict.next in (Next.REDIRECT, Next.FIND)
+    hurry = attempt == 1 and verdict.next in (Next.REDIRECT, Next.FIND) and not verdict.delay_s
     delay_s = 0.0 if hurry else max(backoff_s(attempt), verdict.delay_s)
     if now_s + delay_s >= deadline_s:
         over = "over" if deadline_s <= now_s + backoff_s(attempt) else "before that"
@@ -92,6 +102,8 @@ def _judge_code(answer: Command) -> Verdict:
     reason = f"code {answer.code}: {answer.remark or 'no reason given'}"
     if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
         return _judge_unavailable(answer, reason)
+    if is_fault(answer):
+        return Verdict(Next.FIND, False, reason, limits.FAULT_RETRY_S)
     if answer.code == ResponseCode.SYSTEM_BUSY:
         return Verdict(Next.SAME, True, reason, retry_after_s(answer))
     if answer.code in _DECLINED_HERE:

@@ -23,6 +23,7 @@ from mqclient.connection.retry import Next, backoff_s, judge, retry_after_s
         (Command(17), (Next.ELSEWHERE, True, None)),
         (Command(16), (Next.ELSEWHERE, True, None)),
         (Command(1), (Next.GIVE_UP, False, None)),
+        (Command(1, {"outcome": "unknown"}), (Next.FIND, False, None)),
         (ConnectFailed("x"), (Next.FIND, True, None)),
         (ConnectionLost("x"), (Next.FIND, False, None)),
         (RequestTimeout("x"), (Next.FIND, False, None)),
@@ -38,9 +39,12 @@ def test_each_outcome_has_its_next_step(
 
 
 def test_the_first_failover_step_is_immediate() -> None:
-    """A redirect or a lost connection is followed at once; being busy is not."""
+    """A redirect or a lost connection is followed at once; being busy is not, nor is a fault: a
+    request that causes it again costs the connection each time."""
     assert judge(ConnectionLost("x"), attempt=1, now_s=0.0, deadline_s=1.0).delay_s == 0.0
     assert judge(Command(2), attempt=1, now_s=0.0, deadline_s=1.0).delay_s > 0.0
+    fault = Command(1, {"outcome": "unknown"})
+    assert judge(fault, attempt=1, now_s=0.0, deadline_s=1.0).delay_s >= 0.5
 
 
 def test_backoff_stays_between_5_and_50_ms() -> None:

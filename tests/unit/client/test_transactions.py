@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,10 @@ from dledger.errors import BadInput
 from dledger.net import Connection, Peer, connect_peer, serve_remoting
 from dledger.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
 from dledger.remoting.command import Command
+from dledger.remoting.headers import EndTransactionHeader
 from dledger.remoting.message import offset_message_id_decode, properties_decode
+from dledger.remoting.record import Record
+from mqbroker.requests.sending.transactions import TransactionHandler
 from mqbroker.testing import MemoryBroker, memory_broker, until
 from mqbroker.testing.requests import pull_request, records
 from mqclient import (
@@ -222,6 +226,33 @@ async def test_an_end_that_nobody_hears_is_unknown(tmp_path: Path) -> None:
             async with producer.transaction(Message(TOPIC, b"x"), queue_id=1, timeout_s=0.5):
                 its.broker.ledger.follow("n1")
         assert not failure.value.definite
+
+
+async def test_a_broker_that_fails_at_an_end_has_not_said_that_it_was_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end is asked for again; if it goes on to fail, the outcome is unknown, and the checker is
+    asked."""
+    record, failures = TransactionHandler._record, iter(range(1))
+
+    def failing(handler: TransactionHandler, header: EndTransactionHeader) -> Record:
+        if next(failures, None) is not None:
+            raise OSError(errno.ENOMEM, "no memory")
+        return record(handler, header)
+
+    monkeypatch.setattr(TransactionHandler, "_record", failing)
+    async with scene(tmp_path) as its, its.producer() as producer:
+        async with producer.transaction(Message(TOPIC, b"first"), queue_id=1):
+            pass
+        assert await its.visible() == [b"first"]
+        failures = iter(range(100))
+        with pytest.raises(TransactionUnknown, match="checker is asked"):
+            async with producer.transaction(Message(TOPIC, b"x"), queue_id=1, timeout_s=0.7):
+                pass
+        failures = iter(())
+        its.decision = Decision.COMMIT
+        its.later_ms += 7_000
+        await its.comes_to_light(b"x")
 
 
 async def test_a_transaction_without_a_checker_is_refused(tmp_path: Path) -> None:

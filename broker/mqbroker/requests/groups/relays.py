@@ -7,7 +7,7 @@ within `RELAY_S`, the tool gets CONSUME_MSG_TIMEOUT (207).
 
 from __future__ import annotations
 
-from dledger.errors import RemotingError, RequestTimeout, StorageError
+from dledger.errors import RemotingError, RequestTimeout, Rot, StorageError
 from dledger.net import Connection
 from dledger.net.serving import serves
 from dledger.remoting.bodies import (
@@ -58,6 +58,8 @@ class RelayHandler:
         position = offset_message_id_decode(header.msg_id)[-1]
         try:
             record = self._core.record_at(position)
+        except Rot:
+            raise
         except StorageError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         body = bytes(self._core.log.view(position, record.size))

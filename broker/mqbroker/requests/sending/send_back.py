@@ -9,7 +9,7 @@ same entry. Every replica resolves a position to the same bytes, so this works a
 
 from __future__ import annotations
 
-from dledger.errors import StorageError
+from dledger.errors import Rot, StorageError
 from dledger.net import Connection
 from dledger.net.serving import serves
 from dledger.remoting import message as names
@@ -57,6 +57,8 @@ class SendBackHandler:
             return request.reply()
         try:
             record = core.record_at(header.offset)
+        except Rot:
+            raise
         except StorageError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         if header.lock_token is not None:

@@ -32,7 +32,7 @@ from dledger.remoting.headers import (
 from dledger.remoting.message import PGROUP
 from dledger.world import steady_s
 from mqclient import limits
-from mqclient.connection.retry import RETRIED_CODES
+from mqclient.connection.retry import may_pass
 from mqclient.connection.session import Session
 from mqclient.errors import (
     BadMessage,
@@ -222,7 +222,7 @@ class Transactions:
         except (NoLeader, RemotingError) as error:
             reason = str(error)
         else:
-            if answer.code not in RETRIED_CODES:
+            if not may_pass(answer):
                 return answer
             reason = f"code {answer.code}: {answer.remark or 'no reason given'}"
         raise TransactionUnknown(half.topic, half.unique_key, decision.name, reason)

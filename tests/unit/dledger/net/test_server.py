@@ -18,6 +18,7 @@ from dledger.net.room import Room
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
 from dledger.remoting.framing import FrameDecoder
+from dledger.remoting.unavailable import OUTCOME, OUTCOME_UNKNOWN
 
 Answer = Command | Awaitable[Command | None] | None
 ECHO, LATER, REFUSE, CRASH, BY_HAND, NEVER, UNENCODABLE, CRASH_LATER = range(1, 9)
@@ -183,6 +184,7 @@ async def test_a_refusal_is_answered_with_code_1_and_its_text() -> None:
         with structlog.testing.capture_logs() as logs:
             answer = await client.ask(REFUSE)
         assert (answer.code, answer.remark) == (1, "the field 'topic' is empty")
+        assert OUTCOME not in answer.ext
         assert (logs[0]["event"], logs[0]["code"]) == ("request refused", REFUSE)
         assert (await client.ask(ECHO)).code == 0
 
@@ -199,6 +201,7 @@ async def test_a_fault_that_nobody_foresaw_costs_the_connection(code: int, is_on
             if not is_oneway:
                 answer = await bad.receive()
                 assert (answer.code, answer.remark) == (1, "RuntimeError: a bug")
+                assert answer.ext == {OUTCOME: OUTCOME_UNKNOWN}
             await bad.until_closed()
         assert logs[0]["event"] == "request handler failed"
         assert (logs[0]["code"], logs[0]["opaque"]) == (code, 7)
