@@ -190,10 +190,12 @@ class Appender:
             self._unheard.close(copy)
         else:
             copy.send, copy.place = None, StoredCopy(outcome.positions[0], size)
-        for asker, on_done in waiting:
+        (asker, on_done), *retries = waiting
+        on_done(sent(outcome, partial(self._told, copy, asker)))
+        if retries and isinstance(outcome, Stored):
+            outcome = outcome._replace(duplicate=True)
+        for asker, on_done in retries:
             on_done(sent(outcome, partial(self._told, copy, asker)))
-            if isinstance(outcome, Stored):
-                outcome = outcome._replace(duplicate=True)
 
     def _told(self, copy: Copy, asker: Asker, reached: bool) -> None:
         self._unheard.answered(copy, asker, reached=reached)
