@@ -84,6 +84,8 @@ LARGE_PARTS_MAX = LARGE_BODY_BYTES_MAX // LARGE_PART_BYTES
 LARGE_SEND_TIMEOUT_S = 60.0
 LARGE_FETCH_S = 10.0
 """So long a body's parts are asked for before the message is taken for one without a body."""
+LARGE_TURN_S = 1.0
+"""A message whose group is away is waited for so long; then other queues have their turn."""
 LARGE_PULL_BYTES_MAX = 4 * foundation.MIB
 LARGE_MANIFEST_CHARACTERS_MAX = 8192
 OFFSET_DIGITS_MAX = 19

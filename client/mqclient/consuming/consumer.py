@@ -15,7 +15,6 @@ rebalance delivers again what was not committed, never what was.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -236,12 +235,6 @@ class Consumer(Living):
         message, reading = await self._handout.take_one()
         self._here = reading.progress
         self._here.handling += 1
-        epoch = self._here.epoch
-        try:
-            await self._large.wait_for([message], math.inf)
-        except BaseException:  # a caller who waits no longer was given nothing
-            self._let_go().give_back(message, epoch)
-            raise
         return message
 
     async def give_back(self, message: ReceivedMessage) -> None:

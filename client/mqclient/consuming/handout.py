@@ -7,7 +7,6 @@ together with `auto_commit`. Then only `commit` and `nack` say what is finished.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,25 +24,30 @@ from mqclient.models import ReceivedMessage
 
 
 class _Taken(NamedTuple):
-    """Messages of one queue, of one of its epochs; and what of it was handed out before."""
+    """Messages of one queue, of one of its epochs; whether any has a large body elsewhere."""
 
     progress: QueueProgress
     epoch: int
     messages: list[ReceivedMessage]
-    handed_before: tuple[int, int] | None
+    large: bool
+
+    def give_back(self, first: int) -> None:
+        """Those from number `first` on are not given out after all, and come next."""
+        for message in reversed(self.messages[first:]):
+            self.progress.give_back(message, self.epoch)
 
 
 class HandOut:
     """Gives out what `readings` have fetched. `arrived` is announced when they have more.
 
-    `see_to` gets messages what else belongs to them, before they are given out; by a time of the
-    event loop's clock it says whether they have it.
+    `see_to` gets messages what else belongs to them, before they are given out. At a time of the
+    event loop's clock it gives up for now, and says how many of them, from the first on, have it.
     """
 
     def __init__(
         self,
         readings: Callable[[], Mapping[MessageQueue, Reading]],
-        see_to: Callable[[Sequence[ReceivedMessage], float], Awaitable[bool]],
+        see_to: Callable[[Sequence[ReceivedMessage], float], Awaitable[int]],
         *,
         asking_finishes: bool,
     ) -> None:
@@ -64,18 +68,8 @@ class HandOut:
             self._note(*self._in_hand)
         self._in_hand = None
         message, reading = await self.take_one()
-        progress, epoch = reading.progress, reading.progress.epoch
-        self._in_hand = (progress, [message])
-        progress.polled = True
-        if message.large_bytes:
-            try:
-                await self._see_to([message], math.inf)
-            except BaseException:  # a caller who waits no longer was given nothing
-                self._in_hand = None
-                progress.give_back(message, epoch)
-                if progress not in self._handed:
-                    self._let_go(progress)
-                raise
+        self._in_hand = (reading.progress, [message])
+        reading.progress.polled = True
         return message
 
     async def take_one(self) -> tuple[ReceivedMessage, Reading]:
@@ -85,13 +79,18 @@ class HandOut:
                 await checkpoint()
                 self._current = self._turns.next(_has_room)
                 self._left = limits.TURN_RECORDS_MAX
-            if self._current is None:
+            reading = self._current
+            if reading is None:
                 await self._wait()
                 continue
             self._left -= 1
-            if self._current.may_hand_out:
-                for message in self._take(self._current, 1):
-                    return message, self._current
+            if reading.may_hand_out:
+                for message in self._take(reading, 1):
+                    if not message.large_bytes:
+                        return message, reading
+                    taken = _Taken(reading.progress, reading.progress.epoch, [message], True)
+                    if await self._see_to_it([taken], limits.LARGE_TURN_S):
+                        return message, reading
             self._current = None
 
     async def poll(
@@ -108,17 +107,40 @@ class HandOut:
                 taken = self._take_all(messages_max, one_group=one_group)
                 if not taken:
                     await self._wait()
-        messages = [message for each in taken for message in each.messages]
-        if any(message.large_bytes for message in messages):
-            try:
-                seen_to = await self._see_to(messages, deadline_s)
-            except BaseException:  # a caller who waits no longer was given nothing
-                self._take_back(taken)
-                raise
-            if not seen_to:
-                self._take_back(taken)
-                return []
-        return messages
+        if any(each.large for each in taken):
+            taken = await self._see_to_it(taken, deadline_s - anyio.current_time())
+        for each in taken:
+            self._note(each.progress, each.messages)
+        return [message for each in taken for message in each.messages]
+
+    async def _see_to_it(self, taken: Sequence[_Taken], patience_s: float) -> list[_Taken]:
+        """What of it can be given out. What must wait comes next, and the others of its queue
+        behind it; so does all of it if the caller stops waiting."""
+        deadline_s = anyio.current_time() + patience_s
+        counts: list[int] = []
+        waiting: set[QueueProgress] = set()
+        try:
+            for each in taken:
+                count = len(each.messages)
+                if each.progress in waiting:
+                    count = 0
+                elif each.large:
+                    count = await self._see_to(each.messages, deadline_s)
+                if count < len(each.messages):
+                    waiting.add(each.progress)
+                counts.append(count)
+        except BaseException:
+            counts = []
+            raise
+        finally:
+            counts += [0] * (len(taken) - len(counts))
+            for each, count in zip(reversed(taken), reversed(counts), strict=True):
+                each.give_back(count)
+        return [
+            each._replace(messages=each.messages[:count])
+            for each, count in zip(taken, counts, strict=True)
+            if count and each.progress.epoch == each.epoch  # else another member has the queue now
+        ]
 
     def finish_handed(self) -> None:
         """Everything handed out so far, by iterating or polling, is finished."""
@@ -185,24 +207,10 @@ class HandOut:
                 progress.give_back(messages.pop(), progress.epoch)
                 messages_max = 0  # the rest of it is for the next poll
             if messages:  # else they have expired
-                before = self._handed.get(progress)
-                all_taken.append(_Taken(progress, progress.epoch, messages, before))
-                self._note(progress, messages)
+                large = any(message.large_bytes for message in messages) if large_bytes else False
+                all_taken.append(_Taken(progress, progress.epoch, messages, large))
                 count += len(messages)
         return all_taken
-
-    def _take_back(self, all_taken: Sequence[_Taken]) -> None:
-        """These were not given out after all, and come next."""
-        for taken in reversed(all_taken):
-            progress = taken.progress
-            for message in reversed(taken.messages):
-                progress.give_back(message, taken.epoch)
-            if progress not in self._handed:
-                continue  # it was given up meanwhile
-            if taken.handed_before is None:
-                self.forget(progress)
-            else:
-                self._handed[progress] = taken.handed_before
 
     @staticmethod
     def _take(reading: Reading, messages_max: int) -> list[ReceivedMessage]:

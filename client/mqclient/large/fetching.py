@@ -58,18 +58,18 @@ class LargeBodies:
     def __init__(self, finder: LeaderFinder) -> None:
         self._finder = finder
 
-    async def wait_for(self, messages: Sequence[ReceivedMessage], deadline_s: float) -> bool:
+    async def wait_for(self, messages: Sequence[ReceivedMessage], deadline_s: float) -> int:
         """Have the bodies of messages there. One that can't be had raises when it is looked at.
 
-        While the group of a message is away nobody can say that. Then this waits, as for messages
-        themselves; after `deadline_s`, of the event loop's clock, it returns False.
+        While the group of a message is away nobody can say that. Then this waits until `deadline_s`
+        of the event loop's clock. Returns how many messages before that one are as they should be.
         """
-        for message in messages:
+        for number, message in enumerate(messages):
             try:
                 await self._have(message, deadline_s)
             except _Away:
-                return False
-        return True
+                return number
+        return len(messages)
 
     async def see_to(self, messages: Sequence[ReceivedMessage]) -> None:
         """The same for messages that are this consumer's for a time only: not for long."""
@@ -115,12 +115,11 @@ class LargeBodies:
     async def _patiently(self, message: ReceivedMessage, deadline_s: float) -> bytes:
         """Through a change of leaders, and what passes by itself.
 
-        The group of the message itself is waited for until `deadline_s`, then this raises _Away. A
-        message may lie about where its parts are: for another group, or one that answers that it
+        A group that is known gets until `deadline_s`, then this raises _Away. A message may lie
+        about where its parts are: for a group that nobody knows, or one that answers that it
         failed, `LARGE_FETCH_S` is enough.
         """
         manifest = Manifest.decode(message.manifest)
-        is_its_group = manifest.queue.broker_name == message.broker_name
         attempt = 0
         until_s = anyio.current_time() + limits.LARGE_FETCH_S
         while True:
@@ -129,12 +128,15 @@ class LargeBodies:
                 return await self._fetch(message, manifest)
             except (RemotingError, NoLeader, _NotNow) as error:
                 failed = isinstance(error, _NotNow) and not isinstance(error, _Away)
-                waits = is_its_group and not failed
+                waits = not failed and self._knows(manifest.queue.broker_name, message)
                 if anyio.current_time() >= (deadline_s if waits else until_s):
                     if waits:
                         raise _Away(str(error)) from error
                     raise RecordError(str(error)) from error
                 await anyio.sleep(backoff_s(attempt))
+
+    def _knows(self, broker_name: str, message: ReceivedMessage) -> bool:
+        return broker_name == message.broker_name or bool(self._finder.routes.members(broker_name))
 
     async def _fetch(self, message: ReceivedMessage, manifest: Manifest) -> bytes:
         pieces: list[bytes] = []

@@ -1,13 +1,14 @@
 """Sends a message whose body is too large for one record: first the parts, then the message.
 
-The parts go to one queue of their topic. If one of them is not stored, or its outcome is unknown,
-the message is certainly not sent: what is stored of it stays there, unseen, until retention removes
-it.
+The parts go to one queue of their topic, in the broker group that the message is to go to: so a
+group that is away has all of a message, or nothing. If one of them is not stored, or its outcome is
+unknown, the message is certainly not sent: what is stored of it stays there, unseen, until
+retention removes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import Protocol
 from uuid import uuid4
@@ -58,8 +59,11 @@ def check_large(message: Message) -> None:
         )
 
 
-async def store_parts(sender: Sender, message: Message, deadline_s: float) -> Message:
-    """Store the parts of a message's body; the message that is to be sent then.
+async def store_parts(
+    sender: Sender, message: Message, broker_name: str | None, deadline_s: float
+) -> Message:
+    """Store the parts of a message's body, in this broker group if it can have them; the message
+    that is to be sent then.
 
     Raises SendFailed, or NoRoute and what else a producer raises before anything is sent.
     """
@@ -67,7 +71,13 @@ async def store_parts(sender: Sender, message: Message, deadline_s: float) -> Me
     set_id = uuid4().hex
     first, *others = parts_of(message, set_id)
     try:
-        stored = [await sender.send(first, timeout_s=deadline_s - steady_s())]
+        stored = [
+            await sender.send(
+                first,
+                selector=lambda queues, _part: _one_of(queues, broker_name, set_id),
+                timeout_s=deadline_s - steady_s(),
+            )
+        ]
         queue = MessageQueue(first.topic, stored[0].broker_name, stored[0].queue_id)
         pending = [
             await sender.send_soon(
@@ -88,3 +98,14 @@ async def store_parts(sender: Sender, message: Message, deadline_s: float) -> Me
     manifest = Manifest(set_id, len(body), crc32(body), queue, offsets)
     properties = {**(message.properties or {}), LARGE_BODY: manifest.encode()}
     return replace(message, body=b"", properties=properties)
+
+
+def always(queue: MessageQueue) -> Selector:
+    """Chooses this queue."""
+    return lambda _queues, _message: queue
+
+
+def _one_of(queues: Sequence[MessageQueue], broker_name: str | None, set_id: str) -> MessageQueue:
+    """A queue of this group, if there is one."""
+    of_group = [queue for queue in queues if queue.broker_name == broker_name] or queues
+    return of_group[int(set_id, 16) % len(of_group)]

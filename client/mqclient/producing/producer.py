@@ -38,7 +38,7 @@ from mqclient.compression import Compression, check_compression
 from mqclient.connection.lifetime import Living
 from mqclient.connection.session import Session
 from mqclient.errors import BadMessage, BufferFull
-from mqclient.large.sending import store_parts
+from mqclient.large.sending import always, store_parts
 from mqclient.models import Message, ReceivedMessage, Reply, Selector, SendResult
 from mqclient.producing.batching import Budget
 from mqclient.producing.naming import Named
@@ -304,7 +304,12 @@ class Producer(Living):
         deadline_s = steady_s() + timeout_s
         if len(message.body) > MESSAGE_BODY_BYTES_MAX:
             await self._ready(message.topic, timeout_s)
-            message = await store_parts(self, message, deadline_s)
+            broker_name = None
+            if message.priority is None:  # else it has its queue from that
+                queue = self._outbox.choose(message, queue_id, key, selector).queue
+                broker_name, queue_id, key = queue.broker_name, None, None
+                selector = always(queue)
+            message = await store_parts(self, message, broker_name, deadline_s)
         return await self.send(
             message,
             queue_id=queue_id,

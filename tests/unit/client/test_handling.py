@@ -43,9 +43,9 @@ def message(queue: MessageQueue, offset: int, key: str = "", body: bytes = b"x")
     return ReceivedMessage(memoryview(data), "b")
 
 
-async def nothing(messages: Sequence[ReceivedMessage], deadline_s: float) -> bool:
+async def nothing(messages: Sequence[ReceivedMessage], deadline_s: float) -> int:
     """Nothing else belongs to these messages."""
-    return True
+    return len(messages)
 
 
 class Filled:

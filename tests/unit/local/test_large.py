@@ -277,6 +277,44 @@ async def test_a_body_whose_group_is_away_is_waited_for(
     assert polled == bodies[1:]
 
 
+@pytest.mark.parametrize("way", ["poll", "loop"])
+async def test_a_group_that_is_away_does_not_keep_others_messages(
+    autojump_clock: MockClock, small: None, way: str
+) -> None:
+    """Its messages were fetched before, and their bodies wait; the other group's come meanwhile."""
+    sent: dict[str, list[str]] = {"broker-a": [], "broker-b": []}
+    got: list[str] = []
+    async with local_cluster(groups=2, replicas=1) as cluster:
+        async with cluster.producer("P") as producer:
+            while min(map(len, sent.values())) < 4:
+                ack = await producer.send_large(Message("T", content(2000)))
+                sent[ack.broker_name].append(ack.message_id)
+        async with cluster.consumer("C", {"T": "*"}) as consumer:
+
+            async def read(count: int) -> None:
+                with trio.fail_after(200):
+                    while len(got) < count:
+                        if way == "loop":
+                            messages = [await anext(consumer)]
+                        else:
+                            messages = await consumer.poll(1, timeout_s=5)
+                        for message in messages:
+                            assert len(message.body) == 2000
+                            assert f" {message.broker_name} " in message.manifest
+                            got.append(message.message_id)
+
+            await read(1)
+            await trio.sleep(2)
+            before = len([each for each in got if each in sent["broker-b"]])
+            await cluster.kill("broker-b-n0")
+            await read(before + len(sent["broker-a"]))
+            assert {*sent["broker-a"]} <= {*got}
+            assert before < len(sent["broker-b"])
+            await cluster.restart("broker-b-n0")
+            await read(sum(map(len, sent.values())))
+    assert sorted(got) == sorted([*sent["broker-a"], *sent["broker-b"]])
+
+
 async def test_a_poll_brings_no_more_bodies_than_there_is_memory_for(
     autojump_clock: MockClock, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
