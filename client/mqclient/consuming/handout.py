@@ -84,7 +84,8 @@ class HandOut:
                 await self._wait()
                 continue
             self._left -= 1
-            if reading.may_hand_out:
+            # Since its turn began it may have been paused, or is about to be another member's.
+            if reading.may_hand_out and reading.progress.has_messages:
                 for message in self._take(reading, 1):
                     if not message.large_bytes:
                         return message, reading
@@ -129,6 +130,11 @@ class HandOut:
                 if count < len(each.messages):
                     waiting.add(each.progress)
                 counts.append(count)
+            # Meanwhile a queue may have been paused, or is about to be another member's.
+            counts = [
+                0 if each.progress.paused or each.progress.closing else count
+                for each, count in zip(taken, counts, strict=True)
+            ]
         except BaseException:
             counts = []
             raise

@@ -368,6 +368,71 @@ async def test_asking_for_more_finishes_what_was_given_unless_it_is_switched_off
         assert bench.positions == [4]
 
 
+@pytest.mark.parametrize("seed", range(40))
+async def test_what_must_wait_for_its_body_comes_next_and_in_order(
+    seed: int, autojump_clock: object
+) -> None:
+    """Bodies that can't be had for a while, callers who wait no longer, queues that are paused or
+    given up on the way: of each queue everything is given out once, in order, and nothing of a
+    queue that is another's."""
+    rng = random.Random(seed)
+    bench = Bench(*["a" * rng.randint(1, 6) for _ in QUEUES])
+    away: set[tuple[int, int]] = set()
+    for queue, filled in bench.readings.items():
+        for each, _ in filled.progress._chunks:
+            for one in each:
+                one._large_bytes = rng.choice([0, 5])
+                if one._large_bytes and rng.random() < 0.5:
+                    away.add((queue.queue_id, one.queue_offset))
+    given: dict[int, list[int]] = defaultdict(list)
+    lost: set[int] = set()
+
+    def change() -> None:
+        """Something happens meanwhile."""
+        queue, filled = rng.choice([*bench.readings.items()])
+        if rng.random() < 0.2:
+            filled.progress.paused = not filled.progress.paused
+        if rng.random() < 0.05 and queue.queue_id not in lost:
+            lost.add(queue.queue_id)
+            if rng.random() < 0.5:
+                filled.progress.closing = True
+            else:
+                filled.progress.revoke()
+
+    async def see_to(messages: Sequence[ReceivedMessage], deadline_s: float) -> int:
+        for number, each in enumerate(messages):
+            await trio.sleep(rng.random())
+            change()
+            if (each.queue_id, each.queue_offset) in away:
+                await trio.sleep_until(max(deadline_s, trio.current_time()))
+                if rng.random() < 0.3:
+                    away.discard((each.queue_id, each.queue_offset))
+                return number
+        return len(messages)
+
+    asking = rng.random() < 0.5
+    handout = HandOut(lambda: bench.readings, see_to, asking_finishes=asking)
+    for _ in range(300):
+        for filled in bench.readings.values():
+            filled.progress.paused = filled.progress.paused and rng.random() < 0.7
+        handout.arrived.announce()
+        with trio.move_on_after(rng.choice([0.5, 5])):
+            if rng.random() < 0.5:
+                got = [await handout.next_message()]
+            else:
+                got = await handout.poll(rng.randint(1, 4), rng.choice([0.1, 3]))
+            for each in got:
+                filled = bench.readings[QUEUES[each.queue_id]]
+                assert not filled.progress.paused
+                assert each.queue_id not in lost
+                given[each.queue_id].append(each.queue_offset)
+    for queue, filled in bench.readings.items():
+        count = filled.progress.fetch_offset
+        offsets = given[queue.queue_id]
+        assert offsets == list(range(len(offsets)))
+        assert len(offsets) == count or queue.queue_id in lost
+
+
 async def test_iterating_goes_round_the_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many of one, then of the next."""
     monkeypatch.setattr(limits, "TURN_RECORDS_MAX", 2)
