@@ -44,8 +44,9 @@ def tool(name: str, package: str) -> str:
     return found
 
 
-def build(argv: Sequence[str], **environment: str) -> None:
-    """A step of building; what it printed is told if it fails."""
+def build(argv: Sequence[str], package: str = "", **environment: str) -> None:
+    """A step of building; what it printed is told if it fails, with the Debian package that it
+    needs."""
     done = subprocess.run(
         argv,
         env={**os.environ, **environment},
@@ -56,8 +57,10 @@ def build(argv: Sequence[str], **environment: str) -> None:
         check=False,
     )
     if done.returncode:
-        tail = "\n".join(done.stdout.splitlines()[-8:])
-        raise Missing(f"`{' '.join(argv[:3])} ...` failed:\n{tail}")
+        said = "\n".join(done.stdout.splitlines()[-8:]).replace(f"{ROOT}/", "")
+        needs = f" (Debian: {package})" if package else ""
+        step = f"{Path(argv[0]).name} {' '.join(argv[1:3])} ..."
+        raise Missing(f"`{step}` failed{needs}:\n{said}")
 
 
 def newer(made: Path, source: Path) -> bool:
@@ -91,7 +94,8 @@ def nats_c() -> list[str]:
     program, source = CACHE / "drive_nats", HERE / "drive_nats.c"
     if not newer(program, source):
         CACHE.mkdir(parents=True, exist_ok=True)
-        build([tool("gcc", "gcc libnats-dev"), "-O2", "-o", str(program), str(source), "-lnats"])
+        gcc = tool("gcc", "gcc libnats-dev")
+        build([gcc, "-O2", "-o", str(program), str(source), "-lnats"], package="libnats-dev")
     return [str(program)]
 
 

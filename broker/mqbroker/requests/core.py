@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from dledger.errors import ConfigError, StorageError
+from dledger.errors import ConfigError, Rot, StorageError
 from dledger.net import Faults
 from dledger.net.room import Room
 from dledger.remoting.bodies import TopicConfig, TopicConfigWrapper
+from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import DEFAULT_TOPIC, host_bytes
 from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
 from dledger.remoting.record.layout import SIZE_AND_MAGIC
@@ -26,7 +27,7 @@ from mqbroker.leader.lock_clock import LockClock
 from mqbroker.leader.log import Log
 from mqbroker.leader.role import Role
 from mqbroker.leader.waiting.delays import DelayLevels
-from mqbroker.refusal import busy
+from mqbroker.refusal import Refused, busy
 from mqbroker.registering.announcements import Announcements
 from mqbroker.requests.admin.rates import Rates
 from mqbroker.requests.replies import Replies
@@ -160,6 +161,25 @@ class Core:
             if auto_create or topic.topic_name != DEFAULT_TOPIC
         }
         return TopicConfigWrapper(table, topics.version)
+
+    def asked_record(self, position: int) -> Record:
+        """The message record at a position that a request names. Refused if none begins there."""
+        record = self.find_record(position)
+        if record is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"no message begins at position {position}")
+        return record
+
+    def find_record(self, position: int) -> Record | None:
+        """The message record that begins at `position`; None if none does, or none any more.
+
+        Raises Rot for a damaged one, about which neither can be said.
+        """
+        try:
+            return self.record_at(position)
+        except Rot:
+            raise
+        except StorageError:
+            return None
 
     def record_at(self, position: int) -> Record:
         """The message record that begins at `position` of the log; StorageError if none does.

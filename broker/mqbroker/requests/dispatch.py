@@ -5,7 +5,6 @@ The handlers declare at their methods which codes they serve, and what these nee
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Mapping
 from typing import Protocol, TypeAlias
 
@@ -55,7 +54,7 @@ class Dispatcher:
             return self._core.replies.refusal(request, connection, refused)
         except StorageError as error:
             return self._core.replies.refusal(request, connection, unreadable(error))
-        # Nearly all answers: to ask whether one is awaitable takes a microsecond.
+        # Nearly all answers. (To ask whether one is awaitable takes a microsecond.)
         if answer is None or isinstance(answer, Command):
             return answer
         return self._later(request, connection, answer)
@@ -83,7 +82,7 @@ class Dispatcher:
     ) -> Command | None:
         await self._core.log.read_index()
         answer = served.method(request, connection)
-        return await answer if inspect.isawaitable(answer) else answer
+        return answer if answer is None or isinstance(answer, Command) else await answer
 
     async def _later(
         self, request: Command, connection: Connection, answer: Awaitable[Command | None]

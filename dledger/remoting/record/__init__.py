@@ -1,13 +1,14 @@
 """Stored message records: they lie in the log, go to consumers and come from our producers.
 
-``layout``  where each field lies
-``encode``  builds one record
-``view``    finds and reads them
-``batch``   checks many at once and fills in where they went
-``lone``    does so for one
-``many``    builds many that differ in nothing but body and key
+``layout``   where each field lies
+``encode``   builds one record
+``view``     finds and reads them
+``columns``  one field of many at once
+``batch``    checks many at once and fills in where they went
+``lone``     does so for one
+``many``     builds many that differ in nothing but body and key
 
-The last three are for code that has many records, and are imported by their own names: they need
+The last four are for code that has many records, and are imported by their own names: they need
 numpy, whose import takes longer than a whole command of `mqadmin` should.
 """
 

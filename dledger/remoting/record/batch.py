@@ -10,8 +10,6 @@ the records' own bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +24,7 @@ from dledger.limits import (
     TEXT_WIDTH_BYTES_MAX,
     TOPIC_BYTES_MAX,
 )
+from dledger.remoting.record.columns import overlay, tails, topic_field
 from dledger.remoting.record.layout import (
     BODY_AT,
     BODY_CRC_AT,
@@ -107,7 +106,7 @@ class RecordBatch:
         _check_request(topic, runs, len(starts))
         run_queue_ids, run_counts = np.array(runs, np.int64).T
 
-        front = _overlay(buffer, _FRONT)[starts]
+        front = overlay(buffer, _FRONT)[starts]
         queue_ids = np.repeat(run_queue_ids, run_counts)
         _require(front["queue_id"] == queue_ids, "queue id", front["queue_id"])
         _require(front["sys_flag"] & ~SYS_FLAGS_ALLOWED == 0, "system flag", front["sys_flag"])
@@ -115,7 +114,7 @@ class RecordBatch:
         least = RECORD_OVERHEAD_BYTES + extra + len(topic)
         _require(sizes >= least, "size", sizes)
 
-        body_lengths = _overlay(buffer, _U32)[starts + extra + BODY_LENGTH_AT]
+        body_lengths = overlay(buffer, _U32)[starts + extra + BODY_LENGTH_AT]
         body_lengths = body_lengths.astype(np.int64)
         within = (body_lengths <= sizes - least) & (body_lengths <= MESSAGE_BODY_BYTES_MAX)
         _require(within, "body length", body_lengths)
@@ -163,12 +162,12 @@ class RecordBatch:
         """
         if len(store_host) != HOST_IPV4_BYTES:
             raise RecordError(f"a store host of {len(store_host)} bytes; {HOST_IPV4_BYTES} fit")
-        integers = _overlay(self.buffer, _I64)
+        integers = overlay(self.buffer, _I64)
         first_offsets = np.repeat(np.array(queue_offsets, np.int64), self._run_counts)
         integers[self._starts + QUEUE_OFFSET_AT] = first_offsets + self._within_run
         integers[self._starts + PHYSICAL_OFFSET_AT] = self._starts + position
         integers[self._store_fields_at] = store_timestamp_ms
-        hosts = _overlay(self.buffer, _HOST)
+        hosts = overlay(self.buffer, _HOST)
         hosts[self._store_fields_at + I64.size] = np.frombuffer(store_host, _HOST)
 
 
@@ -192,15 +191,6 @@ def writable(buffer: Buffer) -> bytearray | memoryview:
     return buffer
 
 
-def _overlay(buffer: Buffer, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """`buffer` as an array whose item i is what begins at byte i, aligned or not.
-
-    Indexed by an array of places it gathers one item from each, or scatters one to each.
-    """
-    layout = np.dtype(dtype)
-    return np.ndarray((len(buffer) - layout.itemsize + 1,), layout, buffer, strides=(1,))
-
-
 def _check_request(topic: bytes, runs: Sequence[tuple[int, int]], count: int) -> None:
     """Raise RecordError for a topic or runs that no `count` records can have."""
     if not 0 < len(topic) <= TOPIC_BYTES_MAX:
@@ -220,20 +210,14 @@ def _require(holds: npt.NDArray[np.bool_], field: str, values: npt.NDArray[np.in
         raise RecordError(f"record {number}: the {field} can't be {int(values[number])}")
 
 
-@lru_cache(maxsize=TOPIC_BYTES_MAX)
-def _tail(topic_bytes: int) -> np.dtype[np.void]:
-    """The fields between the body and the properties; the topic has a length byte."""
-    return np.dtype([("topic", f"V{1 + topic_bytes}"), ("properties_length", ">u2")])
-
-
 def _check_tails(buffer: Buffer, body_ends: _Ints, topic: bytes, properties_room: _Ints) -> None:
     """Check the fields behind the bodies: topic, and properties up to the record's end."""
-    tails = _overlay(buffer, _tail(len(topic)))[body_ends]
-    same_topic = tails["topic"] == np.void(bytes((len(topic),)) + topic)
+    fields = tails(buffer, body_ends, topic)
+    same_topic = fields["topic"] == topic_field(topic)
     _require(
-        same_topic, f"topic, which is not {topic!r}, of length", _overlay(buffer, _U8)[body_ends]
+        same_topic, f"topic, which is not {topic!r}, of length", overlay(buffer, _U8)[body_ends]
     )
-    lengths = tails["properties_length"]
+    lengths = fields["properties_length"]
     fits = (lengths == properties_room) & (lengths <= PROPERTIES_BYTES_MAX)
     _require(fits, "properties length", lengths)
 
@@ -247,7 +231,7 @@ def _check_text(buffer: Buffer, begins: _Ints, ends: _Ints) -> None:
     widths = ends - begins
     width = int(widths.max())
     if 0 < width <= min(TEXT_WIDTH_BYTES_MAX, int(ends[0])):
-        rows = _overlay(buffer, f"V{width}")[ends - width].view(np.uint8).reshape(-1, width)
+        rows = overlay(buffer, f"V{width}")[ends - width].view(np.uint8).reshape(-1, width)
         if rows.max() < _ASCII_END:
             return
         is_text = np.arange(width) >= (width - widths)[:, np.newaxis]

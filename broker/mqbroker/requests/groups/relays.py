@@ -7,7 +7,7 @@ within `RELAY_S`, the tool gets CONSUME_MSG_TIMEOUT (207).
 
 from __future__ import annotations
 
-from dledger.errors import RemotingError, RequestTimeout, Rot, StorageError
+from dledger.errors import RemotingError, RequestTimeout
 from dledger.net import Connection
 from dledger.net.serving import serves
 from dledger.remoting.bodies import (
@@ -56,12 +56,7 @@ class RelayHandler:
         header = decode_header(ConsumeMessageDirectlyHeader, request)
         connection = self._member(header.consumer_group, header.client_id)
         position = offset_message_id_decode(header.msg_id)[-1]
-        try:
-            record = self._core.record_at(position)
-        except Rot:
-            raise
-        except StorageError as error:
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        record = self._core.asked_record(position)
         body = bytes(self._core.log.view(position, record.size))
         ext = dict(request.ext) | {"brokerName": self._core.config.broker_name}
         answer = await ask_client(connection, Command(request.code, ext, body))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dledger.errors import AppendError, Rot, StorageError
+from dledger.errors import AppendError
 from dledger.net import Connection
 from dledger.net.serving import serves
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -96,12 +96,7 @@ class LookupHandler:
     def view_message(self, request: Command, _: Connection) -> Command:
         """One record by its position in the log."""
         header = decode_header(ViewMessageByIdHeader, request)
-        try:
-            record = self._core.record_at(header.offset)
-        except Rot:
-            raise
-        except StorageError as error:
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        record = self._core.asked_record(header.offset)
         return request.reply(body=self._core.log.view(header.offset, record.size))
 
     @serves(RequestCode.QUERY_CONSUMER_OFFSET, needs=Needs.CONFIRMED)

@@ -8,7 +8,6 @@ unique key: the tools' flag `_UNIQUE_KEY_QUERY` changes nothing here.
 
 from __future__ import annotations
 
-from dledger.errors import Rot, StorageError
 from dledger.net import Connection
 from dledger.net.serving import serves
 from dledger.remoting import message as names
@@ -65,11 +64,8 @@ class QueryHandler:
                 or read_bytes > limits.QUERY_CANDIDATES_BYTES_MAX
             ):
                 break
-            try:
-                record = self._core.record_at(position)
-            except Rot:
-                raise
-            except StorageError:
+            record = self._core.find_record(position)
+            if record is None:
                 break  # the log's head has moved behind it
             read_bytes += record.size
             if record.store_timestamp_ms < header.begin_timestamp:

@@ -12,7 +12,6 @@ import base64
 import binascii
 from typing import NamedTuple
 
-from dledger.errors import Rot, StorageError
 from dledger.net import Connection
 from dledger.net.serving import serves
 from dledger.remoting import message as names
@@ -90,11 +89,8 @@ class RecallHandler:
     def _waiting(self, handle: Handle) -> int | None:
         """Where the message waits, in the queue of timed ones; None if it does not."""
         for position in self._core.machine.keys.find(TIMER_TOPIC, handle.unique_key):
-            try:
-                record = self._core.record_at(position)
-            except Rot:
-                raise
-            except StorageError:
+            record = self._core.find_record(position)
+            if record is None:
                 break  # the log's head has moved behind it
             properties = names.properties_decode(record.properties)
             found = properties.get(names.UNIQ_KEY), properties.get(names.REAL_TOPIC)

@@ -9,12 +9,11 @@ same entry. Every replica resolves a position to the same bytes, so this works a
 
 from __future__ import annotations
 
-from dledger.errors import Rot, StorageError
 from dledger.net import Connection
 from dledger.net.serving import serves
 from dledger.remoting import message as names
 from dledger.remoting.bodies import SubscriptionGroupConfig
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     ConsumerSendMsgBackHeader,
@@ -55,12 +54,7 @@ class SendBackHandler:
         group = core.definitions.group(header.group)
         if group.retry_queue_nums <= 0:
             return request.reply()
-        try:
-            record = core.record_at(header.offset)
-        except Rot:
-            raise
-        except StorageError as error:
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        record = core.asked_record(header.offset)
         if header.lock_token is not None:
             key = QueueKey(header.group, record.topic, record.queue_id)
             self._fence.check(key, header.lock_token)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from dledger.errors import AppendError, Rot, StorageError
+from dledger.errors import AppendError, StorageError
 from dledger.net import Connection
 from dledger.net.serving import serves
 from dledger.observe import get_logger
@@ -112,12 +112,7 @@ class TransactionHandler:
 
     def _record(self, header: EndTransactionHeader) -> Record:
         """The half message that a request names. Refused if it names another one."""
-        try:
-            record = self._core.record_at(header.commit_log_offset)
-        except Rot:
-            raise  # it can't be said what is there
-        except StorageError as error:
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        record = self._core.asked_record(header.commit_log_offset)
         group = names.properties_decode(record.properties).get(names.PGROUP)
         if (
             record.topic != HALF_TOPIC

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from dledger.errors import RecordError
-from dledger.limits import TOPIC_BYTES_MAX
 from dledger.remoting.record import BORN_HOST_IPV6, RECORD_OVERHEAD_BYTES, STORE_HOST_IPV6
 from dledger.remoting.record.batch import record_starts
+from dledger.remoting.record.columns import overlay, tail_bytes, tails, topic_field
 from dledger.remoting.record.layout import (
     BACK_BYTES,
     BODY_AT,
@@ -58,9 +56,7 @@ class Many:
         self._body = body
         self._encoded_topic = topic.encode()
         self._starts = starts_of(body)
-        self._heads: Units = np.ndarray(len(body) - _HEAD.itemsize, _HEAD, body, strides=(1,))[
-            self._starts
-        ]
+        self._heads: Units = overlay(body, _HEAD)[self._starts]
         self._sizes = self._heads["size"].astype(np.int64)
         self._positions = self._starts + position
         if not np.array_equal(self._heads["physical_offset"], self._positions):
@@ -102,7 +98,7 @@ class Many:
 
     def _copies(self, properties: Properties) -> list[tuple[bytes, tuple[int, int]]]:
         """For the dedup window. A message that was sent back keeps its key, and is a new one."""
-        times = self._at("V4", self._starts + self._extra + _RECONSUME_TIMES_AT)
+        times = overlay(self._body, "V4")[self._starts + self._extra + _RECONSUME_TIMES_AT]
         first_tries = (times == np.void(bytes(4))).tolist()
         places = zip(self._positions.tolist(), self._sizes.tolist(), strict=True)
         return [
@@ -141,29 +137,15 @@ class Many:
         room = self._sizes - (RECORD_OVERHEAD_BYTES + len(topic)) - self._extra
         if not (room >= 0).all():
             return None
-        body_lengths = self._at(_U32, starts + BODY_LENGTH_AT).astype(np.int64)
+        body_lengths = overlay(self._body, _U32)[starts + BODY_LENGTH_AT].astype(np.int64)
         room -= body_lengths
         if not (room >= 0).all():
             return None
-        tail = _tail(len(topic))
-        tails_at = starts + BODY_AT + body_lengths
-        tails = self._at(tail, tails_at)
-        same_topic = tails["topic"] == np.void(bytes((len(topic),)) + topic)
-        if not same_topic.all() or not (tails["properties_length"] == room).all():
+        body_ends = starts + BODY_AT + body_lengths
+        fields = tails(self._body, body_ends, topic)
+        if not (fields["topic"] == topic_field(topic)).all():
             return None
-        begins, ends = tails_at + tail.itemsize, self._starts + self._sizes
+        if not (fields["properties_length"] == room).all():
+            return None
+        begins, ends = body_ends + tail_bytes(topic), self._starts + self._sizes
         return Properties(self._body, begins, ends, topic)
-
-    def _at(self, kind: npt.DTypeLike, places: Places) -> npt.NDArray[Any]:
-        """What of this kind lies at these places of the body."""
-        layout = np.dtype(kind)
-        overlay: npt.NDArray[Any] = np.ndarray(
-            len(self._body) - layout.itemsize + 1, layout, self._body, strides=(1,)
-        )
-        return overlay[places]
-
-
-@lru_cache(maxsize=TOPIC_BYTES_MAX)
-def _tail(topic_bytes: int) -> np.dtype[np.void]:
-    """The fields between body and properties: the topic with its length byte, a length."""
-    return np.dtype([("topic", f"V{1 + topic_bytes}"), ("properties_length", ">u2")])

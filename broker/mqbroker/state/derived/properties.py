@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dledger.remoting.message import DLQ_PREFIX, EXPIRES_AT_MS, KEYS, TAGS, UNIQ_KEY, tags_code
+from dledger.remoting.record.columns import overlay
 from mqbroker import limits
 from mqbroker.state.dedup import dedup_key, dedup_keys
 from mqbroker.state.derived.keys import Key, Keys, key_hashes, key_units
@@ -120,10 +121,8 @@ class Properties:
 
 def _rows(data: memoryview | bytes, begins: Places, width: int) -> Rows:
     """The `width` bytes from each beginning on."""
-    at_each_byte: npt.NDArray[np.void] = np.ndarray(
-        len(data) - width + 1, f"V{width}", data, strides=(1,)
-    )
-    return at_each_byte[begins].view(np.uint8).reshape(len(begins), width)
+    rows: Rows = overlay(data, f"V{width}")[begins].view(np.uint8)
+    return rows.reshape(len(begins), width)
 
 
 def keys_in(topic: bytes, data: bytes, begin: int, end: int, position: int) -> list[Key]:
