@@ -151,6 +151,7 @@ class Snapshots:
         self._machine = machine
         self._ledger = ledger
         self._saved_position = _position_behind(ledger, machine.applied_index)
+        self._saved_messages = machine.messages_applied
         self._looked_at = float("-inf")
         self._failed = self._lacks_space = False
         self._writing = False
@@ -174,11 +175,13 @@ class Snapshots:
     @property
     def _is_worth_it(self) -> bool:
         entries = self._machine.applied_index - self._machine.saved_index
+        messages = self._machine.messages_applied - self._saved_messages
         log_bytes = self._ledger.status.end_position - self._saved_position
         return entries > 0 and (
             self._machine.first_index != self._kept_index
             or entries >= limits.SNAPSHOT_ENTRIES
             or log_bytes >= limits.SNAPSHOT_LOG_BYTES
+            or messages >= limits.SNAPSHOT_MESSAGES
         )
 
     async def save(self) -> None:
@@ -191,6 +194,7 @@ class Snapshots:
         try:
             await self._flush()
             position, first_index = ledger.status.end_position, machine.first_index
+            messages = machine.messages_applied
             failpoint("snapshot.begin")
             pending = machine.begin_snapshot()
         except OSError as error:
@@ -216,7 +220,7 @@ class Snapshots:
         self._writing = self._lacks_space = False
         machine.saved(pending)
         failpoint("snapshot.saved")
-        self._saved_position = position
+        self._saved_position, self._saved_messages = position, messages
         self._keep_from(first_index, machine.saved_index)
 
     async def _flush(self) -> None:

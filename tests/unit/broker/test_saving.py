@@ -102,17 +102,21 @@ async def test_a_state_that_is_waited_for_is_saved_at_once(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("virtual_world")
+@pytest.mark.parametrize(
+    ("bound", "value"),
+    [("SNAPSHOT_LOG_BYTES", 3000), ("SNAPSHOT_ENTRIES", 4), ("SNAPSHOT_MESSAGES", 8)],
+)
 async def test_what_a_start_replays_is_a_reason_to_save(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, value: int
 ) -> None:
     """A group that is killed again and again, before it has taken enough by itself, would replay
     more at each start."""
     leader = filled(tmp_path)
     save(leader.machine)
-    records = [NewRecord(bytes(1000), properties_encode({"UNIQ_KEY": "k"}), 1, HOST)]
+    records = [NewRecord(bytes(500), properties_encode({"UNIQ_KEY": "k"}), 1, HOST)] * 2
     for _ in range(4):
         leader.append("A", 0, records)
-    monkeypatch.setattr(limits, "SNAPSHOT_LOG_BYTES", 3000)
+    monkeypatch.setattr(limits, bound, value)
     restarted = Machine(tmp_path)
     assert restarted.restore() is None
     ledger = leader.ledger
