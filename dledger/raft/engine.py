@@ -73,7 +73,7 @@ from dledger.raft.replication.footing import Footing
 from dledger.raft.replication.reads import OnRead, Reads
 from dledger.raft.replication.repair import Giving
 from dledger.raft.replication.sending import Sending
-from dledger.raft.roles import Role, Timing
+from dledger.raft.roles import Role, Standing, Timing
 
 
 class StateMachine(Protocol):
@@ -119,14 +119,6 @@ class _Append(NamedTuple):
     on_done: OnDone
 
 
-class Standing(NamedTuple):
-    """What the state machine is told. `serving`: this node leads and has applied its no-op."""
-
-    serving: bool
-    leader: str | None
-    term: int
-
-
 class RaftEngine:
     """One node. Its `clock` and `rng` are given, so that a simulated group repeats under a seed."""
 
@@ -168,7 +160,9 @@ class RaftEngine:
         self._claims = Claims(core, node_id)
         self.sending = Sending(core, peers, log, members)
         gate = ElectionGate(node_id, members.is_majority, timing, rng)
-        self.elections = Elections(core, gate, transport, peers, hard_state, members, log, clock)
+        self.elections = Elections(
+            core, gate, transport, peers, hard_state, members, log, self._unapplied, clock
+        )
         transport.begin(core, peers, acks, self.elections.is_wished)
         self._joining = Joining(
             core, transport, peers, acks, log, hard_state, members, machine, footing
@@ -464,6 +458,10 @@ class RaftEngine:
         """
         self._whole_index = max(self._whole_index, index)
         self._announce()
+
+    def _unapplied(self) -> int:
+        """How many entries this node would have to apply before it could serve."""
+        return max(self.log.last_index, self._whole_index) - self.machine.applied_index
 
     def _announce(self) -> None:
         """Tell the state machine when the leader has changed, or begun to serve."""

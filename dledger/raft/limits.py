@@ -23,6 +23,12 @@ RETRY_WAIT_S = (0.05, 0.2)
 YIELD_WAIT_S = (0.1, 0.25)
 """A node that granted another's pre-vote waits this long before it asks for itself."""
 
+REPLAY_ENTRIES_MAX = 2000
+"""A node that has more entries than this to apply before it could serve lets others go first: of
+messages they take it half a second and more."""
+GIVE_WAY_S = (0.3, 0.5)
+"""So long, once for each leader that it misses: until all who miss it have asked."""
+
 # Handing leadership over.
 TRANSFER_TIMEOUT_S = 1.0
 """A leader waits this long for its successor: about an election timeout, as the dissertation has

@@ -6,6 +6,7 @@ The numbers of the roles are those of the library.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import NamedTuple
 
 from dledger.raft.limits import ELECTION_TIMEOUT_MAX_S, ELECTION_TIMEOUT_MIN_S, HEARTBEAT_S
 
@@ -16,6 +17,14 @@ class Role(IntEnum):
     FOLLOWER = 0
     CANDIDATE = 1
     LEADER = 2
+
+
+class Standing(NamedTuple):
+    """What the state machine is told. `serving`: this node leads and has applied its no-op."""
+
+    serving: bool
+    leader: str | None
+    term: int
 
 
 class Timing:

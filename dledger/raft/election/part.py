@@ -4,6 +4,10 @@ The library counts votes and raises terms. It starts an election when its deadli
 module moves the deadline so that this happens only when
 :class:`~dledger.raft.election.rules.ElectionGate` allows it, or when the leader asked this node to
 take over. It also handles the other nodes' messages about elections, except votes.
+
+A node that is still replaying its log would win like any other, and then keep the group waiting
+until it has applied everything. So it lets the others go first, for a short time; and it does not
+take over from a leader that serves.
 """
 
 from __future__ import annotations
@@ -24,7 +28,13 @@ from dledger.raft.library.messages import (
 )
 from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
-from dledger.raft.limits import LINK_LOST_WAIT_S, RETRY_WAIT_S, YIELD_WAIT_S
+from dledger.raft.limits import (
+    GIVE_WAY_S,
+    LINK_LOST_WAIT_S,
+    REPLAY_ENTRIES_MAX,
+    RETRY_WAIT_S,
+    YIELD_WAIT_S,
+)
 from dledger.raft.membership.members import Members
 from dledger.raft.roles import Role
 
@@ -41,8 +51,10 @@ class Elections:
         hard_state: HardStateFile,
         members: Members,
         log: SegmentedLog,
+        unapplied: Callable[[], int],
         clock: Callable[[], float],
     ) -> None:
+        """`unapplied`: how many entries this node would have to apply before it could serve."""
         self.core = core
         self._gate = gate
         self._transport = transport
@@ -50,8 +62,9 @@ class Elections:
         self._hard_state = hard_state
         self._members = members
         self._log = log
+        self._unapplied = unapplied
         self._clock = clock
-        self._may_elect = False
+        self._may_elect = self._gave_way = False
         self._is_wished = False
         self._told_in_term: int | None = None
         self._resigned_term: int | None = None
@@ -80,7 +93,7 @@ class Elections:
     def heard_from_leader(self, now: float) -> None:
         """The leader of the current term sent something."""
         self._gate.heard_from_leader(now)
-        self._may_elect = False
+        self._may_elect = self._gave_way = False
 
     def may_vote(self, message: Vote, now: float) -> bool:
         """Whether to pass a vote request on to the library. Not if a leader is alive, unless it
@@ -129,6 +142,10 @@ class Elections:
         core.election_deadline = now + self._gate.wait(RETRY_WAIT_S)
         if not self._may_stand:
             return False
+        if self._replays and not self._gave_way:
+            self._gave_way = True
+            core.election_deadline = now + self._gate.wait(GIVE_WAY_S)
+            return False
         last = self._log.last
         assert last is not None
         if self._gate.ask(core.term):
@@ -145,6 +162,11 @@ class Elections:
         may know a newer configuration, in which this node is a voter.
         """
         return self._hard_state.state.seated and self._members.current.votes(self._peers.node_id)
+
+    @property
+    def _replays(self) -> bool:
+        """Whether this node could not serve soon if it led."""
+        return self._unapplied() > REPLAY_ENTRIES_MAX
 
     def _start_election(self) -> None:
         failpoint("raft.elect")
@@ -195,6 +217,8 @@ class Elections:
         told, self._told_in_term = self._told_in_term, None
         if told != self.core.term or not self._may_stand or self.core.role is not Role.FOLLOWER:
             return False
+        if self._replays:
+            return False  # the leader serves on when it has waited for a second
         self._gate.cancel()
         self._is_wished = True
         self.core.election_deadline = 0.0

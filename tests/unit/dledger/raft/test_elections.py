@@ -15,14 +15,17 @@ import pytest
 
 from dledger.errors import AppendError, OutcomeUnknown, TransferFailed
 from dledger.log.entry import Entry, Kind
+from dledger.raft.election import part
 from dledger.raft.engine import Appended
 from dledger.raft.library.adapter import use_clock
 from dledger.raft.library.messages import Ack, Append, Prevote, Resigned, TakeOver, Vote
 from dledger.raft.limits import (
     ELECTION_TIMEOUT_MAX_S,
     ELECTION_TIMEOUT_MIN_S,
+    GIVE_WAY_S,
     TRANSFER_TIMEOUT_S,
 )
+from dledger.raft.roles import Role
 from dledger.testing.scripted.node import Donor, Recorder, ScriptedNode
 from dledger.testing.simulation.group import Simulation
 from dledger.testing.simulation.node import SimulatedNode
@@ -198,6 +201,68 @@ def test_a_leader_that_replays_for_seconds_is_heard_meanwhile() -> None:
     heard_at.append(node.now)
     silences_s = [after - before for before, after in itertools.pairwise(heard_at)]
     assert max(silences_s) < ELECTION_TIMEOUT_MIN_S / 2
+
+
+def hold_replay(node: SimulatedNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on the node applies nothing: as if it had much to replay."""
+    monkeypatch.setattr(node.engine, "_apply_committed", lambda: False)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_node_that_replays_lets_one_lead_that_can_serve(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both hold the whole log, so either could win. The leader dies: the one that has applied it
+    all leads, whichever asks first, and the group is not away for a replay."""
+    monkeypatch.setattr(part, "REPLAY_ENTRIES_MAX", 20)
+    group = Group(3, seed)
+    leader, (replaying, ready) = group.leader, group.followers
+    hold_replay(group.node(replaying), monkeypatch)
+    for _ in range(30):
+        group.append(leader)
+        group.run(0.01)
+    group.sim.crash(leader, power=False)
+    group.sim.down_until.clear()
+    assert group.run_until(lambda: group.leaders == [ready], 2.0) < 0.6
+
+
+def test_nodes_that_all_replay_elect_one_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a power loss nobody else is there. Each gives way once, not for ever."""
+    monkeypatch.setattr(part, "REPLAY_ENTRIES_MAX", 20)
+    group = Group(3)
+    leader, others = group.leader, [group.node(each) for each in group.followers]
+    for node in others:
+        hold_replay(node, monkeypatch)
+    for _ in range(30):
+        group.append(leader)
+        group.run(0.01)
+    group.sim.crash(leader, power=False)
+    group.sim.down_until.clear()
+    elected_s = group.run_until(
+        lambda: any(node.engine.core.role is Role.LEADER for node in others), 3.0
+    )
+    assert GIVE_WAY_S[0] < elected_s < GIVE_WAY_S[1] + 0.5
+
+
+def test_a_node_that_replays_does_not_take_over_from_a_leader_that_serves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An operator names it, or it is the preferred one: the leader waits for a second and serves
+    on. Leadership at the end of a long replay would take as long as the replay."""
+    monkeypatch.setattr(part, "REPLAY_ENTRIES_MAX", 20)
+    group = Group(3)
+    leader, target = group.leader, group.followers[0]
+    hold_replay(group.node(target), monkeypatch)
+    for _ in range(30):
+        group.append(leader)
+        group.run(0.01)
+    ended = list[str | None]()
+    group.node(leader).engine.transfer(target, ended.append)
+    group.run_until(lambda: bool(ended), 3.0)
+    assert ended == [f"{target} was told to take over, but did not in time"]
+    outcome = group.append(leader)
+    group.run(0.3)
+    assert isinstance(outcome[0], Appended)
 
 
 def test_a_disk_that_takes_seconds_for_a_sync_is_no_reason_to_elect() -> None:
