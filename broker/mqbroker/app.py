@@ -151,7 +151,8 @@ class Snapshots:
         self._machine = machine
         self._ledger = ledger
         self._saved_position = _position_behind(ledger, machine.applied_index)
-        self._saved_messages = machine.messages_applied
+        self._saved_applying_s = ledger.applying_s
+        self._took_s = 0.0
         self._looked_at = float("-inf")
         self._failed = self._lacks_space = False
         self._writing = False
@@ -175,13 +176,14 @@ class Snapshots:
     @property
     def _is_worth_it(self) -> bool:
         entries = self._machine.applied_index - self._machine.saved_index
-        messages = self._machine.messages_applied - self._saved_messages
+        applying_s = self._ledger.applying_s - self._saved_applying_s
+        cost_s = limits.SNAPSHOT_COST_FACTOR * self._took_s
         log_bytes = self._ledger.status.end_position - self._saved_position
         return entries > 0 and (
             self._machine.first_index != self._kept_index
             or entries >= limits.SNAPSHOT_ENTRIES
             or log_bytes >= limits.SNAPSHOT_LOG_BYTES
-            or messages >= limits.SNAPSHOT_MESSAGES
+            or applying_s >= max(limits.SNAPSHOT_APPLY_S, cost_s)
         )
 
     async def save(self) -> None:
@@ -194,7 +196,7 @@ class Snapshots:
         try:
             await self._flush()
             position, first_index = ledger.status.end_position, machine.first_index
-            messages = machine.messages_applied
+            applying_s, began_s = ledger.applying_s, trio.current_time()
             failpoint("snapshot.begin")
             pending = machine.begin_snapshot()
         except OSError as error:
@@ -220,7 +222,8 @@ class Snapshots:
         self._writing = self._lacks_space = False
         machine.saved(pending)
         failpoint("snapshot.saved")
-        self._saved_position, self._saved_messages = position, messages
+        self._saved_position, self._saved_applying_s = position, applying_s
+        self._took_s = trio.current_time() - began_s
         self._keep_from(first_index, machine.saved_index)
 
     async def _flush(self) -> None:

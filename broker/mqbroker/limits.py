@@ -84,9 +84,11 @@ BEHIND_PACE = 0.5
 SNAPSHOT_INTERVAL_S = 2.0
 SNAPSHOT_LOG_BYTES = 64 * MIB
 SNAPSHOT_ENTRIES = 20_000
-SNAPSHOT_MESSAGES = 50_000
-"""A replay takes 20 to 50 us of processor for each message. 64 MiB of small ones, a hundred to an
-entry, are a quarter of a million."""
+SNAPSHOT_APPLY_S = 1.0
+"""The state is saved when applying has taken this long since: a replay takes as long again. 64 MiB
+may be a quarter of a million messages, and 20,000 entries even more."""
+SNAPSHOT_COST_FACTOR = 10.0
+"""And when it has taken this many times as long as the last saving."""
 SNAPSHOT_LOOK_S = 0.25
 """Between two looks at whether the state should be saved, while entries are applied."""
 SNAPSHOT_FLUSHES_MAX = 8

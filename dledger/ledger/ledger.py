@@ -203,6 +203,11 @@ class Ledger:
         self._engine.went_back(index)
         self._stepper.wake()
 
+    @property
+    def applying_s(self) -> float:
+        """How long this process has spent on applying entries."""
+        return self._engine.applying_s
+
     async def wait_applied(self, index: int) -> None:
         """Return when everything up to `index` is applied on this node."""
         while self._machine.applied_index < index:

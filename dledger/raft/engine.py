@@ -142,6 +142,8 @@ class RaftEngine:
         self.fenced: str | None = None
         #: Whether something happened that should not wait until the next step is due.
         self.urgent = False
+        #: How long applying entries has taken so far: a replay of them takes as long again.
+        self.applying_s = 0.0
         self._clock = clock
         self._stepped_at = clock()
         self.members = members
@@ -293,7 +295,9 @@ class RaftEngine:
         self._joining.step(now)
         self.members.committed(self.core.commit_index)
         self._promote(now)
+        applied_from = self._clock()
         more = self._apply_committed()
+        self.applying_s += self._clock() - applied_from
         self._announce()
         if self.standing.serving:
             self._reads.step(now, self.machine.applied_index)

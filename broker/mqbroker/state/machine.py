@@ -95,8 +95,6 @@ class Machine(Memory):
         self.applied_index = 0
         #: The index up to which the state is saved.
         self.saved_index = 0
-        #: How many messages this process has applied, replays included.
-        self.messages_applied = 0
         #: How many states were taken over from others: a snapshot taken before is void.
         self.generation = 0
         #: Messages before this position, and entries before this index, are not kept any more.
@@ -401,7 +399,6 @@ class Machine(Memory):
     def _apply_part(self, entry: Entry, index: EntryIndex) -> None:
         for run in index.runs:
             self.queues.append(index.topic, run.queue_id, run.units, entry.index)
-            self.messages_applied += run.messages
         self.keys.append(index.keys)
         if index.topic == HALF_TOPIC:
             for offset, record in _records(entry, index):

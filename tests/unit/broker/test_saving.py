@@ -34,6 +34,7 @@ class Disk:
     waited_for: list[int] = field(default_factory=list)
     saved: trio.Event = field(default_factory=trio.Event)
     state_unsaved: bool = False
+    applying_s: float = 0.0
     news: trio.Event = field(default_factory=trio.Event)
 
     async def changed(self) -> None:
@@ -101,10 +102,10 @@ async def test_a_state_that_is_waited_for_is_saved_at_once(tmp_path: Path) -> No
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.usefixtures("virtual_world")
+@pytest.mark.usefixtures("virtual_world", "autojump_clock")
 @pytest.mark.parametrize(
     ("bound", "value"),
-    [("SNAPSHOT_LOG_BYTES", 3000), ("SNAPSHOT_ENTRIES", 4), ("SNAPSHOT_MESSAGES", 8)],
+    [("SNAPSHOT_LOG_BYTES", 3000), ("SNAPSHOT_ENTRIES", 4), ("SNAPSHOT_APPLY_S", 0.4)],
 )
 async def test_what_a_start_replays_is_a_reason_to_save(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, value: int
@@ -127,9 +128,36 @@ async def test_what_a_start_replays_is_a_reason_to_save(
         await trio.sleep(1)
         for entry in ledger.entries(restarted.applied_index + 1):
             restarted.apply(entry)
+            disk.applying_s += 0.1
         disk.news.set()
         await trio.sleep(1)
         assert restarted.saved_index == restarted.applied_index == 9
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.usefixtures("virtual_world", "autojump_clock")
+async def test_a_state_that_takes_long_to_save_is_saved_seldom(tmp_path: Path) -> None:
+    """It waits until applying has taken ten times as long, so saving costs a tenth of that."""
+    leader = filled(tmp_path)
+    disk = Disk(leader.ledger)
+
+    async def apply_for(seconds: float) -> None:
+        leader.append("A", 0, [NewRecord(b"body", b"", 1, HOST)])
+        disk.applying_s += seconds
+        disk.news.set()
+        await trio.sleep(limits.SNAPSHOT_INTERVAL_S + 1)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Snapshots(leader.machine, disk).run)
+        await apply_for(limits.SNAPSHOT_APPLY_S)
+        assert disk.waited_for == [6]
+        await trio.sleep(2)
+        disk.durable.set()  # it took 5 s
+        await apply_for(20)
+        await apply_for(20)
+        assert leader.machine.saved_index == 6
+        await apply_for(20)
+        assert leader.machine.saved_index == 9
         nursery.cancel_scope.cancel()
 
 

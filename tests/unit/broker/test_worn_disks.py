@@ -31,6 +31,7 @@ class Log:
     """The part of a ledger that saving depends on."""
 
     state_unsaved = True
+    applying_s = 0.0
 
     def __init__(self, ledger: LocalLedger) -> None:
         self._ledger = ledger
