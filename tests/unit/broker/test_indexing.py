@@ -226,6 +226,45 @@ def test_sends_in_one_entry_say_what_they_would_say_alone(sent: list[Sent], few:
     assert {part.store_timestamp_ms for part in together} == {77}
 
 
+batches = st.tuples(
+    st.sampled_from(["Orders", "T" * 127, "%DLQ%g"]),
+    st.one_of(alike, unlike, nearly_alike),
+    st.lists(st.sampled_from([0, 0, 1]), min_size=1, max_size=4),
+)
+
+
+@given(batches)
+@settings(max_examples=200, deadline=None)
+def test_a_batch_says_the_same_whether_read_as_a_table_or_one_by_one(
+    batch: tuple[str, list[str], list[int]],
+) -> None:
+    """The few are read one by one, since a table costs more; the replicas must not differ by it."""
+    topic, properties, queues = batch
+    out = bytearray()
+    ends: dict[int, int] = {}
+    for number, text in enumerate(properties):
+        queue_id = queues[number % len(queues)]
+        offset = ends[queue_id] = ends.get(queue_id, 6) + 1
+        out += encode_record(
+            topic=topic.encode(),
+            queue_id=queue_id,
+            body=b"body",
+            properties=text.encode(),
+            born_timestamp_ms=1,
+            born_host=HOST4,
+            store_host=HOST4,
+            queue_offset=offset,
+            physical_offset=POSITION + len(out),
+            store_timestamp_ms=77,
+        )
+    found = []
+    for few in (0, len(properties)):
+        with mock.patch.object(indexing, "FEW", few):
+            index = index_records(memoryview(bytes(out)), POSITION)
+        found.append((index._replace(keys=()), encode_keys(index.keys)))
+    assert found[0] == found[1]
+
+
 def test_a_message_that_was_sent_back_is_not_known_by_its_key() -> None:
     """It keeps the key of its first delivery, and each further try is a message of its own."""
     body = encode([(0, [Message(b"x", None, "k1", ipv6=False)])], reconsume_times=1)
