@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from dledger.ledger.config import LedgerConfig, LedgerStatus
     from dledger.ledger.ledger import Ledger, open_ledger
     from dledger.log.entry import Draft, Entry, Kind
-    from dledger.raft.engine import Appended, StateMachine
+    from dledger.raft.appends import Appended
+    from dledger.raft.engine import StateMachine
     from dledger.raft.roles import Timing
 
 __all__ = [
@@ -76,7 +77,8 @@ _HOMES = {
     "ledger.config": "LedgerConfig LedgerStatus",
     "ledger.ledger": "Ledger open_ledger",
     "log.entry": "Draft Entry Kind",
-    "raft.engine": "Appended StateMachine",
+    "raft.appends": "Appended",
+    "raft.engine": "StateMachine",
     "raft.roles": "Timing",
 }
 

@@ -21,7 +21,7 @@ from dledger.net.serving import table_of
 from dledger.net.turns import in_turns
 from dledger.observe import get_logger
 from dledger.program.pulse import beat, look
-from dledger.raft.engine import OnDone
+from dledger.raft.appends import OnDone
 from dledger.world import world
 from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits

@@ -41,8 +41,9 @@ from dledger.log.replica import hold_replica
 from dledger.log.retention import SegmentInfo
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
+from dledger.raft.appends import Appended, OnDone
 from dledger.raft.election.transfer import Preference
-from dledger.raft.engine import Appended, OnDone, RaftEngine, StateMachine
+from dledger.raft.engine import RaftEngine, StateMachine
 from dledger.raft.limits import PREFERRED_HEALTHY_S, TRANSFER_TIMEOUT_S
 from dledger.raft.links import listen
 from dledger.raft.membership.configuration import Member

@@ -3,6 +3,7 @@
 Layout
 ------
 ``engine``       one node, without I/O: messages, appends and `now` in; messages and effects out
+``appends``      a leader's appends that wait for their answer (pure)
 ``links``        the sockets between the nodes, under trio
 ``greeting``     the handshake on a connection: ids and proofs
 ``sealing``      the tags of frames after the handshake

@@ -24,26 +24,22 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-import msgspec
-
-from dledger import limits
 from dledger.buffers import Buffer
 from dledger.errors import (
-    AppendError,
     Busy,
     ChangePending,
     DledgerError,
     FrameError,
     NoSpace,
     NotLeader,
-    OutcomeUnknown,
 )
 from dledger.log.entry import HEADER_BYTES, Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.jobs import SyncJob
 from dledger.log.store import SegmentedLog
+from dledger.raft.appends import OnDone, PendingAppends
 from dledger.raft.claims import Claims
 from dledger.raft.election.handover import HandOver
 from dledger.raft.election.part import Elections
@@ -95,30 +91,6 @@ class StateMachine(Protocol):
         """This node does not lead, or no longer. `leader` is None if unknown."""
 
 
-class Appended(msgspec.Struct, frozen=True, gc=False):
-    """A committed append: its place in the log, and what `apply` returned."""
-
-    index: int
-    term: int
-    position: int
-    result: object
-
-    @property
-    def body_position(self) -> int:
-        """The position of the body's first byte."""
-        return self.position + HEADER_BYTES
-
-
-OnDone = Callable[[Appended | AppendError], None]
-
-
-class _Append(NamedTuple):
-    """An append that is in the log, not yet committed: its size, and its caller."""
-
-    size_bytes: int
-    on_done: OnDone
-
-
 class RaftEngine:
     """One node. Its `clock` and `rng` are given, so that a simulated group repeats under a seed."""
 
@@ -148,8 +120,8 @@ class RaftEngine:
         self._stepped_at = clock()
         self.members = members
         self._inbox: deque[tuple[str, Link, PeerMessage, float]] = deque()
-        self._pending: dict[int, _Append] = {}
-        self._pending_bytes = self._whole_index = 0
+        self._pending = PendingAppends()
+        self._whole_index = 0
         self._standing: Standing | None = None
         footing = self.footing = Footing(log, machine)
         self.transport = transport = PeerTransport(log, members)
@@ -186,18 +158,14 @@ class RaftEngine:
         the log can't take any more.
         """
         self._check_serving()
-        size, count = self.log.checked_size(body), len(self._pending)
-        if count >= limits.APPENDS_PENDING_MAX:
-            raise Busy(f"{count} appends are pending", BUSY_RETRY_AFTER_S)
-        if self._pending_bytes + size > limits.APPENDS_PENDING_BYTES_MAX:
-            raise Busy(f"{self._pending_bytes} bytes of appends are pending", BUSY_RETRY_AFTER_S)
+        size = self.log.checked_size(body)
+        self._pending.check_room(size)
         try:
             self.log.space.check(size, kind, urgent=urgent)
         except NoSpace as error:
             raise Busy(str(error), NO_SPACE_RETRY_AFTER_S) from error
         header = self.log.append(self.log.last_index + 1, self.core.term, kind, body)
-        self._pending[header.index] = _Append(size, on_done)
-        self._pending_bytes += size
+        self._pending.add(header.index, size, on_done)
         self.urgent = True
 
     def _check_serving(self) -> None:
@@ -412,8 +380,7 @@ class RaftEngine:
         self.urgent = True
         self.members.append(index, term, body)
         self.log.append(index, term, Kind.CONFIGURATION, body)
-        self._pending[index] = _Append(len(body), on_done)
-        self._pending_bytes += len(body)
+        self._pending.add(index, len(body), on_done)
 
     def _role_changed(self, old: int, new: int) -> None:
         """Called by the library. The appends of a deposed leader are answered at once."""
@@ -423,10 +390,7 @@ class RaftEngine:
             return
         led_term = self._standing.term if self._standing is not None else None
         self._standing = None
-        pending, self._pending = self._pending, {}
-        self._pending_bytes = 0
-        for append in pending.values():
-            append.on_done(OutcomeUnknown("leadership was lost before the entry was committed"))
+        self._pending.give_up()
         self._reads.fail(NotLeader(None))
         self._hand_over.deposed()
         self.elections.resigned(led_term)
@@ -447,12 +411,8 @@ class RaftEngine:
                 self.went_back(entry.index - 1)
                 return True
             machine.applied_index = entry.index
-            append = self._pending.pop(entry.index, None)
-            if append is not None:
-                self._pending_bytes -= append.size_bytes
-                append.on_done(Appended(entry.index, entry.term, entry.position, result))
-                if self.sending.has_burst:
-                    self.sending.send_new()
+            if self._pending.applied(entry, result) and self.sending.has_burst:
+                self.sending.send_new()
         return machine.applied_index < commit_index
 
     def went_back(self, index: int) -> None:

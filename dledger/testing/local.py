@@ -34,7 +34,8 @@ from dledger.log.entry import (
     padded,
     place_body,
 )
-from dledger.raft.engine import Appended, StateMachine
+from dledger.raft.appends import Appended
+from dledger.raft.engine import StateMachine
 
 _Waiting = tuple[Entry, Callable[[Appended | AppendError], None]]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dledger.errors import AppendError
 from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import DEFAULT_TOPIC

@@ -10,7 +10,7 @@ from dledger.errors import AppendError
 from dledger.ledger.config import LedgerStatus
 from dledger.ledger.exporting import ExportPlan
 from dledger.log.entry import Draft
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 
 
 class Log(Protocol):

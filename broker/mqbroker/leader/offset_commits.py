@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from dledger.errors import AppendError, NotLeader
 from dledger.failpoints import failpoint
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from mqbroker import limits
 from mqbroker.leader.definitions import Definitions
 from mqbroker.refusal import Refused, busy

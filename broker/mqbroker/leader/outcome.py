@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dledger.ledger.outcome
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from mqbroker.leader.definitions import Definitions
 from mqbroker.state.control import Control
 

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from dledger.errors import AppendError
 from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from dledger.remoting import message as names
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import TRANSACTION_BITS, Record

@@ -30,7 +30,7 @@ from dledger.errors import (
     TransferFailed,
 )
 from dledger.log.entry import HEADER_BYTES, Entry, Kind, padded
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 
 Outcome = list[Appended | DledgerError]
 

@@ -13,10 +13,11 @@ from dledger.errors import NotLeader
 from dledger.log.entry import Draft, Header
 from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.store import SegmentedLog
+from dledger.raft.appends import OnDone
 from dledger.raft.election.part import Elections
 from dledger.raft.election.rules import ElectionGate
 from dledger.raft.election.transfer import Follower, Next, Transfer
-from dledger.raft.engine import Appended, OnDone, RaftEngine
+from dledger.raft.engine import RaftEngine
 from dledger.raft.library import adapter as library
 from dledger.raft.library import messages
 from dledger.raft.library.acknowledging import Acknowledging
@@ -216,10 +217,8 @@ def answer_early() -> Planted:
     original = RaftEngine._apply_committed
 
     def apply(self: RaftEngine) -> bool:
-        pending, self._pending = self._pending, {}
-        for index, append in pending.items():
-            header = self.log.header(index)
-            append.on_done(Appended(index, header.term, header.position, None))
+        for index in range(self.machine.applied_index + 1, self.log.last_index + 1):
+            self._pending.applied(self.log.entry(index), None)
         return original(self)
 
     return patch.object(RaftEngine, "_apply_committed", apply)

@@ -23,7 +23,8 @@ from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.head import LogHead, encode_head
 from dledger.log.recovery.startup import open_log
 from dledger.log.store import SegmentedLog
-from dledger.raft.engine import Appended, RaftEngine
+from dledger.raft.appends import Appended
+from dledger.raft.engine import RaftEngine
 from dledger.raft.library.adapter import use_clock
 from dledger.raft.library.messages import (
     EMPTY_RUN,

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dledger.errors import DledgerError
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from dledger.raft.library.adapter import use_clock
 from dledger.raft.library.messages import PeerKind, PeerMessage
 from dledger.raft.membership.configuration import Member

@@ -7,7 +7,7 @@ import contextlib
 from typing import Protocol
 
 from dledger.errors import AppendError, NotLeader, TransferFailed
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from dledger.raft.roles import Role
 from dledger.testing.simulation.judge.invariants import Judge
 from dledger.testing.simulation.node import SimulatedNode

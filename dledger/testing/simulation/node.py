@@ -22,8 +22,9 @@ from dledger.log.recovery.scrub import Scrub
 from dledger.log.recovery.startup import open_log
 from dledger.log.segment import PreparedSegment
 from dledger.log.store import SegmentedLog
+from dledger.raft.appends import OnDone
 from dledger.raft.election.transfer import Preference
-from dledger.raft.engine import OnDone, RaftEngine
+from dledger.raft.engine import RaftEngine
 from dledger.raft.library.adapter import use_clock
 from dledger.raft.library.messages import decode_message
 from dledger.raft.membership.configuration import Member

@@ -10,7 +10,7 @@ import pytest
 
 from dledger.errors import AppendError, NotLeader, OutcomeUnknown, WrittenByNewer
 from dledger.log.entry import Kind
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from dledger.remoting.message import properties_encode
 from dledger.remoting.record import Record
 from mqbroker import limits

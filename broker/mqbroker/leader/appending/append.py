@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeAlias
 from dledger.errors import AppendError
 from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import Record, walk
 from mqbroker.leader.appending.drafts import (

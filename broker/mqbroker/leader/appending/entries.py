@@ -17,7 +17,7 @@ from dledger.errors import AppendError, OutcomeUnknown
 from dledger.ledger.config import LedgerStatus
 from dledger.ledger.exporting import ExportPlan
 from dledger.log.entry import Draft, Kind
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import RecordsDraft
 from mqbroker.leader.appending.together import OnDone, Send, Together, Waiting

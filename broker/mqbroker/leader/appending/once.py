@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from dledger.errors import AppendError, NotLeader
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from dledger.remoting.codes import ResponseCode
 from mqbroker import limits
 from mqbroker.leader.appending.append import Admit, Appender, Done, Stored, always

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from dledger.buffers import Buffer
 from dledger.errors import AppendError
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import RecordsDraft
 from mqbroker.leader.assignments import Assignments

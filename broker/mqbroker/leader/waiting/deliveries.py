@@ -28,7 +28,7 @@ from dledger.buffers import Buffer
 from dledger.errors import AppendError, BadInput
 from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from dledger.remoting import message as names
 from dledger.remoting.record import Record, place_record
 from mqbroker import limits

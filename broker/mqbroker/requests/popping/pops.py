@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dledger.errors import AppendError
 from dledger.log.entry import Kind
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from mqbroker import limits
 from mqbroker.requests.core import Core
 from mqbroker.requests.popping.planning import Ahead, Plan, View, Want, plan

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from dledger.errors import AppendError, NotLeader
 from dledger.log.entry import Kind
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from mqbroker import limits
 from mqbroker.refusal import busy
 from mqbroker.requests.core import Core

@@ -15,7 +15,7 @@ from dledger.errors import AppendError, StorageError
 from dledger.net import Connection
 from dledger.net.serving import serves
 from dledger.observe import get_logger
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command

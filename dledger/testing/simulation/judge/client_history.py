@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from dledger.errors import AppendError
 from dledger.log.store import SegmentedLog
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 
 
 class Violation(AssertionError):

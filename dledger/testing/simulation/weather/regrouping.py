@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from dledger.errors import AppendError, BadInput, MembershipError, TransferFailed
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from dledger.raft.membership.configuration import Configuration, Member, initial
 from dledger.testing.simulation.judge.invariants import Judge
 from dledger.testing.simulation.network import Network

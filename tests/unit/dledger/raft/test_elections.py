@@ -15,8 +15,8 @@ import pytest
 
 from dledger.errors import AppendError, OutcomeUnknown, TransferFailed
 from dledger.log.entry import Entry, Kind
+from dledger.raft.appends import Appended
 from dledger.raft.election import part
-from dledger.raft.engine import Appended
 from dledger.raft.library.adapter import use_clock
 from dledger.raft.library.messages import Ack, Append, Prevote, Resigned, TakeOver, Vote
 from dledger.raft.limits import (

@@ -20,7 +20,7 @@ from dledger.checksum import crc32
 from dledger.errors import FrameError, NotLeader, OutcomeUnknown
 from dledger.log.entry import Entry, Kind
 from dledger.raft import engine as engine_module
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from dledger.raft.greeting import Greeter
 from dledger.raft.library.adapter import Node, use_clock
 from dledger.raft.library.messages import PREFIX, PeerKind, decode_message

@@ -13,7 +13,8 @@ from pysyncobj import SyncObj
 from dledger import limits
 from dledger.errors import TooLarge
 from dledger.log.entry import HEADER_BYTES
-from dledger.raft.engine import Appended, RaftEngine
+from dledger.raft.appends import Appended
+from dledger.raft.engine import RaftEngine
 from dledger.raft.library.adapter import Core, Node
 from dledger.raft.library.messages import Ack, Append, PeerMessage, decode_message, encode_message
 from dledger.raft.replication import sending

@@ -19,7 +19,7 @@ from dledger.errors import CorruptLog, StorageError
 from dledger.log.entry import Kind
 from dledger.log.recovery.checkpoint import Checkpoint, encode_checkpoint
 from dledger.log.recovery.startup import open_log
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from dledger.raft.library.adapter import Core, Node
 from dledger.raft.library.messages import Ack, Denied, Prevote, Prevoted, Vote, Voted
 from dledger.raft.limits import ACK_AGAIN_S

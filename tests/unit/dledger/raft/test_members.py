@@ -20,7 +20,7 @@ from dledger.errors import (
 )
 from dledger.log.entry import Kind
 from dledger.log.recovery.startup import open_log
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from dledger.raft.library.messages import (
     Ack,
     Append,

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 from dledger.errors import AppendError
 from dledger.log.entry import Kind
-from dledger.raft.engine import Appended
+from dledger.raft.appends import Appended
 from dledger.raft.library.adapter import Core
 from dledger.raft.library.messages import Ack, Append
 from dledger.raft.limits import BURST_ENTRIES, ELECTION_TIMEOUT_MAX_S
