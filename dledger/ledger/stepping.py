@@ -53,7 +53,7 @@ class Stepper:
         period_s = config.flush_interval_s if interval else limits.ASYNC_SYNC_PERIOD_S
         #: From the first append on that is not durable, to the sync that covers it.
         self._sync_after_s = 0.0 if config.flush == "sync" else period_s
-        self._stepping = False
+        self._stepping = self._replays = False
         self._due_at = self._patience_ends_at = self._sleeps_until = self._forgot_at = steady_s()
         self._failure: DledgerError | OSError | None = None
         self._has_news = False
@@ -94,11 +94,11 @@ class Stepper:
 
         A single append passes three processes, and would wait for a turn of the loop in each. When
         many are under way, one turn gathers them: one write, one message and one sync for all, or
-        for as many as make a burst.
+        for as many as make a burst. A replay gets one step in a turn: each takes its whole time.
         """
         engine = self._engine
         gathering = engine.appends_pending > 1 and not engine.sending.has_burst
-        if self._stepping or engine.solo or self._lost_patience or gathering:
+        if self._stepping or engine.solo or self._lost_patience or gathering or self._replays:
             self.wake()
         elif self._failure is None and engine.fenced is None:
             self._step()
@@ -112,7 +112,8 @@ class Stepper:
                 # The only voter counts its own copy, so it is made durable now, without waiting for
                 # a thread.
                 log.sync()
-            if engine.step() or engine.urgent:
+            self._replays = engine.step()
+            if self._replays or engine.urgent:
                 self.wake()
         except (DledgerError, OSError) as error:
             # The caller may be an append, which can't handle this error; the step loop can.

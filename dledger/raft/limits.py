@@ -47,10 +47,11 @@ MESSAGES_PER_STEP_MAX = 256
 """Messages of peers that one step handles; the next step takes the others."""
 APPLY_BYTES_PER_STEP = 8 * MIB
 """Committed entries that one step applies, in bytes."""
-APPLY_S_PER_STEP = 0.05
+APPLY_S_PER_STEP = 0.02
 """A step applies committed entries for this long at most. Between the steps of a long replay the
 node sends and receives. A leader that replayed for an election timeout in one go would be deposed,
-and so would the next one."""
+and so would the next one. And a sync needs some turns of the loop, so with long steps a node that
+replays would acknowledge late."""
 LATE_S = 0.02
 """An acknowledgement that waited longer than this for its step does not count as a sign of life."""
 BUSY_RETRY_AFTER_S = 0.02

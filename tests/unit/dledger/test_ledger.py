@@ -148,6 +148,42 @@ async def test_a_group_that_has_nothing_to_do_sleeps_between_signs_of_life(tmp_p
     assert turns.count / 2 <= TURNS_PER_S_MAX
 
 
+async def test_a_replay_gets_one_step_in_a_turn_of_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each message of a peer may be stepped for at once. In a replay that would be another slice of
+    it, and syncs and heartbeats would wait for both."""
+    turns = Turns()
+    stepped_in: list[int] = []
+    with trio.fail_after(30):
+        async with group(tmp_path) as ledgers:
+            leader, replica = ledgers[:2]
+            for _ in range(200):
+                done = await leader.append(b"entry")
+                assert isinstance(done, Appended)
+            await replica.wait_applied(done.index)
+            machine, step = replica._machine, replica._stepper._step
+
+            def slow(entry: Entry) -> object:
+                time.sleep(0.001)
+                return None
+
+            def noted() -> None:
+                if machine.applied_index < done.index:
+                    stepped_in.append(turns.count)
+                step()
+
+            monkeypatch.setattr(machine, "apply", slow)
+            monkeypatch.setattr(replica._stepper, "_step", noted)
+            trio.lowlevel.add_instrument(turns)
+            replica.derive_again(lambda: setattr(machine, "applied_index", 0))
+            while machine.applied_index < done.index:
+                await leader.append(b"meanwhile")
+            trio.lowlevel.remove_instrument(turns)
+    assert len(stepped_in) >= 5
+    assert len(set(stepped_in)) == len(stepped_in)
+
+
 async def test_a_slow_sync_is_logged_with_its_time_on_the_node_that_made_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
