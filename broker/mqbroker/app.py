@@ -117,6 +117,7 @@ async def _serve(
             "broker started",
             node=config.node_id,
             address=f"{host}:{port}",
+            entries_to_apply=ledger.status.last_index - machine.applied_index,
             connections_max=room.places_max,
             client_memory_max=room.bytes_max,
         )
@@ -152,7 +153,7 @@ class Snapshots:
         self._ledger = ledger
         self._saved_position = _position_behind(ledger, machine.applied_index)
         self._saved_applying_s = ledger.applying_s
-        self._took_s = 0.0
+        self._stood_still_s = 0.0
         self._looked_at = float("-inf")
         self._failed = self._lacks_space = False
         self._writing = False
@@ -177,7 +178,7 @@ class Snapshots:
     def _is_worth_it(self) -> bool:
         entries = self._machine.applied_index - self._machine.saved_index
         applying_s = self._ledger.applying_s - self._saved_applying_s
-        cost_s = limits.SNAPSHOT_COST_FACTOR * self._took_s
+        cost_s = limits.SNAPSHOT_COST_FACTOR * self._stood_still_s
         log_bytes = self._ledger.status.end_position - self._saved_position
         return entries > 0 and (
             self._machine.first_index != self._kept_index
@@ -199,6 +200,7 @@ class Snapshots:
             applying_s, began_s = ledger.applying_s, trio.current_time()
             failpoint("snapshot.begin")
             pending = machine.begin_snapshot()
+            self._stood_still_s = trio.current_time() - began_s
         except OSError as error:
             self._not_saved(error)
             return
@@ -223,7 +225,6 @@ class Snapshots:
         machine.saved(pending)
         failpoint("snapshot.saved")
         self._saved_position, self._saved_applying_s = position, applying_s
-        self._took_s = trio.current_time() - began_s
         self._keep_from(first_index, machine.saved_index)
 
     async def _flush(self) -> None:
