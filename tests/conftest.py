@@ -130,9 +130,16 @@ def additions_s() -> float:
 
 
 def log_everything() -> None:
-    """Every level, and no logger kept from another configuration: `capture_logs` sees it all."""
+    """Every level, and no logger kept from another configuration: `capture_logs` sees it all.
+
+    Tracebacks are plain, as a process prints them: to draw one with local variables keeps the loop
+    of the broker under test for a second.
+    """
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(0), cache_logger_on_first_use=False
+        processors=[*structlog.get_config()["processors"][:-1], plain],
+        wrapper_class=structlog.make_filtering_bound_logger(0),
+        cache_logger_on_first_use=False,
     )
 
 

@@ -27,6 +27,7 @@ from mqbroker.testing.requests import ask, pull_request, records, send_request
 
 Code = ResponseCode
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
+HEARTBEAT = encode_body(HeartbeatData("p1", [ProducerData("P")], []))
 
 
 @dataclass
@@ -75,8 +76,7 @@ async def scene(directory: Path, config: BrokerConfig | None = None) -> AsyncIte
         connect_peer("127.0.0.1", broker.port, on_request=checks.append) as producer,
     ):
         held.append(Scene(broker, producer, checks))
-        body = encode_body(HeartbeatData("p1", [ProducerData("P")], []))
-        await ask(producer, RequestCode.HEART_BEAT, body)
+        await ask(producer, RequestCode.HEART_BEAT, HEARTBEAT)
         yield held[0]
 
 
@@ -173,6 +173,24 @@ async def test_a_silent_producer_is_asked_and_its_answer_ends_the_transaction(
         await until(lambda: len(its.checks) == 2)
         assert (await its.end(sent, COMMIT, fromTransactionCheck=True)).code == Code.SUCCESS
         assert len(await its.visible()) == 1
+
+
+async def test_a_producer_that_is_just_being_disconnected_is_asked_over_its_next_connection(
+    tmp_path: Path,
+) -> None:
+    """Within a second, not after the interval: the question would be lost with the old one."""
+    async with scene(tmp_path) as its:
+        await its.send()
+        broker = its.broker.broker
+        (connection,) = broker._clients.producers("P")
+        its.later_ms += 6000
+        connection.close("by the test")
+        broker._transactions.check()
+        async with connect_peer(
+            "127.0.0.1", its.broker.port, on_request=its.checks.append
+        ) as later:
+            await ask(later, RequestCode.HEART_BEAT, HEARTBEAT)
+            await until(lambda: len(its.checks) == 1)
 
 
 async def test_a_new_leader_goes_on_asking(tmp_path: Path) -> None:

@@ -160,13 +160,10 @@ class ClientHandler:
         ]
 
     def producers(self, group: str) -> list[Connection]:
-        """The connections of a producer group's members."""
-        members = self._membership.producers(group)
-        return [
-            self._connections[connection_id]
-            for connection_id in members
-            if connection_id in self._connections
-        ]
+        """The connections of a producer group's members. None that is closed: what is sent over
+        one is lost."""
+        found = map(self._connections.get, self._membership.producers(group))
+        return [connection for connection in found if connection and not connection.closed]
 
     def connection_of(self, client_id: str) -> Connection | None:
         """The connection over which a client's last heartbeat came."""
