@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import trio
 
-from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.cluster import LOG_FILE, Cluster
 from mqchaos.cluster.layout import plan
 from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
@@ -29,6 +29,8 @@ from judges import FEATURES, Scenario  # noqa: E402 -- beside this file, which i
 
 QUEUES = 2
 """Of each topic, per broker group: enough to share, few enough to be seen all."""
+MET_LINES_MAX = 60
+"""Of the nodes' logs, below a failed test."""
 POPPED = {"pop", "pop_retry"}
 MAKE_THEIR_OWN = {"auto_topic", "namespace"}
 
@@ -113,6 +115,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.when != "call" and report.outcome == "passed":
         return
+    cluster = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and cluster is not None:
+        report.sections.append(("What the cluster met", "\n".join(met(cluster))))
     parameters = getattr(item, "callspec", None)
     if parameters is None or "feature" not in parameters.params:
         return
@@ -123,6 +128,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     noted = {"outcome": kind, "reason": reason.removeprefix("reason: ")}
     client, feature = parameters.params["client"], parameters.params["feature"]
     _found.setdefault(feature, {})[client.name] = noted
+
+
+def met(cluster: Cluster) -> list[str]:
+    """What may have made clients wait: the nodes' last warnings and changes of their roles."""
+    found = []
+    for path in sorted(cluster.directory.glob(f"*/{LOG_FILE}")):
+        lines = path.read_text().splitlines()
+        logged = [json.loads(line) for line in lines if line[:1] + line[-1:] == "{}"]
+        found += [
+            (line["timestamp"], f"{path.parent.name}: {json.dumps(line)}")
+            for line in logged
+            if line["level"] != "info" or line["event"] == "role changed"
+        ]
+    return [text for _, text in sorted(found)[-MET_LINES_MAX:]]
 
 
 def call_error(report: pytest.TestReport) -> str:
