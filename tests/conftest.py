@@ -135,7 +135,9 @@ def log_everything() -> None:
     Tracebacks are plain, as a process prints them: to draw one with local variables keeps the loop
     of the broker under test for a second.
     """
-    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    plain = structlog.dev.ConsoleRenderer(
+        colors=False, exception_formatter=structlog.dev.plain_traceback
+    )
     structlog.configure(
         processors=[*structlog.get_config()["processors"][:-1], plain],
         wrapper_class=structlog.make_filtering_bound_logger(0),

@@ -266,6 +266,15 @@ class Ledger:
             counted=self._engine.acknowledging.is_counted,
         )
 
+    @property
+    def unapplied_bytes(self) -> int:
+        """Bytes of the log behind the entry applied last: not committed yet, or still to be
+        replayed."""
+        next_index = max(self._machine.applied_index + 1, self._log.first_index)
+        if next_index > self._log.last_index:
+            return 0
+        return self._log.end_position - self._log.reader.header(next_index).position
+
     # -- members ---------------------------------------------------------------------------
 
     async def add_member(self, node_id: str, host: str, port: int, service: str = "") -> None:

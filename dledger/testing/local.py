@@ -191,6 +191,11 @@ class LocalLedger:
             raise StorageError(f"there is no entry {index}")
 
     @property
+    def unapplied_bytes(self) -> int:
+        """Bytes of the entries that wait for :meth:`commit`."""
+        return self._end - self._waiting[0][0].position if self._waiting else 0
+
+    @property
     def status(self) -> LedgerStatus:
         """This node, now."""
         serving = self._leader == "local"

@@ -47,3 +47,7 @@ class Log(Protocol):
     @property
     def status(self) -> LedgerStatus:
         """The replica's status."""
+
+    @property
+    def unapplied_bytes(self) -> int:
+        """Bytes of the log that are not applied yet. Raises StorageError."""

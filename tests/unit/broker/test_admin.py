@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import trio
+
 from dledger.remoting.bodies import (
     BrokerStatsData,
     ConsumerConnection,
@@ -24,7 +26,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from mqbroker.config import BrokerConfig
 from mqbroker.leader.role import Role
 from mqbroker.state.machine import Machine
-from mqbroker.testing import served
+from mqbroker.testing import served, until
 from mqbroker.testing.leading import save
 from mqbroker.testing.requests import ask, heartbeat, produce_request, pull_request, send_request
 
@@ -233,6 +235,23 @@ async def test_every_replica_says_how_full_and_how_old_it_is(tmp_path: Path) -> 
             assert (await ask(peer, code)).code == Code.SUCCESS
         refused = await ask(peer, RequestCode.UPDATE_BROKER_CONFIG, b"maxMessageSize=9\n")
         assert refused.code == Code.SERVICE_NOT_AVAILABLE
+
+
+async def test_what_is_not_applied_yet_is_behind(tmp_path: Path) -> None:
+    """dispatchBehindBytes, by which monitors see a replica that replays."""
+    async with served(tmp_path, auto=False) as (broker, peer), trio.open_nursery() as nursery:
+
+        async def behind_bytes() -> int:
+            answer = await ask(peer, RequestCode.GET_BROKER_RUNTIME_INFO)
+            return int(decode_body(KVTable, answer.payload).table["dispatchBehindBytes"])
+
+        broker.ledger.commit()
+        assert await behind_bytes() == 0
+        nursery.start_soon(peer.request, produce_request("a", content=bytes(1000)), 5)
+        await until(lambda: bool(broker.ledger.uncommitted))
+        assert 3000 < await behind_bytes() < 4000
+        broker.ledger.commit()
+        assert await behind_bytes() == 0
 
 
 def test_a_follower_says_whom_to_ask() -> None:

@@ -111,6 +111,11 @@ class Entries:
         """See `Log`."""
         return self._log.status
 
+    @property
+    def unapplied_bytes(self) -> int:
+        """See `Log`."""
+        return self._log.unapplied_bytes
+
     def _append(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
         def done(outcome: Appended | AppendError) -> None:
             self._under_way -= 1

@@ -188,7 +188,7 @@ class BrokerAdminHandler:
             "consumeQueueDiskRatio": ratio,
             "commitLogDirCapacity": f"Total : {_gib(disk.total)}, Free : {_gib(disk.free)}.",
             "earliestMessageTimeStamp": str(earliest_ms),
-            "dispatchBehindBytes": "0",
+            "dispatchBehindBytes": str(core.log.unapplied_bytes),
             "pageCacheLockTimeMills": "0",
             "remainHowManyDataToFlush": "0 B",
         }
