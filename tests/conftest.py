@@ -9,6 +9,7 @@ the ten slowest tests, and a figure for the machine's speed, so that two machine
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -71,6 +72,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out |= {item for item in items if bool(item.get_closest_marker("alone")) == shared}
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=[*left_out])
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector from what stays: modules and five thousand tests, half a second each time.
+
+    Tests with a clock in them would meet that as a standstill.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:

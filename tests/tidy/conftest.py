@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,7 +73,18 @@ def names(nodes: Iterable[ast.AST]) -> frozenset[str]:
 
 def read_below(folders: tuple[str, ...]) -> list[Source]:
     """Every module of some of the project's folders."""
-    return [read(path) for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return kept(path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
+
+
+def kept(paths: Iterable[Path]) -> list[Source]:
+    """Parsed files that stay until the run's end, and that the garbage collector leaves alone.
+
+    Trees are some million objects. A worker goes on to other suites' tests, each full collection
+    would look at them all, and one that takes a second or two is longer than such a test waits.
+    """
+    sources = [read(path) for path in paths]
+    gc.freeze()
+    return sources
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +97,7 @@ def modules() -> list[Source]:
 def others() -> list[Source]:
     """Everything else that is Python: tests, examples, benchmarks with or without a `.py`."""
     scripts = [path for path in sorted((ROOT / "benchmarks").iterdir()) if is_script(path)]
-    return [*read_below(("tests", "examples", "benchmarks")), *map(read, scripts)]
+    return [*read_below(("tests", "examples", "benchmarks")), *kept(scripts)]
 
 
 def is_script(path: Path) -> bool:
