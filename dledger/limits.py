@@ -124,6 +124,8 @@ SCRUB_BYTES_PER_S = 8 * MIB
 """How fast sealed segments are read again, for damage."""
 SCRUB_PAUSE_S = 3600.0
 """Between two passes over the log."""
+SCRUB_AGAIN_S = 60.0
+"""Until a part is tried again that could not be opened."""
 
 HELD_LOOK_S = 0.01
 """In a chaos run: between two looks of a thread that is held whether it still is."""

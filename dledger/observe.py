@@ -10,6 +10,7 @@ rest of a short command that logs nothing.
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import sys
 from typing import TYPE_CHECKING, Literal, cast
@@ -19,15 +20,22 @@ if TYPE_CHECKING:
 
 LogFormat = Literal["json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+STDERR = 2
 
 
 def configure_logging(
     format: LogFormat = "console",  # noqa: A002 -- what the option is called everywhere
     level: LogLevel = "info",
 ) -> None:
-    """Set up logging for the process; call it once, first thing in `main`."""
+    """Set up logging for the process; call it once, first thing in `main`.
+
+    A process that dies by a fault says where, too: by SIGBUS, say, since a file that is mapped into
+    its memory has been cut, or the disk has lost a part of it.
+    """
     import structlog  # noqa: PLC0415
 
+    if not faulthandler.is_enabled():
+        faulthandler.enable(STDERR)
     processors: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         _name_logger,

@@ -94,6 +94,7 @@ async def open_whole_log(
                 node=node_id,
                 first_index=damage.place.next_index,
                 entries_written=repair.written,
+                bytes_unreadable=repair.lost_bytes,
                 commit_index=committed_end,
             )
     log.info(

@@ -166,4 +166,8 @@ class Upkeep:
             except Rot:
                 await self._step_aside()
                 raise
+            except OSError as error:
+                # Too few descriptors, say: that tells nothing about what is on the disk.
+                log.warning("not checked for damage", node=self._node_id, reason=str(error))
+                await trio.sleep(limits.SCRUB_AGAIN_S)
             await trio.sleep(SLICE_BYTES / limits.SCRUB_BYTES_PER_S)

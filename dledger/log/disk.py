@@ -5,24 +5,43 @@ was not synced, tears a write, or fails. The callers keep these rules:
 
 - a file is made durable under a temporary name, renamed, and then its folder is synced: a crash
   leaves either no file or a whole one;
-- a failed fsync is never repeated and then trusted: the kernel may have dropped the pages.
+- a failed fsync is never repeated and then trusted: the kernel may have dropped the pages;
+- old bytes are read by `read_part` or `read_at` before a mapping is looked into: what the disk
+  can't read is an error there, and in a mapping the end of the process (SIGBUS).
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from dledger.buffers import Buffer
 from dledger.failpoints import failpoint
 from dledger.limits import IOV_MAX
 
+_LOST: Final = {errno.EIO, errno.EBADMSG, errno.EUCLEAN, errno.ENODATA, errno.EREMOTEIO}
+"""A sector is gone, or a file system's checksum of it does not fit."""
+
+
+class Unreadable(OSError):
+    """The disk has lost a part of a file. Other errors say nothing about what is on it."""
+
+
+def is_loss(error: OSError) -> bool:
+    """Whether an error of a read says that the disk has lost what was to be read."""
+    return error.errno in _LOST
+
 
 class Disk:
     """The real disk. Errors are OSErrors; the caller decides what they mean."""
+
+    page_bytes = 4096
+    """What is read at least; so what is lost at least where a sector is."""
 
     def make_folder(self, path: Path) -> None:
         """Create a folder, and those above it."""
@@ -145,9 +164,28 @@ class Disk:
             return b""
 
     def read_part(self, path: Path, offset: int, size_bytes: int) -> bytes:
-        """A part of a file, less at its end. Raises OSError."""
+        """A part of a file, less at its end. Raises OSError; Unreadable if the disk lost it."""
         with path.open("rb", buffering=0) as file:
-            return os.pread(file.fileno(), size_bytes, offset)
+            return self.read_at(file.fileno(), offset, size_bytes)
+
+    def read_at(self, descriptor: int, offset: int, size_bytes: int) -> bytes:
+        """The same, of an open file.
+
+        A read that meets a lost sector behind good ones ends before it, and says nothing: so what
+        is missing is asked for by itself.
+        """
+        try:
+            raw = os.pread(descriptor, size_bytes, offset)
+            while len(raw) < size_bytes:
+                more = os.pread(descriptor, size_bytes - len(raw), offset + len(raw))
+                if not more:
+                    break
+                raw += more
+        except OSError as error:
+            if is_loss(error):
+                raise Unreadable(error.errno, error.strerror) from error
+            raise
+        return raw
 
     def remove(self, path: Path) -> None:
         """Remove a file; durable once the folder is synced."""

@@ -59,10 +59,12 @@ class LogReader:
     def _check(self, first_index: int, last_index: int) -> None:
         """Check entries of one segment as they are on the disk. Raises Rot."""
         segment = self._contents.segment_of(last_index)
+        start = segment.offset_of(first_index)
+        segment.touch(start, segment.offset_behind(last_index))
         steps = walk(
             segment.raw,
             segment.base_position,
-            segment.offset_of(first_index),
+            start,
             next_index=first_index,
             chain_crc=self.chain_crc_before(first_index),
         )

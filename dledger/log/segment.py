@@ -3,6 +3,7 @@ mapping."""
 
 from __future__ import annotations
 
+import errno
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from dledger.buffers import Buffer
 from dledger.errors import Rot
-from dledger.log.disk import Disk
+from dledger.log.disk import Disk, Unreadable
 from dledger.log.entry import HEADER_BYTES, MAGIC, Header, decode_header, fault_of, padded
 from dledger.log.recovery.checkpoint import SealedSegment
 from dledger.log.recovery.tail import (
@@ -23,6 +24,7 @@ from dledger.log.recovery.tail import (
 )
 
 POSITION_DIGITS = 20
+TOUCH_BYTES = 1 << 20
 
 
 def segment_path(folder: Path, base_position: int) -> Path:
@@ -118,6 +120,7 @@ class Segment:
         """Where each entry starts, in units of 8 bytes. Raises Rot."""
         if self._offsets is None:
             assert self._summary is not None
+            self.touch(0, self.end)
             offsets = entry_offsets(self.raw[: self.end], self.forget_pages)
             wanted = self._summary.last_index - self._summary.first_index + 1
             if len(offsets) != wanted or offsets[-1] << 3 != self._summary.last_offset:
@@ -151,7 +154,10 @@ class Segment:
         last = first + 1  # most reads are of one entry
         if last < len(offsets) and offsets[last] << 3 < end:
             last = bisect_left(offsets, -(-end // 8), last)
-        while (at := self._good.find(0, first, last)) >= 0:
+        if (at := self._good.find(0, first, last)) < 0:
+            return
+        self.touch(offsets[at] << 3, self.offset_behind(self.first_index + last - 1))
+        while (at := self._good.find(0, at, last)) >= 0:
             offset = offsets[at] << 3
             header = decode_header(self.raw, offset)
             fault = fault_of(header, self.raw, offset, None, self.base_position + offset)
@@ -188,8 +194,30 @@ class Segment:
         return self._summary
 
     def read_part(self, offset: int, size_bytes: int) -> bytes:
-        """A part of the file, not through the mapping. Raises OSError."""
-        return self._disk.read_part(self.path, offset, size_bytes)
+        """A part of the file, not through the mapping. Raises Rot if the disk can't read it,
+        OSError."""
+        try:
+            return self._disk.read_part(self.path, offset, size_bytes)
+        except Unreadable as error:
+            raise self._unreadable(offset, error) from error
+
+    def touch(self, start: int, end: int) -> None:
+        """Have the kernel read from offset `start` to `end`, so that the mapping can be looked
+        into. Raises Rot if the disk can't, OSError."""
+        for offset in range(start, end, TOUCH_BYTES):
+            wanted = min(TOUCH_BYTES, end - offset)
+            try:
+                if len(self._disk.read_at(self.descriptor, offset, wanted)) < wanted:
+                    raise Unreadable(errno.EIO, "the file ends")
+            except Unreadable as error:
+                raise self._unreadable(offset, error) from error
+
+    def _unreadable(self, offset: int, error: Unreadable) -> Rot:
+        return Rot(
+            f"{self.path}: the disk can't read what is behind offset {offset} ({error.strerror}); "
+            "a start has it repaired by the leader",
+            self.base_position,
+        )
 
     def batch_end(self, first_index: int, size_bytes: int) -> int:
         """The last index of a run that begins at `first_index` and passes `size_bytes` or ends."""
@@ -201,11 +229,17 @@ class Segment:
         """The offset of an entry in the file."""
         return self.offsets[index - self.first_index] << 3
 
+    def offset_behind(self, index: int) -> int:
+        """The offset behind an entry in the file."""
+        at = index - self.first_index + 1
+        return self.offsets[at] << 3 if at < len(self.offsets) else self.end
+
     def last_of(self, summary: SealedSegment) -> Header | None:
-        """The last entry's header, if a summary still holds: the same entry, and none behind it."""
+        """The last entry's header, if a summary still holds: the same entry, and none behind it.
+        Raises Rot if the disk can't read it, OSError."""
         if not 0 <= summary.last_offset <= self.capacity_bytes - HEADER_BYTES:
             return None
-        header = decode_header(self.raw, summary.last_offset)
+        header = self._stored_header(summary.last_offset)
         end = summary.last_offset + padded(header.size)
         same = (
             header.magic == MAGIC
@@ -213,8 +247,11 @@ class Segment:
             and header.chain_crc == summary.last_chain_crc
             and end == summary.end
         )
-        last = end + HEADER_BYTES > self.capacity_bytes or decode_header(self.raw, end).magic == 0
+        last = end + HEADER_BYTES > self.capacity_bytes or self._stored_header(end).magic == 0
         return header if same and last else None
+
+    def _stored_header(self, offset: int) -> Header:
+        return decode_header(self.read_part(offset, HEADER_BYTES))
 
     def header(self, index: int) -> Header:
         """An entry's header."""

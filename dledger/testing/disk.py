@@ -1,7 +1,8 @@
 """A disk in memory that fails in all the ways in which real disks fail.
 
 It forgets what was not synced, tears what was being written, loses names whose folder was not
-synced, fails a sync once, dies in the middle of an operation, and flips bits, when it is told to.
+synced, fails a sync once, dies in the middle of an operation, flips bits, and can't read a sector
+any more, when it is told to.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dledger.buffers import Buffer
-from dledger.log.disk import Disk
+from dledger.log.disk import Disk, Unreadable
 
 SECTOR_BYTES = 512
 """A sector is written whole or not at all; anything longer may be torn between sectors."""
+
+
+LOST = bytes(range(1, 256)) * 2 + b"\1\2"
+"""What stands in a mapping where a sector is lost; in a real one the process ends there."""
 
 
 class Crashed(BaseException):
@@ -46,6 +51,14 @@ class _File:
     content: bytearray
     durable: bytearray
     unsynced: list[_Write] = field(default_factory=list)
+    unreadable: set[int] = field(default_factory=set)
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """A part, less at the end. Raises Unreadable."""
+        end = min(offset + size_bytes, len(self.content))
+        if self.unreadable & {*range(offset // SECTOR_BYTES, -(-end // SECTOR_BYTES))}:
+            raise Unreadable(errno.EIO, "input/output error, as told")
+        return bytes(self.content[offset:end])
 
 
 class SimulatedDisk(Disk):
@@ -55,6 +68,8 @@ class SimulatedDisk(Disk):
     many more fails, and the disk forgets what that sync should have made durable, as Linux does.
     `full`: no file can be created. All three end with a restart; `failed` says that one happened.
     """
+
+    page_bytes = SECTOR_BYTES
 
     def __init__(self) -> None:
         self.crash_in: int | None = None
@@ -72,7 +87,9 @@ class SimulatedDisk(Disk):
         """Another disk with the same files, to look at them without touching these."""
         other = SimulatedDisk()
         other._names = {
-            path: _File(bytearray(file.content), bytearray(file.durable))
+            path: _File(
+                bytearray(file.content), bytearray(file.durable), unreadable={*file.unreadable}
+            )
             for path, file in self._names.items()
         }
         return other
@@ -120,6 +137,15 @@ class SimulatedDisk(Disk):
         file = self._names[path]
         file.content[offset] ^= 1 << bit
         file.durable[offset] ^= 1 << bit
+
+    def lose(self, path: Path, offset: int) -> None:
+        """Lose the sector with a byte of a file: it can't be read any more, and a mapping has
+        something else there. In a new file of that name it can."""
+        sector = offset // SECTOR_BYTES
+        start = sector * SECTOR_BYTES
+        self._names[path].unreadable.add(sector)
+        for content in (self._names[path].content, self._names[path].durable):
+            content[start : start + SECTOR_BYTES] = LOST[: len(content) - start]
 
     def zero(self, path: Path, offset: int, size_bytes: int) -> None:
         """Lose a part of a file: it reads as zeros."""
@@ -240,13 +266,17 @@ class SimulatedDisk(Disk):
     def read(self, path: Path) -> bytes:
         """The whole of a file; empty if it does not exist."""
         file = self._names.get(path)
-        return b"" if file is None else bytes(file.content)
+        return b"" if file is None else file.read(0, len(file.content))
 
     def read_part(self, path: Path, offset: int, size_bytes: int) -> bytes:
         """A part of a file."""
         if path not in self._names:
             raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
-        return bytes(self._names[path].content[offset : offset + size_bytes])
+        return self._names[path].read(offset, size_bytes)
+
+    def read_at(self, descriptor: int, offset: int, size_bytes: int) -> bytes:
+        """The same, of an open file."""
+        return self._open[descriptor].read(offset, size_bytes)
 
     def remove(self, path: Path) -> None:
         """Remove a file; durable once the folder is synced."""

@@ -23,6 +23,7 @@ from dledger.net import Peer, connect_peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.record import Record
+from dledger.testing.lossy import lossy_folder, why_not
 from mqbroker import limits
 from mqbroker.config import BrokerConfig
 from mqbroker.state.derived import consume_queue
@@ -147,15 +148,41 @@ async def test_a_rotten_file_that_is_derived_from_the_log_is_made_again(
     committed by consumers is still there."""
     rng = random.Random(7)
     group = replicas(tmp_path, 1)
+    bodies = await fill_and_stop(group)
+    path = victim(tmp_path / "n0")
+    size = path.stat().st_size
+    overwrite(path, max(size // 2 - 250, 0), rng.randbytes(min(500, size)))
+    await assert_made_again(victim, group, bodies)
+
+
+@pytest.mark.skipif(why_not() is not None, reason=f"no lossy disk here: {why_not()}")
+@pytest.mark.parametrize("victim", [queue_file, sorted_keys, newest_keys, snapshot])
+async def test_a_file_derived_from_the_log_that_the_disk_cant_read_is_made_again(
+    victim: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    """A page in its middle, where a mapping would end the process: the same."""
+    group = replicas(tmp_path, 1)
+    bodies = await fill_and_stop(group)
+    with lossy_folder(tmp_path / "n0") as folder:
+        path = victim(folder.path)
+        folder.lose(path, path.stat().st_size // 2)
+        await assert_made_again(victim, group, bodies)
+
+
+async def fill_and_stop(group: list[BrokerConfig]) -> list[bytes]:
+    """Have messages and a committed offset in a group; the bodies."""
     async with running(group):
         leader = await leader_of(group)
         async with connect_peer("127.0.0.1", leader.listen_port) as peer:
             bodies = await fill(peer, MESSAGES)
             await commit(peer, 1234)
-    path = victim(tmp_path / "n0")
-    size = path.stat().st_size
-    overwrite(path, max(size // 2 - 250, 0), rng.randbytes(min(500, size)))
+    return bodies
 
+
+async def assert_made_again(
+    victim: Callable[[Path], Path], group: list[BrokerConfig], bodies: list[bytes]
+) -> None:
+    """Nothing is missing, and the replica says what it found."""
     with capture_logs() as lines:
         await read_all_and_send_on(group, bodies)
     expected = "saved state not used" if victim is snapshot else "files damaged"

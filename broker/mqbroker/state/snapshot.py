@@ -20,7 +20,7 @@ import msgspec
 from dledger.checksum import crc32
 from dledger.errors import StorageError
 from dledger.failpoints import failpoint
-from dledger.log.disk import Disk
+from dledger.log.disk import Disk, is_loss
 from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 from mqbroker.state import kept
 from mqbroker.state.aside import AsideRow
@@ -109,11 +109,16 @@ def write_snapshot(path: Path, payload: bytes) -> None:
 
 
 def read_snapshot(path: Path) -> bytes | None:
-    """The payload; None if there is no snapshot; StorageError if it does not check."""
+    """The payload; None if there is no snapshot; StorageError if it does not check, or the disk has
+    lost a part of it."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if is_loss(error):
+            raise StorageError(f"{path}: the disk can't read it ({error.strerror})") from error
+        raise
     if len(raw) < _HEADER.size:
         raise StorageError(f"{path} has {len(raw)} bytes, fewer than its header")
     magic, length, crc = _HEADER.unpack_from(raw)

@@ -7,5 +7,6 @@
 ``checkpoints``  when a checkpoint is due, and what is in it
 ``scrub``        reads sealed segments again, to find damage before a reader does
 ``repair``       writes a leader's entries over damaged ones, in a log that is not open
+``rescue``       gives a file that the disk can't read everywhere a copy that can be repaired
 ``verify``       checks a replica's folder from outside, without changing it
 """

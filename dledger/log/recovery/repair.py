@@ -28,6 +28,7 @@ from dledger.errors import CorruptLog, FrameError
 from dledger.failpoints import failpoint
 from dledger.log.disk import Disk
 from dledger.log.entry import Header, chain, padded
+from dledger.log.recovery.rescue import rescue
 from dledger.log.segment import Segment, segment_path
 
 _CHAINED_PREFIX_BYTES = 36
@@ -55,11 +56,15 @@ class DamagedLog(CorruptLog):
 
 
 class LogRepair:
-    """One damaged range. `next` is the place of the entry that is needed next."""
+    """One damaged range. `next` is the place of the entry that is needed next.
+
+    `written` counts the entries that were written anew, `lost_bytes` what the disk could not read.
+    """
 
     def __init__(self, folder: Path, segment_bytes: int, disk: Disk, damage: DamagedLog) -> None:
         self.next = damage.place
         self.written = 0
+        self.lost_bytes = 0
         self.folder = folder
         self._segment_bytes = segment_bytes
         self.disk = disk
@@ -115,6 +120,8 @@ class LogRepair:
             path = segment_path(self.folder, base)
             if self.disk.size(path) is None:
                 self.disk.close(self.disk.create(path, self._segment_bytes))
+            elif lost_bytes := rescue(self.disk, path, self._segment_bytes):
+                self.lost_bytes += lost_bytes
             self._segments[base] = Segment(self.disk, path, 0, self._segment_bytes)
         return self._segments[base]
 

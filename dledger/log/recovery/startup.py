@@ -4,6 +4,8 @@ For sealed segments in the checkpoint its summaries are trusted; every later seg
 checked, entry by entry. :mod:`dledger.log.recovery.tail` judges the end: a torn tail is cut,
 corruption stops the start with an error that names the place. Where entries are missing or damaged
 that is a :class:`~dledger.log.recovery.repair.DamagedLog`: the leader has them.
+
+What the disk can't read is damage, too, wherever it lies in a segment that has to be read.
 """
 
 from __future__ import annotations
@@ -11,14 +13,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dledger.errors import CorruptLog, StorageError
+from dledger.errors import CorruptLog, Rot, StorageError
 from dledger.failpoints import failpoint
 from dledger.log.disk import Disk
-from dledger.log.entry import Header, decode_header
+from dledger.log.entry import HEADER_BYTES, Header, decode_header
 from dledger.log.head import LogHead, decode_head
 from dledger.log.recovery.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
 from dledger.log.recovery.repair import DamagedLog, Place
-from dledger.log.recovery.tail import decode_watermark, first_valid_after, scan_segment
+from dledger.log.recovery.tail import (
+    EVERYTHING,
+    WATERMARK_BYTES,
+    decode_watermark,
+    first_valid_after,
+    scan_segment,
+)
 from dledger.log.segment import Segment, segment_path
 from dledger.log.store import SegmentedLog
 
@@ -106,16 +114,6 @@ def _segment_bases(folder: Path, names: list[str], segment_bytes: int, disk: Dis
     return bases
 
 
-def _was_written_to(segment: Segment) -> bool:
-    return decode_header(segment.raw).magic != 0 or decode_watermark(segment.raw) > 0
-
-
-def _watermark_of(segment: Segment) -> int:
-    durable_index = decode_watermark(segment.raw)
-    segment.release()
-    return durable_index
-
-
 class _Opening:
     """The state of one opening: segments so far, the last entry so far."""
 
@@ -148,10 +146,12 @@ class _Opening:
         self.unchecked_index = 0
         self.torn_bytes = 0
         self.torn_because: str | None = None
+        #: The base positions of segments whose watermark the disk can't read.
+        self.unmarked = set[int]()
 
     def run(self, bases: list[int]) -> tuple[SegmentedLog, Recovery]:
         every = [self._open_segment(base) for base in bases]
-        watermarks = [_watermark_of(segment) for segment in every]
+        watermarks = [self._watermark_of(segment) for segment in every]
         if self.head.first_index > 1 and not self.head.replacing:
             self.durable_index = self.head.first_index
         self.durable_index = max(self.durable_index, self.known.commit_index, *watermarks)
@@ -189,11 +189,33 @@ class _Opening:
         )
         return log, Recovery(self.entries_checked, self.torn_bytes, self.torn_because)
 
+    def _far(self) -> str:
+        """How far the log was durable, in words."""
+        if self.durable_index == EVERYTHING:
+            return "to where nobody knows, since the disk has lost a part of it"
+        return f"up to {self.durable_index}"
+
     def _place(self) -> Place:
         return Place(self.next_index, self.chain_crc, self.end_position)
 
     def _open_segment(self, base: int) -> Segment:
         return Segment(self.disk, segment_path(self.folder, base), 0, self.segment_bytes)
+
+    def _watermark_of(self, segment: Segment) -> int:
+        """A segment's watermark; 0 if there is none, or the disk can't read it."""
+        try:
+            raw = segment.read_part(segment.capacity_bytes, WATERMARK_BYTES)
+        except Rot:
+            self.unmarked.add(segment.base_position)
+            return 0
+        return decode_watermark(memoryview(raw))
+
+    def _was_written_to(self, segment: Segment) -> bool:
+        try:
+            begins = decode_header(segment.read_part(0, HEADER_BYTES)).magic != 0
+        except Rot:
+            return True
+        return begins or self._watermark_of(segment) > 0
 
     def _before_a_hole(self, every: list[Segment]) -> list[Segment]:
         """The segments from the log's head on, up to the first missing one."""
@@ -209,12 +231,12 @@ class _Opening:
         last_index = self.next_index - 1
         if last_index < self.durable_index:
             raise DamagedLog(
-                f"{self.folder}: the log ends at index {last_index}, although it was durable up "
-                f"to {self.durable_index}. Nothing was cut. {_ADVICE}",
+                f"{self.folder}: the log ends at index {last_index}, although it was durable "
+                f"{self._far()}. Nothing was cut. {_ADVICE}",
                 self._place(),
                 self.committed,
             )
-        if self.committed_end is None and any(map(_was_written_to, behind_a_hole)):
+        if self.committed_end is None and any(map(self._was_written_to, behind_a_hole)):
             raise CorruptLog(
                 f"{self.folder}: a segment before position {behind_a_hole[0].base_position} is "
                 f"missing. {_ADVICE}"
@@ -224,18 +246,24 @@ class _Opening:
         """Lower the watermarks that vouch for entries which were not committed and are cut now.
 
         No others: a segment's watermark is never above its last entry, so that a later cut of what
-        lies behind a segment need not look at it.
+        lies behind a segment need not look at it. What stands for a lost one says more than that.
         """
-        for segment in self.segments:
-            if _watermark_of(segment) > last_index:
-                segment.mark(last_index)
+        behind = [segment.first_index for segment in self.segments[1:]] + [last_index + 1]
+        for segment, next_index in zip(self.segments, behind, strict=True):
+            if self._watermark_of(segment) > last_index:
+                segment.mark(next_index - 1)
                 segment.sync()
 
     def _take(self, segment: Segment, summary: SealedSegment) -> bool:
         """Trust a summary for a segment, if it still holds; returns whether it does. Else the
         segment must be read."""
-        last = segment.last_of(summary)
-        if last is None or self.next_index != summary.first_index:
+        if segment.base_position in self.unmarked or self.next_index != summary.first_index:
+            return False
+        try:
+            last = segment.last_of(summary)
+        except Rot:
+            return False
+        if last is None:
             return False
         segment.first_index = summary.first_index
         segment.adopt_summary(summary)
@@ -253,6 +281,11 @@ class _Opening:
 
     def _read(self, segment: Segment) -> bool:
         """Read and check a segment; returns whether another may follow."""
+        try:
+            segment.touch(0, self.segment_bytes)
+        except Rot as rot:
+            self._judge_unreadable(rot)
+            return False
         place = segment.base_position, self.next_index, self.chain_crc
         scan = scan_segment(segment.raw, *place, segment.forget_pages)
         self.entries_checked += len(scan.offsets)
@@ -281,12 +314,20 @@ class _Opening:
                 self._go_behind(last)
             raise DamagedLog(
                 f"{segment_path(self.folder, segment.base_position)}: entry {bad_index} at offset "
-                f"{end} is damaged ({fault}), although it was durable (up to index "
-                f"{self.durable_index}){after}. Nothing was cut. {_ADVICE}",
+                f"{end} is damaged ({fault}), although it was durable {self._far()}{after}. "
+                f"Nothing was cut. {_ADVICE}",
                 self._place(),
                 self.committed,
             )
         self.torn_because = fault
+
+    def _judge_unreadable(self, rot: Rot) -> None:
+        """A segment can't be read: drop it if all of it lies behind what is committed, else raise
+        DamagedLog."""
+        if self.committed_end is None or self.next_index <= self.committed_end:
+            what = f"{rot}. Nothing was cut. {_ADVICE}"
+            raise DamagedLog(what, self._place(), self.committed)
+        self.torn_because = str(rot)
 
     def _wipe(self, segment: Segment) -> None:
         """Overwrite with zeros whatever a crash left behind the last entry.

@@ -37,6 +37,8 @@ from dledger.log.walk import walk
 _WATERMARK: Final = struct.Struct(">4x4sQI")
 _WATERMARK_MAGIC: Final = b"DLWM"
 WATERMARK_BYTES: Final = 64
+EVERYTHING: Final = (1 << 64) - 1
+"""The watermark of a segment of which the disk has lost a part: see `rescue`."""
 PART_BYTES: Final = 16 << 20
 
 

@@ -14,19 +14,26 @@ are three kinds of faults:
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from dledger.errors import CorruptLog
 from dledger.limits import VERIFY_FAULTS_MAX
-from dledger.log.disk import mapped
+from dledger.log.disk import Disk, Unreadable, mapped
 from dledger.log.entry import Header, padded
 from dledger.log.hard_state import HardState, read_slots
 from dledger.log.head import decode_head
 from dledger.log.recovery.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
+from dledger.log.recovery.rescue import STEP_BYTES, pieces
 from dledger.log.recovery.scan import Found, scan_entries
-from dledger.log.recovery.tail import WATERMARK_BYTES, decode_watermark, encode_watermark
+from dledger.log.recovery.tail import (
+    EVERYTHING,
+    WATERMARK_BYTES,
+    decode_watermark,
+    encode_watermark,
+)
 from dledger.log.replica import describe_replica, is_held
 from dledger.log.segment import segment_path
 
@@ -88,7 +95,8 @@ def verify_replica(folder: Path, on_entry: OnEntry = lambda base, found: None) -
     """Read all of a replica. `on_entry` is called with the base position of a segment and each
     entry or fault in it.
 
-    Raises ConfigError if the folder is no replica's, OSError if a file can't be read.
+    Raises ConfigError if the folder is no replica's, OSError if a file other than a segment can't
+    be read.
     """
     about = describe_replica(folder)
     result = Verification(
@@ -108,11 +116,11 @@ def verify_replica(folder: Path, on_entry: OnEntry = lambda base, found: None) -
 
 
 def _read_checkpoint(folder: Path, result: Verification) -> Checkpoint:
-    with mapped(folder / "checkpoint") as raw:
-        checkpoint = decode_checkpoint(bytes(raw or b""))
-        if raw is not None and checkpoint == Checkpoint():
-            what = "it does not check; a start reads the whole log"
-            result.note(Fault("stale", "checkpoint", 0, None, what))
+    disk, path = Disk(), folder / "checkpoint"
+    checkpoint = decode_checkpoint(disk.read(path))
+    if disk.size(path) is not None and checkpoint == Checkpoint():
+        what = "it does not check; a start reads the whole log"
+        result.note(Fault("stale", "checkpoint", 0, None, what))
     result.commit_index = checkpoint.commit_index
     return checkpoint
 
@@ -123,12 +131,11 @@ def _read_head(folder: Path, result: Verification) -> int | None:
     It is read after the segments' names: it goes forward only, so none seems to be missing that
     retention removes meanwhile.
     """
-    with mapped(folder / "head") as raw:
-        try:
-            head = decode_head(bytes(raw or b""))
-        except CorruptLog as error:
-            result.note(Fault("damaged", "head", 0, None, str(error)))
-            return None
+    try:
+        head = decode_head(Disk().read(folder / "head"))
+    except CorruptLog as error:
+        result.note(Fault("damaged", "head", 0, None, str(error)))
+        return None
     return None if head.replacing else head.base_position
 
 
@@ -136,23 +143,29 @@ def _read_watermarks(
     folder: Path, bases: tuple[int, ...], checkpoint: Checkpoint, result: Verification
 ) -> None:
     result.durable_index = checkpoint.commit_index
-    for base in bases:
-        with mapped(segment_path(folder, base)) as raw:
-            if raw is None or len(raw) != result.segment_bytes:
-                continue
-            durable_index = decode_watermark(raw)
-            at = result.segment_bytes - WATERMARK_BYTES
-            written = bytes(raw[at:]).rstrip(b"\0")
-            if written and not encode_watermark(durable_index).startswith(written):
-                what = "the watermark does not check; damage may be taken for a torn tail"
-                result.note(Fault("stale", segment_path(folder, base).name, at, None, what))
-            result.durable_index = max(result.durable_index, durable_index)
+    disk, at = Disk(), result.segment_bytes - WATERMARK_BYTES
+    for path in (segment_path(folder, base) for base in bases):
+        if disk.size(path) != result.segment_bytes:
+            continue
+        try:
+            raw = disk.read_part(path, at, WATERMARK_BYTES)
+        except Unreadable:
+            continue  # that is noted for the segment
+        durable_index = decode_watermark(memoryview(raw))
+        if durable_index == EVERYTHING:
+            what = "the disk had lost a part of it, and no leader has repaired it to the end yet"
+            result.note(Fault("damaged", path.name, at, None, what))
+            continue
+        written = raw.rstrip(b"\0")
+        if written and not encode_watermark(durable_index).startswith(written):
+            what = "the watermark does not check; damage may be taken for a torn tail"
+            result.note(Fault("stale", path.name, at, None, what))
+        result.durable_index = max(result.durable_index, durable_index)
 
 
 def _read_hard_state(folder: Path, result: Verification) -> None:
     """Term and vote, as a start would read them."""
-    with mapped(folder / "term") as raw:
-        content = bytes(raw or b"")
+    content = Disk().read(folder / "term")
     good = read_slots(content)
     result.term, result.vote = (state := good[-1][1] if good else HardState()).term, state.vote
     if not good and any(content):
@@ -210,7 +223,11 @@ class _Walk:
         # If the log's head was removed, the chain continues a value that went with it.
         previous = self._last.chain_crc if self._last else None if base else 0
         before = self._last
-        with mapped(segment_path(self._folder, base)) as raw:
+        path = segment_path(self._folder, base)
+        if (lost_at := self._lost_at(path)) is not None:
+            self._note(base, lost_at, "the disk can't read it: the rest of the segment is unknown")
+            return
+        with mapped(path) as raw:
             if raw is None:  # removed meanwhile by retention
                 return
             size = self._result.segment_bytes
@@ -220,6 +237,17 @@ class _Walk:
         summary = self._sealed.get(base)
         if summary is not None and self._last is not before:
             self._check_summary(summary)
+
+    def _lost_at(self, path: Path) -> int | None:
+        """The first offset that the disk can't read; to look there in a mapping ends a process."""
+        disk, lost_at = Disk(), None
+        with suppress(FileNotFoundError):  # removed meanwhile by retention
+            for step_bytes in (STEP_BYTES, disk.page_bytes):
+                every = pieces(disk, path, disk.size(path) or 0, step_bytes)
+                lost_at = next((offset for offset, raw in every if raw is None), None)
+                if lost_at is None:
+                    break
+        return lost_at
 
     def _take(self, base: int, found: Found) -> None:
         result, header = self._result, found.header

@@ -115,6 +115,7 @@ PLANTED = (
     PlantedBug("never scrub", (), repair.never_scrub, seed=26),
     PlantedBug("send what has rotted", (), repair.send_what_has_rotted),
     PlantedBug("vouch for rot that was found", (), repair.vouch_for_rot_that_was_found, seed=26),
+    PlantedBug("forget what could not be read", (), repair.forget_what_could_not_be_read, seed=8),
     PlantedBug("apply what waited for the state", (), repair.apply_what_waited_for_the_state),
     PlantedBug("answer a read without asking", (), reads.answer_a_read_without_asking, seed=118),
     PlantedBug("join a round under way", (), reads.join_a_round_under_way, seed=9),

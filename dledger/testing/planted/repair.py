@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from unittest.mock import patch
 
 from dledger.log.reading import LogReader
+from dledger.log.recovery import rescue
 from dledger.log.recovery.checkpoints import Checkpoints
 from dledger.log.recovery.scrub import Scrub
 from dledger.raft.engine import RaftEngine
@@ -65,6 +66,11 @@ def send_what_has_rotted() -> Planted:
 def vouch_for_rot_that_was_found() -> Planted:
     """The checkpoint that a node leaves behind, when it has found rot, vouches for the segment."""
     return patch.object(Checkpoints, "distrust", lambda self, base_position: None)
+
+
+def forget_what_could_not_be_read() -> Planted:
+    """A file of which a part was lost gets a copy that vouches for nothing."""
+    return patch.object(rescue, "EVERYTHING", 0)
 
 
 def apply_what_waited_for_the_state() -> Planted:

@@ -32,8 +32,12 @@ from dledger.log.recovery.startup import open_log
 from dledger.log.recovery.tail import decode_watermark
 from dledger.log.recovery.verify import verify_replica
 from dledger.observe import configure_logging
+from dledger.testing.lossy import lossy_folder, why_not
 
 pytestmark = pytest.mark.slow
+needs_fuse = pytest.mark.skipif(
+    (reason := why_not()) is not None, reason=f"no folder with a lossy disk here: {reason}"
+)
 
 SEGMENT_BYTES = 1 << 20
 WORD = "right"
@@ -455,6 +459,66 @@ async def test_rot_in_an_old_segment_of_a_leader_is_found_and_repaired_while_it_
     assert not any(verify_replica(Path(o.directory)).damaged for o in group.orders.values())
 
 
+@needs_fuse
+async def test_what_the_disk_of_a_follower_cant_read_is_repaired_before_it_takes_part(
+    tmp_path: Path,
+) -> None:
+    """Two pages of its last segment, the one with the watermark, too: what it had acknowledged is
+    there again, and the file can be read."""
+    with group_of(3, tmp_path) as group:
+        for node_id in group.orders:
+            group.start(node_id)
+        async with load_on(group) as load:
+            await load.reaches(1000)
+            leader = await group.leader()
+            victim = next(node_id for node_id in group.orders if node_id != leader)
+            group.stop(victim)
+            with lossy_folder(Path(group.orders[victim].directory)) as folder:
+                segment = written_segments(folder.path)[-1]
+                folder.lose(segment, 5 * 4096)
+                folder.lose(segment, SEGMENT_BYTES - 1)
+                assert "the disk can't read it" in str(verify_replica(folder.path).faults)
+                group.start(victim)
+                await group.wait_until_up(victim)
+                await load.goes_on()
+                assert '"bytes_unreadable": 8192' in group.said(victim)
+                assert not verify_replica(folder.path).damaged
+                group.stop(victim)
+        group.start(victim)
+        await group.wait_equal()
+        assert_nothing_lost(group, load)
+
+
+@needs_fuse
+async def test_an_old_page_that_a_leader_cant_read_any_more_is_repaired_while_it_runs(
+    tmp_path: Path,
+) -> None:
+    """The scrub meets it, or a reader: neither ends the process."""
+    with group_of(3, tmp_path, segment_bytes=1 << 16) as group:
+        for node_id in group.orders:
+            group.start(node_id)
+        async with load_on(group) as load:
+            await load.reaches(3000)
+        victim = await group.leader()
+        await group.wait_equal()
+        await group.wait_until_vouched(victim)
+        for node_id in group.orders:
+            group.stop(node_id)
+        with lossy_folder(Path(group.orders[victim].directory)) as folder:
+            folder.lose(written_segments(folder.path)[0], 3 * 4096)
+            for node_id in group.orders:
+                group.start(node_id)
+            await group.wait_until_said("log repaired", victim)
+            assert "the disk can't read" in group.said(victim)
+            assert group.processes[victim].poll() is None
+            await group.wait_equal()
+            group.stop(victim)
+        group.start(victim)
+        await group.wait_until_up(victim)
+        assert_nothing_lost(group, load)
+    assert not any(verify_replica(Path(o.directory)).damaged for o in group.orders.values())
+
+
 @pytest.mark.parametrize("part", [60, 24], ids=["body", "header"])
 async def test_bits_that_flip_under_running_nodes_are_repaired_under_load(
     part: int, tmp_path: Path
@@ -524,10 +588,15 @@ def segments_of(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.glob("log/*.seg")}
 
 
+def written_segments(folder: Path) -> list[Path]:
+    """Those that have entries, the oldest first."""
+    files = sorted((folder / "log").glob("*.seg"))
+    return [path for path in files if any(path.read_bytes()[:4])]
+
+
 def rot(folder: Path, segment: int = -1) -> list[int]:
     """Damage two durable entries of a segment of a stopped replica, by default the last; which."""
-    written = [path for path in (folder / "log").glob("*.seg") if any(path.read_bytes()[:4])]
-    path = sorted(written)[segment]
+    path = written_segments(folder)[segment]
     raw = bytearray(path.read_bytes())
     durable_index = decode_watermark(memoryview(raw))
     offset, indices = 0, {}

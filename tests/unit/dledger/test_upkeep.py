@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import trio
 
+from dledger.errors import Rot
 from dledger.ledger.config import LedgerConfig
 from dledger.ledger.upkeep import Upkeep
-from dledger.limits import NO_SPACE_RETRY_S, UPKEEP_AGAIN_S
+from dledger.limits import NO_SPACE_RETRY_S, SCRUB_AGAIN_S, UPKEEP_AGAIN_S
 from dledger.log.disk import Disk
 from dledger.log.entry import Kind
 from dledger.log.recovery.repair import DamagedLog
@@ -57,6 +58,41 @@ async def test_a_full_disk_is_tried_now_and_then_however_much_the_log_grows(
         assert log.space.lacking is None
         assert not log.wants_segment
         nursery.cancel_scope.cancel()
+    log.close()
+
+
+async def test_a_scrub_waits_for_descriptors_and_stops_for_what_the_disk_has_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """That a file can't be opened now tells nothing about what is in it; a lost sector does."""
+    log, _ = open_log(tmp_path / "log", SEGMENT_BYTES)
+    config = LedgerConfig(
+        "g", "n1", {"n1": ("127.0.0.1", 1)}, tmp_path, segment_bytes=SEGMENT_BYTES
+    )
+    for index in range(1, 5):
+        log.append(index, 1, Kind.MESSAGES, bytes(SEGMENT_BYTES // 2))
+    log.sync()
+    log.commit_index = 4
+    errors = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO]
+    tried = list[int]()
+
+    def read(disk: Disk, path: Path, offset: int, size_bytes: int) -> bytes:
+        tried.append(errors[len(tried)])
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pread", fail)
+            return read_part(disk, path, offset, size_bytes)
+
+    def fail(*_: object) -> bytes:
+        raise OSError(tried[-1], os.strerror(tried[-1]))
+
+    read_part = Disk.read_part
+    monkeypatch.setattr(Disk, "read_part", read)
+    upkeep = Upkeep(config, log, lambda: True, trio.lowlevel.checkpoint)
+    began_at = trio.current_time()
+    with pytest.raises(Rot, match=f"can't read .*{os.strerror(errno.EIO)}"):
+        await upkeep.scrub_loop()
+    assert tried == errors
+    assert trio.current_time() - began_at >= 3 * SCRUB_AGAIN_S
     log.close()
 
 

@@ -229,12 +229,11 @@ class ConsumeQueue:
         while first < last:
             path, unit = self._file_of(first)
             count = min(last - first, limits.UNITS_PER_FILE - unit)
-            raw = os.pread(self._files.get(path), count * UNIT_BYTES, unit * UNIT_BYTES)
-            if len(raw) != count * UNIT_BYTES:
-                self._files.damage.found(f"{path} ends before unit {unit + count}")
+            descriptor, damage = self._files.get(path), self._files.damage
+            raw = damage.read(path, descriptor, count * UNIT_BYTES, unit * UNIT_BYTES)
             units, bad = unfiled(raw, first, self._seed)
             if bad is not None:
-                self._files.damage.found(f"{path}: the unit of offset {bad} does not check")
+                damage.found(f"{path}: the unit of offset {bad} does not check")
             yield units
             first += count
 

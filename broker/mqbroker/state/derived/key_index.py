@@ -19,13 +19,13 @@ entries applied again.
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +47,7 @@ from mqbroker.state.derived.keys import (
     encode_keys,
     key_hashes,
 )
-from mqbroker.state.derived.units import Damage, DamagedFiles
+from mqbroker.state.derived.units import Damage
 
 _U64_STRUCT: Final = struct.Struct("<Q")
 _SORTED: Final = ".sorted"
@@ -136,7 +136,7 @@ class KeyIndex:
         for number in range(self.first, end - self._per_file + 1, self._per_file):
             path = self._path(number)
             if path.exists():
-                units = np.frombuffer(path.read_bytes(), UNIT)
+                units = np.frombuffer(self._content(path), UNIT)
                 if not all_check(units["hash"], units["position"]):
                     self._damage.found(f"{path}: a unit does not check")
                 _write_sorted(path, units)
@@ -201,15 +201,21 @@ class KeyIndex:
         plain, ordered = self._paths(number)
         if not ordered.exists():
             with suppress(FileNotFoundError):
-                return self._matching(np.frombuffer(plain.read_bytes(), UNIT), wanted, plain)
-        with (
-            ordered.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-        ):
-            try:
-                return _search(mapped, wanted)
-            except DamagedFiles:
+                return self._matching(np.frombuffer(self._content(plain), UNIT), wanted, plain)
+        with ordered.open("rb", buffering=0) as file:
+            read = partial(self._damage.read, ordered, file.fileno())
+            found = _search(read, ordered.stat().st_size // UNIT.itemsize, wanted)
+            if found is None:
                 self._damage.found(f"{ordered}: a unit does not check")
+            return found
+
+    def _content(self, path: Path) -> bytes:
+        """All of a file. Raises DamagedFiles if the disk has lost a part of it."""
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            self._damage.look_at(error, path)
+            raise
 
     def _matching(
         self, units: npt.NDArray[np.void], wanted: int, path: Path | None = None
@@ -224,10 +230,10 @@ class KeyIndex:
     def _newest_position(self, number: int) -> int:
         plain, ordered = self._paths(number)
         if ordered.exists():
-            both = np.frombuffer(ordered.read_bytes(), U64)
+            both = np.frombuffer(self._content(ordered), U64)
             hashes, words = both[: self._per_file], both[self._per_file :]
         else:
-            units = np.frombuffer(plain.read_bytes(), UNIT)
+            units = np.frombuffer(self._content(plain), UNIT)
             hashes, words = units["hash"], units["position"]
         if not all_check(hashes, words):
             self._damage.found(f"{plain}: a unit does not check")
@@ -245,25 +251,29 @@ class KeyIndex:
         return plain, plain.with_name(plain.name + _SORTED)
 
 
-def _search(mapped: mmap.mmap, wanted: int) -> list[int]:
-    """The positions of units with a hash in a sorted file, the newest first. DamagedFiles."""
-    count = len(mapped) // UNIT.itemsize
-    begin = bisect_left(range(count), wanted, key=lambda number: _unit(mapped, count, number))
-    end = bisect_right(range(count), wanted, begin, key=lambda number: _unit(mapped, count, number))
-    hashes = np.frombuffer(mapped[begin * 8 : end * 8], U64)
-    words = np.frombuffer(mapped[(count + begin) * 8 : (count + end) * 8], U64)
-    if not all_check(hashes, words):
-        raise DamagedFiles("a unit does not check")
+def _search(read: Callable[[int, int], bytes], count: int, wanted: int) -> list[int] | None:
+    """The positions of units with a hash in a sorted file of `count`, the newest first; None if a
+    unit does not check.
+
+    `read` takes a size and an offset. The file is not mapped: there the process would end where the
+    disk has lost something.
+    """
+    rotten = False
+
+    def hash_of(number: int) -> int:
+        nonlocal rotten
+        (value,) = _U64_STRUCT.unpack(read(8, number * 8))
+        (word,) = _U64_STRUCT.unpack(read(8, (count + number) * 8))
+        rotten = rotten or not checks(value, word)
+        return int(value)
+
+    begin = bisect_left(range(count), wanted, key=hash_of)
+    end = bisect_right(range(count), wanted, begin, key=hash_of)
+    hashes = np.frombuffer(read((end - begin) * 8, begin * 8), U64)
+    words = np.frombuffer(read((end - begin) * 8, (count + begin) * 8), U64)
+    if rotten or not all_check(hashes, words):
+        return None
     return sorted((words & POSITION_MASK).tolist(), reverse=True)
-
-
-def _unit(mapped: mmap.mmap, count: int, number: int) -> int:
-    """The hash of a unit in a sorted file. Raises DamagedFiles."""
-    (value,) = _U64_STRUCT.unpack_from(mapped, number * 8)
-    (word,) = _U64_STRUCT.unpack_from(mapped, (count + number) * 8)
-    if not checks(value, word):
-        raise DamagedFiles(f"unit {number} does not check")
-    return int(value)
 
 
 def _write_sorted(path: Path, units: npt.NDArray[np.void]) -> None:

@@ -12,12 +12,15 @@ and units at another offset are found.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Final, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from dledger.errors import StorageError
+from dledger.log.disk import is_loss
 from mqbroker import limits
 
 UNIT: Final = np.dtype(
@@ -93,6 +96,23 @@ class Damage:
         """Note it, and raise DamagedFiles."""
         self._reason = reason
         raise DamagedFiles(f"{reason}; it is made again from the log")
+
+    def read(self, path: Path, descriptor: int, size_bytes: int, offset: int) -> bytes:
+        """A part of an open file. Raises DamagedFiles if the file ends before, or the disk has lost
+        it; OSError."""
+        try:
+            raw = os.pread(descriptor, size_bytes, offset)
+        except OSError as error:
+            self.look_at(error, path)
+            raise
+        if len(raw) != size_bytes:
+            self.found(f"{path}: {len(raw)} of {size_bytes} bytes can be read from {offset} on")
+        return raw
+
+    def look_at(self, error: OSError, path: Path) -> None:
+        """Raise DamagedFiles if an error of a read says that the disk has lost a part of a file."""
+        if is_loss(error):
+            self.found(f"{path}: the disk can't read it ({error.strerror})")
 
     def take(self) -> str | None:
         """The damage found since the last call."""

@@ -28,6 +28,8 @@ from dledger.testing.simulation.node import FOLDER
 from dledger.testing.simulation.streams import Streams
 
 HEADER_ROTS = 0.5
+UNREADABLE = 0.3
+"""The odds that damage is something which the disk can't read any more."""
 
 
 class Bearing(Protocol):
@@ -52,7 +54,8 @@ class Damages:
 
     def damage(self, node_id: str, log: SegmentedLog, rng: random.Random) -> str | None:
         """Damage what was durable for sure on the disk of a stopped node; what was done."""
-        what = damage_log(self._group.disks[node_id], log, rng)
+        unread = self._group.streams["unreadable"]
+        what = damage_log(self._group.disks[node_id], log, rng, unread)
         if what is not None:
             self._group.note(f"on the disk of {node_id} {what}")
             self.damaged.add(node_id)
@@ -122,11 +125,13 @@ class Damages:
         return term.state.seated
 
 
-def damage_log(disk: SimulatedDisk, log: SegmentedLog, rng: random.Random) -> str | None:
+def damage_log(
+    disk: SimulatedDisk, log: SegmentedLog, rng: random.Random, unread: random.Random
+) -> str | None:
     """Damage entries that were durable for sure, so that a start must notice; what was done.
 
     None if there are no such entries. The checkpoint goes, so that a start reads everything, unless
-    the newest segment goes: only the checkpoint shows that.
+    the newest segment goes: only the checkpoint shows that. `unread` draws what can't be read.
     """
     watermark = _watermark(disk, log)
     if watermark < log.first_index:
@@ -155,6 +160,12 @@ def damage_log(disk: SimulatedDisk, log: SegmentedLog, rng: random.Random) -> st
     if kind < 0.3:
         disk.zero(path, offset, header.size)
         return f"entry {header.index} is all zeros"
+    if unread.random() < UNREADABLE:
+        disk.lose(path, offset + unread.randrange(header.size))
+        if unread.random() < 0.5:
+            disk.lose(path, log.segment_bytes - 1)
+            return f"entry {header.index} and the segment's watermark can't be read"
+        return f"entry {header.index} can't be read"
     count = rng.randint(1, 3)
     # A set: a bit that flips twice is none.
     for at, bit in {(rng.randrange(header.size), rng.randrange(8)) for _ in range(count)}:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import CorruptLog
+from dledger.log.disk import Disk, Unreadable
 from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.recovery.startup import open_log
@@ -297,3 +300,25 @@ def test_a_torn_tail_leaves_the_watermark() -> None:
     disk.flip_bit(segment_path(FOLDER, 0), life.log.header(3).position + HEADER_BYTES, 0)
     with pytest.raises(CorruptLog, match="entry 3"):
         open_log(FOLDER, SEGMENT_BYTES, disk)
+
+
+@pytest.mark.parametrize("good", [1, 4096, 99_999])
+def test_a_read_that_ends_before_a_lost_sector_is_not_taken_for_the_files_end(
+    good: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel gives what comes before it, and the error when it is asked for the rest."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(100_000))
+    pread = os.pread
+
+    def losing(descriptor: int, size_bytes: int, offset: int) -> bytes:
+        if offset >= good:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pread(descriptor, min(size_bytes, good - offset), offset)
+
+    monkeypatch.setattr(os, "pread", losing)
+    with pytest.raises(Unreadable):
+        Disk().read_part(path, 0, 100_000)
+    assert len(Disk().read_part(path, 0, good)) == good
+    monkeypatch.undo()
+    assert len(Disk().read_part(path, 50_000, 100_000)) == 50_000

@@ -70,6 +70,25 @@ def test_what_is_not_committed_is_left_alone() -> None:
     assert scrub_all(Scrub(log), log) == second.first_index - 1
 
 
+@pytest.mark.parametrize("index", [2, 60, 105, 250])
+def test_what_the_disk_lost_under_a_running_node_is_rot(index: int) -> None:
+    """To the scrub, and to every reader that does not look at what was checked just now."""
+    disk = SimulatedDisk()
+    log = filled(disk, 450)
+    header = log.header(index)
+    base = header.position - header.position % SEGMENT_BYTES
+    disk.lose(segment_path(FOLDER, base), header.end - base - 100)
+    for read in (
+        lambda: scrub_all(Scrub(log), log),
+        lambda: log.checked_entry(index),
+        lambda: log.checked_view(header.position, header.size),
+        lambda: log.checked_run_of(index, index),
+    ):
+        with pytest.raises(Rot, match="the disk can't read"):
+            read()
+    assert bytes(log.checked_entry(index - 1).body) == bytes([(index - 1) % 251]) * BODY_BYTES
+
+
 @pytest.mark.parametrize("index", [1, 60, 105, 250])
 def test_rot_that_a_start_trusts_is_found_and_then_repaired_by_a_start(index: int) -> None:
     """The checkpoint vouches for the segment no longer, so the next start reads it."""

@@ -13,13 +13,13 @@ from dledger.log.entry import HEADER_BYTES
 from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery.repair import DamagedLog, LogRepair
 from dledger.log.recovery.startup import open_log
-from dledger.log.segment import segment_path
+from dledger.log.segment import Segment, segment_path
 from dledger.log.store import SegmentedLog
 from dledger.raft.library.messages import Ack, Append, Confirmed, Given, Lacking
 from dledger.raft.limits import HEARTBEAT_S
 from dledger.raft.replication.repair import Asking
 from dledger.testing.contracts.log_store import copy_to
-from dledger.testing.disk import Crashed, SimulatedDisk
+from dledger.testing.disk import SECTOR_BYTES, Crashed, SimulatedDisk
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import FOLDER, Donor, ScriptedNode
 
@@ -49,6 +49,28 @@ class Replica:
         base = header.position - header.position % SEGMENT_BYTES
         offset = header.position - base + header.size // 2
         self.disk.flip_bit(segment_path(FOLDER, base), offset, 3)
+
+    def lose(self, position: int) -> None:
+        """Have the disk unable to read the sector with that position of the log."""
+        base = position - position % SEGMENT_BYTES
+        self.disk.lose(segment_path(FOLDER, base), position - base)
+
+    def stored(self) -> dict[str, bytes]:
+        """What a power loss would leave of each file."""
+        disk = self.disk
+        return {name: disk.durable_bytes(FOLDER / name, 0, 1 << 20) for name in disk.names(FOLDER)}
+
+    def start(self, commit: int) -> SegmentedLog:
+        """Start and be repaired by a leader with the donor's log, as often as it takes."""
+        committed_end: int | None = None
+        for _ in range(20):
+            try:
+                return self.open(committed_end)
+            except DamagedLog as damage:
+                repair = LogRepair(FOLDER, SEGMENT_BYTES, self.disk, damage)
+                asking = Asking(repair, self.hard_state)
+                committed_end = repaired(asking, lambda at: given(self.donor.log, at, commit))
+        raise AssertionError("still damaged")
 
     def open(self, committed_end: int | None = None) -> SegmentedLog:
         return open_log(FOLDER, SEGMENT_BYTES, self.disk, committed_end)[0]
@@ -147,6 +169,81 @@ def test_a_repair_that_was_interrupted_anywhere_begins_again() -> None:
             else:
                 break
         assert log.chain_crc == source.log.chain_crc
+
+
+@pytest.mark.parametrize("commit", [3, 20, 41])
+def test_whatever_the_disk_cant_read_is_repaired(commit: int) -> None:
+    """Each sector of each segment: what is committed is there again, and no mark says too much."""
+    source = donor(*[3] * 40)
+    end = -(-source.log.end_position // SEGMENT_BYTES) * SEGMENT_BYTES
+    for position in range(0, end, SECTOR_BYTES):
+        replica = Replica(source, 41)
+        replica.lose(position)
+        log = replica.start(commit)
+        assert commit <= log.last_index <= 41
+        assert log.chain_crc == source.log.header(log.last_index).chain_crc
+        log.close()
+        assert replica.open().last_index == log.last_index
+
+
+def test_a_group_of_sectors_is_lost_and_the_node_may_die_while_that_is_repaired() -> None:
+    """Random ones, in the marks of the segments, too, and beyond what is committed."""
+    source = donor(*[3] * 40)
+    for seed in range(150):
+        rng = random.Random(seed)
+        print("seed", seed)
+        held, commit = rng.randint(20, 41), rng.randint(1, 41)
+        replica = Replica(source, held)
+        sizes = [replica.disk.size(FOLDER / name) or 0 for name in replica.disk.names(FOLDER)]
+        for _ in range(rng.randint(1, 6)):
+            replica.lose(rng.randrange(sum(size for size in sizes if size == SEGMENT_BYTES)))
+        while True:
+            replica.disk.crash_in = rng.randrange(1, 80)
+            try:
+                log = replica.start(commit)
+                break
+            except Crashed:
+                replica.disk.lose_power(rng)
+        assert log.last_index >= min(held, commit)
+        assert log.chain_crc == source.log.header(log.last_index).chain_crc
+        replica.disk.crash_in = None
+        log.close()
+        assert replica.open().last_index == log.last_index
+
+
+def test_what_was_acknowledged_beyond_the_watermark_is_demanded_after_a_loss() -> None:
+    """Entry 8 may be committed by this node's word, though its mark says that 5 are durable."""
+    source = donor(*[3] * 10)
+    replica = Replica(source, 11)
+    for base in (0, SEGMENT_BYTES):
+        segment = Segment(replica.disk, segment_path(FOLDER, base), 0, SEGMENT_BYTES)
+        segment.mark(5)
+        segment.sync()
+    replica.lose(source.log.header(8).position + HEADER_BYTES)
+    assert replica.start(11).last_index == 11
+
+
+def test_a_start_changes_nothing_that_it_cant_read() -> None:
+    """The disk may be able to read it the next time; a node without peers has nobody to ask."""
+    source = donor(*[3] * 10)
+    replica = Replica(source, 11)
+    replica.lose(600)
+    before = replica.stored()
+    with pytest.raises(DamagedLog, match=r"can't read .* Nothing was cut"):
+        replica.open()
+    assert replica.stored() == before
+
+
+def test_what_cant_be_read_is_dropped_if_all_of_it_is_behind_what_is_committed() -> None:
+    """A leader that was confirmed after the question says so: nobody relies on it."""
+    source = donor(*[3] * 20)
+    replica = Replica(source, 21)
+    replica.damage(3)
+    last_segment = source.log.end_position // SEGMENT_BYTES * SEGMENT_BYTES
+    replica.lose(last_segment + 100)
+    log = replica.start(4)
+    assert 4 <= log.last_index < 21
+    assert log.end_position <= last_segment
 
 
 def test_damaged_entries_that_nobody_has_committed_are_cut() -> None:

@@ -1,0 +1,54 @@
+"""Saves what can be read of a segment file of which the disk has lost a part.
+
+The file gets a new copy, with zeros in the lost places, so that the leader's entries can be written
+there: a disk may refuse to write a part of a page that it can't read. Only a node that takes no
+part in its group does that, and while it is being repaired: a start by itself changes nothing, as
+the next one may be able to read everything.
+
+What was lost may have been acknowledged by this node, beyond the segment's watermark or with it. To
+the next start it would look like a torn tail. So the copy's watermark says that everything was
+durable. Then a start that has not heard of a leader finds its log too short, whatever it holds; and
+after a repair all is demanded that the leader knew to be committed, which is what this node must
+have (see `dledger.raft.replication.repair`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from dledger.log.disk import Disk, Unreadable
+from dledger.log.recovery.tail import EVERYTHING, WATERMARK_BYTES, encode_watermark
+
+STEP_BYTES: Final = 1 << 20
+"""What is read at once while all is well."""
+
+
+def rescue(disk: Disk, path: Path, size_bytes: int) -> int:
+    """Give a segment file a durable copy that can be read everywhere, unless it can.
+
+    Returns how many bytes are lost; mostly 0, and nothing has changed. Raises OSError.
+    """
+    if all(raw is not None for _, raw in pieces(disk, path, size_bytes, STEP_BYTES)):
+        return 0
+    content, lost_bytes = bytearray(size_bytes), 0
+    for offset, raw in pieces(disk, path, size_bytes, disk.page_bytes):
+        if raw is None:
+            lost_bytes += disk.page_bytes
+        else:
+            content[offset : offset + len(raw)] = raw
+    content[-WATERMARK_BYTES:] = encode_watermark(EVERYTHING).ljust(WATERMARK_BYTES, b"\0")
+    disk.replace(path, bytes(content))
+    return lost_bytes
+
+
+def pieces(
+    disk: Disk, path: Path, size_bytes: int, piece_bytes: int
+) -> Iterator[tuple[int, bytes | None]]:
+    """A file's pieces and their offsets; None for one that can't be read."""
+    for offset in range(0, size_bytes, piece_bytes):
+        try:
+            yield offset, disk.read_part(path, offset, min(piece_bytes, size_bytes - offset))
+        except Unreadable:
+            yield offset, None
