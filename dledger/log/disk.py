@@ -24,8 +24,11 @@ from dledger.buffers import Buffer
 from dledger.failpoints import failpoint
 from dledger.limits import IOV_MAX
 
-_LOST: Final = {errno.EIO, errno.EBADMSG, errno.EUCLEAN, errno.ENODATA, errno.EREMOTEIO}
-"""A sector is gone, or a file system's checksum of it does not fit."""
+_LOST: Final = {
+    getattr(errno, name, errno.EIO)
+    for name in ("EIO", "EBADMSG", "EUCLEAN", "ENODATA", "EREMOTEIO")
+}
+"""A sector is gone, or a file system's checksum of it does not fit. Not all systems have all."""
 
 
 class Unreadable(OSError):
