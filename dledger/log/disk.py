@@ -160,11 +160,17 @@ class Disk:
         self.sync_folder(path.parent)
 
     def read(self, path: Path) -> bytes:
-        """The whole of a small file; empty if it does not exist."""
+        """The whole of a small file; empty if it does not exist. Raises Unreadable, OSError."""
         try:
             return path.read_bytes()
         except FileNotFoundError:
             return b""
+        except OSError as error:
+            if is_loss(error):
+                raise Unreadable(
+                    error.errno, f"the disk can't read it ({error.strerror})"
+                ) from error
+            raise
 
     def read_part(self, path: Path, offset: int, size_bytes: int) -> bytes:
         """A part of a file, less at its end. Raises OSError; Unreadable if the disk lost it."""

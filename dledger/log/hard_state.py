@@ -24,7 +24,7 @@ from dledger.checksum import crc32
 from dledger.errors import CorruptLog
 from dledger.failpoints import failpoint
 from dledger.limits import NODE_ID_BYTES_MAX
-from dledger.log.disk import Disk
+from dledger.log.disk import Disk, Unreadable
 
 _SLOT_BYTES: Final = 512
 _SLOT: Final = struct.Struct(f">4sQQH{NODE_ID_BYTES_MAX}s?")
@@ -40,6 +40,10 @@ class HardState:
     term: int = 0
     vote: str | None = None
     seated: bool = False
+
+
+_LOST: Final = b"\xff" * 2 * _SLOT_BYTES
+"""What no slot is, for a file that the disk can't read."""
 
 
 def encode_slot(sequence: int, state: HardState) -> bytes:
@@ -76,7 +80,10 @@ class HardStateFile:
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self._disk = disk
-        raw = disk.read(path)
+        try:
+            raw = disk.read(path)
+        except Unreadable:
+            raw = _LOST
         if not raw:
             disk.replace(path, bytes(2 * _SLOT_BYTES))
             raw = bytes(2 * _SLOT_BYTES)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dledger.errors import CorruptLog, Rot, StorageError
 from dledger.failpoints import failpoint
-from dledger.log.disk import Disk
+from dledger.log.disk import Disk, Unreadable
 from dledger.log.entry import HEADER_BYTES, Header, decode_header
 from dledger.log.head import LogHead, decode_head
 from dledger.log.recovery.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
@@ -65,7 +65,7 @@ def open_log(
     head = _read_head(folder, disk)
     _remove_before(head, folder, names, disk)
     bases = _segment_bases(folder, disk.names(folder), segment_bytes, disk)
-    checkpoint = decode_checkpoint(disk.read(folder / "checkpoint"))
+    checkpoint = _read_checkpoint(folder, disk)
     opening = _Opening(folder, segment_bytes, disk, checkpoint, head, committed_end)
     log, recovery = opening.run(bases)
     if head.replacing:
@@ -74,10 +74,18 @@ def open_log(
     return log, recovery
 
 
+def _read_checkpoint(folder: Path, disk: Disk) -> Checkpoint:
+    """What is known; nothing, if it can't be read or does not check. Then more has to be read."""
+    try:
+        return decode_checkpoint(disk.read(folder / "checkpoint"))
+    except Unreadable:
+        return Checkpoint()
+
+
 def _read_head(folder: Path, disk: Disk) -> LogHead:
     try:
         return decode_head(disk.read(folder / "head"))
-    except CorruptLog as error:
+    except (CorruptLog, Unreadable) as error:
         raise CorruptLog(f"{folder / 'head'}: {error}. {_ADVICE}") from error
 
 

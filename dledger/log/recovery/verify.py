@@ -95,8 +95,7 @@ def verify_replica(folder: Path, on_entry: OnEntry = lambda base, found: None) -
     """Read all of a replica. `on_entry` is called with the base position of a segment and each
     entry or fault in it.
 
-    Raises ConfigError if the folder is no replica's, OSError if a file other than a segment can't
-    be read.
+    Raises ConfigError if the folder is no replica's, OSError if it may not be read.
     """
     about = describe_replica(folder)
     result = Verification(
@@ -115,10 +114,19 @@ def verify_replica(folder: Path, on_entry: OnEntry = lambda base, found: None) -
     return result
 
 
+def _content(path: Path) -> bytes:
+    """A small file's bytes; none if it is not there, and such as nothing is made of if the disk
+    can't read them."""
+    try:
+        return Disk().read(path)
+    except Unreadable:
+        return b"\xff"
+
+
 def _read_checkpoint(folder: Path, result: Verification) -> Checkpoint:
-    disk, path = Disk(), folder / "checkpoint"
-    checkpoint = decode_checkpoint(disk.read(path))
-    if disk.size(path) is not None and checkpoint == Checkpoint():
+    path = folder / "checkpoint"
+    checkpoint = decode_checkpoint(_content(path))
+    if path.exists() and checkpoint == Checkpoint():
         what = "it does not check; a start reads the whole log"
         result.note(Fault("stale", "checkpoint", 0, None, what))
     result.commit_index = checkpoint.commit_index
@@ -132,7 +140,7 @@ def _read_head(folder: Path, result: Verification) -> int | None:
     retention removes meanwhile.
     """
     try:
-        head = decode_head(Disk().read(folder / "head"))
+        head = decode_head(_content(folder / "head"))
     except CorruptLog as error:
         result.note(Fault("damaged", "head", 0, None, str(error)))
         return None
@@ -165,7 +173,7 @@ def _read_watermarks(
 
 def _read_hard_state(folder: Path, result: Verification) -> None:
     """Term and vote, as a start would read them."""
-    content = Disk().read(folder / "term")
+    content = _content(folder / "term")
     good = read_slots(content)
     result.term, result.vote = (state := good[-1][1] if good else HardState()).term, state.vote
     if not good and any(content):

@@ -32,7 +32,7 @@ from pathlib import Path
 from dledger.buffers import Buffer
 from dledger.errors import CorruptLog
 from dledger.failpoints import failpoint
-from dledger.log.disk import Disk
+from dledger.log.disk import Disk, Unreadable
 from dledger.log.entry import Kind
 from dledger.log.store import SegmentedLog
 from dledger.raft.membership.configuration import (
@@ -128,7 +128,7 @@ def open_members(
     path = folder / FILE_NAME
     try:
         saved = decode_file(disk.read(path))
-    except CorruptLog as error:
+    except (CorruptLog, Unreadable) as error:
         raise CorruptLog(
             f"{path}: {error}. Without it this node could count the wrong majority. "
             "Remove this replica's folder and let it copy from its peers."

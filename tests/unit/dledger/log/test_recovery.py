@@ -14,6 +14,7 @@ from dledger.errors import CorruptLog
 from dledger.log.disk import Disk, Unreadable
 from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.hard_state import HardState, HardStateFile
+from dledger.log.head import LogHead, encode_head
 from dledger.log.recovery.startup import open_log
 from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
@@ -322,3 +323,24 @@ def test_a_read_that_ends_before_a_lost_sector_is_not_taken_for_the_files_end(
     assert len(Disk().read_part(path, 0, good)) == good
     monkeypatch.undo()
     assert len(Disk().read_part(path, 50_000, 100_000)) == 50_000
+
+
+def test_a_small_file_that_the_disk_cant_read_is_as_one_that_does_not_check() -> None:
+    """Without the checkpoint a start reads more; without where the log begins, or term and vote, it
+    is refused."""
+    disk = SimulatedDisk()
+    log = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
+    for index in range(1, 9):
+        log.append(index, 1, Kind.MESSAGES, body_of(index, 1))
+    log.sync()
+    log.close()
+    HardStateFile(FOLDER / "term", disk).save(HardState(1, "n1"))
+    disk.lose(FOLDER / "checkpoint", 0)
+    assert open_log(FOLDER, SEGMENT_BYTES, disk)[0].last_index == 8
+    disk.lose(FOLDER / "term", 100)
+    with pytest.raises(CorruptLog, match="neither copy of term and vote can be read"):
+        HardStateFile(FOLDER / "term", disk)
+    disk.replace(FOLDER / "head", encode_head(LogHead(0, 1, 0)))
+    disk.lose(FOLDER / "head", 0)
+    with pytest.raises(CorruptLog, match=r"head: .*input/output error"):
+        open_log(FOLDER, SEGMENT_BYTES, disk)
