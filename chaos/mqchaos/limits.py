@@ -120,6 +120,8 @@ HELD_S_MAX = 600.0
 """A process that is held goes on after this, whatever became of who held it."""
 PROVOKED_S = 40.0
 """A node that was not made to come by a place for so long does not come by."""
+PROVOKED_AMID_S = 8.0
+"""The same while another fault lasts, which may keep it from that, and would last as long."""
 PROVOKED_BYTES = 64 << 10
 """Of a message that is sent to fill segments."""
 ELECTED_S = 2.0

@@ -23,6 +23,7 @@ from mqchaos.cluster import faked_clock, processes
 from mqchaos.cluster.layout import NETWORK, Layout, NodeLayout, broker_toml, namesrv_toml
 from mqchaos.cluster.own_disk import OwnDisk
 from mqchaos.cluster.processes import ClusterError, Process
+from mqchaos.limits import PROVOKED_S
 from mqchaos.network.links import write_links
 from mqchaos.network.switch import Switch
 
@@ -47,6 +48,8 @@ class Cluster:
         self.nodes_at_first = len(state.layout.nodes)
         self.cut_off: set[str] = set()
         """Servers that run and can't take part, for a fault of the network, or held at a place."""
+        self.provoked_s = PROVOKED_S
+        """How long a fault may try to show that needs something to be written, say."""
         self.disks: dict[str, OwnDisk] = {}
         """The file systems of nodes that have one of their own."""
         self.switch: Switch | None = None

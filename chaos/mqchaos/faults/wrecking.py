@@ -19,7 +19,7 @@ from mqchaos.faults.failpoints.provoking import filling
 from mqchaos.faults.kinds import ABORTED, NO_SPACE, POWER_LOSS, WRITE_ERRORS, Kind
 from mqchaos.faults.obstacles import OfFew
 from mqchaos.faults.targets import Victims
-from mqchaos.limits import POLL_S, PROVOKED_S, UNROOMED_S
+from mqchaos.limits import POLL_S, UNROOMED_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Wreck(OfFew):
         if self.killed:
             await trio.to_thread.run_sync(cluster.kill_together, names)
             return
-        with trio.move_on_after(PROVOKED_S if self._ends else UNROOMED_S):
+        with trio.move_on_after(cluster.provoked_s if self._ends else UNROOMED_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(filling, cluster)
                 while any(cluster.pid(name) is not None for name in names):  # noqa: ASYNC110

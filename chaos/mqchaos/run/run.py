@@ -32,6 +32,8 @@ from mqchaos.limits import (
     HISTORY_PART_BYTES,
     LEADER_TIMEOUT_S,
     PROBE_INTERVAL_S,
+    PROVOKED_AMID_S,
+    PROVOKED_S,
     RANDOM_LEADER_S,
     START_TIMEOUT_S,
     STOP_TIMEOUT_S,
@@ -336,6 +338,7 @@ class Run:
         hurt = _Hurt(step.name, servers, fault)
         self._hurt.append(hurt)
         probe.away = self._away()
+        self.cluster.provoked_s = PROVOKED_S if self._hurt == [hurt] else PROVOKED_AMID_S
         try:
             await fault.inject(self.cluster, servers)
             if not await fault.took_effect(self.cluster, servers):

@@ -17,8 +17,9 @@ from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import free_ports
 from mqchaos.faults.failpoints.orders import note_places, reached
 from mqchaos.faults.fault import fault_of
-from mqchaos.faults.kinds import FAILPOINT_HOLD, FAILPOINT_KILL
+from mqchaos.faults.kinds import BAD_SYNC, CUT_CLIENTS, FAILPOINT_HOLD, FAILPOINT_KILL
 from mqchaos.faults.targets import Target, Victims, victims
+from mqchaos.limits import PROVOKED_S
 from mqclient import Consumer, Message, Producer
 from mqclient.connection.peers import PeerPool
 
@@ -107,6 +108,32 @@ def test_a_node_that_ends_anywhere_comes_back(cluster: Cluster, name: str) -> No
 def test_a_node_that_is_held_goes_on(cluster: Cluster, name: str) -> None:
     """In its loop, or in a thread of its own."""
     strike(cluster, PLACES[name], FAILPOINT_HOLD.name)
+
+
+def test_a_fault_that_another_one_keeps_from_showing_is_soon_given_up(cluster: Cluster) -> None:
+    """No client reaches the leader, so nothing is written, and no follower's disk is asked to sync:
+    a run must not hold both for long."""
+
+    async def run() -> float:
+        (leader,), (follower,) = [
+            await level(cluster, role) for role in (Target.LEADER, Target.FOLLOWER)
+        ]
+        cut, bad_sync = fault_of(CUT_CLIENTS.name, ""), fault_of(BAD_SYNC.name, "")
+        cluster.provoked_s = 1.0
+        try:
+            await cut.inject(cluster, (leader,))
+            began_s = trio.current_time()
+            await bad_sync.inject(cluster, (follower,))
+            took_s = trio.current_time() - began_s
+            assert not await bad_sync.took_effect(cluster, (follower,))
+        finally:
+            cluster.provoked_s = PROVOKED_S
+            await bad_sync.heal(cluster, (follower,))
+            await cut.heal(cluster, (leader,))
+        await level(cluster, Target.LEADER)
+        return took_s
+
+    assert 1.0 <= trio.run(run) < PROVOKED_S / 4
 
 
 def test_what_sends_come_by_is_noted(cluster: Cluster) -> None:

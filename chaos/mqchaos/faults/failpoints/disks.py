@@ -21,7 +21,7 @@ from mqchaos.faults.failpoints.provoking import filling
 from mqchaos.faults.kinds import BAD_SYNC, FULL_DISK, READ_ONLY, SLOW_DISK, TORN, Kind
 from mqchaos.faults.obstacles import OfFew
 from mqchaos.faults.targets import Victims
-from mqchaos.limits import POLL_S, PROVOKED_S, SLOW_SYNC_S
+from mqchaos.limits import POLL_S, SLOW_SYNC_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class OrderedDisk(OfFew):
                 for each in self.orders
             ]
             await give(cluster, victim.name, orders)
-        with trio.move_on_after(PROVOKED_S):
+        with trio.move_on_after(cluster.provoked_s):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(filling, cluster)
                 while not await self.took_effect(cluster, victims):  # noqa: ASYNC110 - a process's

@@ -24,7 +24,7 @@ from mqchaos.faults.failpoints.provoking import PROVOCATIONS, clean_up, lacking
 from mqchaos.faults.kinds import FAILPOINT_HOLD, FAILPOINT_KILL, Kind
 from mqchaos.faults.obstacles import OfFew
 from mqchaos.faults.targets import Victims
-from mqchaos.limits import HELD_S_MAX, POLL_S, PROVOKED_S
+from mqchaos.limits import HELD_S_MAX, POLL_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class AtPlace(OfFew):
         nodes = [victim for victim in victims if isinstance(victim, NodeLayout)]
         for node in nodes:
             try:
-                with trio.move_on_after(PROVOKED_S):
+                with trio.move_on_after(cluster.provoked_s):
                     await self._provoke(cluster, node, place)
             except* DledgerError as group:
                 told = next(leaves(group))
