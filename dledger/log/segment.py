@@ -120,8 +120,8 @@ class Segment:
         """Where each entry starts, in units of 8 bytes. Raises Rot."""
         if self._offsets is None:
             assert self._summary is not None
-            self.touch(0, self.end)
-            offsets = entry_offsets(self.raw[: self.end], self.forget_pages)
+            self._used = True
+            offsets = entry_offsets(self._read, self.end)
             wanted = self._summary.last_index - self._summary.first_index + 1
             if len(offsets) != wanted or offsets[-1] << 3 != self._summary.last_offset:
                 raise Rot(
@@ -205,12 +205,17 @@ class Segment:
         """Have the kernel read from offset `start` to `end`, so that the mapping can be looked
         into. Raises Rot if the disk can't, OSError."""
         for offset in range(start, end, TOUCH_BYTES):
-            wanted = min(TOUCH_BYTES, end - offset)
-            try:
-                if len(self._disk.read_at(self.descriptor, offset, wanted)) < wanted:
-                    raise Unreadable(errno.EIO, "the file ends")
-            except Unreadable as error:
-                raise self._unreadable(offset, error) from error
+            self._read(offset, min(TOUCH_BYTES, end - offset))
+
+    def _read(self, offset: int, size_bytes: int) -> bytes:
+        """A part of the open file. Raises Rot if the disk can't read it, OSError."""
+        try:
+            raw = self._disk.read_at(self.descriptor, offset, size_bytes)
+            if len(raw) < size_bytes:
+                raise Unreadable(errno.EIO, "the file ends")
+        except Unreadable as error:
+            raise self._unreadable(offset, error) from error
+        return raw
 
     def _unreadable(self, offset: int, error: Unreadable) -> Rot:
         return Rot(

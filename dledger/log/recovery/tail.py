@@ -40,6 +40,8 @@ WATERMARK_BYTES: Final = 64
 EVERYTHING: Final = (1 << 64) - 1
 """The watermark of a segment of which the disk has lost a part: see `rescue`."""
 PART_BYTES: Final = 16 << 20
+WINDOW_BYTES: Final = 16 << 10
+"""What is read of a segment at once when only headers are looked for."""
 
 
 @dataclass(slots=True)
@@ -87,21 +89,20 @@ def scan_segment(
     return scan
 
 
-def entry_offsets(raw: memoryview, on_part: Callable[[], None] = lambda: None) -> array[int]:
+def entry_offsets(read: Callable[[int, int], bytes], end: int) -> array[int]:
     """The offsets, in units of 8 bytes, of a segment's entries, from their sizes alone.
 
-    For segments that were checked before; `raw` ends where the last entry ends. If a header has
-    rotted since, there are too few or too many offsets. `on_part` as in :func:`scan_segment`, since
-    reading each header brings the pages around it into memory.
+    For segments that were checked before, whose last entry ends at `end`. If a header has rotted
+    since, there are too few or too many offsets. `read` takes an offset and a size; it is asked for
+    the bytes around headers only, since most of a segment are bodies.
     """
     offsets = array("I")
-    offset, part_end = 0, PART_BYTES
-    while offset + HEADER_BYTES <= len(raw):
+    offset, window, begin = 0, b"", 0
+    while offset + HEADER_BYTES <= end:
         offsets.append(offset >> 3)
-        offset += max(HEADER_BYTES, padded(decode_header(raw, offset).size))
-        if offset >= part_end:
-            part_end = offset + PART_BYTES
-            on_part()
+        if offset + HEADER_BYTES > begin + len(window):
+            window, begin = read(offset, min(WINDOW_BYTES, end - offset)), offset
+        offset += max(HEADER_BYTES, padded(decode_header(window, offset - begin).size))
     return offsets
 
 
