@@ -15,12 +15,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
+from tempfile import TemporaryDirectory
 from time import sleep
+from typing import TextIO
 
 PAGE_BYTES = 4096
 MOUNTED_S = 10.0
+POLL_S = 0.02
 
 
 class LossyFolder:
@@ -36,40 +41,65 @@ class LossyFolder:
             file.write(f"{inode} {offset // PAGE_BYTES}\n")
 
 
+@cache
 def why_not() -> str | None:
-    """Why no such folder can be had here; None if it can."""
+    """Why no such folder can be had here; None if it can. It is tried, once."""
     if find_spec("mfusepy") is None:
         return "mfusepy is not installed"
-    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
-        return "/dev/fuse can't be used"
-    tried = subprocess.run(
-        [sys.executable, "-c", "import mfusepy"], check=False, capture_output=True
-    )
-    return None if tried.returncode == 0 else "libfuse is not installed"
+    if which("fusermount3") is None:
+        return "fuse3 is not installed"
+    with TemporaryDirectory() as home:
+        folder = Path(home) / "tried"
+        folder.mkdir()
+        (folder / "file").write_bytes(b"x")
+        try:
+            with lossy_folder(folder) as tried:
+                tried.lose(folder / "file", 0)
+                return _reads(folder / "file")
+        except OSError as error:
+            return str(error)
+
+
+def _reads(path: Path) -> str | None:
+    try:
+        path.read_bytes()
+    except OSError as error:
+        return None if error.errno == errno.EIO else str(error)
+    return "a lost page can be read"
 
 
 @contextmanager
 def lossy_folder(path: Path) -> Iterator[LossyFolder]:
-    """Put such a disk under a folder that is there, until the end of the block."""
+    """Put such a disk under a folder that is there, until the end of the block. Raises OSError if
+    this machine can't."""
     held, lost = path.with_name(path.name + ".held"), path.with_name(path.name + ".lost")
     path.rename(held)
     path.mkdir()
     lost.write_text("")
     program = [sys.executable, "-m", __name__, str(held), str(path), str(lost)]
-    server = subprocess.Popen(program)
-    try:
-        for _ in range(int(MOUNTED_S / 0.05)):
-            if path.is_mount():
-                break
-            assert server.poll() is None, "the folder is not served"
-            sleep(0.05)
-        yield LossyFolder(path, held, lost)
-    finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=False)
-        server.kill()  # it would wait for files that this process has not closed yet
-        server.wait()
-        path.rmdir()
-        held.rename(path)
+    with lost.with_suffix(".said").open("w+") as said:
+        server = subprocess.Popen(program, stdout=said, stderr=said)
+        try:
+            _wait_until_served(path, server, said)
+            yield LossyFolder(path, held, lost)
+        finally:
+            subprocess.run(["fusermount3", "-u", "-z", str(path)], check=False, stderr=said)
+            server.kill()  # it would wait for files that this process has not closed yet
+            server.wait()
+            path.rmdir()
+            held.rename(path)
+
+
+def _wait_until_served(path: Path, server: subprocess.Popen[bytes], said: TextIO) -> None:
+    for _ in range(int(MOUNTED_S / POLL_S)):
+        if path.is_mount():
+            return
+        if server.poll() is not None:
+            break
+        sleep(POLL_S)
+    said.seek(0)
+    reason = said.read().strip().rpartition("\n")[2]
+    raise OSError(f"{path} is not served: {reason or 'it takes too long'}")
 
 
 class Passing:
