@@ -13,6 +13,7 @@ import gc
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 import structlog
@@ -21,6 +22,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from dledger.raft.library.adapter import use_clock
+from dledger.testing.standstills import standing_still
 from dledger.world import steady_s
 
 # A shared machine may stop a process for half a second: that says nothing about an example.
@@ -48,9 +50,20 @@ def say_at_the_end(request: pytest.FixtureRequest) -> list[str]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--all`: the long forms, too. `--part`: what one part of a run has."""
+    """`--all`: the long forms, too. `--part`: what one part of a run has. `--standstills`: a slow,
+    shared machine."""
     parser.addoption("--all", action="store_true", dest="all_forms", help="run long forms, too")
     parser.addoption("--part", choices=["shared", "alone"], help="one part of the tests only")
+    parser.addoption("--standstills", type=int, metavar="SEED", help="stop workers now and then")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _standstills(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With `--standstills` only; each worker has a seed of its own."""
+    seed = request.config.getoption("--standstills")
+    worker = getattr(request.config, "workerinput", {"workerid": "gw0"})["workerid"]
+    with nullcontext() if seed is None else standing_still(seed + int(worker.removeprefix("gw"))):
+        yield
 
 
 def suite_order(item: pytest.Item) -> int:

@@ -91,8 +91,8 @@ class LeaderFinder:
 
         The answer has any code that another try would not change. New tries begin until `timeout_s`
         is over; the server may hold each for `held_s` (long polling). `unsure` gets why the outcome
-        of a try is not known. Raises NoLeader, or the RemotingError of the last try, if none was
-        answered.
+        of a try is not known. What the last try came to is the caller's: raises NoLeader or
+        another RemotingError if that one was not answered, though earlier ones may have been.
         """
         began_s = steady_s()
         deadline_s = began_s + timeout_s

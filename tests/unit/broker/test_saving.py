@@ -102,13 +102,17 @@ async def test_a_state_that_is_waited_for_is_saved_at_once(tmp_path: Path) -> No
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.usefixtures("virtual_world", "autojump_clock")
+@pytest.mark.usefixtures("virtual_world")
 @pytest.mark.parametrize(
     ("bound", "value"),
     [("SNAPSHOT_LOG_BYTES", 3000), ("SNAPSHOT_ENTRIES", 4), ("SNAPSHOT_APPLY_S", 0.4)],
 )
 async def test_what_a_start_replays_is_a_reason_to_save(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, value: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: trio.testing.MockClock,
+    bound: str,
+    value: int,
 ) -> None:
     """A group that is killed again and again, before it has taken enough by itself, would replay
     more at each start."""

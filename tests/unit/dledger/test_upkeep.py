@@ -97,7 +97,7 @@ async def test_a_scrub_waits_for_descriptors_and_stops_for_what_the_disk_has_los
 
 
 async def test_a_young_logs_only_segment_is_missed_from_its_first_commit_on(
-    tmp_path: Path,
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     """A start without the file says that the log is damaged; were the checkpoint left for later, it
     would take the log for a new one."""
