@@ -1,7 +1,7 @@
 """Stops a process and all that it started, again and again, as a machine does that is shared.
 
 A test whose result depends on the machine's speed fails sooner or later on a slow one. This finds
-it on a fast one: `./dev test --standstills` starts one of these beside each worker. What stands
+it on a fast one: `./dev test --standstills SEED` starts one of these beside each worker. What stands
 still already is left alone: a test stopped it. Ends when the worker does.
 """
 
@@ -22,8 +22,8 @@ RUNS_S = (0.05, 0.4)
 STANDS_S = (0.1, 0.6)
 """Half a second is what shared machines have been seen to take."""
 ALL_SHARE = 0.7
-"""In how many of a hundred cases all stand still, as when the machine itself does; in the others
-only the worker, as when others had the cores."""
+"""How often all stand still, as when the machine itself does; else only the worker, as when others
+have the cores."""
 
 
 @contextmanager
