@@ -18,6 +18,7 @@ from typing import TypeVar, TypeVarTuple
 from anyio import to_thread
 
 from dledger.failpoints import SEAM
+from dledger.worker import ThreadWorker, Worker
 
 ResultT = TypeVar("ResultT")
 ArgumentsT = TypeVarTuple("ArgumentsT")
@@ -48,6 +49,10 @@ class World:
         """Do what may wait for a disk, while others go on. After a cancellation it is awaited, or
         abandoned."""
         return await to_thread.run_sync(work, *arguments, abandon_on_cancel=abandon_on_cancel)
+
+    def worker(self, name: str) -> Worker:
+        """A thread for work that comes again and again."""
+        return ThreadWorker(name)
 
     def socket(self, family: int) -> socket.socket:
         """A new stream socket, for `bind`, or for `connect_ex`, with a host and a port."""

@@ -6,6 +6,7 @@ It builds on `dledger.log` and `dledger.raft`.
 ``config``    what a node is told, and what it says of itself
 ``opening``   opens its log, and repairs it from its peers if it must
 ``stepping``  steps the engine of Raft when something is due
+``syncing``   syncs what was written: at once, or some time later
 ``exporting``  a copy of a replica, while it serves
 ``upkeep``    segments, checkpoints, and checks for damage
 ``outcome``   waits for one call of a callback

@@ -230,7 +230,7 @@ class Ledger:
         A state machine's snapshot waits for that: else the log could end before the snapshot.
         """
         while self._log.durable_index < index:
-            await self._stepper.more_durable()
+            await self._stepper.syncing.more_durable()
 
     @property
     def state_unsaved(self) -> bool:
@@ -374,7 +374,8 @@ class Ledger:
 
     async def _take_part(self, listener: socket.socket) -> None:
         stepper, upkeep = self._stepper, self._upkeep
-        loops = stepper.step_loop, stepper.sync_loop, upkeep.housekeeping_loop
+        syncing = stepper.syncing
+        loops = stepper.step_loop, syncing.begin_loop, syncing.end_loop, upkeep.housekeeping_loop
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stepper.network_loop, listener)
             for loop in (*loops, upkeep.scrub_loop, upkeep.rot_loop):

@@ -1,8 +1,8 @@
 """Steps a replica's engine: at once, in the next turn, or when the engine says that a step is due.
 
 The engine decides and never waits; this module waits for it. There is no regular tick: a node that
-has nothing to do sleeps until its next heartbeat or timeout. Everything but the syncs runs in one
-trio task tree, so appends, callbacks and the state machine never meet in two threads.
+has nothing to do sleeps until its next heartbeat or timeout. Everything but the syncs (`syncing`)
+runs in one trio task tree, so appends, callbacks and the state machine never meet in two threads.
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ import trio
 from dledger import limits
 from dledger.errors import DledgerError
 from dledger.ledger.config import LedgerConfig
-from dledger.log.jobs import SyncJob
+from dledger.ledger.syncing import Syncing
 from dledger.log.store import SegmentedLog
-from dledger.observe import get_logger
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library.messages import PeerMessage
 from dledger.raft.links import LinkOwner, PeerNetwork, SocketLink
 from dledger.raft.membership.members import Members
-from dledger.world import steady_s, world
-
-log = get_logger(__name__)
+from dledger.world import steady_s
 
 
 def peer_network(config: LedgerConfig, owner: LinkOwner) -> PeerNetwork:
@@ -51,17 +48,15 @@ class Stepper:
         self._network = peer_network(config, self)
         interval = config.flush == "interval"
         period_s = config.flush_interval_s if interval else limits.ASYNC_SYNC_PERIOD_S
-        #: From the first append on that is not durable, to the sync that covers it.
-        self._sync_after_s = 0.0 if config.flush == "sync" else period_s
+        # From the first append on that is not durable, to the sync that covers it.
+        after_s = 0.0 if config.flush == "sync" else period_s
+        self.syncing = Syncing(engine, store, after_s, self.step_soon)
         self._stepping = self._replays = False
         self._due_at = self._patience_ends_at = self._sleeps_until = self._forgot_at = steady_s()
         self._failure: DledgerError | OSError | None = None
         self._has_news = False
         self._wake = trio.Event()
-        self._unsynced = trio.Event()
-        self._must_sync = trio.Event()
         self._applied = trio.Event()
-        self._durable = trio.Event()
 
     def wake(self) -> None:
         """Something happened: step in the loop's next turn."""
@@ -71,7 +66,7 @@ class Stepper:
     def retire(self) -> None:
         """Another stepper replaces this one: wake all who wait, so that they check again."""
         self._applied.set()
-        self._durable.set()
+        self.syncing.retire()
 
     def fail(self, error: DledgerError | OSError) -> None:
         """The log could not be written; the step loop ends with this error."""
@@ -81,13 +76,6 @@ class Stepper:
     async def more_applied(self) -> None:
         """Return when entries were applied, or the log has begun anew."""
         await self._applied.wait()
-
-    async def more_durable(self) -> None:
-        """Sync soon; return when a sync has ended, or there was nothing to sync for a while."""
-        self._unsynced.set()
-        self._must_sync.set()
-        with trio.move_on_after(limits.NOTHING_TO_SYNC_S):
-            await self._durable.wait()
 
     def step_soon(self) -> None:
         """Step at once if little is under way, or in the loop's next turn, together with others.
@@ -113,6 +101,8 @@ class Stepper:
                 # a thread.
                 log.sync()
             self._replays = engine.step()
+            if log.is_dirty and not engine.solo:
+                self.syncing.written()
             if self._replays or engine.urgent:
                 self.wake()
         except (DledgerError, OSError) as error:
@@ -126,8 +116,6 @@ class Stepper:
         self._network.take_members(self._members.current)
         self._on_stepped()
         self._forget_pages()
-        if log.is_dirty and not engine.solo:
-            self._unsynced.set()
         if (engine.machine.applied_index, log.replacements) != before:
             self._applied.set()
             self._applied = trio.Event()
@@ -201,33 +189,3 @@ class Stepper:
         if now - self._forgot_at >= limits.FORGET_PAGES_S:
             self._forgot_at = now
             self._log.forget_pages()
-
-    async def sync_loop(self) -> None:
-        """Group commit: one sync at a time, each covering all that was written before it.
-
-        A node that has nothing to sync is not woken.
-        """
-        while True:
-            await self._unsynced.wait()
-            if self._sync_after_s:
-                with trio.move_on_after(self._sync_after_s):
-                    await self._must_sync.wait()
-            self._unsynced, self._must_sync = trio.Event(), trio.Event()
-            job = self._log.start_sync()
-            if job is not None:
-                await self._sync(job)
-
-    async def _sync(self, job: SyncJob) -> None:
-        error: OSError | None = None
-        began_s = steady_s()
-        try:
-            await world().in_thread(job.run)
-        except OSError as caught:
-            error = caught
-        if (took_s := steady_s() - began_s) > limits.SLOW_SYNC_S:
-            log.warning("slow sync", sync_s=round(took_s, 3), node=self._engine.node_id)
-        self._engine.synced(job, error)
-        self._durable.set()
-        self._durable = trio.Event()
-        if self._engine.urgent:
-            self.step_soon()

@@ -1,8 +1,8 @@
 """Stops a process and all that it started, again and again, as a machine does that is shared.
 
 A test whose result depends on the machine's speed fails sooner or later on a slow one. This finds
-it on a fast one: `./dev test --standstills SEED` starts one of these beside each worker. What stands
-still already is left alone: a test stopped it. Ends when the worker does.
+it on a fast one: `./dev test --standstills SEED` starts one of these beside each worker. What
+stands still already is left alone: a test stopped it. Ends when the worker does.
 """
 
 from __future__ import annotations

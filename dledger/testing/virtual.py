@@ -24,6 +24,7 @@ from typing import Any, TypeVar, TypeVarTuple
 import trio
 from trio.testing import MockClock
 
+from dledger.worker import InstantWorker, Worker
 from dledger.world import World
 
 ResultT = TypeVar("ResultT")
@@ -107,6 +108,10 @@ class VirtualWorld(World):
         """Do it now: a clock that jumps would not wait for a thread."""
         await trio.lowlevel.checkpoint()
         return work(*arguments)
+
+    def worker(self, name: str) -> Worker:
+        """One that does its work when it is waited for."""
+        return InstantWorker()
 
     def socket(self, family: int) -> socket.socket:
         """A socket in memory, for any family of addresses."""

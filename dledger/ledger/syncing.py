@@ -1,0 +1,129 @@
+"""Group commit: one sync at a time, each covering all that was written before it began.
+
+With `flush = "sync"` a sync begins in the very step that has written, if none is under way; what is
+written meanwhile is the next one's. Every acknowledgement waits for a sync, so handing it to the
+thread and hearing of its end take no turn of the event loop that is not needed. Otherwise a sync
+begins some time after the first entry that is not durable, or as soon as somebody waits for it.
+
+A node that has nothing to sync is not woken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from dledger import limits
+from dledger.log.jobs import SyncJob
+from dledger.log.store import SegmentedLog
+from dledger.observe import get_logger
+from dledger.world import steady_s, world
+
+log = get_logger(__name__)
+
+
+class Synced(Protocol):
+    """Who acknowledges what is durable: the engine."""
+
+    node_id: str
+    urgent: bool
+
+    def synced(self, job: SyncJob, error: OSError | None = None) -> None:
+        """A sync has ended. Raises Fenced if it failed."""
+
+
+class Syncing:
+    """The syncs of one log. `step_soon` is called after each that the engine must look at."""
+
+    def __init__(
+        self,
+        engine: Synced,
+        store: SegmentedLog,
+        after_s: float,
+        step_soon: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self._log = store
+        self._after_s = after_s
+        self._step_soon = step_soon
+        self._worker = world().worker("sync")
+        self._job: SyncJob | None = None
+        self._began_s = 0.0
+        self._closed = False
+        #: Whether the next sync follows the present one at once.
+        self._hurried = False
+        self._unsynced = trio.Event()
+        self._wanted = trio.Event()
+        self._ended = trio.Event()
+
+    def written(self) -> None:
+        """Something was written that is not durable. Raises Fenced."""
+        if self._after_s:
+            self._unsynced.set()
+        else:
+            self._begin()
+
+    async def more_durable(self) -> None:
+        """Sync soon; return when a sync has ended, or there was nothing to sync for a while."""
+        self._unsynced.set()
+        self._wanted.set()
+        with trio.move_on_after(limits.NOTHING_TO_SYNC_S):
+            await self._ended.wait()
+
+    def retire(self) -> None:
+        """Another log replaces this one: wake all who wait, so that they ask again."""
+        self._ended.set()
+
+    async def begin_loop(self) -> None:
+        """Begin the syncs that somebody waits for, or whose time has come. Raises Fenced."""
+        while True:
+            await self._unsynced.wait()
+            with trio.move_on_after(self._after_s):
+                await self._wanted.wait()
+            self._unsynced, self._wanted = trio.Event(), trio.Event()
+            self._begin()
+
+    async def end_loop(self) -> None:
+        """Hear of each sync that has ended, until cancelled; then no thread uses the log. Raises
+        Fenced after a sync that failed."""
+        try:
+            while True:
+                await self._end()
+        finally:
+            self._closed = True
+            await self._worker.close()
+
+    def _begin(self) -> None:
+        """Begin a sync, or have one follow that which is under way."""
+        if self._job is not None:
+            self._hurried = True
+            return
+        if self._closed:
+            return
+        self._job = job = self._log.start_sync()
+        if job is not None:
+            self._began_s = steady_s()
+            self._worker.begin(job.run)
+
+    async def _end(self) -> None:
+        """Wait for a sync's end; the next one begins before the engine uses what this one made
+        durable."""
+        error: OSError | None = None
+        try:
+            await self._worker.ended()
+        except OSError as caught:
+            error = caught
+        if (took_s := steady_s() - self._began_s) > limits.SLOW_SYNC_S:
+            log.warning("slow sync", sync_s=round(took_s, 3), node=self._engine.node_id)
+        job, self._job = self._job, None
+        assert job is not None
+        hurried, self._hurried = self._hurried, False
+        self._engine.synced(job, error)
+        if hurried:
+            self._begin()
+        self._ended.set()
+        self._ended = trio.Event()
+        if self._engine.urgent:
+            self._step_soon()

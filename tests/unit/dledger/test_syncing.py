@@ -1,0 +1,152 @@
+"""When a log is synced, and who hears of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from dledger.errors import Fenced
+from dledger.ledger.syncing import Syncing
+from dledger.limits import ASYNC_SYNC_PERIOD_S
+from dledger.log.disk import Disk
+from dledger.log.entry import Kind
+from dledger.log.jobs import SyncJob
+from dledger.log.recovery.startup import open_log
+from dledger.log.store import SegmentedLog
+
+pytestmark = pytest.mark.usefixtures("virtual_world")
+
+SEGMENT_BYTES = 64 * 1024
+
+
+class Engine:
+    """Notes what became durable; `urgent` once it did."""
+
+    node_id = "n1"
+
+    def __init__(self, log: SegmentedLog) -> None:
+        self._log = log
+        self.urgent = False
+        self.durable: list[int] = []
+
+    def synced(self, job: SyncJob, error: OSError | None = None) -> None:
+        """As the real one does, but for the acknowledgements."""
+        self._log.finish_sync(job, error)
+        self.durable.append(self._log.durable_index)
+        self.urgent = True
+
+
+class Node:
+    """A log, its engine, and its syncs."""
+
+    def __init__(self, folder: Path, after_s: float) -> None:
+        self.log, _ = open_log(folder / "log", SEGMENT_BYTES)
+        self.engine = Engine(self.log)
+        self.steps: list[int] = []
+        self.syncing = Syncing(self.engine, self.log, after_s, self._step)
+
+    def _step(self) -> None:
+        self.steps.append(self.log.durable_index)
+        self.engine.urgent = False
+
+    def write(self) -> None:
+        """One more entry, and what a step does behind it."""
+        self.log.append(self.log.last_index + 1, 1, Kind.MESSAGES, b"entry")
+        self.log.write_out()
+        self.syncing.written()
+
+    def start(self, nursery: trio.Nursery) -> None:
+        """Run its loops."""
+        nursery.start_soon(self.syncing.begin_loop)
+        nursery.start_soon(self.syncing.end_loop)
+
+
+async def test_what_is_written_during_a_sync_is_the_next_ones(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """A sync begins with the first entry; nine that follow share the second."""
+    node = Node(tmp_path, after_s=0.0)
+    async with trio.open_nursery() as nursery:
+        node.start(nursery)
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(10):
+            node.write()
+        await trio.testing.wait_all_tasks_blocked()
+        assert node.engine.durable == node.steps == [1, 10]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_sync_that_may_wait_does(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """For its period, or until somebody wants to know that all is durable."""
+    node = Node(tmp_path, ASYNC_SYNC_PERIOD_S)
+    async with trio.open_nursery() as nursery:
+        node.start(nursery)
+        node.write()
+        await trio.sleep(ASYNC_SYNC_PERIOD_S - 0.1)
+        assert node.engine.durable == []
+        await trio.sleep(0.2)
+        assert node.engine.durable == [1]
+
+        node.write()
+        began_s = trio.current_time()
+        await node.syncing.more_durable()
+        assert node.engine.durable == [1, 2]
+        assert trio.current_time() == began_s
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_waits_while_nothing_is_to_be_synced_does_not_wait_for_ever(
+    tmp_path: Path,
+    autojump_clock: MockClock,
+) -> None:
+    """What it waits for may have become durable just before."""
+    node = Node(tmp_path, after_s=0.0)
+    async with trio.open_nursery() as nursery:
+        node.start(nursery)
+        with trio.fail_after(1):
+            await node.syncing.more_durable()
+        assert node.engine.durable == []
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("after_s", [0.0, ASYNC_SYNC_PERIOD_S])
+async def test_a_sync_that_fails_ends_the_loop_and_is_not_tried_again(
+    after_s: float, tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After that nobody knows what is on the disk: the error is for who fences the node."""
+    node, tries = Node(tmp_path, after_s), list[int]()
+
+    def fail(_disk: Disk, descriptor: int) -> None:
+        tries.append(descriptor)
+        raise OSError(5, "the disk is gone")
+
+    monkeypatch.setattr(Disk, "sync_data", fail)
+    node.write()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.syncing.begin_loop)
+        with pytest.raises(Fenced, match="the disk is gone"):
+            await node.syncing.end_loop()
+        nursery.cancel_scope.cancel()
+    assert node.log.durable_index == 0
+    node.syncing._begin()
+    assert len(tries) == 1
+
+
+async def test_a_sync_under_way_is_waited_for_at_the_end(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """The log's files are closed next."""
+    node = Node(tmp_path, after_s=0.0)
+    synced: list[int] = []
+    sync = Disk.sync_data
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Disk, "sync_data", lambda disk, fd: (sync(disk, fd), synced.append(fd)))
+        node.write()
+        async with trio.open_nursery() as nursery:
+            node.start(nursery)
+            nursery.cancel_scope.cancel()
+    assert len(synced) == 1
