@@ -1,14 +1,16 @@
-"""The floor: the way of one message through three replicas, with nothing done on it.
+"""The floor: the way of messages through three replicas, with nothing done on them.
 
-A client sends 1 KiB and waits. The leader appends it to a file and sends it to two followers, which
-append it and answer; at the first answer it answers the client. With fsync each of the three syncs
-its file before its answer counts. There is no election, no checksum, no header, no index: what is
-left are the system calls that any such program makes, and the language. Once on the kernel's epoll
-(`epoll`), and once as tasks of trio (`trio`), which the brokers and our client run on.
+A client sends a frame. The leader appends it to a file and sends it to two followers, which append
+it and answer; at the first answer it answers the client. With fsync each of the three syncs its
+file before its answer counts, once for all frames that have come. There is no election, no
+checksum, no header, no index: what is left are the system calls that any such program makes, and
+the language. `single` has one frame of 1 KiB outstanding, once on the kernel's epoll (`epoll`), and
+once as tasks of trio (`trio`), which the brokers and our client run on. `many` has frames of 512
+KiB, which is how our client sends what is pipelined, and as much of them outstanding.
 
 Usage: bare.py LOOP follower fsync|no-fsync LISTEN_PORT FILE
        bare.py LOOP leader fsync|no-fsync LISTEN_PORT FILE FOLLOWER_PORT...
-       bare.py LOOP ADDRESS TOPIC single SIZE_BYTES SECONDS COUNT     prints one line of JSON
+       bare.py LOOP ADDRESS TOPIC single|many SIZE_BYTES SECONDS COUNT     prints one line of JSON
 """
 
 from __future__ import annotations
@@ -17,15 +19,27 @@ import json
 import os
 import select
 import socket
+import struct
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import trio
 from timing import one_outstanding
 
+from dledger.buffers import Buffer
+
 MESSAGE_BYTES = 1024
 ANSWER_BYTES = 64
 ANSWER = bytes(ANSWER_BYTES)
+LENGTH = struct.Struct(">I")
+"""How a frame begins: its length, these bytes included."""
+MANY_BYTES = 512 << 10
+OUTSTANDING_MAX = 12
+BUFFER_BYTES = 4 << 20
+FILE_BYTES = 1 << 30
+"""More than a run writes, so that it finds no page that is there already, as no log does."""
 
 
 def now(sock: socket.socket) -> socket.socket:
@@ -54,14 +68,16 @@ class File:
 
     def __init__(self, path: Path, *, fsync: bool) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT)
-        os.posix_fallocate(self._file, 0, 64 << 20)
+        os.posix_fallocate(self._file, 0, FILE_BYTES)
         self._end = 0
         self.fsync = fsync
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: Buffer) -> None:
         """Append."""
+        if self._end + len(data) > FILE_BYTES:
+            self._end = 0
         os.pwrite(self._file, data, self._end)
-        self._end = (self._end + len(data)) % (64 << 20)
+        self._end += len(data)
 
     def sync(self) -> None:
         """Make it durable, if this run wants that."""
@@ -72,55 +88,104 @@ class File:
 # -- epoll -------------------------------------------------------------------------------------
 
 
-def wait(polled: select.epoll) -> int:
-    """The next socket that has something."""
-    return polled.poll()[0][0]
+def wait(polled: select.epoll) -> list[int]:
+    """The sockets that have something."""
+    return [number for number, _ in polled.poll()]
+
+
+class Inlet:
+    """Frames that come in on a connection."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))
+        self._end = 0
+
+    def take(self) -> list[memoryview]:
+        """The whole frames that are there after one more `recv`; valid until the next. EOFError
+        when the other side is gone."""
+        count = self._sock.recv_into(self._buffer[self._end :])
+        if not count:
+            raise EOFError
+        start, self._end, frames = 0, self._end + count, []
+        while self._end - start >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(self._buffer, start)
+            if self._end - start < length:
+                break
+            frames.append(self._buffer[start : start + length])
+            start += length
+        # What is moved here is half a frame: behind the whole ones, which stay where they are.
+        if start and start == self._end:
+            self._end = 0
+        elif start:
+            rest = bytes(self._buffer[start : self._end])
+            frames = [memoryview(bytes(frame)) for frame in frames]
+            self._buffer[: len(rest)] = rest
+            self._end = len(rest)
+        return frames
 
 
 def follow_by_epoll(listener: socket.socket, file: File) -> None:
     """Append and answer."""
     leader = now(listener.accept()[0])
-    polled = select.epoll()
+    polled, inlet = select.epoll(), Inlet(leader)
     polled.register(leader, select.EPOLLIN)
     while True:
         wait(polled)
-        file.write(take(leader, MESSAGE_BYTES))
-        file.sync()
-        leader.sendall(ANSWER)
+        frames = inlet.take()
+        for frame in frames:
+            file.write(frame)
+        if frames:
+            file.sync()
+            leader.sendall(ANSWER * len(frames))
 
 
 def lead_by_epoll(listener: socket.socket, file: File, followers: list[socket.socket]) -> None:
     """Append, send on, and answer the client at the first answer."""
     polled = select.epoll()
     polled.register(listener, select.EPOLLIN)
-    behind = {follower.fileno(): 0 for follower in followers}
+    answers = {follower.fileno(): 0 for follower in followers}
     by_number = {follower.fileno(): follower for follower in followers}
     for follower in followers:
         polled.register(follower, select.EPOLLIN)
-    client, written, answered = listener, 0, 0
+    client, inlet, written, answered = listener, Inlet(listener), 0, 0
     while True:
-        number = wait(polled)
-        if number == listener.fileno():
-            client = now(listener.accept()[0])
-            polled.register(client, select.EPOLLIN)
-        elif number in by_number:
-            take(by_number[number], ANSWER_BYTES)
-            behind[number] += 1
-            if behind[number] == written and answered < written:
-                answered = written
-                client.sendall(ANSWER)
-        else:
-            data = take(client, MESSAGE_BYTES)
-            file.write(data)
-            for follower in followers:
-                follower.sendall(data)
+        before = written
+        for number in wait(polled):
+            if number == listener.fileno():
+                client = now(listener.accept()[0])
+                inlet = Inlet(client)
+                polled.register(client, select.EPOLLIN)
+            elif number in by_number:
+                answers[number] += len(by_number[number].recv(BUFFER_BYTES))
+            else:
+                try:
+                    frames = inlet.take()
+                except EOFError:  # the next client comes soon
+                    polled.unregister(client)
+                    client.close()
+                    continue
+                for frame in frames:
+                    file.write(frame)
+                    for follower in followers:
+                        follower.sendall(frame)
+                written += len(frames)
+        if written > before:
             file.sync()
-            written += 1
+        counted = min(written, max(answers.values()) // ANSWER_BYTES)
+        if counted > answered:
+            client.sendall(ANSWER * (counted - answered))
+            answered = counted
+
+
+def frame_of(size: int) -> bytes:
+    """A frame of so many bytes."""
+    return LENGTH.pack(size) + bytes(size - LENGTH.size)
 
 
 def ask_by_epoll(port: int, seconds: float) -> dict[str, float]:
     """The client: no task ever waits but in the kernel, so nothing needs to run it."""
-    sock, polled, body = dial(port), select.epoll(), bytes(MESSAGE_BYTES)
+    sock, polled, body = dial(port), select.epoll(), frame_of(MESSAGE_BYTES)
     polled.register(sock, select.EPOLLIN)
 
     async def send() -> None:
@@ -133,6 +198,23 @@ def ask_by_epoll(port: int, seconds: float) -> dict[str, float]:
     except StopIteration as done:
         return dict(done.value)
     raise AssertionError("it waited for a loop")
+
+
+def ask_for_many(port: int, size: int, seconds: float) -> dict[str, float]:
+    """As many messages as go in large frames, some of them outstanding."""
+    sock, frame = dial(port), frame_of(MANY_BYTES)
+    sent, answered = 0, 0
+    began, cpu = time.monotonic(), time.process_time()
+    while answered < sent or time.monotonic() < began + seconds:
+        if sent - answered < OUTSTANDING_MAX and time.monotonic() < began + seconds:
+            sock.sendall(frame)
+            sent += 1
+        else:
+            take(sock, ANSWER_BYTES)
+            answered += 1
+    messages = sent * (MANY_BYTES // size)
+    took, spent = time.monotonic() - began, time.process_time() - cpu
+    return {"count": messages, "seconds": took, "cpu_s": spent, "sent": messages}
 
 
 # -- trio --------------------------------------------------------------------------------------
@@ -201,7 +283,7 @@ async def lead_by_trio(listener: socket.socket, file: File, dialled: list[socket
 
 async def ask_by_trio(port: int, seconds: float) -> dict[str, float]:
     """The client."""
-    sock, body = trio.socket.from_stdlib_socket(dial(port)), bytes(MESSAGE_BYTES)
+    sock, body = trio.socket.from_stdlib_socket(dial(port)), frame_of(MESSAGE_BYTES)
 
     async def send() -> None:
         await sock.send(body)
@@ -224,7 +306,8 @@ def replicate(
             case False, "leader":
                 lead_by_epoll(listener, file, followers)
             case _:
-                follow_by_epoll(listener, file)
+                with suppress(EOFError):
+                    follow_by_epoll(listener, file)
 
 
 def main() -> None:
@@ -235,8 +318,14 @@ def main() -> None:
         numbers = [int(peer) for peer in peers]
         replicate(loop == "trio", role, fsync == "fsync", int(port), Path(path), numbers)
         return
-    port, seconds = int(words[0].rpartition(":")[2]), float(words[4])
-    said = trio.run(ask_by_trio, port, seconds) if loop == "trio" else ask_by_epoll(port, seconds)
+    port, work, size = int(words[0].rpartition(":")[2]), words[2], int(words[3])
+    seconds = float(words[4])
+    if work == "many":
+        said = ask_for_many(port, size, seconds)
+    elif loop == "trio":
+        said = trio.run(ask_by_trio, port, seconds)
+    else:
+        said = ask_by_epoll(port, seconds)
     print(json.dumps(said), flush=True)
 
 

@@ -93,10 +93,20 @@ def _nats(suffix: str, client: str) -> tuple[Step, ...]:
     )
 
 
+_BARE_MANY = (
+    Step("pipelined", "bare-epoll", "many"),
+    Step("pipelined-100", "bare-epoll", "many", 100),
+)
+
+
 def _bare(loop: str) -> tuple[Life, Life]:
+    """What is pipelined goes in large frames: which loop hands them over does not matter."""
+    by_epoll = loop == "bare-epoll"
+    many = _BARE_MANY if by_epoll else ()
+    synced = (Step("pipelined-fsync", loop, "many"),) if by_epoll else ()
     return (
-        Life(loop, False, (Step("single", loop, "single"),)),
-        Life(loop, True, (Step("single-fsync", loop, "single"),)),
+        Life(loop, False, (Step("single", loop, "single"), *many)),
+        Life(loop, True, (Step("single-fsync", loop, "single"), *synced)),
     )
 
 
