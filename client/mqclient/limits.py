@@ -62,8 +62,13 @@ COMPRESS_FROM_BYTES = 4096
 compressMsgBodyOverHowmuch)."""
 ZLIB_LEVEL = 5
 ZSTD_LEVEL = 3
-BATCH_BYTES_MAX = 512 * foundation.KIB
+BATCH_BYTES_MAX = 2 * foundation.MIB
+"""A batch holds what has come while the one before it was under way, and so grows with the load.
+What an entry costs a broker by itself is half of what 512 KiB of messages cost."""
 BATCH_RECORDS_MAX = 4096
+STRETCH_BYTES_MIN = 512 * foundation.KIB
+"""The messages of one call are cut into batches of so much, which go side by side; and of more,
+up to a batch's bound, while more is under way than that."""
 ENCODED_TOGETHER_MIN = 16
 """Fewer messages are encoded one by one: what a table costs by itself is more."""
 GATHER_FOR_S = 0.05

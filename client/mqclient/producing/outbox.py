@@ -245,7 +245,12 @@ class Outbox:
         _refuse_delays([like], "many can't be delayed: send them one by one")
         check_bodies(like.topic, bodies)
         overhead_bytes = self._encoder.overhead_bytes(like)
-        return stretches(bodies, overhead_bytes, self._batch_bytes_max, limits.BATCH_RECORDS_MAX)
+        return stretches(bodies, overhead_bytes, self._stretch_bytes, limits.BATCH_RECORDS_MAX)
+
+    def _stretch_bytes(self) -> int:
+        """How much of one call goes into a batch: all lanes shall have some of what is there."""
+        share_bytes = self.budget.size_bytes // limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
+        return min(self._batch_bytes_max, max(limits.STRETCH_BYTES_MIN, share_bytes))
 
     def put_stretch(
         self, like: Message, bodies: Sequence[bytes], choice: Choice, timeout_s: float

@@ -20,6 +20,7 @@ from mqclient import (
     SendFailed,
     SendResult,
     SendUnknown,
+    limits,
 )
 from mqclient.compression import check_compression
 from mqclient.connection.identity import UniqueKeys
@@ -115,7 +116,7 @@ def test_stretches_fit_into_batches() -> None:
     chance = random.Random(seed)
     bodies = [bytes(chance.choice((0, 1, 40, 99, 100, 300))) for _ in range(500)]
 
-    cut = list(stretches(bodies, 10, 200, 4))
+    cut = list(stretches(bodies, 10, lambda: 200, 4))
 
     assert [body for some in cut for body in some] == bodies
     for some, after in zip(cut, [*cut[1:], [bytes(1000)]], strict=True):
@@ -242,3 +243,25 @@ def test_one_unknown_outcome_makes_the_whole_indefinite(error_type: type[SendErr
     with pytest.raises(ManyFailed, match="5 of 5") as caught:
         trio.run(SentMany([known, other]).wait)
     assert caught.value.definite == error_type.definite
+
+
+async def test_batches_grow_with_what_is_under_way(autojump_clock: MockClock) -> None:
+    """One call is cut so that all lanes have some of it; of many at once each lane has more."""
+    bodies = [bytes(4096)] * 512
+    async with local_cluster() as cluster, cluster.producer("P") as producer:
+        alone = await producer.send_many("T", bodies)
+        together: list[SentMany] = []
+
+        async def send() -> None:
+            together.append(await producer.send_many("T", bodies))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(send)
+
+    def sizes_bytes(sent: SentMany) -> list[int]:
+        return [stretch.ends[-1] for stretch in sent._stretches]
+
+    assert max(sizes_bytes(alone)) <= limits.STRETCH_BYTES_MIN
+    largest_bytes = max(max(sizes_bytes(sent)) for sent in together)
+    assert 2 * limits.STRETCH_BYTES_MIN < largest_bytes <= limits.BATCH_BYTES_MAX

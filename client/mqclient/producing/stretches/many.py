@@ -8,7 +8,7 @@ are looked at.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import overload
 
@@ -131,13 +131,16 @@ def check_bodies(topic: str, bodies: Sequence[bytes]) -> None:
 
 
 def stretches(
-    bodies: Sequence[bytes], overhead_bytes: int, bytes_max: int, count_max: int
+    bodies: Sequence[bytes], overhead_bytes: int, bytes_max: Callable[[], int], count_max: int
 ) -> Iterator[Sequence[bytes]]:
-    """Cut bodies into stretches, each as long as the bounds allow; one body is always taken."""
+    """Cut bodies into stretches, each as long as the bounds allow; one body is always taken.
+
+    `bytes_max` is asked for each, when it is cut.
+    """
     ends = [0, *accumulate(map(overhead_bytes.__add__, map(len, bodies)))]
     at = 0
     while at < len(bodies):
-        fits = bisect_right(ends, ends[at] + bytes_max) - 1
+        fits = bisect_right(ends, ends[at] + bytes_max()) - 1
         end = max(at + 1, min(fits, at + count_max))
         yield bodies[at:end]
         at = end
