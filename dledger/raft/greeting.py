@@ -26,7 +26,8 @@ from dledger.errors import FrameError
 from dledger.raft.limits import HANDSHAKE_TIMEOUT_S, HELLO_BYTES_MAX
 from dledger.trust.proof import NONCE_BYTES, Acceptor, Dialler, Door, Hello, Session, check_hello
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
+"""4 knew SHA-256 only, for the tags of frames."""
 
 
 class Greeter:

