@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -81,7 +81,9 @@ _NAME_END = "\x01"
 _VALUE_END = "\x02"
 
 _BATCH_FIXED = struct.Struct(">iiiii")
+_BATCH_FIXED_BYTES = _BATCH_FIXED.size
 _U16 = struct.Struct(">H")
+_U16_BYTES = _U16.size
 _PORT_BYTES = 4
 _POSITION_BYTES = 8
 #: An IPv4 or IPv6 address, a port, a position.
@@ -184,7 +186,7 @@ def offset_message_id_decode(message_id: str) -> tuple[str, int, int]:
 class BatchItem(NamedTuple):
     """One message of a SEND_BATCH_MESSAGE body; `properties` are still encoded."""
 
-    body: bytes | memoryview
+    body: Buffer
     properties: bytes = b""
     flag: int = 0
 
@@ -201,26 +203,27 @@ def batch_encode(items: Iterable[BatchItem]) -> bytes:
     return b"".join(pieces)
 
 
-def batch_decode(data: Buffer) -> Iterator[BatchItem]:
-    """Yield the messages of a SEND_BATCH_MESSAGE body, as views. Raises BadInput if malformed."""
+def batch_decode(data: Buffer) -> list[BatchItem]:
+    """The messages of a SEND_BATCH_MESSAGE body; bodies are views. Raises BadInput if malformed."""
     view = memoryview(data)
-    position = 0
-    number = 0
-    while position < len(view):
-        try:
+    items: list[BatchItem] = []
+    position, length = 0, len(view)
+    try:
+        while position < length:
             size, _magic, _crc, flag, body_bytes = _BATCH_FIXED.unpack_from(view, position)
-            body_start = position + _BATCH_FIXED.size
+            body_start = position + _BATCH_FIXED_BYTES
             body_end = body_start + body_bytes
             (properties_bytes,) = _U16.unpack_from(view, body_end)
-        except struct.error as error:
-            raise BadInput(f"batch item {number} is cut off: {error}") from error
-        properties_start = body_end + _U16.size
-        end = properties_start + properties_bytes
-        if body_bytes < 0 or end != position + size or end > len(view):
-            raise BadInput(
-                f"batch item {number} says {size} bytes, holds a body of {body_bytes} and "
-                f"properties of {properties_bytes}, with {len(view) - position} left"
-            )
-        yield BatchItem(view[body_start:body_end], bytes(view[properties_start:end]), flag)
-        position = end
-        number += 1
+            properties_start = body_end + _U16_BYTES
+            end = properties_start + properties_bytes
+            if body_bytes < 0 or end != position + size or end > length:
+                raise BadInput(
+                    f"batch item {len(items)} says {size} bytes, holds a body of {body_bytes} and "
+                    f"properties of {properties_bytes}, with {length - position} left"
+                )
+            properties = bytes(view[properties_start:end])
+            items.append(BatchItem(view[body_start:body_end], properties, flag))
+            position = end
+    except struct.error as error:
+        raise BadInput(f"batch item {len(items)} is cut off: {error}") from error
+    return items

@@ -1,7 +1,7 @@
 """Stored message records: they lie in the log, go to consumers and come from our producers.
 
 ``layout``   where each field lies
-``encode``   builds one record
+``encode``   builds records
 ``view``     finds and reads them
 ``columns``  one field of many at once
 ``batch``    checks many at once and fills in where they went
@@ -17,7 +17,9 @@ from __future__ import annotations
 from dledger.remoting.record.encode import (
     encode_like,
     encode_record,
+    encode_records,
     place_record,
+    place_records,
     with_queue,
     with_reconsume_times,
 )
@@ -51,8 +53,10 @@ __all__ = [
     "Record",
     "encode_like",
     "encode_record",
+    "encode_records",
     "has_body",
     "place_record",
+    "place_records",
     "plain_body",
     "queue_offset",
     "walk",

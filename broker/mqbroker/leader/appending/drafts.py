@@ -19,7 +19,8 @@ from dledger.remoting.record import (
     HOST_BITS,
     Record,
     encode_record,
-    place_record,
+    encode_records,
+    place_records,
     walk,
 )
 from dledger.remoting.record.batch import RecordBatch
@@ -107,7 +108,8 @@ def stored_body_crcs(records: Buffer) -> list[int]:
 
 
 class NewRecord(NamedTuple):
-    """A message that the broker makes a record of; fields as in `record.encode_record`."""
+    """A message that the broker makes a record of; fields as in `record.encode_record`, in the
+    order of `record.encode.Fields`."""
 
     body: Buffer
     properties: bytes
@@ -181,12 +183,8 @@ class RecordsDraft:
         self._topic = topic
         self._runs = runs
         self._assignments = assignments
-        self._buffer = bytearray()
-        self.starts: list[int] = []
         queue_ids = [queue_id for queue_id, count in runs for _ in range(count)]
-        for record, queue_id in zip(records, queue_ids, strict=True):
-            self.starts.append(len(self._buffer))
-            self._buffer += record.encode(topic, queue_id, store_host)
+        self._buffer, self.starts = encode_records(records, topic.encode(), queue_ids, store_host)
         self.size = len(self._buffer)
 
     @property
@@ -206,12 +204,13 @@ class RecordsDraft:
         """The same, at a given time. It may be done again, if an entry had no effect."""
         self.store_timestamp_ms = now_ms
         self.offsets = []
-        starts = iter(self.starts)
+        done = 0
         for queue_id, count in self._runs:
             first = self._assignments.take(self._topic, queue_id, count)
             self.offsets.append((queue_id, first))
-            for offset, start in zip(range(first, first + count), starts, strict=False):
-                place_record(self._buffer, start, offset, body_position + start, now_ms)
+            starts = self.starts[done : done + count]
+            place_records(self._buffer, starts, first, body_position, now_ms)
+            done += count
         return self._buffer
 
 

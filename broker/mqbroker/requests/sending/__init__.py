@@ -1,6 +1,7 @@
 """Requests that put messages into the log.
 
 ``send``           stock clients' sends
+``batch_properties``  the properties of a batch's messages (pure)
 ``once``           what producers with a name write
 ``produce``        our producers' batches of finished records
 ``send_back``      stores a message that a consumer could not handle once more

@@ -43,6 +43,7 @@ from mqbroker.leader.waiting.repeats import check_repeat
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
+from mqbroker.requests.sending.batch_properties import NOT_KEPT, batch_properties
 from mqbroker.requests.sending.recall import Handle
 from mqbroker.requests.sending.retries import retry_destination
 from mqbroker.state.attributes import check_type, message_type
@@ -68,6 +69,7 @@ class SendHandler:
         self._core = core
         #: Properties that each message gets.
         self._added = f"{names.CLUSTER}\x01{core.config.broker_cluster_name}\x02{_TRACED}"
+        self._added_bytes = self._added.encode()
 
     @serves(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, needs=Needs.LEADER)
     def send(self, request: Command, connection: Connection) -> None:
@@ -91,7 +93,8 @@ class SendHandler:
             detour = self._half if transactional else self._detour
             topic, queue_id, properties = detour(topic, queue_id, properties)
         encoded = properties.encode()
-        record = self._record(header, header.flag, request.payload, encoded, connection)
+        message = names.BatchItem(request.payload, b"", header.flag)
+        (record,) = self._records(header, [message], [encoded], connection)
         unique_key = ("\x02" + properties).partition(_UNIQ_KEY)[2].partition("\x02")[0]
         places: Sequence[str] = ()
         if unique_key and not record.reconsume_times:
@@ -110,18 +113,14 @@ class SendHandler:
         config, queue_id = self._destination(header)
         topic = config.topic_name
         common = names.properties_decode((header.properties or "").encode())
-        common.pop(names.UNIQ_KEY, None)  # the batch's, of 5.x: each message has its own
         _refuse_transaction_bits(header)
-        records, first_key = [], None
-        for item in names.batch_decode(request.payload):
-            own = names.properties_decode(item.properties)
-            if names.UNIQ_KEY not in own:
-                own[names.UNIQ_KEY] = new_unique_key()
-            first_key = first_key or own[names.UNIQ_KEY]
-            properties = self._properties_in_batch(common | own)
-            self._check_type(topic, properties)
-            encoded = properties.encode()
-            records.append(self._record(header, item.flag, item.body, encoded, connection))
+        items = names.batch_decode(request.payload)
+        own = [item.properties for item in items]
+        properties, first_key = batch_properties(common, own, self._added_bytes)
+        if self._core.config.enable_topic_message_type_check:
+            for each in properties:
+                self._check_type(topic, each.decode())
+        records = self._records(header, items, properties, connection)
         if not 0 < len(records) <= limits.MESSAGES_PER_BATCH_MAX:
             raise Refused(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -247,30 +246,31 @@ class SendHandler:
         topic, queue_id, decoded = half_message(topic, queue_id, decoded)
         return topic, queue_id, _text(decoded)
 
-    def _record(
+    def _records(
         self,
         header: SendMessageHeader,
-        flag: int,
-        body: Buffer,
-        properties: bytes,
+        messages: Sequence[names.BatchItem],
+        properties: Sequence[bytes],
         connection: Connection,
-    ) -> NewRecord:
+    ) -> list[NewRecord]:
+        """The records of messages with one header, with the properties that they are stored with.
+        Refused if a body or its properties are too large."""
         size_max = self._core.config.max_message_size
-        if len(body) > size_max or len(properties) > PROPERTIES_BYTES_MAX:
+        body_max = max([len(body) for body, _, _ in messages], default=0)
+        properties_max = max(map(len, properties), default=0)
+        if body_max > size_max or properties_max > PROPERTIES_BYTES_MAX:
             raise Refused(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"a body of {len(body)} bytes with {len(properties)} bytes of properties; at most "
+                f"a body of {body_max} bytes, or {properties_max} bytes of properties; at most "
                 f"{size_max} (maxMessageSize) and {PROPERTIES_BYTES_MAX} are taken",
             )
-        return NewRecord(
-            body=body,
-            properties=properties,
-            born_timestamp_ms=header.born_timestamp,
-            born_host=born_host(connection),
-            flag=flag,
-            sys_flag=header.sys_flag & ~(TRANSACTION_BITS | HOST_BITS),
-            reconsume_times=header.reconsume_times or 0,
-        )
+        born_ms, host = header.born_timestamp, born_host(connection)
+        sys_flag = header.sys_flag & ~(TRANSACTION_BITS | HOST_BITS)
+        times = header.reconsume_times or 0
+        return [
+            NewRecord(body, each, born_ms, host, flag, sys_flag, times)
+            for (body, _, flag), each in zip(messages, properties, strict=True)
+        ]
 
     def _properties(self, properties: str) -> str:
         """The properties as stored: with unique key and cluster, without what is not kept."""
@@ -281,28 +281,17 @@ class SendHandler:
             properties += f"{names.UNIQ_KEY}\x01{new_unique_key()}\x02"
         return properties + self._added
 
-    def _properties_in_batch(self, properties: dict[str, str]) -> str:
-        """The same for a message of a batch."""
-        if names.TRAN_MSG in properties or not _DELAYS.isdisjoint(properties):
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't be delayed or transactional")
-        for name in _NOT_KEPT_IN_BATCHES:
-            properties.pop(name, None)
-        return _text(properties) + self._added
-
 
 _UNIQ_KEY = f"\x02{names.UNIQ_KEY}\x01"
 _WHERE_MESSAGES_WAIT = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC))
 # Consumers of 5.x trace only messages that carry a region.
 _TRACED = names.properties_encode(REGION).decode()
-_NOT_KEPT_IN_BATCHES = (names.POP_CK, names.CLUSTER, *REGION)
-# Like RocketMQ: WAIT stays in the messages of a batch, and is removed from single messages.
-_NOT_KEPT = tuple(f"{name}\x01" for name in (names.WAIT, *_NOT_KEPT_IN_BATCHES))
+_NOT_KEPT = tuple(f"{name}\x01" for name in (names.WAIT, *NOT_KEPT))
 
 
 _PRIORITY = f"\x02{names.PRIORITY}\x01"
 _REPEAT = "REPEAT"
 """What the names of all properties of repeats begin with."""
-_DELAYS = frozenset(names.DELAYS)
 _ANY_DELAY = re.compile("\x02(?:{})\x01".format("|".join(names.DELAYS)))
 
 

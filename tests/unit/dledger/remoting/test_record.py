@@ -13,15 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.errors import RecordError
+from dledger.limits import PROPERTIES_BYTES_MAX
 from dledger.remoting.message import host_bytes, properties_encode
 from dledger.remoting.record import (
     BORN_HOST_IPV6,
     STORE_HOST_IPV6,
     Record,
     encode_record,
+    encode_records,
+    place_record,
+    place_records,
     walk,
 )
 from dledger.remoting.record.batch import RecordBatch
+from dledger.remoting.record.encode import Fields
 from dledger.remoting.record.layout import (
     MAGIC,
     RECORD_OVERHEAD_BYTES,
@@ -71,6 +76,63 @@ def test_a_record_is_encoded_to_the_golden_bytes() -> None:
         properties=b"a\x01b\x02c",
     )
     assert written == GOLDEN
+
+
+MESSAGES = st.lists(
+    st.tuples(
+        st.binary(max_size=20),
+        st.one_of(st.binary(max_size=20), st.just(bytes(PROPERTIES_BYTES_MAX + 1))),
+        st.integers(-(2**63), 2**63 - 1),
+        st.sampled_from((IPV4, IPV4, IPV4, IPV6)),
+        st.integers(-(2**31), 2**31 - 1),
+        st.integers(-(2**31), 2**31),
+        st.integers(-(2**31), 2**31 - 1),
+        st.integers(-(2**63), 2**63 - 1),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(
+    messages=MESSAGES,
+    topic=st.one_of(st.just(b"Topic"), st.binary(max_size=260)),
+    store_host=st.sampled_from((STORE, IPV6)),
+)
+def test_many_records_are_those_that_each_would_be(
+    messages: list[Fields], topic: bytes, store_host: bytes
+) -> None:
+    """Encoded together and placed together; refused if one of them would be."""
+    one_by_one, starts = bytearray(), []
+    try:
+        for number, (body, properties, born, host, flag, system, times, before) in enumerate(
+            messages
+        ):
+            starts.append(len(one_by_one))
+            one_by_one += encode_record(
+                topic=topic,
+                queue_id=number // 3,
+                body=body,
+                properties=properties,
+                born_timestamp_ms=born,
+                born_host=host,
+                flag=flag,
+                sys_flag=system,
+                reconsume_times=times,
+                prepared_offset=before,
+                store_host=store_host,
+            )
+    except RecordError:
+        with pytest.raises(RecordError):
+            encode_records(messages, topic, [0] * len(messages), store_host)
+        return
+    queue_ids = [number // 3 for number in range(len(messages))]
+    together, found = encode_records(messages, topic, queue_ids, store_host)
+    assert (together, found) == (one_by_one, starts)
+    for number, start in enumerate(starts):
+        place_record(one_by_one, start, 7 + number, 4096 + start, 99)
+    place_records(together, starts, 7, 4096, 99)
+    assert together == one_by_one
 
 
 def test_a_record_is_read_field_by_field() -> None:
