@@ -83,6 +83,26 @@ async def read(address: str, topic: str, size: int, seconds: float, count: int) 
     return {"count": got, "seconds": took, "cpu_s": time.process_time() - cpu}
 
 
+async def read_many(
+    address: str, topic: str, size: int, seconds: float, count: int
+) -> dict[str, float]:
+    """The same by `poll_many`."""
+    got, first, cpu = 0, 0.0, time.process_time()
+    end = time.monotonic() + seconds + 5
+    async with Consumer(address, f"reader-{time.time_ns()}", {topic: "*"}) as consumer:
+        while got < count and time.monotonic() < end:
+            many = await consumer.poll_many(4096)
+            first = first or (time.monotonic() if many else 0.0)
+            if {*map(len, many.bodies())} - {size} or (many.queue_offsets < 0).any():
+                raise SystemExit(f"{many!r} are not as they were sent")
+            got += len(many)
+        took = time.monotonic() - first
+    return {"count": got, "seconds": took, "cpu_s": time.process_time() - cpu}
+
+
+READING = {"read": read, "read-many": read_many}
+
+
 async def gaps(producer: Producer, topic: str, body: bytes) -> None:
     """See `tell_gaps`."""
 
@@ -101,8 +121,9 @@ async def main() -> None:
     """The program."""
     address, topic, work, size, seconds, count = sys.argv[1:]
     body = bytes(int(size))
-    if work == "read":
-        print(json.dumps(await read(address, topic, int(size), float(seconds), int(count))))
+    if work in READING:
+        look = READING[work]
+        print(json.dumps(await look(address, topic, int(size), float(seconds), int(count))))
         return
     async with Producer(address, "Benchmark", timeout_s=30.0) as producer:
         await producer.send(Message(topic, body))

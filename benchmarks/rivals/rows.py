@@ -60,6 +60,7 @@ ROWS = (
 CONTENDERS = {
     "ours": "ours, Python client",
     "ours-many": "ours, Python client, `send_many`",
+    "ours-read-many": "ours, Python client, `poll_many`",
     "ours-java": "ours, stock Java client",
     "nats-c": "NATS JetStream, C client",
     "nats-c-4": "NATS JetStream, C client, 4 processes",
@@ -120,6 +121,7 @@ def lives(kills: int) -> tuple[Life, ...]:
             (
                 *_ours(""),
                 Step("read", "ours", "read"),
+                Step("read", "ours", "read-many", label="ours-read-many"),
                 Step("batches", "ours", "batches"),
                 Step("pipelined-100", "ours", "pipelined", 100),
                 Step("pipelined-100", "ours", "many", 100, label="ours-many"),

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from mqclient.consuming.popping.message import PoppedMessage
     from mqclient.consuming.sending_back import Nack
     from mqclient.consuming.sharing.plan import ConsistentHash, MachineRooms, NearbyRooms
+    from mqclient.consuming.stretches.many import ReadMany
+    from mqclient.consuming.stretches.stretch import Stretch
     from mqclient.consuming.subscriptions import Sql
     from mqclient.consuming.transacting.transaction import OnceTransaction
     from mqclient.errors import (
@@ -91,6 +93,7 @@ __all__ = [
     "PoppedMessage",
     "Producer",
     "ProducerFenced",
+    "ReadMany",
     "Rebalance",
     "RecallTooLate",
     "ReceivedMessage",
@@ -102,6 +105,7 @@ __all__ = [
     "SendUnknown",
     "SentMany",
     "Sql",
+    "Stretch",
     "SubscriptionConflict",
     "TooMuchUncommitted",
     "Transaction",
@@ -127,6 +131,8 @@ _HOMES = {
     "mqclient.consuming.popping.message": "PoppedMessage",
     "mqclient.consuming.sending_back": "Nack",
     "mqclient.consuming.sharing.plan": "ConsistentHash MachineRooms NearbyRooms",
+    "mqclient.consuming.stretches.many": "ReadMany",
+    "mqclient.consuming.stretches.stretch": "Stretch",
     "mqclient.consuming.subscriptions": "Sql",
     "mqclient.consuming.transacting.transaction": "OnceTransaction",
     "mqclient.producing.waiting.transactions": "Decision Transaction",

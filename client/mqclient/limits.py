@@ -122,6 +122,9 @@ SEND_BATCH_BYTES_MAX = 4 * foundation.MIB
 PULL_RECORDS_MAX = 4096
 PULL_BYTES_MAX = 1 * foundation.MIB
 PULL_SUSPEND_S = 5.0
+POLL_MANY_MESSAGES = 8192
+READ_TOGETHER_MIN = 16
+"""Fewer messages of an answer are read one by one: what a table costs by itself is more."""
 PREFETCH_RECORDS_MAX = 262_144
 PREFETCH_BYTES_MAX = 256 * foundation.MIB
 """Of all queues of a consumer together; what a queue has is little more than its share."""

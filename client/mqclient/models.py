@@ -1,8 +1,9 @@
 """A message to send, the result of a send, a received message.
 
 A received message is a view of the raw record in the pull's answer; nothing of it is decoded until
-it is asked for. It keeps that answer's bytes (up to `limits.PULL_BYTES_MAX`) in memory. So for a
-long time keep `bytes` and `str` values rather than messages.
+it is asked for, and then the bodies of all messages of a large answer at once. It keeps that
+answer's bytes (up to `limits.PULL_BYTES_MAX`) and bodies in memory. So for a long time keep `bytes`
+and `str` values rather than messages.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -21,6 +22,9 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.record import COMPRESSED, Record, has_body, plain_body, queue_offset, walk
 from mqclient import limits
 from mqclient.compression import inflate
+
+if TYPE_CHECKING:
+    from dledger.remoting.record.table import RecordTable
 
 #: Chooses one of a topic's writable queues, given in RocketMQ's order.
 Selector: TypeAlias = "Callable[[Sequence[MessageQueue], Message], MessageQueue]"
@@ -115,29 +119,24 @@ class Rebalance:
     queues: tuple[MessageQueue, ...] = field(default=())
 
 
-class ReceivedMessage:
-    """One message as stored in the log; fields are decoded when they are read."""
+class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
+    """One message as stored in the log; fields are decoded when they are read.
 
-    __slots__ = (
-        "_data",
-        "_large_bytes",
-        "_properties",
-        "_queue_offset",
-        "_record",
-        "_whole",
-        "broker_name",
-        "handled_again",
-    )
+    It has a record of its own (`data`), or is one of a table's. There may be hundreds of thousands,
+    so the collector of cycles does not look at them: nothing that is kept here leads back here.
+    """
 
-    def __init__(self, data: memoryview, broker_name: str) -> None:
-        self._data = data
-        self._record: Record | None = None
-        self._properties: dict[str, str] | None = None
-        self._queue_offset = self._large_bytes = -1
-        self._whole: bytes | Exception | None = None
-        self.broker_name = broker_name
-        #: How often its handler had it again in its place (`on_error="suspend"`).
-        self.handled_again = 0
+    _data: memoryview | None
+    broker_name: str
+    _table: RecordTable | None = None
+    _number: int = 0
+    _record: Record | None = None
+    _properties: dict[str, str] | None = None
+    _large_bytes: int = -1
+    _whole: bytes | None = None
+    _lost: str = ""
+    #: How often its handler had it again in its place (`on_error="suspend"`).
+    handled_again: int = 0
 
     def __repr__(self) -> str:
         return (
@@ -146,10 +145,18 @@ class ReceivedMessage:
         )
 
     @property
+    def data(self) -> memoryview:
+        """The bytes of the raw record."""
+        if self._data is None:
+            assert self._table is not None
+            self._data = self._table.record(self._number)
+        return self._data
+
+    @property
     def record(self) -> Record:
         """The raw record."""
         if self._record is None:
-            self._record = Record(self._data)
+            self._record = Record(self.data)
         return self._record
 
     @property
@@ -179,10 +186,11 @@ class ReceivedMessage:
         A large one is empty until its parts are there; what raises is why they can't be had.
         """
         if self._whole is not None:
-            if isinstance(self._whole, Exception):
-                raise self._whole
             return self._whole
-        plain = plain_body(self._data)
+        if self._lost:
+            raise RecordError(self._lost)
+        table = self._table
+        plain = plain_body(self.data) if table is None else table.bodies[self._number]
         if plain is not None:
             return plain
         record = self.record
@@ -200,7 +208,7 @@ class ReceivedMessage:
     @property
     def manifest(self) -> str:
         """Where the parts of its body are, if it was sent by `Producer.send_large`; else ""."""
-        return "" if has_body(self._data) else self._told(wire.LARGE_BODY)
+        return "" if has_body(self.data) else self._told(wire.LARGE_BODY)
 
     def _told(self, name: str) -> str:
         """A property that the client acts upon; "" without it, and of a malformed record, which its
@@ -214,22 +222,27 @@ class ReceivedMessage:
     def large_bytes(self) -> int:
         """How large the body is whose parts are elsewhere; 0 if there is none."""
         if self._large_bytes < 0:
-            self._large_bytes = _size_in(self.manifest)
+            table = self._table
+            has_body = table is not None and self._number not in table.bodiless
+            self._large_bytes = 0 if has_body else _size_in(self.manifest)
         return self._large_bytes
 
     @property
     def is_whole(self) -> bool:
         """Whether its large body was fetched."""
-        return isinstance(self._whole, bytes)
+        return self._whole is not None
 
     def take_body(self, whole: bytes | Exception) -> None:
         """Its large body was fetched; or why that can't be."""
-        self._whole = whole
+        if isinstance(whole, bytes):
+            self._whole = whole
+        else:
+            self._lost = str(whole) or repr(whole)
 
     @property
     def held_bytes(self) -> int:
         """What it takes in memory, its large body included."""
-        return len(self._data) + self.large_bytes
+        return len(self.data) + self.large_bytes
 
     @property
     def message_id(self) -> str:
@@ -271,9 +284,8 @@ class ReceivedMessage:
     @property
     def queue_offset(self) -> int:
         """Its place in the queue, from 0."""
-        if self._queue_offset < 0:
-            self._queue_offset = queue_offset(self._data)
-        return self._queue_offset
+        table = self._table
+        return queue_offset(self.data) if table is None else table.offsets[self._number]
 
     @property
     def position(self) -> int:
@@ -283,7 +295,7 @@ class ReceivedMessage:
     @property
     def size_bytes(self) -> int:
         """What it takes in the log: body, properties and all."""
-        return len(self._data)
+        return len(self.data)
 
     @property
     def flag(self) -> int:

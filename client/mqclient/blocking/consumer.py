@@ -100,6 +100,7 @@ class Consumer(Face[consumers.Consumer]):
         )
 
     poll = blocking(consumers.Consumer.poll)
+    poll_many = blocking(consumers.Consumer.poll_many)
     commit = blocking(consumers.Consumer.commit)
 
     def __iter__(self) -> Self:

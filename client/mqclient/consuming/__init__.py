@@ -5,6 +5,7 @@
 ``filters``        asks a broker whether it can be
 ``sharing``        which queues are read, and where their offsets are kept
 ``popping``        messages for a time, instead of queues
+``stretches``      many messages, by column
 ``transacting``    messages, and what comes of them, in one step
 ``presence``       being a member of the group
 ``assignment``     which queues are this consumer's

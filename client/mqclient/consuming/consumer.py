@@ -51,6 +51,7 @@ from mqclient.consuming.sharing.mode import Wanted, check_mode, offsets_kept
 from mqclient.consuming.sharing.offsets import KeepOffsets, NoOffsets, Offsets
 from mqclient.consuming.sharing.plan import Assign, Plan
 from mqclient.consuming.sharing.starts import Start, check_start, offset_of
+from mqclient.consuming.stretches.many import ReadMany
 from mqclient.consuming.subscriptions import Sql
 from mqclient.consuming.transacting.transaction import OnceTransaction, Transacting, Writes
 from mqclient.errors import ClientClosed, NotAssigned
@@ -129,7 +130,6 @@ class Consumer(Living):
         self._assignment: Assignment | None = None
         self._large = LargeBodies(self._session.finder)
         self._handout = HandOut(self._readings, self._large.wait_for, asking_finishes=auto_commit)
-        self._here: QueueProgress | None = None
         self._transacting: Transacting | None = None
         self._locks: Locks | None = None
         if ordered:
@@ -230,26 +230,12 @@ class Consumer(Living):
     async def next_after(self, message: ReceivedMessage | None) -> ReceivedMessage:
         """For handlers in the caller's thread: `message` is handled; wait for the next one."""
         self.check_open()
-        if message is not None:
-            self._let_go().finish(message.queue_offset, message.queue_offset)
-        message, reading = await self._handout.take_one()
-        self._here = reading.progress
-        self._here.handling += 1
-        return message
+        return await self._handout.next_after(message)
 
     async def give_back(self, message: ReceivedMessage) -> None:
         """For handlers in the caller's thread: `message` was not handled, and is the next again."""
         self.check_open()
-        progress = self._let_go()
-        progress.give_back(message, progress.epoch)
-
-    def _let_go(self) -> QueueProgress:
-        """Of the queue whose message a handler in the caller's thread has had."""
-        progress, self._here = self._here, None
-        assert progress is not None
-        progress.handling -= 1
-        self._handout.arrived.announce()
-        return progress
+        self._handout.give_back(message)
 
     async def poll(
         self, max_messages: int = 1024, timeout_s: float = 1.0, *, one_group: bool = False
@@ -258,6 +244,20 @@ class Consumer(Living):
 
         Polling says that all messages of the poll before are processed. With `one_group` they are
         all of one broker group, as a transaction needs them.
+        """
+        self.check_open()
+        return [*await self._handout.poll(max_messages, timeout_s, one_group=one_group)]
+
+    async def poll_many(
+        self,
+        max_messages: int = limits.POLL_MANY_MESSAGES,
+        timeout_s: float = 1.0,
+        *,
+        one_group: bool = False,
+    ) -> ReadMany:
+        """As `poll`, for who reads many: bodies and places by column, at a fraction of the cost.
+
+        What it gives holds the messages, too; each is made when it is looked at.
         """
         self.check_open()
         return await self._handout.poll(max_messages, timeout_s, one_group=one_group)

@@ -33,8 +33,8 @@ from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.retry import backoff_s, retry_after_s
 from mqclient.connection.signals import Broadcast
 from mqclient.consuming.progress import Chunk, QueueProgress
+from mqclient.consuming.stretches.stretch import Listed, stretch_in
 from mqclient.errors import ClientError, Refused
-from mqclient.models import messages_in
 
 log = get_logger(__name__)
 
@@ -171,7 +171,7 @@ class QueueFetcher:
                 end=header.max_offset,
             )
         found = answer.code == ResponseCode.SUCCESS
-        chunk = self._chunk(answer) if found else Chunk([], 0)
+        chunk = self._chunk(answer) if found else Chunk(Listed([]), 0)
         chunk.expiring = bool(header.expiring)
         if self.progress.accept(epoch, chunk, next_offset):
             self.progress.max_offset = header.max_offset
@@ -180,10 +180,10 @@ class QueueFetcher:
 
     def _chunk(self, answer: Command) -> Chunk:
         """Cut the answer into records, and leave out those with a tag that was not asked for."""
-        messages = messages_in(answer.payload, self.progress.queue.broker_name)
+        messages = stretch_in(answer.payload, self.progress.queue.broker_name)
         if self.subscription.tags_set:
             wanted = frozenset(self.subscription.tags_set)
-            messages = [message for message in messages if message.tags in wanted]
+            messages = Listed([message for message in messages if message.tags in wanted])
         if messages and messages[0].queue_id != self.progress.queue.queue_id:
             raise RecordError(f"a pull of {self.progress.queue} was answered with another queue's")
         return Chunk(messages, len(answer.payload))

@@ -205,7 +205,7 @@ class Handling:
         """What is in the queues' buffers and need not wait for anything."""
         while (reading := self._turns.next(self._may_take)) is not None:
             progress = reading.progress
-            messages = progress.take(self._pace.batch_max, unix_ms())
+            messages = progress.take(self._pace.batch_max, unix_ms()).listed()
             reading.took()
             if not messages:
                 continue  # they have expired

@@ -18,6 +18,8 @@ from dledger.world import unix_ms
 from mqclient import limits
 from mqclient.connection.signals import Broadcast
 from mqclient.consuming.progress import QueueProgress
+from mqclient.consuming.stretches.many import ReadMany
+from mqclient.consuming.stretches.stretch import Listed, Stretch
 from mqclient.consuming.turns import Reading, Turns
 from mqclient.errors import TooMuchUncommitted
 from mqclient.models import ReceivedMessage
@@ -28,7 +30,7 @@ class _Taken(NamedTuple):
 
     progress: QueueProgress
     epoch: int
-    messages: list[ReceivedMessage]
+    messages: Stretch
     large: bool
 
     def give_back(self, first: int) -> None:
@@ -58,19 +60,42 @@ class HandOut:
         self._current: Reading | None = None
         self._left = 0
         self._handed: dict[QueueProgress, tuple[int, int]] = {}
-        self._in_hand: tuple[QueueProgress, list[ReceivedMessage]] | None = None
+        self._in_hand: tuple[QueueProgress, ReceivedMessage] | None = None
+        self._here: QueueProgress | None = None
 
     async def next_message(self) -> ReceivedMessage:
         """Wait for the next message; the one before it is finished, if asking says so."""
         if self._asking_finishes:
             self.finish_handed()
         elif self._in_hand is not None:
-            self._note(*self._in_hand)
+            self._note_one(*self._in_hand)
         self._in_hand = None
         message, reading = await self.take_one()
-        self._in_hand = (reading.progress, [message])
+        self._in_hand = (reading.progress, message)
         reading.progress.polled = True
         return message
+
+    async def next_after(self, message: ReceivedMessage | None) -> ReceivedMessage:
+        """For handlers in the caller's thread: `message` is handled; wait for the next one."""
+        if message is not None:
+            self._end_here().finish(message.queue_offset, message.queue_offset)
+        message, reading = await self.take_one()
+        self._here = reading.progress
+        self._here.handling += 1
+        return message
+
+    def give_back(self, message: ReceivedMessage) -> None:
+        """For handlers in the caller's thread: `message` was not handled, and is the next again."""
+        progress = self._end_here()
+        progress.give_back(message, progress.epoch)
+
+    def _end_here(self) -> QueueProgress:
+        """Of the queue whose message a handler in the caller's thread has had."""
+        progress, self._here = self._here, None
+        assert progress is not None
+        progress.handling -= 1
+        self.arrived.announce()
+        return progress
 
     async def take_one(self) -> tuple[ReceivedMessage, Reading]:
         """Wait for the next message, of which whoever takes it says when it is finished."""
@@ -89,14 +114,15 @@ class HandOut:
                 for message in self._take(reading, 1):
                     if not message.large_bytes:
                         return message, reading
-                    taken = _Taken(reading.progress, reading.progress.epoch, [message], True)
+                    alone = Listed([message])
+                    taken = _Taken(reading.progress, reading.progress.epoch, alone, True)
                     if await self._see_to_it([taken], limits.LARGE_TURN_S):
                         return message, reading
             self._current = None
 
     async def poll(
         self, messages_max: int, timeout_s: float, *, one_group: bool = False
-    ) -> list[ReceivedMessage]:
+    ) -> ReadMany:
         """Wait for messages for `timeout_s`; those of the poll before are finished."""
         if self._asking_finishes:
             self.finish_handed()
@@ -111,8 +137,9 @@ class HandOut:
         if any(each.large for each in taken):
             taken = await self._see_to_it(taken, deadline_s - anyio.current_time())
         for each in taken:
-            self._note(each.progress, each.messages)
-        return [message for each in taken for message in each.messages]
+            messages = each.messages
+            self._note(each.progress, messages[0].queue_offset, messages[-1].queue_offset)
+        return ReadMany([each.messages for each in taken])
 
     async def _see_to_it(self, taken: Sequence[_Taken], patience_s: float) -> list[_Taken]:
         """What of it can be given out. What must wait comes next, and the others of its queue
@@ -151,7 +178,7 @@ class HandOut:
     def finish_handed(self) -> None:
         """Everything handed out so far, by iterating or polling, is finished."""
         if self._in_hand is not None:
-            self._note(*self._in_hand)
+            self._note_one(*self._in_hand)
             self._in_hand = None
         self.finish_polled()
 
@@ -170,7 +197,7 @@ class HandOut:
     def finish(self, progress: QueueProgress, end: int) -> None:
         """What was handed out of one queue before `end` is finished."""
         if self._in_hand is not None and self._in_hand[0] is progress:
-            self._note(*self._in_hand)
+            self._note_one(*self._in_hand)
         first, last = self._handed[progress]
         progress.finish(first, end - 1)
         self.forget(progress)
@@ -207,25 +234,38 @@ class HandOut:
                 break
             progress = reading.progress
             messages = self._take(reading, messages_max - count)
-            large_bytes += sum([message.large_bytes for message in messages])
-            while large_bytes > limits.UNDER_WAY_BYTES_MAX and count + len(messages) > 1:
-                large_bytes -= messages[-1].large_bytes
-                progress.give_back(messages.pop(), progress.epoch)
-                messages_max = 0  # the rest of it is for the next poll
+            if more_bytes := messages.large_bytes:
+                few = self._few(progress, messages.listed(), large_bytes, first=not count)
+                if len(few) < len(messages):
+                    messages_max = 0  # the rest of it is for the next poll
+                messages = few
+            large_bytes += more_bytes
             if messages:  # else they have expired
-                large = any(message.large_bytes for message in messages) if large_bytes else False
-                all_taken.append(_Taken(progress, progress.epoch, messages, large))
+                all_taken.append(_Taken(progress, progress.epoch, messages, more_bytes > 0))
                 count += len(messages)
         return all_taken
 
     @staticmethod
-    def _take(reading: Reading, messages_max: int) -> list[ReceivedMessage]:
+    def _few(
+        progress: QueueProgress, messages: list[ReceivedMessage], large_bytes: int, *, first: bool
+    ) -> Stretch:
+        """As many as fit, beside large bodies of so many bytes; one if it is the `first` of all."""
+        large_bytes += sum([message.large_bytes for message in messages])
+        while large_bytes > limits.UNDER_WAY_BYTES_MAX and len(messages) > first:
+            large_bytes -= messages[-1].large_bytes
+            progress.give_back(messages.pop(), progress.epoch)
+        return Listed(messages)
+
+    @staticmethod
+    def _take(reading: Reading, messages_max: int) -> Stretch:
         messages = reading.progress.take(messages_max, unix_ms())
         reading.took()
         return messages
 
-    def _note(self, progress: QueueProgress, messages: list[ReceivedMessage]) -> None:
-        first, last = messages[0].queue_offset, messages[-1].queue_offset
+    def _note_one(self, progress: QueueProgress, message: ReceivedMessage) -> None:
+        self._note(progress, message.queue_offset, message.queue_offset)
+
+    def _note(self, progress: QueueProgress, first: int, last: int) -> None:
         progress.polled = True
         before = self._handed.get(progress, (first, last))
         self._handed[progress] = (min(first, before[0]), max(last, before[1]))

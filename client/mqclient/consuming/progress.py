@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
 from mqclient.connection.answers import checked_offset
+from mqclient.consuming.stretches.stretch import Listed, Stretch
 from mqclient.consuming.unfinished import Unfinished
 from mqclient.models import ReceivedMessage
 
@@ -24,11 +24,16 @@ from mqclient.models import ReceivedMessage
 @dataclass(slots=True)
 class Chunk:
     """The messages of one pull, in order, and the bytes that they keep alive; whether some of them
-    will expire."""
+    will expire, and how many of them were taken."""
 
-    messages: Sequence[ReceivedMessage]
+    messages: Stretch
     size_bytes: int
     expiring: bool = False
+    taken: int = 0
+
+    def __len__(self) -> int:
+        """How many are left."""
+        return len(self.messages) - self.taken
 
 
 @dataclass(slots=True)
@@ -86,7 +91,7 @@ class QueueProgress:
     begun_to: int = 0
     polled: bool = False
     unfinished: Unfinished = field(default_factory=Unfinished)
-    _chunks: deque[tuple[deque[ReceivedMessage], Chunk]] = field(default_factory=deque)
+    _chunks: deque[Chunk] = field(default_factory=deque)
     _returned: list[ReceivedMessage] = field(default_factory=list)
 
     def start(self, offset: int) -> None:
@@ -125,7 +130,10 @@ class QueueProgress:
     @property
     def buffered_from(self) -> int | None:
         """The offset of the first message that was fetched and not yet handed out."""
-        return self._chunks[0][0][0].queue_offset if self._chunks else None
+        if not self._chunks:
+            return None
+        chunk = self._chunks[0]
+        return chunk.messages[chunk.taken].queue_offset
 
     def accept(self, epoch: int, chunk: Chunk, next_offset: int) -> bool:
         """Take in the answer to a pull made under `epoch`; whether it still counted. BadInput if
@@ -142,42 +150,44 @@ class QueueProgress:
                 )
         self.fetch_offset = next_offset
         if chunk.messages:
-            self._chunks.append((deque(chunk.messages), chunk))
-            self.buffered += len(chunk.messages)
+            self._chunks.append(chunk)
+            self.buffered += len(chunk)
             self.buffered_bytes += chunk.size_bytes
         return True
 
-    def take(self, messages_max: int = 1, now_ms: int = 0) -> list[ReceivedMessage]:
+    def take(self, messages_max: int = 1, now_ms: int = 0) -> Stretch:
         """The next messages, at most one pull's worth; they are in the application's hands now.
 
         Those that have expired at `now_ms`, since they were fetched, are left out.
         """
         if self._returned:
-            messages = self._returned[:messages_max]
+            returned = self._returned[:messages_max]
             del self._returned[:messages_max]
-            return messages
+            return Listed(returned)
         while self._chunks:
             messages, expiring = self._take_fetched(messages_max)
             if expiring:
-                messages = [each for each in messages if (each.expires_ms or now_ms + 1) > now_ms]
+                left = [each for each in messages if (each.expires_ms or now_ms + 1) > now_ms]
+                messages = Listed(left)
             if messages:
                 self._note_in_hand(messages)
                 return messages
-        return []
+        return Listed([])
 
-    def _take_fetched(self, messages_max: int) -> tuple[list[ReceivedMessage], bool]:
+    def _take_fetched(self, messages_max: int) -> tuple[Stretch, bool]:
         """Messages of the first pull that there is, and whether some may expire."""
-        left, chunk = self._chunks[0]
-        if messages_max >= len(left):
-            self._chunks.popleft()
-            messages = list(left)
-            self.buffered_bytes -= chunk.size_bytes
-        else:
-            messages = [left.popleft() for _ in range(messages_max)]
+        chunk = self._chunks[0]
+        messages = chunk.messages
+        if chunk.taken or messages_max < len(messages):
+            messages = messages[chunk.taken : chunk.taken + messages_max]
+        chunk.taken += len(messages)
         self.buffered -= len(messages)
+        if not len(chunk):
+            self._chunks.popleft()
+            self.buffered_bytes -= chunk.size_bytes
         return messages, chunk.expiring
 
-    def _note_in_hand(self, messages: list[ReceivedMessage]) -> None:
+    def _note_in_hand(self, messages: Stretch) -> None:
         first, end = messages[0].queue_offset, messages[-1].queue_offset + 1
         if end - first == len(messages):
             self.unfinished.add(first, end)
@@ -188,8 +198,10 @@ class QueueProgress:
     @property
     def next_size_bytes(self) -> int:
         """What the message takes in memory that would be handed out next."""
-        message = self._returned[0] if self._returned else self._chunks[0][0][0]
-        return message.held_bytes
+        if self._returned:
+            return self._returned[0].held_bytes
+        chunk = self._chunks[0]
+        return chunk.messages[chunk.taken].held_bytes
 
     def finish(self, first: int, last: int) -> None:
         """The application is through with what it had in hand from `first` to `last`."""

@@ -7,8 +7,9 @@
 ``batch``    checks many at once and fills in where they went
 ``lone``     does so for one
 ``many``     builds many that differ in nothing but body and key
+``table``    reads many, by column
 
-The last four are for code that has many records, and are imported by their own names: they need
+The last five are for code that has many records, and are imported by their own names: they need
 numpy, whose import takes longer than a whole command of `mqadmin` should.
 """
 

@@ -17,6 +17,7 @@ from dledger.remoting.record import encode_record
 from mqclient import Admin, ClientClosed, Consumer, Message, Producer, SendResult, blocking
 from mqclient.admin.session import Part
 from mqclient.consuming.progress import Chunk, QueueProgress
+from mqclient.consuming.stretches.stretch import Listed
 from mqclient.errors import SendFailed, SendUnknown
 from mqclient.models import ReceivedMessage
 
@@ -178,7 +179,7 @@ def give_one_message(consumer: Consumer) -> None:
     assignment = consumer._assigned()
     progress = QueueProgress(RECEIVED.queue)
     progress.start(RECEIVED.queue_offset)
-    progress.accept(0, Chunk([RECEIVED], 1), RECEIVED.queue_offset + 1)
+    progress.accept(0, Chunk(Listed([RECEIVED]), 1), RECEIVED.queue_offset + 1)
     assignment.fetchers[RECEIVED.queue] = assignment._fetcher(RECEIVED.queue)
     assignment.fetchers[RECEIVED.queue].progress = progress
 

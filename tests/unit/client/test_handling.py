@@ -25,6 +25,7 @@ from mqclient.consuming.handling import Handling, check_pace
 from mqclient.consuming.handout import HandOut
 from mqclient.consuming.lanes import Lanes, Order
 from mqclient.consuming.progress import Chunk, QueueProgress
+from mqclient.consuming.stretches.stretch import Listed
 from mqclient.models import ReceivedMessage
 
 QUEUES = [MessageQueue("T", "b", number) for number in range(3)]
@@ -57,7 +58,7 @@ class Filled:
         self.progress = QueueProgress(queue)
         self.progress.start(0)
         messages = [message(queue, offset, key) for offset, key in enumerate(keys)]
-        self.progress.accept(0, Chunk(messages, 1), len(keys))
+        self.progress.accept(0, Chunk(Listed(messages), 1), len(keys))
 
     def took(self) -> None:
         """Nothing is fetched here."""
@@ -225,7 +226,7 @@ async def test_a_queue_that_is_moved_meanwhile_starts_where_it_was_moved_to(
     async def moved() -> None:
         await trio.sleep(0.5)
         progress.seek(2)
-        progress.accept(1, Chunk([message(QUEUES[0], 2, "a")], 1), 3)
+        progress.accept(1, Chunk(Listed([message(QUEUES[0], 2, "a")]), 1), 3)
         bench.arrived.announce()
 
     async with trio.open_nursery() as nursery:
@@ -379,8 +380,8 @@ async def test_what_must_wait_for_its_body_comes_next_and_in_order(
     bench = Bench(*["a" * rng.randint(1, 6) for _ in QUEUES])
     away: set[tuple[int, int]] = set()
     for queue, filled in bench.readings.items():
-        for each, _ in filled.progress._chunks:
-            for one in each:
+        for each in filled.progress._chunks:
+            for one in each.messages:
                 one._large_bytes = rng.choice([0, 5])
                 if one._large_bytes and rng.random() < 0.5:
                     away.add((queue.queue_id, one.queue_offset))
@@ -472,8 +473,8 @@ async def test_whatever_handlers_do_each_message_is_settled_once_and_nothing_is_
     keys = {
         (queue.queue_id, offset): key
         for queue, reading in bench.readings.items()
-        for chunk, _ in reading.progress._chunks
-        for offset, key in enumerate(message.keys for message in chunk)
+        for chunk in reading.progress._chunks
+        for offset, key in enumerate(message.keys for message in chunk.messages)
     }
     settled: list[tuple[int, int]] = []
     lanes: set[object] = set()

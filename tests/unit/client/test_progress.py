@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.record import encode_record
+from dledger.remoting.record.table import RecordTable
 from mqclient import limits
 from mqclient.consuming.progress import Ahead, Chunk, QueueProgress
+from mqclient.consuming.stretches.stretch import Listed, Rows, Stretch
 from mqclient.models import ReceivedMessage
 
 QUEUE = MessageQueue("T", "b", 0)
 
 
-def message(offset: int) -> ReceivedMessage:
-    data = encode_record(
+def record(offset: int) -> bytes:
+    return encode_record(
         topic=b"T",
         queue_id=0,
         body=b"x",
@@ -28,13 +30,21 @@ def message(offset: int) -> ReceivedMessage:
         born_host=bytes(8),
         queue_offset=offset,
     )
-    return ReceivedMessage(memoryview(data), "b")
+
+
+def message(offset: int) -> ReceivedMessage:
+    return ReceivedMessage(memoryview(record(offset)), "b")
+
+
+def rows(*offsets: int) -> Stretch:
+    table = RecordTable(b"".join(record(offset) for offset in offsets))
+    return Rows(table, "b", range(len(offsets)))
 
 
 def started(*offsets: int, next_offset: int) -> QueueProgress:
     progress = QueueProgress(QUEUE)
     progress.start(offsets[0])
-    progress.accept(0, Chunk([message(offset) for offset in offsets], 100), next_offset)
+    progress.accept(0, Chunk(Listed([message(offset) for offset in offsets]), 100), next_offset)
     return progress
 
 
@@ -87,7 +97,7 @@ def test_a_seek_outdates_what_was_fetched_and_handed_out() -> None:
     progress.take()
     progress.seek(2)
     progress.finish(5, 5)
-    assert not progress.accept(0, Chunk([message(7)], 100), 8)
+    assert not progress.accept(0, Chunk(Listed([message(7)]), 100), 8)
     assert (progress.position, progress.fetch_offset) == (2, 2)
 
 
@@ -95,7 +105,7 @@ def test_the_buffer_is_bounded() -> None:
     """A queue with a full buffer wants no more until something is handed out."""
     progress = QueueProgress(QUEUE)
     progress.start(0)
-    progress.accept(0, Chunk([message(0)], limits.PREFETCH_BYTES_PER_QUEUE_MAX), 1)
+    progress.accept(0, Chunk(Listed([message(0)]), limits.PREFETCH_BYTES_PER_QUEUE_MAX), 1)
     assert not progress.wants_more
     progress.take()
     assert progress.wants_more
@@ -105,7 +115,7 @@ def test_part_of_a_chunk_can_be_handed_out() -> None:
     """`take(n)` gives the first n in order and keeps the rest for the next call."""
     progress = started(5, 6, 7, next_offset=8)
     assert [offsets(progress.take(2)), offsets(progress.take(2))] == [[5, 6], [7]]
-    assert progress.take(2) == []
+    assert offsets(progress.take(2)) == []
 
 
 @pytest.mark.parametrize(("first", "next_offset"), [(4, 9), (5, 5), (9, 8)])
@@ -116,7 +126,7 @@ def test_messages_that_are_not_where_they_were_asked_for_are_refused(
     progress = QueueProgress(QUEUE)
     progress.start(5)
     with pytest.raises(BadInput, match="a pull of T/b/0 at 5" if str(QUEUE) == "T/b/0" else "at 5"):
-        progress.accept(0, Chunk([message(first)], 100), next_offset)
+        progress.accept(0, Chunk(Listed([message(first)]), 100), next_offset)
     assert (progress.position, progress.has_messages) == (5, False)
 
 
@@ -137,7 +147,7 @@ class Model:
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("fetch"), st.lists(st.integers(0, 3), max_size=5)),
+        st.tuples(st.just("fetch"), st.booleans(), st.lists(st.integers(0, 3), max_size=5)),
         st.tuples(st.just("take"), st.integers(1, 4)),
         st.tuples(st.just("finish"), st.tuples(st.integers(0, 40), st.integers(0, 4))),
         st.tuples(st.just("give back"), st.integers(0, 40)),
@@ -148,19 +158,21 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_progress_is_what_sets_of_offsets_say(steps: list[tuple[str, object]]) -> None:
-    """Whatever is fetched (with gaps), taken, finished in any order, given back, or sought."""
+def test_progress_is_what_sets_of_offsets_say(steps: list[tuple[object, ...]]) -> None:
+    """Whatever is fetched (with gaps, as a list or a table), taken, finished in any order, given
+    back, or sought."""
     progress, model = QueueProgress(QUEUE), Model()
     progress.start(0)
     for step in steps:
         match step:
-            case "fetch", [*gaps]:
+            case "fetch", bool(together), [*gaps]:
                 fetched = []
                 for gap in gaps:
                     model.next += gap + 1
                     fetched.append(model.next - 1)
                 model.buffer += fetched
-                chunk = Chunk([message(offset) for offset in fetched], 1)
+                listed = Listed([message(offset) for offset in fetched])
+                chunk = Chunk(rows(*fetched) if together else listed, 1)
                 assert progress.accept(progress.epoch, chunk, model.next)
             case "take", int(count):
                 taken = progress.take(count)
@@ -205,7 +217,7 @@ def test_all_queues_together_hold_no_more_than_they_may(
     for size in sizes:
         if progress.wants_more:
             at = progress.fetch_offset
-            progress.accept(0, Chunk([message(at)], size), at + 1)
+            progress.accept(0, Chunk(Listed([message(at)]), size), at + 1)
     assert progress.buffered <= ahead.messages_each
     assert progress.buffered_bytes < ahead.bytes_each + 9
 

@@ -9,6 +9,7 @@ from dledger.remoting.record import encode_record
 from mqclient.admin.clients import running_info as read
 from mqclient.consuming.progress import Chunk, QueueProgress
 from mqclient.consuming.running_info import running_info
+from mqclient.consuming.stretches.stretch import Listed
 from mqclient.consuming.subscriptions import parse_subscription
 from mqclient.models import ReceivedMessage
 
@@ -32,7 +33,7 @@ def test_a_tool_sees_subscriptions_offsets_and_what_waits() -> None:
     """In the dialect of stock tools, for which a queue is a key."""
     progress = QueueProgress(QUEUE)
     progress.start(5)
-    progress.accept(0, Chunk([message(7), message(9)], 1 << 21), 12)
+    progress.accept(0, Chunk(Listed([message(7), message(9)]), 1 << 21), 12)
     info = running_info(
         name_servers=("n1:1", "n2:2"),
         started_ms=17,

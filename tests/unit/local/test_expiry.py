@@ -40,7 +40,7 @@ async def test_what_has_expired_is_not_delivered(autojump_clock: MockClock) -> N
     }
 
 
-@pytest.mark.parametrize("way", ["poll", "loop", "run", "pop"])
+@pytest.mark.parametrize("way", ["poll", "many", "loop", "run", "pop"])
 async def test_what_expires_while_it_waits_here_is_not_handed_out(
     autojump_clock: MockClock, way: str
 ) -> None:
@@ -64,6 +64,9 @@ async def test_what_expires_while_it_waits_here_is_not_handed_out(
             async with cluster.consumer("C", {"T": "*"}) as consumer:
                 if way == "run":
                     await consumer.run(slow)
+                while way == "many":
+                    for message in await consumer.poll_many(1, 60):
+                        await slow(message)
                 while way == "poll":
                     for message in await consumer.poll(1, 60):
                         await slow(message)

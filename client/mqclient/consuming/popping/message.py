@@ -9,41 +9,21 @@ from dledger.remoting.receipts import write_receipt
 from mqclient.models import ReceivedMessage
 
 
-class PoppedMessage(ReceivedMessage):
+class PoppedMessage(ReceivedMessage, kw_only=True, eq=False, gc=False):
     """A `ReceivedMessage` with what names its delivery. `until_s` is when others may get it, by
     this process's monotonic clock; `since_s` is when it came, and `asked_s` the moment before it
     was asked for."""
 
-    __slots__ = (
-        "_handed_out",
-        "asked_s",
-        "invisible_s",
-        "ordered",
-        "pop_time_ms",
-        "since_s",
-        "until_s",
-    )
+    pop_time_ms: int
+    invisible_s: float
+    since_s: float
+    asked_s: float
+    ordered: bool = False
+    handed_out: bool = False
+    until_s: float = 0.0
 
-    def __init__(
-        self,
-        data: memoryview,
-        broker_name: str,
-        pop_time_ms: int,
-        invisible_s: float,
-        now_s: float,
-        *,
-        asked_s: float,
-        ordered: bool = False,
-        handed_out: bool = False,
-    ) -> None:
-        super().__init__(data, broker_name)
-        self.pop_time_ms = pop_time_ms
-        self.invisible_s = invisible_s
-        self.asked_s = asked_s
-        self.since_s = now_s
-        self.until_s = now_s + invisible_s
-        self.ordered = ordered
-        self._handed_out = handed_out
+    def __post_init__(self) -> None:
+        self.until_s = self.since_s + self.invisible_s
 
     @property
     def redelivered(self) -> bool:
@@ -52,7 +32,7 @@ class PoppedMessage(ReceivedMessage):
         If not, nobody of the group has had it since its offset was set. One that was given back
         before anybody had it is redelivered, though that counts as no delivery.
         """
-        return self._handed_out or self.reconsume_times > 0
+        return self.handed_out or self.reconsume_times > 0
 
     @property
     def deliveries(self) -> int:

@@ -192,9 +192,9 @@ class Taking:
             message = PoppedMessage(
                 view[start:end],
                 broker_name,
-                header.pop_time,
-                self.invisible_s,
-                now_s,
+                pop_time_ms=header.pop_time,
+                invisible_s=self.invisible_s,
+                since_s=now_s,
                 asked_s=asked_s,
                 ordered=self._ordered,
                 handed_out=bool(handed_out >> number & 1),

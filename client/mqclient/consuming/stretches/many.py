@@ -1,0 +1,81 @@
+"""What a poll of many gives: messages by column, for who needs no object for each."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, overload
+
+from mqclient.consuming.stretches.stretch import Stretch, column
+from mqclient.models import ReceivedMessage
+
+if TYPE_CHECKING:
+    from mqclient.consuming.stretches.stretch import Column
+
+
+class ReadMany(Sequence[ReceivedMessage]):
+    """Messages in the order in which `poll` gives them. A message is made when it is looked at.
+
+    A column has a number for each message, in their order. `stretches` are those of one queue each,
+    with columns of their own.
+    """
+
+    def __init__(self, stretches: Sequence[Stretch]) -> None:
+        self.stretches = tuple(stretches)
+        self._ends = list(accumulate(map(len, stretches)))
+
+    def __repr__(self) -> str:
+        return f"<ReadMany of {len(self)} messages in {len(self.stretches)} stretches>"
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, number: int) -> ReceivedMessage: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[ReceivedMessage]: ...
+
+    def __getitem__(self, number: int | slice) -> ReceivedMessage | list[ReceivedMessage]:
+        """One message, or some."""
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        number = range(len(self))[number]
+        place = bisect_right(self._ends, number)
+        stretch = self.stretches[place]
+        return stretch[number - self._ends[place] + len(stretch)]
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        return chain.from_iterable(stretch.listed() for stretch in self.stretches)
+
+    def bodies(self) -> list[bytes]:
+        """The bodies, checked as `ReceivedMessage.body` is.
+
+        Raises RecordError for the first that is damaged or can't be had. The others are then to be
+        had from the messages.
+        """
+        return [body for stretch in self.stretches for body in stretch.bodies()]
+
+    @property
+    def queue_ids(self) -> Column:
+        """The queue of each, within its topic and broker group (`stretches` have them all)."""
+        import numpy as np  # noqa: PLC0415 - see `Stretch`
+
+        ids = [stretch.queue.queue_id for stretch in self.stretches]
+        return np.repeat(column(ids), [*map(len, self.stretches)])
+
+    @property
+    def queue_offsets(self) -> Column:
+        """The place of each in its queue, from 0."""
+        return self._column([stretch.queue_offsets for stretch in self.stretches])
+
+    @property
+    def store_times_ms(self) -> Column:
+        """When its broker took each, by the broker's clock."""
+        return self._column([stretch.store_times_ms for stretch in self.stretches])
+
+    @staticmethod
+    def _column(columns: Sequence[Column]) -> Column:
+        import numpy as np  # noqa: PLC0415 - see `Stretch`
+
+        return np.concatenate([column([]), *columns])

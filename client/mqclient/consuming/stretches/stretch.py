@@ -1,0 +1,188 @@
+"""Messages of one queue, one behind the other, as an answer brought them.
+
+Those of a large answer are rows of a table: no object is made for a message before one is looked
+at, and what is asked of all is read by column. Of few messages, and of those that a filter has
+left, there is a list: a table costs more by itself than a few messages do, and numpy's import more
+than a short program that reads some.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, TypeAlias, overload
+
+from dledger.buffers import Buffer
+from dledger.remoting.json_dialect import MessageQueue
+from mqclient import limits
+from mqclient.models import ReceivedMessage, messages_in
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from dledger.remoting.record.table import RecordTable
+
+    Column: TypeAlias = npt.NDArray[np.int64]
+
+
+class Stretch(Sequence[ReceivedMessage]):
+    """Messages of one queue; a slice of it is another one. A column has a number for each."""
+
+    __slots__ = ()
+
+    @overload
+    def __getitem__(self, number: int) -> ReceivedMessage: ...
+    @overload
+    def __getitem__(self, number: slice) -> Stretch: ...
+    @abstractmethod
+    def __getitem__(self, number: int | slice) -> ReceivedMessage | Stretch:
+        """One message, or some."""
+
+    @abstractmethod
+    def listed(self) -> list[ReceivedMessage]:
+        """All messages: a list of the caller's own."""
+
+    @property
+    @abstractmethod
+    def large_bytes(self) -> int:
+        """How large those bodies are whose parts are elsewhere."""
+
+    @abstractmethod
+    def bodies(self) -> list[bytes]:
+        """The bodies, checked as `ReceivedMessage.body` is. Raises RecordError for the first that
+        is damaged, or can't be had."""
+
+    @property
+    @abstractmethod
+    def queue_offsets(self) -> Column:
+        """The place of each in the queue."""
+
+    @property
+    @abstractmethod
+    def store_times_ms(self) -> Column:
+        """When the broker took each, by the broker's clock."""
+
+    @property
+    def queue(self) -> MessageQueue:
+        """Their queue."""
+        return self[0].queue
+
+
+class Rows(Stretch):
+    """Messages that are rows of a table."""
+
+    __slots__ = ("_broker_name", "_numbers", "_table")
+
+    def __init__(self, table: RecordTable, broker_name: str, numbers: range) -> None:
+        self._table = table
+        self._broker_name = broker_name
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, number: int) -> ReceivedMessage: ...
+    @overload
+    def __getitem__(self, number: slice) -> Stretch: ...
+
+    def __getitem__(self, number: int | slice) -> ReceivedMessage | Stretch:
+        if not isinstance(number, slice):
+            return ReceivedMessage(None, self._broker_name, self._table, self._numbers[number])
+        numbers = self._numbers[number]
+        if numbers.step != 1:
+            return Listed(self.listed()[number])
+        return Rows(self._table, self._broker_name, numbers)
+
+    def listed(self) -> list[ReceivedMessage]:
+        """All messages."""
+        rows = repeat(self._broker_name), repeat(self._table), self._numbers
+        return list(map(ReceivedMessage, repeat(None), *rows))
+
+    @property
+    def large_bytes(self) -> int:
+        """Only those that have no body of their own are looked at."""
+        numbers = self._numbers
+        bodiless = [each for each in self._table.bodiless if each in numbers]
+        return sum(self[each - numbers.start].large_bytes for each in bodiless)
+
+    def bodies(self) -> list[bytes]:
+        """Cut out of the answer at once."""
+        numbers = self._numbers
+        bodies = self._table.bodies[numbers.start : numbers.stop]
+        return [self[number].body if body is None else body for number, body in enumerate(bodies)]
+
+    @property
+    def queue_offsets(self) -> Column:
+        """Of the table."""
+        return self._table.queue_offsets[self._numbers.start : self._numbers.stop]
+
+    @property
+    def store_times_ms(self) -> Column:
+        """Of the table."""
+        return self._table.store_timestamps_ms[self._numbers.start : self._numbers.stop]
+
+
+class Listed(Stretch):
+    """Messages that are objects already."""
+
+    __slots__ = ("_messages",)
+
+    def __init__(self, messages: list[ReceivedMessage]) -> None:
+        self._messages = messages
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, number: int) -> ReceivedMessage: ...
+    @overload
+    def __getitem__(self, number: slice) -> Stretch: ...
+
+    def __getitem__(self, number: int | slice) -> ReceivedMessage | Stretch:
+        if isinstance(number, slice):
+            return Listed(self._messages[number])
+        return self._messages[number]
+
+    def listed(self) -> list[ReceivedMessage]:
+        """A copy."""
+        return [*self._messages]
+
+    @property
+    def large_bytes(self) -> int:
+        """By each of them."""
+        return sum([message.large_bytes for message in self._messages])
+
+    def bodies(self) -> list[bytes]:
+        """By each of them."""
+        return [message.body for message in self._messages]
+
+    @property
+    def queue_offsets(self) -> Column:
+        """By each of them."""
+        return column([message.queue_offset for message in self._messages])
+
+    @property
+    def store_times_ms(self) -> Column:
+        """By each of them."""
+        return column([message.store_timestamp_ms for message in self._messages])
+
+
+def column(numbers: list[int]) -> Column:
+    """Numbers as an array."""
+    import numpy as np  # noqa: PLC0415 - see above
+
+    return np.array(numbers, np.int64)
+
+
+def stretch_in(records: Buffer, broker_name: str) -> Stretch:
+    """The messages in a broker's answer of raw records. Raises RecordError."""
+    first_bytes = int.from_bytes(records[:4], "big")
+    if len(records) <= limits.READ_TOGETHER_MIN * first_bytes:
+        return Listed(messages_in(records, broker_name))
+    from dledger.remoting.record.table import RecordTable  # noqa: PLC0415 - see above
+
+    table = RecordTable(records)
+    return Rows(table, broker_name, range(len(table)))
