@@ -242,7 +242,7 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
     @property
     def held_bytes(self) -> int:
         """What it takes in memory, its large body included."""
-        return len(self.data) + self.large_bytes
+        return self.size_bytes + self.large_bytes
 
     @property
     def message_id(self) -> str:
@@ -295,7 +295,8 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
     @property
     def size_bytes(self) -> int:
         """What it takes in the log: body, properties and all."""
-        return len(self.data)
+        table = self._table
+        return len(self.data) if table is None else table.size_of(self._number)
 
     @property
     def flag(self) -> int:

@@ -45,17 +45,14 @@ class Work:
     reading: Reading
     messages: list[ReceivedMessage]
     lane: Hashable
+    progress: QueueProgress = field(init=False)
     epoch: int = field(init=False)
     size_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
+        self.progress = self.reading.progress
         self.epoch = self.progress.epoch
-        self.size_bytes = sum(message.held_bytes for message in self.messages)
-
-    @property
-    def progress(self) -> QueueProgress:
-        """Of their queue."""
-        return self.reading.progress
+        self.size_bytes = sum([message.held_bytes for message in self.messages])
 
     @property
     def may_start(self) -> bool:
@@ -63,7 +60,7 @@ class Work:
         progress = self.progress
         if progress.closing and self.messages[-1].queue_offset + 1 >= progress.begun_to:
             return False
-        return self.counts and self.reading.may_hand_out
+        return progress.epoch == self.epoch and self.reading.may_hand_out
 
     @property
     def counts(self) -> bool:
@@ -75,6 +72,13 @@ class Work:
         if self.counts:
             self.progress.finish(message.queue_offset, message.queue_offset)
         self.messages.remove(message)
+
+    def settle_all(self) -> None:
+        """Their handler is through with them."""
+        if self.counts:
+            for message in self.messages:
+                self.progress.finish(message.queue_offset, message.queue_offset)
+        self.messages = []
 
     def drop_settled(self) -> None:
         """Forget those that the handler itself has committed or sent back."""
@@ -134,7 +138,7 @@ class Handling:
         self._lanes: Lanes[Work] = Lanes()
         self._ready: deque[Work] = deque()
         self._under_way: dict[Work, None] = {}
-        self._waiting = Counter[MessageQueue]()
+        self._waiting = Counter[QueueProgress]()
         self._bytes = 0
         self._workers = 0
 
@@ -182,8 +186,7 @@ class Handling:
                     if await self._failed(message, error):
                         work.settle(message)
             else:
-                for message in [*work.messages]:
-                    work.settle(message)
+                work.settle_all()
 
     def _next(self) -> Work | None:
         """What is to be handled now; None if nothing may be."""
@@ -205,26 +208,27 @@ class Handling:
         """What is in the queues' buffers and need not wait for anything."""
         while (reading := self._turns.next(self._may_take)) is not None:
             progress = reading.progress
-            messages = progress.take(self._pace.batch_max, unix_ms()).listed()
+            now_ms = unix_ms() if progress.may_expire else 0
+            messages = progress.take(self._pace.batch_max, now_ms).listed()
             reading.took()
             if not messages:
                 continue  # they have expired
-            lane = (progress.queue, lane_of(messages[0], self._pace.order))
+            lane = (progress, lane_of(messages[0], self._pace.order))
             work = Work(reading, messages, lane)
             progress.handling += 1
             if self._lanes.enter(lane, work):
                 return work
-            self._waiting[progress.queue] += 1
+            self._waiting[progress] += 1
         return None
 
     def _may_take(self, progress: QueueProgress) -> bool:
         if self._bytes and self._bytes + progress.next_size_bytes > self._pace.bytes_max:
             return False
         if progress.unfinished.span >= limits.UNFINISHED_SPAN_PER_QUEUE_MAX:
-            return progress.has_returned
+            return bool(progress.returned)
         if self._pace.order == "queue":
-            return not self._lanes.is_busy((progress.queue, None))
-        return self._waiting[progress.queue] < limits.WAITING_FOR_LANES_PER_QUEUE_MAX
+            return not self._lanes.is_busy((progress, None))
+        return self._waiting[progress] < limits.WAITING_FOR_LANES_PER_QUEUE_MAX
 
     def _finish(self, work: Work) -> None:
         del self._under_way[work]
@@ -235,7 +239,7 @@ class Handling:
         work.progress.handling -= 1
         freed = self._lanes.leave(work.lane)
         if freed is not None:
-            self._waiting[freed.progress.queue] -= 1
+            self._waiting[freed.progress] -= 1
             self._ready.append(freed)
 
 
@@ -256,7 +260,7 @@ async def call_handler(
     """Call a handler with a message or a batch, and await it if it is asynchronous. Raises what it
     raises, and HandlerTimeout, which names the `first` message."""
     result = handler(handled)
-    if not inspect.isawaitable(result):
+    if result is None or not inspect.isawaitable(result):
         return
     if timeout_s is None:
         await result

@@ -111,7 +111,7 @@ class HandOut:
             self._left -= 1
             # Since its turn began it may have been paused, or is about to be another member's.
             if reading.may_hand_out and reading.progress.has_messages:
-                for message in self._take(reading, 1):
+                for message in self._take(reading, 1).listed():
                     if not message.large_bytes:
                         return message, reading
                     alone = Listed([message])
@@ -178,8 +178,13 @@ class HandOut:
     def finish_handed(self) -> None:
         """Everything handed out so far, by iterating or polling, is finished."""
         if self._in_hand is not None:
-            self._note_one(*self._in_hand)
+            progress, message = self._in_hand
             self._in_hand = None
+            if not self._handed:  # as when nothing but a loop takes messages
+                progress.finish(message.queue_offset, message.queue_offset)
+                self._let_go(progress)
+                return
+            self._note_one(progress, message)
         self.finish_polled()
 
     def finish_polled(self) -> None:
@@ -258,7 +263,8 @@ class HandOut:
 
     @staticmethod
     def _take(reading: Reading, messages_max: int) -> Stretch:
-        messages = reading.progress.take(messages_max, unix_ms())
+        progress = reading.progress
+        messages = progress.take(messages_max, unix_ms() if progress.may_expire else 0)
         reading.took()
         return messages
 

@@ -24,16 +24,32 @@ from mqclient.models import ReceivedMessage
 @dataclass(slots=True)
 class Chunk:
     """The messages of one pull, in order, and the bytes that they keep alive; whether some of them
-    will expire, and how many of them were taken."""
+    will expire, and how many of them are left."""
 
     messages: Stretch
     size_bytes: int
     expiring: bool = False
-    taken: int = 0
+    left: int = field(init=False)
+    _objects: list[ReceivedMessage] | None = field(default=None, init=False)
 
-    def __len__(self) -> int:
-        """How many are left."""
-        return len(self.messages) - self.taken
+    def __post_init__(self) -> None:
+        self.left = len(self.messages)
+
+    def take(self, count: int) -> Stretch:
+        """The next ones. Who takes few at a time gets objects that were all made at once."""
+        begin = len(self.messages) - self.left
+        self.left = max(0, self.left - count)
+        end = len(self.messages) - self.left
+        if count < limits.READ_TOGETHER_MIN:
+            if self._objects is None:
+                self._objects = self.messages.listed()
+            return Listed(self._objects[begin:end])
+        return self.messages if end - begin == len(self.messages) else self.messages[begin:end]
+
+    @property
+    def first(self) -> ReceivedMessage:
+        """The next one."""
+        return self.messages[-self.left]
 
 
 @dataclass(slots=True)
@@ -71,9 +87,10 @@ class QueueProgress:
 
     `epoch` changes when the position is moved by hand or the queue is given up: what was fetched
     or handed out under an earlier epoch no longer counts. While it is `paused` by the application,
-    or `closing` since another member is to read it, nothing is handed out. `handling` counts what
-    was taken for handlers, `begun_to` is behind the last message that one has begun with; `polled`
-    is true while the application has some that it asked for itself.
+    or `closing` since another member is to read it, nothing is handed out. What is `returned` was
+    handed out before, and is to be again. `handling` counts what was taken for handlers, `begun_to`
+    is behind the last message that one has begun with; `polled` is true while the application has
+    some that it asked for itself.
     """
 
     queue: MessageQueue
@@ -92,7 +109,7 @@ class QueueProgress:
     polled: bool = False
     unfinished: Unfinished = field(default_factory=Unfinished)
     _chunks: deque[Chunk] = field(default_factory=deque)
-    _returned: list[ReceivedMessage] = field(default_factory=list)
+    returned: list[ReceivedMessage] = field(default_factory=list)
 
     def start(self, offset: int) -> None:
         """Begin reading at `offset`. BadInput if a broker told what is none."""
@@ -110,7 +127,12 @@ class QueueProgress:
     @property
     def has_messages(self) -> bool:
         """Whether something can be handed out."""
-        return bool(self._returned or self._chunks) and not (self.paused or self.closing)
+        return bool(self.returned or self._chunks) and not (self.paused or self.closing)
+
+    @property
+    def may_expire(self) -> bool:
+        """Whether some of what is handed out next may have expired meanwhile."""
+        return bool(self._chunks) and self._chunks[0].expiring
 
     @property
     def is_in_hand(self) -> bool:
@@ -123,17 +145,9 @@ class QueueProgress:
         return self.started and self.position != self.committed
 
     @property
-    def has_returned(self) -> bool:
-        """Whether something was handed out before, and is to be again."""
-        return bool(self._returned)
-
-    @property
     def buffered_from(self) -> int | None:
         """The offset of the first message that was fetched and not yet handed out."""
-        if not self._chunks:
-            return None
-        chunk = self._chunks[0]
-        return chunk.messages[chunk.taken].queue_offset
+        return self._chunks[0].first.queue_offset if self._chunks else None
 
     def accept(self, epoch: int, chunk: Chunk, next_offset: int) -> bool:
         """Take in the answer to a pull made under `epoch`; whether it still counted. BadInput if
@@ -151,7 +165,7 @@ class QueueProgress:
         self.fetch_offset = next_offset
         if chunk.messages:
             self._chunks.append(chunk)
-            self.buffered += len(chunk)
+            self.buffered += chunk.left
             self.buffered_bytes += chunk.size_bytes
         return True
 
@@ -160,9 +174,9 @@ class QueueProgress:
 
         Those that have expired at `now_ms`, since they were fetched, are left out.
         """
-        if self._returned:
-            returned = self._returned[:messages_max]
-            del self._returned[:messages_max]
+        if self.returned:
+            returned = self.returned[:messages_max]
+            del self.returned[:messages_max]
             return Listed(returned)
         while self._chunks:
             messages, expiring = self._take_fetched(messages_max)
@@ -177,19 +191,17 @@ class QueueProgress:
     def _take_fetched(self, messages_max: int) -> tuple[Stretch, bool]:
         """Messages of the first pull that there is, and whether some may expire."""
         chunk = self._chunks[0]
-        messages = chunk.messages
-        if chunk.taken or messages_max < len(messages):
-            messages = messages[chunk.taken : chunk.taken + messages_max]
-        chunk.taken += len(messages)
+        messages = chunk.take(messages_max)
         self.buffered -= len(messages)
-        if not len(chunk):
+        if not chunk.left:
             self._chunks.popleft()
             self.buffered_bytes -= chunk.size_bytes
         return messages, chunk.expiring
 
     def _note_in_hand(self, messages: Stretch) -> None:
-        first, end = messages[0].queue_offset, messages[-1].queue_offset + 1
-        if end - first == len(messages):
+        count, first = len(messages), messages[0].queue_offset
+        end = first + 1 if count == 1 else messages[-1].queue_offset + 1
+        if end - first == count:
             self.unfinished.add(first, end)
             return
         for message in messages:
@@ -198,10 +210,8 @@ class QueueProgress:
     @property
     def next_size_bytes(self) -> int:
         """What the message takes in memory that would be handed out next."""
-        if self._returned:
-            return self._returned[0].held_bytes
-        chunk = self._chunks[0]
-        return chunk.messages[chunk.taken].held_bytes
+        message = self.returned[0] if self.returned else self._chunks[0].first
+        return message.held_bytes
 
     def finish(self, first: int, last: int) -> None:
         """The application is through with what it had in hand from `first` to `last`."""
@@ -210,7 +220,7 @@ class QueueProgress:
     def give_back(self, message: ReceivedMessage, epoch: int) -> None:
         """A message that was handed out under `epoch` was not handled: it is the next again."""
         if epoch == self.epoch and message.queue_offset in self.unfinished:
-            insort(self._returned, message, key=lambda each: each.queue_offset)
+            insort(self.returned, message, key=lambda each: each.queue_offset)
 
     @property
     def position(self) -> int:
@@ -241,6 +251,6 @@ class QueueProgress:
         self.begun_to = 0
         self.polled = False
         self._chunks.clear()
-        self._returned.clear()
+        self.returned.clear()
         self.unfinished.clear()
         self.buffered = self.buffered_bytes = 0

@@ -6,6 +6,7 @@ Each queue is asked in turn, so one that is never empty does not keep the others
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Protocol
 
 from dledger.remoting.json_dialect import MessageQueue
@@ -37,10 +38,13 @@ class Turns:
     def next(self, fits: Callable[[QueueProgress], bool]) -> Reading | None:
         """The next one that has messages and that `fits`."""
         readings = [*self.readings().values()]
-        for step in range(len(readings)):
-            reading = readings[(self._turn + step) % len(readings)]
-            fitting = reading.progress.has_messages and fits(reading.progress)
-            if fitting and reading.may_hand_out:
-                self._turn = (self._turn + step + 1) % len(readings)
+        turn = self._turn % max(1, len(readings))
+        for number in chain(range(turn, len(readings)), range(turn)):
+            reading = readings[number]
+            progress = reading.progress
+            if not (progress.buffered or progress.returned):
+                continue  # as most are, often
+            if progress.has_messages and fits(progress) and reading.may_hand_out:
+                self._turn = number + 1
                 return reading
         return None

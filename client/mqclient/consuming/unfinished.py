@@ -55,6 +55,11 @@ class Unfinished:
 
     def remove(self, start: int, end: int) -> None:
         """Whatever of [start, end) was in hand is finished."""
+        if self._starts and start <= self._starts[0] < end <= self._ends[0]:  # in their order
+            self._starts[0] = end
+            if end == self._ends[0]:
+                del self._starts[0], self._ends[0]
+            return
         first = bisect_right(self._ends, start)
         last = bisect_left(self._starts, end)
         if first >= last:

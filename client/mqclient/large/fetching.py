@@ -95,8 +95,9 @@ class LargeBodies:
                 await outcome
 
         def call(messages: Sequence[MessageT]) -> Awaitable[None] | None:
-            if any(message.large_bytes for message in messages):
-                return fetch_first(messages)
+            for message in messages:
+                if message.large_bytes:
+                    return fetch_first(messages)
             return handler(messages)
 
         return call

@@ -55,7 +55,7 @@ class RecordTable:
     def __init__(self, buffer: Buffer) -> None:
         self._view = memoryview(buffer)
         self._starts = record_starts(self._view)
-        self._places = [*self._starts.tolist(), len(self._view)]
+        self._places: list[int] = [*self._starts.tolist(), len(self._view)]
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -63,6 +63,10 @@ class RecordTable:
     def record(self, number: int) -> memoryview:
         """One of them: a view."""
         return self._view[self._places[number] : self._places[number + 1]]
+
+    def size_of(self, number: int) -> int:
+        """How many bytes one of them has."""
+        return self._places[number + 1] - self._places[number]
 
     @cached_property
     def offsets(self) -> list[int]:

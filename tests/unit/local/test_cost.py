@@ -26,7 +26,7 @@ from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
 from dledger.remoting.message import BatchItem, batch_encode
 from dledger.world import world
-from mqclient import Consumer, Message, Producer
+from mqclient import Consumer, Message, Producer, ReceivedMessage
 from mqclient.producing.stretches.gathering import Gathering
 from mqlocal import LocalCluster, local_cluster
 
@@ -133,6 +133,23 @@ async def read_many(consumer: Consumer) -> int:
     return count
 
 
+async def handled(consumer: Consumer) -> int:
+    """The same by a handler, which is given a few more before the end comes through to it."""
+    count = 0
+
+    def handle(message: ReceivedMessage) -> None:
+        nonlocal count
+        assert message.body == BODY
+        assert message.queue_offset >= 0
+        count += 1
+        if count == 1000:
+            scope.cancel()
+
+    with trio.fail_after(60), trio.CancelScope() as scope:
+        await consumer.run(handle)
+    return count
+
+
 async def sent(cluster: LocalCluster, work: Callable[[Producer], Awaitable[int]]) -> float:
     """The cost of sending so, once all is warm."""
     async with cluster.producer("P") as producer:
@@ -209,7 +226,7 @@ async def stock(cluster: LocalCluster, frames: int, per_frame: int) -> float:
 async def received(cluster: LocalCluster, reading: Callable[[Consumer], Awaitable[int]]) -> float:
     """The cost of reading so."""
     async with cluster.producer("P") as producer:
-        for _ in range(TRIES + 1):
+        for _ in range(TRIES + 2):
             await pipelined(producer)
     async with cluster.consumer("C", {"T": "*"}) as consumer:
         await reading(consumer)
@@ -221,6 +238,7 @@ COSTS: dict[str, tuple[Callable[[LocalCluster], Awaitable[float]], float]] = {
     "many": (lambda cluster: sent(cluster, many), 0.65),
     "one at a time": (lambda cluster: sent(cluster, one_at_a_time), 275.0),
     "read": (lambda cluster: received(cluster, read), 0.58),
+    "handled": (lambda cluster: received(cluster, handled), 8.1),
     "read many": (lambda cluster: received(cluster, read_many), 0.18),
     "stock, one by one": (lambda cluster: stock(cluster, 500, 1), 26.1),
     "stock, in batches of 64": (lambda cluster: stock(cluster, 16, 64), 4.7),
