@@ -158,6 +158,8 @@ PULL_BYTES_DEFAULT = 256 * KIB
 PULL_BYTES_MAX = 6 * MIB
 PULL_MESSAGES_MAX = 16_384
 PULL_UNITS_SCANNED_MAX = 16_384
+PULL_UNITS_SAMPLED = 64
+"""By so many messages it is guessed how many more fit into an answer."""
 PULL_PIECES_MAX = 64
 """More pieces of the log than this are joined: many small buffers cost more than one copy."""
 PULL_JOINED_BYTES_MAX = MIB

@@ -120,7 +120,11 @@ SEND_BATCH_BYTES_MAX = 4 * foundation.MIB
 
 # Consumer.
 PULL_RECORDS_MAX = 4096
-PULL_BYTES_MAX = 1 * foundation.MIB
+PULL_BYTES_MAX = 2 * foundation.MIB
+PULL_BYTES_MIN = 64 * foundation.KIB
+PULLS_BYTES_MAX = foundation.SEND_BUFFER_BYTES_MAX // 2
+"""A consumer's pulls ask for so much together: they may all be answered at once, and brokers close
+a connection that has twice as much to take."""
 PULL_SUSPEND_S = 5.0
 POLL_MANY_MESSAGES = 8192
 READ_TOGETHER_MIN = 16

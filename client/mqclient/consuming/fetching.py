@@ -122,7 +122,7 @@ class QueueFetcher:
             sub_version=self.subscription.sub_version,
             subscription=self.subscription.sub_string,
             expression_type=self.subscription.expression_type,
-            max_msg_bytes=min(limits.PULL_BYTES_MAX, progress.ahead.bytes_each),
+            max_msg_bytes=progress.ahead.asked_bytes,
         )
         command = Command(RequestCode.LITE_PULL_MESSAGE, encode_header(header))
         with anyio.CancelScope() as self._pulling:

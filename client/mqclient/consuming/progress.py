@@ -80,6 +80,12 @@ class Ahead:
         share = max(1, self.size_bytes // max(1, self.queues))
         return min(share, limits.PREFETCH_BYTES_PER_QUEUE_MAX)
 
+    @property
+    def asked_bytes(self) -> int:
+        """For how much a queue's pull asks."""
+        share = max(limits.PULL_BYTES_MIN, limits.PULLS_BYTES_MAX // max(1, self.queues))
+        return min(share, limits.PULL_BYTES_MAX, self.bytes_each)
+
 
 @dataclass(slots=True, eq=False)
 class QueueProgress:

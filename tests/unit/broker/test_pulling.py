@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
 from mqbroker.requests.reading.queue_reading import read_queue
 from mqbroker.state.derived.consume_queue import ConsumeQueue, FilePool
 from mqbroker.state.derived.entry_index import EntryIndex, Run
-from mqbroker.state.derived.units import UNIT
+from mqbroker.state.derived.units import UNIT, Units
 
 ALL = 1 << 30
 
@@ -83,6 +85,40 @@ def test_a_pull_is_bounded_by_bytes_but_never_empty(tmp_path: Path) -> None:
     assert pull(queue, 0, bytes_max=200) == (FOUND, 2, [(0, 200)])
     assert pull(queue, 0, bytes_max=199) == (FOUND, 1, [(0, 100)])
     assert pull(queue, 0, bytes_max=1) == (FOUND, 1, [(0, 100)])
+
+
+@pytest.mark.parametrize("sizes", [(1000,), (900, 1100), (100, 100, 100, 5000)])
+def test_who_is_far_behind_costs_no_look_at_what_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...]
+) -> None:
+    """However sizes differ, nothing is left out; if they hardly do, each answer is full."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    all_sizes = [chance.choice(sizes) for _ in range(6000)]
+    ends = [*accumulate(all_sizes)]
+    queue = queue_of(
+        tmp_path, [(end - size, size, 0) for end, size in zip(ends, all_sizes, strict=True)]
+    )
+    looked_at = []
+    read = ConsumeQueue.read
+
+    def counting(queue: ConsumeQueue, first: int, count: int) -> Units:
+        looked_at.append(count)
+        return read(queue, first, count)
+
+    monkeypatch.setattr(ConsumeQueue, "read", counting)
+    offset, given = 0, list[int]()
+    while offset < len(ends):
+        code, next_offset, pieces = pull(queue, offset, 4096, 500_000)
+        begin = ends[offset] - all_sizes[offset]
+        assert (code, pieces) == (FOUND, [(begin, ends[next_offset - 1] - begin)])
+        given.append(pieces[0][1])
+        offset = next_offset
+    assert max(given) <= 500_000
+    assert sum(looked_at) < 1.4 * len(ends) + 128 * len(given)
+    if len(sizes) < 3:
+        assert min(given[:-1]) > 500_000 - max(sizes)
 
 
 def test_a_filter_skips_other_tags_and_says_how_far_it_looked(tmp_path: Path) -> None:

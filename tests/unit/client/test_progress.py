@@ -212,6 +212,9 @@ def test_all_queues_together_hold_no_more_than_they_may(
     assert 1 <= ahead.bytes_each <= limits.PREFETCH_BYTES_PER_QUEUE_MAX
     assert ahead.messages_each * queues <= max(messages, queues)
     assert ahead.bytes_each * queues <= max(size_bytes, queues)
+    assert 1 <= ahead.asked_bytes <= ahead.bytes_each
+    least_bytes = limits.PULL_BYTES_MIN * queues
+    assert ahead.asked_bytes * queues <= max(limits.PULLS_BYTES_MAX, least_bytes)
     progress = QueueProgress(QUEUE, ahead)
     progress.start(0)
     for size in sizes:

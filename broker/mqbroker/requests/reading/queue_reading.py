@@ -55,7 +55,8 @@ def read_queue(
     nothing = _outside(offset, low, high)
     if nothing is not None or queue is None:
         return nothing or Found(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", 0, 0, 0)
-    units, numbers, scanned = passing(queue, offset, messages_max, selection, now_ms)
+    count = _looked_at(queue, offset, messages_max, bytes_max)
+    units, numbers, scanned = passing(queue, offset, count, selection, now_ms)
     last_scanned = offset + scanned
     if not len(numbers):
         code = ResponseCode.PULL_RETRY_IMMEDIATELY
@@ -68,10 +69,10 @@ def read_queue(
     sizes = units["size"].astype(np.int64)
     ends = np.cumsum(sizes)
     count = min(fitting(ends, bytes_max), len(units))
-    pieces = _pieces(units[:count], sizes[:count].tolist())
+    pieces = _pieces(units[:count], sizes[:count])
     if len(pieces) > limits.PULL_PIECES_MAX and ends[count - 1] > limits.PULL_JOINED_BYTES_MAX:
         count = fitting(ends, limits.PULL_JOINED_BYTES_MAX)
-        pieces = _pieces(units[:count], sizes[:count].tolist())
+        pieces = _pieces(units[:count], sizes[:count])
     if count < len(units):
         last_scanned = offset + int(numbers[count])
     expiring = bool(units["lives"][:count].any())
@@ -106,6 +107,18 @@ def passing(
     return Passing(units, numbers, scanned)
 
 
+def _looked_at(queue: ConsumeQueue, offset: int, messages_max: int, bytes_max: int) -> int:
+    """How many messages to read units of: some more than fit, if the next ones are a sample.
+
+    Who reads far behind asks for thousands at a time, and a unit that is read is checked.
+    """
+    if messages_max <= limits.PULL_UNITS_SAMPLED:
+        return messages_max
+    sizes = queue.read(offset, limits.PULL_UNITS_SAMPLED)["size"]
+    fit = len(sizes) * bytes_max // max(1, int(sizes.sum()))
+    return min(messages_max, limits.PULL_UNITS_SAMPLED + fit + fit // 8)
+
+
 def fitting(ends: npt.NDArray[np.int64], bytes_max: int) -> int:
     """How many messages fit, from the first on; one always does. `ends` are running sums of their
     sizes."""
@@ -127,15 +140,10 @@ def _outside(offset: int, low: int, high: int) -> Found | None:
     return None
 
 
-def _pieces(units: Units, sizes: list[int]) -> list[tuple[int, int]]:
+def _pieces(units: Units, sizes: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     """Records that lie next to each other as one piece."""
-    pieces: list[tuple[int, int]] = []
-    start = end = -1
-    for position, size in zip(units["position"].tolist(), sizes, strict=True):
-        if position != end:
-            if end > start:
-                pieces.append((start, end - start))
-            start = position
-        end = position + size
-    pieces.append((start, end - start))
-    return pieces
+    begins = units["position"].astype(np.int64)
+    ends = begins + sizes
+    apart = begins[1:] != ends[:-1]
+    starts = begins[np.append(True, apart)]
+    return [*zip(starts.tolist(), (ends[np.append(apart, True)] - starts).tolist(), strict=True)]

@@ -54,7 +54,7 @@ class ReadMany(Sequence[ReceivedMessage]):
         Raises RecordError for the first that is damaged or can't be had. The others are then to be
         had from the messages.
         """
-        return [body for stretch in self.stretches for body in stretch.bodies()]
+        return list(chain.from_iterable(stretch.bodies() for stretch in self.stretches))
 
     @property
     def queue_ids(self) -> Column:

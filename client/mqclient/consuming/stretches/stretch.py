@@ -112,6 +112,9 @@ class Rows(Stretch):
         """Cut out of the answer at once."""
         numbers = self._numbers
         bodies = self._table.bodies[numbers.start : numbers.stop]
+        found = list(filter(None, bodies))
+        if len(found) == len(bodies):
+            return found
         return [self[number].body if body is None else body for number, body in enumerate(bodies)]
 
     @property
