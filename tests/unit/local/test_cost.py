@@ -239,11 +239,12 @@ COSTS: dict[str, tuple[Callable[[LocalCluster], Awaitable[float]], float]] = {
     "one at a time": (lambda cluster: sent(cluster, one_at_a_time), 275.0),
     "read": (lambda cluster: received(cluster, read), 0.58),
     "handled": (lambda cluster: received(cluster, handled), 8.1),
-    "read many": (lambda cluster: received(cluster, read_many), 0.18),
+    "read many": (lambda cluster: received(cluster, read_many), 0.13),
     "stock, one by one": (lambda cluster: stock(cluster, 500, 1), 26.1),
     "stock, in batches of 64": (lambda cluster: stock(cluster, 16, 64), 4.7),
 }
-"""What is measured, and what it costs, give or take 5 %. Who has earned it writes a lower one."""
+"""What is measured, and what it costs, give or take 5 %. Who has earned it writes a lower one. Of
+"read many" that is the most: it costs so little that where an answer ends makes it 0.03 to 0.11."""
 
 
 @pytest.mark.parametrize("what", COSTS)
