@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
 from dledger.remoting.message import properties_encode
 from dledger.remoting.record import Record
+from dledger.remoting.record.lone import parse_records
 from mqbroker import limits
-from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
+from mqbroker.leader.appending.drafts import BatchDraft, NewRecord, PlainDraft, RecordsDraft
 from mqbroker.leader.appending.entries import Entries
+from mqbroker.leader.assignments import Assignments
 from mqbroker.refusal import NotApplied
 from mqbroker.state import control
 from mqbroker.state.dedup import dedup_key
@@ -34,6 +37,24 @@ def message(key: str, body: bytes = b"x", *, reconsume_times: int = 0) -> NewRec
     )
 
 
+def stock(
+    record: NewRecord, topic: str, runs: list[tuple[int, int]], assignments: Assignments
+) -> PlainDraft:
+    """What a stock client's send becomes."""
+    return RecordsDraft([record], topic, runs, assignments, HOST)
+
+
+def ours(
+    record: NewRecord, topic: str, runs: list[tuple[int, int]], assignments: Assignments
+) -> PlainDraft:
+    """What a record of our producer's becomes."""
+    made = bytearray(record.encode(topic, runs[0][0], HOST))
+    return BatchDraft(parse_records(made, topic.encode(), runs), topic, runs, assignments, HOST)
+
+
+Maker = Callable[[NewRecord, str, list[tuple[int, int]], Assignments], PlainDraft]
+
+
 @dataclass
 class World:
     """A leader's entries on a log in memory, which commits when told to."""
@@ -41,12 +62,13 @@ class World:
     leading: LeadingMachine
     entries: Entries
     faults: list[Exception]
+    makers: Iterator[Maker]
     outcomes: dict[str, Appended | AppendError] = field(default_factory=dict)
 
     def send(self, key: str, queue_id: int = 0, topic: str = "A", **of_message: int) -> None:
         """One send; `outcomes` has its outcome, once it is known."""
         record = message(key, **of_message)
-        draft = RecordsDraft([record], topic, [(queue_id, 1)], self.leading.assignments, HOST)
+        draft = next(self.makers)(record, topic, [(queue_id, 1)], self.leading.assignments)
         self.entries.send_nowait(draft, lambda outcome: self.told(key, outcome))
 
     def told(self, key: str, outcome: Appended | AppendError) -> None:
@@ -88,15 +110,17 @@ class World:
         return keys
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """A leader of two topics, with a clock that goes on at each look."""
+@pytest.fixture(params=[[stock], [ours], [stock, ours]], ids=["stock", "ours", "both"])
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    """A leader of two topics, with a clock that goes on at each look; sends of stock clients, of
+    our producers, or of both in turn."""
     clock = iter(range(1000, 100_000))
     leading = LeadingMachine(tmp_path, lambda: next(clock), auto=False)
     faults: list[Exception] = []
     leading.change(control.PutTopics([read_write("A", 4), read_write("B", 4)], 1000))
     leading.ledger.commit()
-    yield World(leading, Entries(leading.ledger, leading.assignments, faults.append), faults)
+    entries = Entries(leading.ledger, leading.assignments, faults.append)
+    yield World(leading, entries, faults, itertools.cycle(request.param))
     leading.machine.close()
 
 

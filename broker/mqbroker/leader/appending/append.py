@@ -31,7 +31,7 @@ from dledger.remoting.record import Record, walk
 from mqbroker.leader.appending.drafts import (
     MessagesDraft,
     NewRecord,
-    RecordsDraft,
+    PlainDraft,
     stored_body_crcs,
 )
 from mqbroker.leader.appending.entries import Entries
@@ -218,7 +218,7 @@ class Appender:
 
         failpoint("batch.take")
         try:
-            if isinstance(draft, RecordsDraft) and len(draft.starts) == 1:
+            if len(draft.starts) == 1 and isinstance(draft, PlainDraft):
                 self._log.send_nowait(draft, done)
             else:
                 self._log.append_nowait(draft, Kind.MESSAGES, done)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from dledger.buffers import Buffer
 from dledger.checksum import crc32
@@ -91,13 +91,17 @@ class BatchDraft:
 
     def place(self, body_position: int, index: int, term: int) -> Buffer:
         """Fill in what depends on the place, in the records' own bytes."""
+        return self.fill_in(body_position, self._assignments.now_ms())
+
+    def fill_in(self, body_position: int, now_ms: int) -> Buffer:
+        """The same, at a given time. It may be done again, if an entry had no effect."""
         take, topic = self._assignments.take, self._topic
         firsts = [take(topic, queue_id, count) for queue_id, count in self._runs]
         self.offsets = [
             (queue_id, first) for (queue_id, _), first in zip(self._runs, firsts, strict=True)
         ]
-        self.store_timestamp_ms = self._assignments.now_ms()
-        self._batch.place(body_position, firsts, self.store_timestamp_ms, self._store_host)
+        self.store_timestamp_ms = now_ms
+        self._batch.place(body_position, firsts, now_ms, self._store_host)
         return self._batch.buffer
 
 
@@ -212,6 +216,10 @@ class RecordsDraft:
             place_records(self._buffer, starts, first, body_position, now_ms)
             done += count
         return self._buffer
+
+
+PlainDraft: TypeAlias = BatchDraft | RecordsDraft
+"""A draft of messages and nothing else: others' may stand beside them in an entry."""
 
 
 def new_unique_key() -> str:

@@ -19,7 +19,7 @@ from dledger.ledger.exporting import ExportPlan
 from dledger.log.entry import Draft, Kind
 from dledger.raft.appends import Appended
 from mqbroker import limits
-from mqbroker.leader.appending.drafts import RecordsDraft
+from mqbroker.leader.appending.drafts import PlainDraft
 from mqbroker.leader.appending.together import OnDone, Send, Together, Waiting
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.log import Log
@@ -56,7 +56,7 @@ class Entries:
         self._append_waiting()  # they came first
         self._append(body, kind, on_done)
 
-    def send_nowait(self, draft: RecordsDraft, on_done: OnDone) -> None:
+    def send_nowait(self, draft: PlainDraft, on_done: OnDone) -> None:
         """Append one message, maybe with others (`mqbroker.leader.appending.together`).
 
         As `append_nowait`, but what that raises may be told to `on_done` instead.

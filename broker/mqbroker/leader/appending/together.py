@@ -1,9 +1,10 @@
 """Sends that become one entry: group commit.
 
-Stock clients send their messages one by one. An entry for each would cost every replica the same
-each time: a header with two CRCs, its share of a step, a place in queues and indexes. So sends that
-come while enough entries are on their way wait until the next one is applied, and are then appended
-together. The busier a leader, the larger its entries; with little to do nobody waits.
+Stock clients send their messages one by one, and so does ours where each is waited for. An entry
+for each would cost every replica the same each time: a header with two CRCs, its share of a step, a
+place in queues and indexes. So sends that come while enough entries are on their way wait until the
+next one is applied, and are then appended together. The busier a leader, the larger its entries;
+with little to do nobody waits.
 
 The entry is of the kind SENDS, which says that each of its messages was sent by itself: each has
 its own key in the dedup window, so that a retry finds it.
@@ -19,7 +20,7 @@ from dledger.buffers import Buffer
 from dledger.errors import AppendError
 from dledger.raft.appends import Appended
 from mqbroker import limits
-from mqbroker.leader.appending.drafts import RecordsDraft
+from mqbroker.leader.appending.drafts import PlainDraft
 from mqbroker.leader.assignments import Assignments
 
 OnDone = Callable[[Appended | AppendError], None]
@@ -28,7 +29,7 @@ OnDone = Callable[[Appended | AppendError], None]
 class Send(NamedTuple):
     """A draft of one message, and who wants to know what became of it."""
 
-    draft: RecordsDraft
+    draft: PlainDraft
     on_done: OnDone
 
     @property
