@@ -239,6 +239,14 @@ SOAK_DISK_BYTES_MIN = 2 << 30
 SOAK_HOURS_MAX = 1_000.0
 RUNS_SHOWN_MAX = 500
 """On the page of a soak."""
+SOAK_LINE_BYTES_MAX = 1 << 20
+"""A run's line in soak.jsonl; most have less than a thousand bytes."""
+SOAK_COUNT_MAX = (1 << 63) - 1
+"""Of anything that a run counts."""
+TOLD_CHARACTERS_MAX = 400
+"""Of what was wrong with a run, where many runs are summed up."""
+COVERAGE_PAGE_BYTES_MAX = 4 << 20
+"""A page into which tables are written."""
 
 assert PORT_FIRST < PORT_LAST < 32_768
 assert PROBE_INTERVAL_S < PROBE_TIMEOUT_S < START_TIMEOUT_S

@@ -33,8 +33,10 @@ from mqchaos.limits import (
     SOAK_HOURS_MAX,
 )
 from mqchaos.network.needs import no_namespaces
+from mqchaos.report.covered import markdown
 from mqchaos.run import again
 from mqchaos.run.again import order_of, own
+from mqchaos.run.covering import cover, renew
 from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.others.stock import stock_lacks
 from mqchaos.run.perform import perform
@@ -230,6 +232,26 @@ def soak(
     made = _made(network, disks, clocks, history)
     some = plans(seed, duration, chosen, made, all_lacking(namespaces=made.namespaces))
     return run_command(partial(soaking, own(directory), hours, some))
+
+
+@app.command
+def coverage(*soaks: Path, page: Path | None = None) -> None:
+    """Add up soaks: tables of fault x workload, fault x property and workload x property.
+
+    As Markdown. What was never run has its row, too.
+
+    Parameters
+    ----------
+    soaks
+        Files soak.jsonl, each once.
+    page
+        A Markdown file: the tables are written between its marks, instead of printed.
+    """
+    covered = cover(soaks)
+    if page is None:
+        print(markdown(covered), end="")
+    else:
+        renew(page, covered)
 
 
 @app.command

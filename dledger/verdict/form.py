@@ -7,12 +7,15 @@ has at the places that it is about. So who doubts a verdict can look by himself.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from dledger.errors import BadInput
 
 VERDICT_FILE = "verdict.json"
+NUMBERS: Final = range(1, 17)
+"""Of all properties: docs/audit.md says what each is."""
 
 
 class Held(msgspec.Struct, frozen=True, omit_defaults=True):

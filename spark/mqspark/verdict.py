@@ -92,6 +92,7 @@ PROPERTIES: Final = (
     Property(popped.NUMBER, popped.TITLE, popped.violations, "popped"),
     Property(priorities.NUMBER, priorities.TITLE, priorities.violations, "new"),
 )
+assert [item.number for item in PROPERTIES] == list(form.NUMBERS)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from mqclient.admin.session import Part
 from mqclient.commands.__main__ import COMMANDS
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OUR_FILES = re.compile(r"(dledger|broker|namesrv|client|chaos|spark|local|tests|benchmarks|docs)/")
 
 
@@ -73,5 +73,18 @@ def test_what_a_page_points_to_is_there(page: Path) -> None:
     named = [name for name in re.findall(r"`([\w./-]+)`", text) if OUR_FILES.match(name)]
     gone = [link for link in links if not (page.parent / link).exists()]
     gone += [name for name in named if not list(ROOT.glob(f"{name.rstrip('/')}*"))]
+
+    assert gone == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_the_tests_that_a_page_names_exist(page: Path) -> None:
+    """By file and name, as pytest takes them."""
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text())
+    gone = [
+        f"{path}::{name}"
+        for path, name in named
+        if not (ROOT / path).exists() or f"def {name}(" not in (ROOT / path).read_text()
+    ]
 
     assert gone == []

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from mqchaos.limits import RUNS_SHOWN_MAX
+from mqchaos.limits import RUNS_SHOWN_MAX, SOAK_COUNT_MAX
 
 PAGE: Final = "soak.html"
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=SOAK_COUNT_MAX)]
 
 
 class RunLine(msgspec.Struct, frozen=True):
@@ -19,12 +20,12 @@ class RunLine(msgspec.Struct, frozen=True):
 
     seed: int
     workload: str
-    seconds: float
-    sent: int
-    acknowledged: int
-    faults: dict[str, int]
+    seconds: Annotated[float, msgspec.Meta(ge=0)]
+    sent: Count
+    acknowledged: Count
+    faults: dict[str, Count]
     gap_worst_s: float | None
-    checked: dict[str, int]
+    checked: dict[str, Count]
     signs: list[str]
     told: str
 

@@ -11,5 +11,6 @@
 ``again``      replays, and plans made smaller
 ``shrinking``  which smaller plan to try next (pure)
 ``soak``       one seed after the other
+``covering``   soaks added up
 ``history``    every event that a judge needs
 """
