@@ -28,6 +28,7 @@ from strategies import (
 )
 from trio.testing import MockClock
 
+from dledger.errors import WrittenByNewer
 from dledger.log.entry import HEADER_BYTES, Kind
 from mqbroker.requests.unsupported import not_supported
 
@@ -88,7 +89,13 @@ async def try_entries(found: Group, draw_entry: st.DataObject, count: int) -> No
             | st.tuples(st.just(Kind.CONTROL), control_bodies)
             | st.tuples(st.sampled_from([*MESSAGES, Kind.CONTROL]), st.binary(max_size=200))
         )
-        found.commit_raw(kind, body)
+        try:
+            found.commit_raw(kind, body)
+        except WrittenByNewer:
+            # A flipped bit can make the name of a queue that a later version may have. To set that
+            # aside, where newer replicas apply it, would be worse than to stop; and no client can
+            # write it (`test_a_move_out_of_a_queue_that_only_a_newer_version_has...`).
+            return
         found.ledger.lead()
         await trio.testing.wait_all_tasks_blocked()
         await found.serves(queues=1)

@@ -18,10 +18,12 @@ from dledger.remoting.record.lone import parse_records
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import BatchDraft, NewRecord, PlainDraft, RecordsDraft
 from mqbroker.leader.appending.entries import Entries
+from mqbroker.leader.appending.together import Send, Together
 from mqbroker.leader.assignments import Assignments
 from mqbroker.refusal import NotApplied
 from mqbroker.state import control
 from mqbroker.state.dedup import dedup_key
+from mqbroker.state.moves import OP_TOPIC, Move, encode_move
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine
 
@@ -278,6 +280,22 @@ def test_a_replica_that_replays_has_the_same_state(world: World, tmp_path: Path)
     assert other.queues.ends() == machine.queues.ends()
     assert other.dedup.dump() == machine.dedup.dump()
     other.close()
+
+
+def test_a_move_out_of_a_queue_that_only_a_newer_version_has_is_not_passed_over(
+    world: World,
+) -> None:
+    """Nor is it set aside: newer replicas deliver what it moves. Nothing of it is applied."""
+    move = message("k", encode_move(Move("A_LATER_QUEUE", 0, ((0, 1),))))
+    both = ((move, OP_TOPIC), (message("k"), "A"))
+    drafts = [stock(each, topic, [(0, 1)], world.leading.assignments) for each, topic in both]
+    entry = Together([Send(draft, lambda _: None) for draft in drafts], world.leading.assignments)
+    entry.sends.reverse()  # an entry's first record says what it is
+    entry.starts[1] = drafts[0].size
+    world.leading.ledger.append_nowait(entry, Kind.MESSAGES, lambda _: None)
+    with pytest.raises(WrittenByNewer, match="a move out of 'A_LATER_QUEUE'"):
+        world.leading.ledger.commit()
+    assert world.queue(0) == []
 
 
 def test_an_entry_of_a_kind_that_only_a_newer_version_knows_is_not_passed_over(
