@@ -61,6 +61,13 @@ _REMOVED_IN_VERSION = 24
 #: compiled again.
 _COMPILE_QUICKLY = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
 
+#: Spark's classes are as trusted as its Python; to check each as it is loaded takes a tenth of a
+#: start. A later Java may lack the option: then it checks them.
+_TRUST_CLASSES = (
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions "
+    "-XX:-BytecodeVerificationRemote "
+)
+
 #: Spark's log lines are for its developers; users of the audit see errors only.
 _LOG_CONFIG = """\
 rootLogger.level = error
@@ -77,13 +84,19 @@ logger.gateway.level = error
 
 
 def open_session(
-    name: str, *, cores: int | None = None, brief: bool = False, keep_classes: bool = False
+    name: str,
+    *,
+    cores: int | None = None,
+    brief: bool = False,
+    keep_classes: bool = False,
+    source: bool = True,
 ) -> SparkSession:
-    """A local Spark session with our data source, or the one that spark-submit has started.
+    """A local Spark session, or the one that spark-submit has started.
 
     `cores` is the number of tasks at a time, by default that of the machine's processors. `brief`:
     there is so little work that the JVM should compile quickly rather than well, and that dividing
-    the work costs more than it saves. `keep_classes`: later sessions shall start sooner.
+    the work costs more than it saves. `keep_classes`: later sessions shall start sooner. `source`:
+    with our data source, for which Spark starts a Python of its own.
     Raises ConfigError if there is no Java that Spark can use, or if no classes can be kept.
     """
     home = _home(lasting=keep_classes)
@@ -102,7 +115,9 @@ def open_session(
         "spark.driver.memory": f"{_driver_memory_bytes() // MIB}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config.as_uri()} "
         f'"-Djava.io.tmpdir={tempfile.gettempdir()}" '
-        "-XX:+UseSerialGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true " + java_options,
+        "-XX:+UseSerialGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true "
+        + _TRUST_CLASSES
+        + java_options,
         # Driver and executor are one process: a late heartbeat only means that the machine was
         # suspended.
         "spark.network.timeout": "24h",
@@ -116,6 +131,11 @@ def open_session(
         "spark.shuffle.spill.compress": "true",
         # Each use of a column would ask the JVM eight times, to name its line in an error.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.python.daemon.module": "mqspark.daemon",
+        # Tells whether a task that is run again gives the same rows. Ours do, and to hash them
+        # takes a tenth of the JVM's time.
+        "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+        "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
     }
     if brief:
         settings["spark.sql.leafNodeDefaultParallelism"] = "1"
@@ -125,7 +145,8 @@ def open_session(
         builder = builder.master(f"local[{cores or '*'}]")
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    session.dataSource.register(DledgerSource)
+    if source:
+        session.dataSource.register(DledgerSource)
     return session
 
 

@@ -14,6 +14,7 @@ judge would find.
 
 ``parts``       what one task reads
 ``testimony``   what events and records say of messages, with names
+``hashing``     names as numbers (pure)
 ``statements``  the same as numbers (pure)
 ``packets``     rows of numbers as bytes
 ``digest``      one row a message, and which are suspect (pure)
