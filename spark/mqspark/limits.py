@@ -9,6 +9,12 @@ BATCH_ROWS_MAX = 16_384
 BATCH_BYTES_MAX = 32 * MIB
 """Bytes of records behind one Arrow batch: the bound that counts when bodies are read."""
 
+ODD_BYTES_MAX = 4 * MIB
+"""The same where entries are odd, and may have many more rows than sound ones."""
+ALIKE_GROUPS_MAX = 16
+"""Of the records of a batch: each group costs a look at all that are left, and then each record one
+of its own."""
+
 TASK_BYTES_MIN = MIB
 """Segments smaller than this share a task: a task costs as much as reading some hundred KiB."""
 
