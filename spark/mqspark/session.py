@@ -59,11 +59,11 @@ _REMOVED_IN_VERSION = 24
 
 #: With TieredStopAtLevel alone the JVM reserves a fifth of the code cache; code without room is
 #: compiled again.
-_COMPILE_QUICKLY = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
+COMPILE_QUICKLY = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
 
 #: Spark's classes are as trusted as its Python; to check each as it is loaded takes a tenth of a
 #: start. A later Java may lack the option: then it checks them.
-_TRUST_CLASSES = (
+TRUST_CLASSES = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions "
     "-XX:-BytecodeVerificationRemote "
 )
@@ -102,7 +102,7 @@ def open_session(
     home = _home(lasting=keep_classes)
     # Spark would start `python3` of the PATH, which has other packages than this process.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    java_options = _COMPILE_QUICKLY
+    java_options = COMPILE_QUICKLY
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         java = find_java()
         os.environ["JAVA_HOME"] = str(prepare_java_home(home, java))
@@ -111,12 +111,25 @@ def open_session(
     log_config = home / "log4j2.properties"
     _write(log_config, _LOG_CONFIG)
     builder = SparkSession.builder.appName(name)
+    for key, value in _settings(java_options, log_config, brief=brief).items():
+        builder = builder.config(key, value)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        builder = builder.master(f"local[{cores or '*'}]")
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    if source:
+        session.dataSource.register(DledgerSource)
+    return session
+
+
+def _settings(java_options: str, log_config: Path, *, brief: bool) -> dict[str, str]:
+    """Spark's settings."""
     settings = {
         "spark.driver.memory": f"{_driver_memory_bytes() // MIB}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config.as_uri()} "
         f'"-Djava.io.tmpdir={tempfile.gettempdir()}" '
         "-XX:+UseSerialGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true "
-        + _TRUST_CLASSES
+        + TRUST_CLASSES
         + java_options,
         # Driver and executor are one process: a late heartbeat only means that the machine was
         # suspended.
@@ -139,15 +152,10 @@ def open_session(
     }
     if brief:
         settings["spark.sql.leafNodeDefaultParallelism"] = "1"
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        builder = builder.master(f"local[{cores or '*'}]")
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    if source:
-        session.dataSource.register(DledgerSource)
-    return session
+        # To compile a query takes longer than to interpret it for a few rows.
+        settings["spark.sql.codegen.wholeStage"] = "false"
+        settings["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
+    return settings
 
 
 def find_java() -> Path:

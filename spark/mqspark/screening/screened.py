@@ -134,7 +134,7 @@ class Screened:
 
     def rows(self, kind: int, row: np.dtype[Any]) -> DataFrame:
         """The same as columns."""
-        return self.packets(kind).mapInArrow(tasks.unpacked(row), ddl(row))
+        return self.packets(kind).mapInArrow(tasks.columns_of(row), ddl(row))
 
     def stretches(self, disputed: DataFrame | None, settled_end: Numbers) -> Rows:
         """What queues look like, stretch by stretch, with `disputed` places added."""

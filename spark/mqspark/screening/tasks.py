@@ -27,7 +27,9 @@ from mqspark.screening.packets import (
     divided,
     from_arrow,
     joined,
+    packed,
     to_arrow,
+    unpacked,
 )
 from mqspark.screening.parts import HistoryPart
 from mqspark.screening.queues import stretch_numbers, stretches
@@ -36,6 +38,7 @@ from mqspark.screening.testimony import (
     DELIVER,
     RECORD_COLUMNS,
     SEND,
+    SOURCES,
     of_events,
     of_records,
     queue_number,
@@ -101,7 +104,8 @@ class Reading:
             yield _batch([(0, TOLD, msgspec.json.encode(told))])
             rows = np.concatenate(said) if said else np.empty(0, STATEMENT)
             places = (rows["identity"].view(np.uint64) % self.digest_tasks).astype(np.int64)
-            yield _batch((place, SAID, data) for place, data in divided(rows, places))
+            packets = divided(rows, places * len(SOURCES) + rows["source"])
+            yield _batch((place // len(SOURCES), SAID, data) for place, data in packets)
 
     def digests(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """What is found in all statements about some messages; other rows as they are."""
@@ -169,7 +173,7 @@ def look_at_queues(settled_end: Numbers) -> Callable[[Batches], Iterator[pa.Reco
     def look(batches: Batches) -> Iterator[pa.RecordBatch]:
         slots = joined((data for batch in batches for data in batch["data"].to_pylist()), SLOT)
         found = stretches(settled(slots, settled_end))
-        yield _batch([(0, STRETCHES, found.tobytes())])
+        yield _batch([(0, STRETCHES, packed(found))])
 
     return look
 
@@ -181,13 +185,13 @@ def settled(slots: Rows, settled_end: Numbers) -> Rows:
     return kept
 
 
-def unpacked(kind: np.dtype[Any]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def columns_of(kind: np.dtype[Any]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """A task that makes columns of packets' rows."""
 
     def unpack(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for data in batch["data"].to_pylist():
-                yield to_arrow(np.frombuffer(data, kind))
+                yield to_arrow(unpacked(data, kind))
 
     return unpack
 
