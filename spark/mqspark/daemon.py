@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-#: What the workers will ask for: Spark's own side of a task, and ours.
-_READ: Final = ("pyspark.worker", "mqspark.screening.tasks")
+#: What the workers will ask for: Spark's own side of a task, and ours; and Arrow, when it is first
+#: given numbers, reads pandas to know its types.
+_READ: Final = ("pyspark.worker", "mqspark.screening.tasks", "pandas")
 
 
 def without_zips(path: Sequence[str]) -> list[str]:

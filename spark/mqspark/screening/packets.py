@@ -80,6 +80,14 @@ WAITER: Final = np.dtype(
     ]
 )
 SUSPECT: Final = np.dtype([("identity", "i8")])
+#: What is said of a group and a queue, by the numbers of their names.
+READING: Final = np.dtype(
+    [("group", "i8"), ("queue", "i8"), ("queue_offset", "i8"), ("t", "i8"), ("said", "i1")]
+)
+#: What is doubtful about that.
+DOUBT: Final = np.dtype(
+    [("group", "i8"), ("queue", "i8"), ("disorder", "?"), ("ahead", "?"), ("back", "?")]
+)
 #: What a stretch of a queue shows: its ends, and the spread of its values.
 STRETCH: Final = np.dtype(
     [
