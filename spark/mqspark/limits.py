@@ -93,6 +93,11 @@ DRIVER_MEMORY_SHARE_MAX = 0.4
 DRIVER_MEMORY_BYTES_MIN = 1024 * MIB
 DRIVER_MEMORY_BYTES_MAX = 4096 * MIB
 
+WORKER_ARRAY_BYTES_MAX = 32 * MIB
+"""Of one array that a Python worker takes from memory which it has had before."""
+WORKER_FREE_BYTES_MAX = 128 * MIB
+"""Such memory that a worker keeps, though nothing is in it."""
+
 JAVA_VERSION_MIN = 17
 JAVA_PROBE_S = 20.0
 """For `java -version` to answer."""
