@@ -3,6 +3,7 @@
 ``mqaudit``    the command of that name
 ``auditing``   an audit from end to end
 ``session``    finds a Java and starts Spark
+``daemon``     forks Spark's Python workers
 ``classes``    keeps the classes that Java has loaded, for a quicker start
 ``source``     replicas' files as a DataFrame: the data source `dledger`
 ``history``    a history's files, and the run that they describe

@@ -39,7 +39,9 @@ def run_audit(
     replicas = find_replicas([str(store) for store in stores])
     say("starting Spark")
     brief = history is None or is_brief(history)
-    session = open_session("mqaudit", cores=cores, brief=brief, keep_classes=keep_classes)
+    session = open_session(
+        "mqaudit", cores=cores, brief=brief, keep_classes=keep_classes, source=False
+    )
     try:
         return judge_run(session, history, replicas, say)
     finally:

@@ -9,6 +9,12 @@ BATCH_ROWS_MAX = 16_384
 BATCH_BYTES_MAX = 32 * MIB
 """Bytes of records behind one Arrow batch: the bound that counts when bodies are read."""
 
+ODD_BYTES_MAX = 4 * MIB
+"""The same where entries are odd, and may have many more rows than sound ones."""
+ALIKE_GROUPS_MAX = 16
+"""Of the records of a batch: each group costs a look at all that are left, and then each record one
+of its own."""
+
 TASK_BYTES_MIN = MIB
 """Segments smaller than this share a task: a task costs as much as reading some hundred KiB."""
 
@@ -86,6 +92,11 @@ DRIVER_MEMORY_SHARE_MAX = 0.4
 """Of the machine's memory, for the one JVM that does all of the work."""
 DRIVER_MEMORY_BYTES_MIN = 1024 * MIB
 DRIVER_MEMORY_BYTES_MAX = 4096 * MIB
+
+WORKER_ARRAY_BYTES_MAX = 32 * MIB
+"""Of one array that a Python worker takes from memory which it has had before."""
+WORKER_FREE_BYTES_MAX = 128 * MIB
+"""Such memory that a worker keeps, though nothing is in it."""
 
 JAVA_VERSION_MIN = 17
 JAVA_PROBE_S = 20.0

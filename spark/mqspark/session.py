@@ -36,6 +36,8 @@ from mqspark.limits import (
     JAVA_PROBE_S,
     JAVA_VERSION_MIN,
     SHUFFLE_PARTITIONS,
+    WORKER_ARRAY_BYTES_MAX,
+    WORKER_FREE_BYTES_MAX,
 )
 from mqspark.source.data_source import DledgerSource
 
@@ -59,7 +61,14 @@ _REMOVED_IN_VERSION = 24
 
 #: With TieredStopAtLevel alone the JVM reserves a fifth of the code cache; code without room is
 #: compiled again.
-_COMPILE_QUICKLY = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
+COMPILE_QUICKLY = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
+
+#: Spark's classes are as trusted as its Python; to check each as it is loaded takes a tenth of a
+#: start. A later Java may lack the option: then it checks them.
+TRUST_CLASSES = (
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions "
+    "-XX:-BytecodeVerificationRemote "
+)
 
 #: Spark's log lines are for its developers; users of the audit see errors only.
 _LOG_CONFIG = """\
@@ -77,19 +86,25 @@ logger.gateway.level = error
 
 
 def open_session(
-    name: str, *, cores: int | None = None, brief: bool = False, keep_classes: bool = False
+    name: str,
+    *,
+    cores: int | None = None,
+    brief: bool = False,
+    keep_classes: bool = False,
+    source: bool = True,
 ) -> SparkSession:
-    """A local Spark session with our data source, or the one that spark-submit has started.
+    """A local Spark session, or the one that spark-submit has started.
 
     `cores` is the number of tasks at a time, by default that of the machine's processors. `brief`:
     there is so little work that the JVM should compile quickly rather than well, and that dividing
-    the work costs more than it saves. `keep_classes`: later sessions shall start sooner.
+    the work costs more than it saves. `keep_classes`: later sessions shall start sooner. `source`:
+    with our data source, for which Spark starts a Python of its own.
     Raises ConfigError if there is no Java that Spark can use, or if no classes can be kept.
     """
     home = _home(lasting=keep_classes)
     # Spark would start `python3` of the PATH, which has other packages than this process.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    java_options = _COMPILE_QUICKLY
+    java_options = COMPILE_QUICKLY
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         java = find_java()
         os.environ["JAVA_HOME"] = str(prepare_java_home(home, java))
@@ -98,11 +113,26 @@ def open_session(
     log_config = home / "log4j2.properties"
     _write(log_config, _LOG_CONFIG)
     builder = SparkSession.builder.appName(name)
+    for key, value in _settings(java_options, log_config, brief=brief).items():
+        builder = builder.config(key, value)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        builder = builder.master(f"local[{cores or '*'}]")
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    if source:
+        session.dataSource.register(DledgerSource)
+    return session
+
+
+def _settings(java_options: str, log_config: Path, *, brief: bool) -> dict[str, str]:
+    """Spark's settings."""
     settings = {
         "spark.driver.memory": f"{_driver_memory_bytes() // MIB}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config.as_uri()} "
         f'"-Djava.io.tmpdir={tempfile.gettempdir()}" '
-        "-XX:+UseSerialGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true " + java_options,
+        "-XX:+UseSerialGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true "
+        + TRUST_CLASSES
+        + java_options,
         # Driver and executor are one process: a late heartbeat only means that the machine was
         # suspended.
         "spark.network.timeout": "24h",
@@ -116,17 +146,22 @@ def open_session(
         "spark.shuffle.spill.compress": "true",
         # Each use of a column would ask the JVM eight times, to name its line in an error.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.python.daemon.module": "mqspark.daemon",
+        # Else a worker gives the memory of each array back, and has its pages zeroed again for the
+        # next one: a tenth of its time.
+        "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(WORKER_ARRAY_BYTES_MAX),
+        "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(WORKER_FREE_BYTES_MAX),
+        # Tells whether a task that is run again gives the same rows. Ours do, and to hash them
+        # takes a tenth of the JVM's time.
+        "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+        "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
     }
     if brief:
         settings["spark.sql.leafNodeDefaultParallelism"] = "1"
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        builder = builder.master(f"local[{cores or '*'}]")
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    session.dataSource.register(DledgerSource)
-    return session
+        # To compile a query takes longer than to interpret it for a few rows.
+        settings["spark.sql.codegen.wholeStage"] = "false"
+        settings["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
+    return settings
 
 
 def find_java() -> Path:

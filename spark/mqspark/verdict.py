@@ -33,6 +33,7 @@ from mqspark.judge import (
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.groups import commits, outputs, popped, priorities
 from mqspark.limits import VIOLATIONS_SHOWN_MAX
+from mqspark.screening.tasks import COMMIT
 
 Scalar = str | int | bool | None
 Violation = dict[str, Scalar | list[int]]
@@ -168,7 +169,7 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
     kinds = evidence.screened.noted_kinds
     totals["elections"] = kinds.get(leadership.LEAD, 0) + kinds.get(leadership.VOTE, 0)
     totals["leaders"] = leadership.completeness_checked(evidence)
-    totals["commits"] = kinds.get(commits.COMMIT, 0)
+    totals["commits"] = kinds.get(COMMIT, 0)
     totals["queue_ends"] = kinds.get(freshness.QUEUE_END, 0)
     totals["outputs"] = outputs.checked(evidence)
     totals["popped"] = evidence.screened.popped

@@ -193,21 +193,41 @@ class Evidence:
         """The messages that had to wait, with the columns of `WAITER`."""
         return self.kept(self.screened.rows(tasks.WAITERS, WAITER))
 
-    @cached_property
-    def first_reads(self) -> DataFrame:
-        """The first delivery of each offset in each reading: reading (a number), queue_offset, t.
+    def doubted(self, doubt: str) -> DataFrame | None:
+        """The readings that are doubtful so (`DOUBT`): group, queue. None if there is none."""
+        found = self.screened.doubts
+        rows = [
+            (group, int(row["queue"]))
+            for row in found[found[doubt]]
+            for group in self.screened.readers[int(row["group"])]
+        ]
+        if not rows:
+            return None
+        return self.session.createDataFrame(rows, "group string, queue long")
 
-        What members popped is none of it: they are given messages in any order.
+    def first_reads(self, of: DataFrame) -> DataFrame:
+        """The first delivery of each offset in the readings `of` some groups and queues.
 
-        With one group the slots know all of it, and the history need not be read again.
+        Columns: reading (a number), queue_offset, t. What members popped is none of it: they are
+        given messages in any order. With one group the slots know all of it, and the history need
+        not be read again.
         """
         if self.has_one_group:
-            return self.slots.where(F.col("read_t").isNotNull()).select(
+            read = self.slots.where(F.col("read_t").isNotNull())
+            return read.join(F.broadcast(of.select("queue")), "queue", "left_semi").select(
                 F.col("queue").alias("reading"), "queue_offset", F.col("read_t").alias("t")
             )
         delivered = self.testimony.where((F.col("source") == DELIVER) & F.col("pop_time").isNull())
-        offsets = delivered.groupBy(self.reading.alias("reading"), "queue_offset")
+        offsets = self.of_readings(delivered, of).groupBy(
+            self.reading.alias("reading"), "queue_offset"
+        )
         return offsets.agg(F.min("t").alias("t"))
+
+    def of_readings(self, rows: DataFrame, of: DataFrame) -> DataFrame:
+        """The rows that are of some groups and queues."""
+        named = F.broadcast(of.withColumnsRenamed({"group": "of_group", "queue": "of_queue"}))
+        same = F.col("group").eqNullSafe(F.col("of_group")) & (F.col("queue") == F.col("of_queue"))
+        return rows.join(named, same, "left_semi")
 
     @property
     def has_one_group(self) -> bool:

@@ -26,7 +26,8 @@ TITLE: Final = "Acknowledgements and reads keep the order of a queue"
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each message out of order, hole in a queue, and skip in what a group read."""
-    if evidence.is_agreed and evidence.doubtful is None and evidence.has_one_group:
+    plain = evidence.is_agreed and evidence.doubtful is None
+    if plain and evidence.doubted("disorder") is None:
         return evidence.nothing()
     return together(_of_queues(evidence), _of_reads(evidence), _vanished(evidence))
 
@@ -85,12 +86,15 @@ def _names(evidence: Evidence, flagged: DataFrame) -> DataFrame:
 
 def _of_reads(evidence: Evidence) -> DataFrame:
     """First deliveries that come after a higher offset's, and offsets that never came."""
-    if evidence.has_one_group and evidence.doubtful is None:
+    doubted = evidence.doubted("disorder")
+    if doubted is None:
         return evidence.nothing()
     higher = Window.partitionBy("reading").orderBy(F.col("queue_offset").desc())
     before = F.min("t").over(higher.rowsBetween(Window.unboundedPreceding, -1))
-    rows = evidence.first_reads.withColumn("first_above", before).withColumn(
-        "offset_above", F.lag("queue_offset").over(higher)
+    rows = (
+        evidence.first_reads(doubted)
+        .withColumn("first_above", before)
+        .withColumn("offset_above", F.lag("queue_offset").over(higher))
     )
     late = F.col("first_above") < F.col("t")
     skipped = F.col("offset_above") - F.col("queue_offset") > 1

@@ -14,10 +14,12 @@ judge would find.
 
 ``parts``       what one task reads
 ``testimony``   what events and records say of messages, with names
+``hashing``     names as numbers (pure)
 ``statements``  the same as numbers (pure)
 ``packets``     rows of numbers as bytes
 ``digest``      one row a message, and which are suspect (pure)
 ``queues``      stretches of queues, and which queues are doubtful (pure)
+``readings``    what groups got, and which readings are doubtful (pure)
 ``logs``        whether replicas hold one log (pure)
 ``tasks``       what Spark's workers run
 ``screened``    starts them, and holds what they found

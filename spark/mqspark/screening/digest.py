@@ -48,7 +48,9 @@ class _Messages:
     """Statements, sorted by message: what is asked of them is answered for each message."""
 
     def __init__(self, statements: Rows) -> None:
-        self.rows = np.take(statements, np.argsort(statements["identity"]))
+        rows = np.take(statements, np.argsort(statements["identity"]))
+        # Each column is gone through several times: in one piece it is at hand.
+        self.rows = {name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()}
         identity = self.rows["identity"]
         self._starts = run_starts(identity)
         self.identity = identity[self._starts]

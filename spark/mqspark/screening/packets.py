@@ -1,10 +1,14 @@
 """Rows of numbers as bytes: what numpy makes at one end of a shuffle, and takes at the other.
 
-To Spark a packet is one row with some kilobytes in it, which it moves without looking into it.
+To Spark a packet is one row with some kilobytes in it, which it moves without looking into it: from
+Python to the JVM, to a file, and back. So bytes are what a packet costs. It has a column for each
+field: the least value, and what each row has more, in 0, 1, 2, 4 or 8 bytes. Rows of one source go
+together, since most of their columns are all the same, or near.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any, Final
@@ -21,6 +25,9 @@ times as fast as an index does, which moves them field by field."""
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
+_COUNT: Final = struct.Struct("<q")
+_COLUMN: Final = struct.Struct("<qB")
+_WIDTHS: Final = (0, 1, 2, 4, 8)
 NONE: Final = -(2**63)
 """No value: null."""
 
@@ -73,6 +80,14 @@ WAITER: Final = np.dtype(
     ]
 )
 SUSPECT: Final = np.dtype([("identity", "i8")])
+#: What is said of a group and a queue, by the numbers of their names.
+READING: Final = np.dtype(
+    [("group", "i8"), ("queue", "i8"), ("queue_offset", "i8"), ("t", "i8"), ("said", "i1")]
+)
+#: What is doubtful about that.
+DOUBT: Final = np.dtype(
+    [("group", "i8"), ("queue", "i8"), ("disorder", "?"), ("ahead", "?"), ("back", "?")]
+)
 #: What a stretch of a queue shows: its ends, and the spread of its values.
 STRETCH: Final = np.dtype(
     [
@@ -101,9 +116,36 @@ def rows_of(kind: np.dtype[Any], **columns: Any) -> Rows:
     return rows
 
 
+def packed(rows: Rows) -> bytes:
+    """The rows as a packet."""
+    count, pieces = len(rows), [_COUNT.pack(len(rows))]
+    for name in rows.dtype.names or () if count else ():
+        column = rows[name].astype(np.int64)
+        least = int(column.min())
+        more = (column - least).view(np.uint64)  # what overflows comes right again
+        width = (int(more.max()).bit_length() + 7) // 8
+        width = next(fit for fit in _WIDTHS if width <= fit)
+        pieces.append(_COLUMN.pack(least, width))
+        pieces.append(more.astype(f"<u{width}").tobytes() if width else b"")
+    return b"".join(pieces)
+
+
+def unpacked(packet: bytes, kind: np.dtype[Any]) -> Rows:
+    """The rows of a packet."""
+    (count,), at = _COUNT.unpack_from(packet), _COUNT.size
+    rows = np.empty(count, kind)
+    for name in kind.names or () if count else ():
+        least, width = _COLUMN.unpack_from(packet, at)
+        at += _COLUMN.size
+        more = np.frombuffer(packet, f"<u{width}", count, at) if width else np.uint64(0)
+        rows[name] = (np.asarray(more, np.uint64) + np.uint64(least % 2**64)).view(np.int64)
+        at += width * count
+    return rows
+
+
 def joined(packets: Iterable[bytes], kind: np.dtype[Any]) -> Rows:
     """The rows of all packets."""
-    found = [np.frombuffer(packet, kind) for packet in packets]
+    found = [unpacked(packet, kind) for packet in packets]
     return np.concatenate(found) if found else np.empty(0, kind)
 
 
@@ -113,7 +155,7 @@ def divided(rows: Rows, places: Numbers) -> Iterator[tuple[int, bytes]]:
     rows, places = np.take(rows, order), places[order]
     for start, end in pairwise([*run_starts(places).tolist(), len(rows)]):
         for at in range(start, end, PACKET_ROWS_MAX):
-            yield int(places[start]), rows[at : min(end, at + PACKET_ROWS_MAX)].tobytes()
+            yield int(places[start]), packed(rows[at : min(end, at + PACKET_ROWS_MAX)])
 
 
 def run_starts(*columns: Numbers) -> Numbers:

@@ -48,12 +48,12 @@ def doubtful_queues(found: Rows, *, from_start: bool) -> list[int]:
                 doubtful.add(queue)
             if higher["position_first"] <= lower["position_last"]:
                 doubtful.add(queue)
-        if np.any(_least_above(own["ack_t_min"]) < own["send_t_max"]):
+        if np.any(least_above(own["ack_t_min"]) < own["send_t_max"]):
             doubtful.add(queue)
         read = own[own["read_first"] != NONE]
         if np.any(read["read_first"][1:] - read["read_last"][:-1] != 1):
             doubtful.add(queue)
-        if np.any(_least_above(read["read_t_min"]) < read["read_t_max"]):
+        if np.any(least_above(read["read_t_min"]) < read["read_t_max"]):
             doubtful.add(queue)
     return sorted(doubtful)
 
@@ -66,9 +66,9 @@ def _stretch(slots: Rows) -> tuple[Any, ...]:
     doubtful = (
         np.any(np.diff(offsets) != 1)
         or np.any(np.diff(positions) <= 0)
-        or np.any(_least_above(acked) < sent)
+        or np.any(least_above(acked) < sent)
         or np.any(np.diff(read["queue_offset"]) != 1)
-        or np.any(_least_above(read["read_t"]) < read["read_t"])
+        or np.any(least_above(read["read_t"]) < read["read_t"])
     )
     return (
         *(slots["queue"][0], len(slots), doubtful),
@@ -79,7 +79,7 @@ def _stretch(slots: Rows) -> tuple[Any, ...]:
     )
 
 
-def _least_above(times: Numbers) -> Numbers:
+def least_above(times: Numbers) -> Numbers:
     """For each the least of those behind it."""
     least = np.full(len(times), _MOST)
     least[:-1] = np.minimum.accumulate(times[:0:-1])[::-1]

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -19,8 +20,9 @@ from mqspark.judge.members import Members
 from mqspark.limits import DIGEST_HISTORY_BYTES, SHUFFLE_PARTITIONS
 from mqspark.screening import tasks
 from mqspark.screening.digest import Totals, added
+from mqspark.screening.hashing import hashed
 from mqspark.screening.logs import Log, agreed_logs
-from mqspark.screening.packets import STRETCH, Numbers, Rows, ddl, joined
+from mqspark.screening.packets import DOUBT, STRETCH, Numbers, Rows, ddl, joined
 from mqspark.screening.parts import HistoryPart
 from mqspark.screening.testimony import TESTIMONY
 from mqspark.source.planning import plan
@@ -134,7 +136,7 @@ class Screened:
 
     def rows(self, kind: int, row: np.dtype[Any]) -> DataFrame:
         """The same as columns."""
-        return self.packets(kind).mapInArrow(tasks.unpacked(row), ddl(row))
+        return self.packets(kind).mapInArrow(tasks.columns_of(row), ddl(row))
 
     def stretches(self, disputed: DataFrame | None, settled_end: Numbers) -> Rows:
         """What queues look like, stretch by stretch, with `disputed` places added."""
@@ -145,6 +147,25 @@ class Screened:
             tasks.look_at_queues(settled_end), tasks.PACKETS
         )
         return joined((row.data for row in found.collect()), STRETCH)
+
+    @cached_property
+    def doubts(self) -> Rows:
+        """What is doubtful about what groups read, reading by reading."""
+        found = (
+            self.packets(tasks.READINGS)
+            .repartitionById(self.input.queue_tasks, "place")
+            .mapInArrow(tasks.look_at_readings, tasks.PACKETS)
+        )
+        return joined((row.data for row in found.collect()), DOUBT)
+
+    @cached_property
+    def readers(self) -> dict[int, list[str | None]]:
+        """The groups that anything was delivered to, or that say where they are, by number."""
+        _, told = self._counted
+        named: dict[int, list[str | None]] = {}
+        for group in {group for each in told for group in each.groups | each.readers}:
+            named.setdefault(int(hashed(pa.array([group or ""]))[0]), []).append(group)
+        return named
 
     def close(self) -> None:
         """Free the memory of what was found."""

@@ -17,9 +17,11 @@ import pyarrow.compute as pc
 
 from mqspark.events import NOTE_FIELDS, OF_MESSAGES
 from mqspark.screening.digest import digest
+from mqspark.screening.hashing import hashed
 from mqspark.screening.logs import SegmentLook
 from mqspark.screening.packets import (
     NONE,
+    READING,
     SLOT,
     STATEMENT,
     Numbers,
@@ -27,15 +29,21 @@ from mqspark.screening.packets import (
     divided,
     from_arrow,
     joined,
+    numbers,
+    packed,
+    rows_of,
     to_arrow,
+    unpacked,
 )
 from mqspark.screening.parts import HistoryPart
 from mqspark.screening.queues import stretch_numbers, stretches
+from mqspark.screening.readings import COMMITTED, DELIVERED, doubts
 from mqspark.screening.statements import statements
 from mqspark.screening.testimony import (
     DELIVER,
     RECORD_COLUMNS,
     SEND,
+    SOURCES,
     of_events,
     of_records,
     queue_number,
@@ -45,21 +53,28 @@ from mqspark.source.reader import SegmentReader, Tally
 from mqspark.source.schema import MESSAGES, row_schema
 
 #: The kinds of rows.
-SAID, NOTED, TOLD, TOTALS, SUSPECTS, SLOTS, WAITERS, STRETCHES = range(8)
+SAID, NOTED, TOLD, TOTALS, SUSPECTS, SLOTS, WAITERS, STRETCHES, READINGS, DOUBTS = range(10)
 PACKETS: Final = "place int, kind int, data binary"
 _PACKETS: Final = pa.schema({"place": pa.int32(), "kind": pa.int32(), "data": pa.binary()}.items())
 #: An event about no single message, and the number of the queue that it names.
 NOTE: Final = pa.schema([*NOTE_FIELDS.items(), ("queue", pa.int64())])
+#: The notes that say where a group is, in the order of `readings.COMMITTED` and what follows it.
+COMMIT, GROUP_OFFSET, RESET = _POSITIONS = ("commit", "group_offset", "reset")
 Batches = Iterable[pa.RecordBatch]
 Packet = tuple[int, int, bytes]
 
 
 class Told(msgspec.Struct):
-    """What a part tells as a whole: groups that anything was delivered to, how many messages were
-    `popped`, how many of them were `new` to their group, and how many have an end of their own, how
-    many events of each kind are about no single message, what segments look like."""
+    """What a part tells as a whole.
+
+    The groups that anything was delivered to, and those that said where they are (`readers`); how
+    many messages were `popped`, how many of them were `new` to their group, and how many have an
+    end of their own; how many events of each kind are about no single message; what segments look
+    like.
+    """
 
     groups: set[str | None] = msgspec.field(default_factory=set)
+    readers: set[str | None] = msgspec.field(default_factory=set)
     popped: int = 0
     new: int = 0
     ending: int = 0
@@ -97,11 +112,14 @@ class Reading:
                     told.popped += len(delivered) - delivered["pop_time"].null_count
                     told.new += len(delivered) - delivered["asked"].null_count
                     told.ending += len(table) - table["expires"].null_count
-                    yield from _notes(events, told)
+                    notes = _notes(events, told)
+                    yield _of_notes(notes)
+                    yield self._to_readings(delivered, notes, told)
             yield _batch([(0, TOLD, msgspec.json.encode(told))])
             rows = np.concatenate(said) if said else np.empty(0, STATEMENT)
             places = (rows["identity"].view(np.uint64) % self.digest_tasks).astype(np.int64)
-            yield _batch((place, SAID, data) for place, data in divided(rows, places))
+            packets = divided(rows, places * len(SOURCES) + rows["source"])
+            yield _batch((place // len(SOURCES), SAID, data) for place, data in packets)
 
     def digests(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """What is found in all statements about some messages; other rows as they are."""
@@ -126,6 +144,28 @@ class Reading:
     def _to_queues(self, slots: Rows) -> Iterator[pa.RecordBatch]:
         packets = divided(slots, stretch_numbers(slots, self.queue_tasks))
         yield _batch((place, SLOTS, data) for place, data in packets)
+
+    def _to_readings(self, delivered: pa.Table, notes: pa.Table, told: Told) -> pa.RecordBatch:
+        """What groups read and say they are at, for the tasks that look at readings.
+
+        What members popped is none of it: they are given messages in any order.
+        """
+        own = notes.filter(pc.is_in(notes["topic"], value_set=pa.array(self.topics, pa.string())))
+        said = pc.index_in(own["kind"], value_set=pa.array(_POSITIONS))
+        own = own.append_column("said", said).filter(pc.is_valid(said))
+        # Without an offset a reading is doubtful: so it shall be if a clock went back.
+        odd = pc.fill_null(pc.greater(own["began"], own["t"]), False)
+        own = own.append_column("told", pc.if_else(odd, None, own["offset"]))
+        told.readers |= set(pc.unique(own["group"]).to_pylist())
+        read = delivered.filter(pc.is_null(delivered["pop_time"]))
+        rows = np.concatenate(
+            [
+                _readings(read, "queue_offset", np.full(len(read), DELIVERED)),
+                _readings(own, "told", COMMITTED + numbers(own["said"])),
+            ]
+        )
+        places = (rows["group"] ^ rows["queue"]).view(np.uint64) % self.queue_tasks
+        return _batch((k, READINGS, data) for k, data in divided(rows, places.astype(np.int64)))
 
     def _parts(self, batches: Batches) -> Iterator[HistoryPart | Task]:
         for batch in batches:
@@ -169,9 +209,15 @@ def look_at_queues(settled_end: Numbers) -> Callable[[Batches], Iterator[pa.Reco
     def look(batches: Batches) -> Iterator[pa.RecordBatch]:
         slots = joined((data for batch in batches for data in batch["data"].to_pylist()), SLOT)
         found = stretches(settled(slots, settled_end))
-        yield _batch([(0, STRETCHES, found.tobytes())])
+        yield _batch([(0, STRETCHES, packed(found))])
 
     return look
+
+
+def look_at_readings(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """A task that looks at the readings of which something comes."""
+    said = joined((data for batch in batches for data in batch["data"].to_pylist()), READING)
+    yield _batch([(0, DOUBTS, packed(doubts(said)))])
 
 
 def settled(slots: Rows, settled_end: Numbers) -> Rows:
@@ -181,13 +227,13 @@ def settled(slots: Rows, settled_end: Numbers) -> Rows:
     return kept
 
 
-def unpacked(kind: np.dtype[Any]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def columns_of(kind: np.dtype[Any]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """A task that makes columns of packets' rows."""
 
     def unpack(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for data in batch["data"].to_pylist():
-                yield to_arrow(np.frombuffer(data, kind))
+                yield to_arrow(unpacked(data, kind))
 
     return unpack
 
@@ -225,18 +271,33 @@ def sent_topics(parts: Sequence[HistoryPart]) -> Callable[[Batches], Iterator[pa
     return look
 
 
-def _notes(events: pa.Table, told: Told) -> Iterator[pa.RecordBatch]:
+def _readings(rows: pa.Table, offset: str, said: Numbers) -> Rows:
+    return rows_of(
+        READING,
+        group=hashed(pc.fill_null(rows["group"], "")),
+        queue=numbers(rows["queue"]),
+        queue_offset=numbers(rows[offset]),
+        t=numbers(rows["t"]),
+        said=said,
+    )
+
+
+def _notes(events: pa.Table, told: Told) -> pa.Table:
+    """The events about no single message, which are counted."""
     of_messages = pc.is_in(events["kind"], value_set=pa.array(OF_MESSAGES))
     others = events.filter(pc.and_(pc.is_valid(events["kind"]), pc.invert(of_messages)))
-    if not len(others):
-        return
-    for count in pc.value_counts(others["kind"].combine_chunks()).to_pylist():
+    for count in pc.value_counts(pa.chunked_array(others["kind"]).combine_chunks()).to_pylist():
         told.notes[count["values"]] = told.notes.get(count["values"], 0) + count["counts"]
-    notes = others.append_column("queue", queue_number(others)).select(NOTE.names).cast(NOTE)
+    return others.append_column("queue", queue_number(others)).select(NOTE.names).cast(NOTE)
+
+
+def _of_notes(notes: pa.Table) -> pa.RecordBatch:
+    if not len(notes):
+        return _batch([])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, NOTE) as writer:
         writer.write_table(notes)
-    yield _batch([(0, NOTED, sink.getvalue().to_pybytes())])
+    return _batch([(0, NOTED, sink.getvalue().to_pybytes())])
 
 
 def _batch(packets: Iterable[Packet]) -> pa.RecordBatch:

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mqspark.events import OF_MESSAGES
+from mqspark.screening.hashing import hashed
 
 SEND, ACK, FAIL, DELIVER, RESOLVE, SETTLE = OF_MESSAGES
 #: How a member is through with what it popped, if it has given it up.
@@ -81,11 +81,12 @@ Values = dict[str, Any]
 
 def of_events(events: pa.Table, topics: Sequence[str]) -> pa.Table:
     """What clients say of messages of these topics."""
-    events = events.filter(
+    events = _where(
+        events,
         pc.and_(
             pc.and_(_among(events["kind"], OF_MESSAGES), pc.is_valid(events["id"])),
             pc.or_(pc.is_null(events["topic"]), _among(events["topic"], topics)),
-        )
+        ),
     )
     waits = pc.and_(pc.equal(events["kind"], ACK), pc.fill_null(events["waiting"], False))
     said = {
@@ -104,7 +105,7 @@ def of_records(records: pa.RecordBatch, topics: Sequence[str]) -> pa.Table:
     rows = pa.Table.from_batches([records])
     waits = pc.and_(_among(rows["topic"], WAITING_TOPICS), pc.invert(rows["moved"]))
     wanted = pc.or_(_among(rows["topic"], topics), _of_dead_letters(rows["topic"]))
-    rows = rows.filter(pc.or_(wanted, waits))
+    rows = _where(rows, pc.or_(wanted, waits))
     # A record without a unique key was not sent by our producers: it is named by its place.
     unnamed = pc.binary_join_element_wise("no UNIQ_KEY, at ", _text(rows["position"]), "")
     held = {name: rows[name] for name in TESTIMONY.names if name in rows.column_names}
@@ -114,6 +115,11 @@ def of_records(records: pa.RecordBatch, topics: Sequence[str]) -> pa.Table:
         "crc": rows["content_crc"],
     }
     return _table(held | added, len(rows))
+
+
+def _where(rows: pa.Table, wanted: pa.ChunkedArray) -> pa.Table:
+    """The wanted rows; mostly all are, and then none need be copied."""
+    return rows if pc.all(wanted).as_py() else rows.filter(wanted)
 
 
 def _source_of(topics: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -131,32 +137,32 @@ def with_queue(rows: pa.Table) -> pa.Table:
 
 
 def queue_number(rows: pa.Table) -> pa.Array:
-    """The number of each row's queue, of a topic on a broker."""
-    broker, topic, queue_id = (pc.fill_null(_text(rows[name]), "") for name in QUEUE)
-    names = pc.binary_join_element_wise(broker, topic, queue_id, "\x00")
-    named = pa.chunked_array(names).combine_chunks().dictionary_encode()
-    numbers = pa.array(_hashed(named.dictionary))
-    return numbers.take(named.indices)
+    """The number of each row's queue, of a topic on a broker.
+
+    Rows are many and queues few: a queue is named once, by its places in the columns' dictionaries.
+    """
+    names, codes = pa.array([""]), np.zeros(len(rows), np.int64)
+    for column in QUEUE:
+        values = pa.chunked_array(rows[column]).combine_chunks()
+        known = values.dictionary_encode(null_encoding="encode")
+        count, places = len(known.dictionary), known.indices.to_numpy()
+        pairs = pa.array(codes * count + places).dictionary_encode()
+        pair, codes = pairs.dictionary.to_numpy(), pairs.indices.to_numpy().astype(np.int64)
+        added = pc.fill_null(_text(known.dictionary), "").take(pa.array(pair % max(1, count)))
+        names = pc.binary_join_element_wise(
+            names.take(pa.array(pair // max(1, count))), added, "\x00"
+        )
+    return pa.array(hashed(names)[codes])
 
 
 def _table(values: Values, count: int) -> pa.Table:
-    values["identity"] = pa.array(_hashed(values["id"]))
+    values["identity"] = pa.array(hashed(values["id"]))
     rows = {
         field.name: values.get(field.name, pa.nulls(count, field.type))
         for field in TESTIMONY
         if field.name != "queue"
     }
     return with_queue(pa.table(rows)).cast(TESTIMONY)
-
-
-def _hashed(names: pa.Array) -> Any:
-    """64 bits for each name."""
-    if not len(names):
-        return np.zeros(0, np.int64)
-    objects = (
-        names.to_numpy(zero_copy_only=False) if isinstance(names, pa.Array) else names.to_numpy()
-    )
-    return pd.util.hash_array(objects, categorize=False).view(np.int64)
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:

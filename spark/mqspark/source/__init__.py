@@ -5,5 +5,6 @@
 ``planning``     from directories to one partition a segment
 ``reader``       reads one segment on a worker
 ``records``      message records in an entry's body (pure)
+``plain``        the same of many entries at once, where nothing is odd (pure)
 ``columns``      Arrow columns of them
 """

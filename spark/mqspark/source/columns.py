@@ -7,7 +7,7 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -29,6 +29,7 @@ from dledger.remoting.record.layout import (
     QUEUE_OFFSET_AT,
     SYS_FLAG_AT,
 )
+from mqspark.source.plain import cut
 from mqspark.source.planning import SegmentPartition
 from mqspark.source.records import RecordColumns
 from mqspark.source.schema import arrow_schema
@@ -73,17 +74,17 @@ class MessageColumns:
             "topic": lambda rows: rows.topics,
             "unique_key": lambda rows: rows.unique_keys,
             "content_crc": lambda rows: rows.content_crcs,
-            "error": lambda rows: map(rows.errors.get, range(len(rows))),
-            "moved": lambda rows: map(rows.moved.__contains__, range(len(rows))),
+            "error": lambda rows: _at_numbers(rows, rows.errors, None),
+            "moved": lambda rows: _at_numbers(rows, dict.fromkeys(rows.moved, True), False),
             "body_length": lambda rows: _where_whole(rows, (size for _, size in rows.bodies)),
             "body": lambda rows: _where_whole(rows, map(self._span, rows.bodies)),
             "record_crc": self._record_crcs,
             "born_host": lambda rows: self._hosts(rows, store=False),
             "store_host": lambda rows: self._hosts(rows, store=True),
-            "keys": lambda rows: [_decoded(raw).get(KEYS) for raw in rows.properties],
-            "tags": lambda rows: [_decoded(raw).get(TAGS) for raw in rows.properties],
+            "keys": lambda rows: [_decoded(raw).get(KEYS) for raw in self._properties(rows)],
+            "tags": lambda rows: [_decoded(raw).get(TAGS) for raw in self._properties(rows)],
             "properties": lambda rows: _where_whole(
-                rows, (list(_decoded(raw).items()) for raw in rows.properties)
+                rows, (list(_decoded(raw).items()) for raw in self._properties(rows))
             ),
         }
 
@@ -99,7 +100,7 @@ class MessageColumns:
 
     def _fixed(self, name: str, kind: pa.DataType, rows: RecordColumns) -> pa.Array:
         """A field at a fixed place, of all records at once."""
-        whole = np.array(rows.whole, bool)
+        whole = rows.whole
         if name in _FRONT:
             shift, stored = _FRONT[name]
             places = np.array(rows.starts, np.int64) + shift
@@ -120,12 +121,11 @@ class MessageColumns:
         width = np.dtype(stored).itemsize
         if not len(places):
             return np.zeros(0, np.int64)
-        windows = np.lib.stride_tricks.sliding_window_view(self._bytes, width)
-        return windows[places].view(stored)[:, 0].astype(np.int64)
+        return cut(self._bytes, places, width).view(stored)[:, 0].astype(np.int64)
 
     def _store_timestamp_places(self, rows: RecordColumns) -> Ints:
         starts = np.array(rows.starts, np.int64)
-        whole = np.array(rows.whole, bool)
+        whole = rows.whole
         flags = np.zeros(len(rows), np.int64)
         at, stored = _FRONT["sys_flag"]
         flags[whole] = self._cut(starts[whole] + at, stored)
@@ -150,9 +150,20 @@ class MessageColumns:
             hosts.append(f"{host}:{port}" if whole else None)
         return hosts
 
+    def _properties(self, rows: RecordColumns) -> Iterator[bytes]:
+        return map(self._span, rows.properties)
+
     def _span(self, span: tuple[int, int]) -> bytes:
         at, size = span
         return bytes(self._raw[at : at + size])
+
+
+def _at_numbers(rows: RecordColumns, values: Mapping[int, object], other: object) -> Values:
+    """The values of the rows that have one; few have."""
+    column = [other] * len(rows)
+    for number, value in values.items():
+        column[number] = value
+    return column
 
 
 def _where_whole(rows: RecordColumns, values: Values) -> Sequence[object]:

@@ -16,8 +16,9 @@ from pyspark.sql.types import StructType
 from dledger.log.disk import mapped
 from dledger.log.entry import HEADER_BYTES, OF_MESSAGES
 from dledger.log.recovery.scan import Found, last_chain_crc, scan_entries
-from mqspark.limits import BATCH_BYTES_MAX, BATCH_ROWS_MAX
+from mqspark.limits import BATCH_BYTES_MAX, BATCH_ROWS_MAX, ODD_BYTES_MAX
 from mqspark.source.columns import MessageColumns
+from mqspark.source.plain import PlainWalk
 from mqspark.source.planning import Replica, SegmentPartition, Task, plan, tasks
 from mqspark.source.records import Place, RecordColumns, RecordWalk
 from mqspark.source.schema import ENTRIES, arrow_schema
@@ -106,9 +107,8 @@ def message_batches(
     Entries that another partition's rows represent are left out.
     """
     segment = holders.segment
-    walk = RecordWalk(raw, segment.position, verify=verify)
     columns = MessageColumns(raw, segment, schema)
-    rows = RecordColumns()
+    batch = _Batch(raw, segment.position, verify=verify)
     for each in found:
         offset, size, header, error = each
         index, term = (None, None) if header is None else (header.index, header.term)
@@ -116,15 +116,70 @@ def message_batches(
         if tally is not None:
             tally.add(each, mask)
         if error is not None:
-            rows.add_damage(Place(index, term, holders.own), offset, size, error)
+            batch.add_damage(Place(index, term, holders.own), offset, size, error)
         if header is not None and header.kind in OF_MESSAGES and mask is not None:
-            place = Place(index, term, mask)
-            walk.walk(rows, place, offset + HEADER_BYTES, offset + size)
-        if len(rows) >= BATCH_ROWS_MAX or rows.bytes_held >= BATCH_BYTES_MAX:
-            yield columns.batch(rows)
+            batch.add_records(Place(index, term, mask), offset + HEADER_BYTES, offset + size)
+        if batch.is_full:
+            yield columns.batch(batch.taken())
+    if not batch.is_empty:
+        yield columns.batch(batch.taken())
+
+
+class _Batch:
+    """Entries whose records are to be rows of one batch."""
+
+    def __init__(self, raw: memoryview, base_position: int, *, verify: bool) -> None:
+        self._walk = RecordWalk(raw, base_position, verify=verify)
+        self._plain = PlainWalk(raw, base_position, verify=verify)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._ranges: list[tuple[Place, int, int, str | None]] = []
+        self._chains: list[list[int]] = []
+        self._rows = self._bytes = 0
+        self._is_plain = True
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._ranges
+
+    @property
+    def is_full(self) -> bool:
+        """Odd entries may have more rows than can be told before they are walked."""
+        if not self._is_plain and self._bytes >= ODD_BYTES_MAX:
+            return True
+        return self._rows >= BATCH_ROWS_MAX or self._bytes >= BATCH_BYTES_MAX
+
+    def add_damage(self, place: Place, offset: int, size: int, error: str) -> None:
+        """A row for an entry or a range with a fault."""
+        self._ranges.append((place, offset, offset + size, error))
+        self._rows += 1
+        self._is_plain = False
+
+    def add_records(self, place: Place, start: int, end: int) -> None:
+        """An entry's records."""
+        self._ranges.append((place, start, end, None))
+        self._bytes += end - start
+        chain = self._plain.starts(start, end)
+        self._is_plain &= chain is not None
+        self._chains.append(chain or [])
+        self._rows += len(chain or ())
+
+    def taken(self) -> RecordColumns:
+        """All rows; the batch is empty then."""
+        rows = None
+        if self._is_plain:
+            places = [place for place, *_ in self._ranges]
+            rows = self._plain.rows(places, self._chains)
+        if rows is None:
             rows = RecordColumns()
-    if len(rows):
-        yield columns.batch(rows)
+            for place, start, end, error in self._ranges:
+                if error is None:
+                    self._walk.walk(rows, place, start, end)
+                else:
+                    rows.add_damage(place, start, end - start, error)
+        self._clear()
+        return rows
 
 
 @dataclass

@@ -1,8 +1,9 @@
 """Message records in an entry's body, as columns. Pure.
 
 One pass in Python finds where each record and its variable parts are, and checks what only a walk
-can check. The fixed fields of a whole batch are then cut out by numpy, and only those that are
-asked for. Layout: RocketMQ's stored message, all big-endian::
+can check; it goes around what is damaged. Where nothing is, :mod:`mqspark.source.plain` looks at
+many entries at once instead. The fixed fields of a whole batch are then cut out by numpy, and only
+those that are asked for. Layout: RocketMQ's stored message, all big-endian::
 
     0 size, 4 magic, 8 body CRC, 12 queue, 16 flag, 20 queue offset, 28 physical offset,
     36 system flag, 40 born time, 48 born host (8 or 20), store time 8, store host (8 or 20),
@@ -19,7 +20,11 @@ import re
 import struct
 import zlib
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from dledger.checksum import crc32
 from dledger.remoting.record import (
@@ -67,7 +72,7 @@ class Place(NamedTuple):
     holders: int
 
 
-@dataclass(slots=True)
+@dataclass
 class RecordColumns:
     """Records of one segment, column by column. Offsets are bytes within the segment.
 
@@ -80,7 +85,7 @@ class RecordColumns:
     sizes: list[int] = field(default_factory=list)
     bodies: list[tuple[int, int]] = field(default_factory=list)
     topics: list[str | None] = field(default_factory=list)
-    properties: list[bytes] = field(default_factory=list)
+    properties: list[tuple[int, int]] = field(default_factory=list)
     unique_keys: list[str | None] = field(default_factory=list)
     content_crcs: list[int | None] = field(default_factory=list)
     errors: dict[int, str] = field(default_factory=dict)
@@ -90,10 +95,10 @@ class RecordColumns:
     def __len__(self) -> int:
         return len(self.starts)
 
-    @property
-    def whole(self) -> list[bool]:
-        """Which rows are readable records."""
-        return [topic is not None for topic in self.topics]
+    @cached_property
+    def whole(self) -> npt.NDArray[np.bool_]:
+        """Which rows are readable records. To be asked for when all rows are there."""
+        return np.array([topic is not None for topic in self.topics], np.bool_)
 
     def add_damage(self, place: Place, start: int, size: int, error: str) -> None:
         """A row for bytes that hold no readable record, or for an entry with a fault."""
@@ -103,7 +108,7 @@ class RecordColumns:
         self.sizes.append(size)
         self.bodies.append((0, 0))
         self.topics.append(None)
-        self.properties.append(b"")
+        self.properties.append((0, 0))
         self.unique_keys.append(None)
         self.content_crcs.append(None)
 
@@ -165,26 +170,26 @@ class RecordWalk:
             return 0
         tail = bytes(raw[topic_at:record_end])
         properties = tail[properties_at - topic_at :]
-        key = _UNIQUE_KEY.search(_BETWEEN + properties)
+        key = unique_key_in(properties)
         crc = crc32(raw[body_at : body_at + body_length]) if self._verify else None
         if crc is not None and crc & CRC_MASK != body_crc:
             rows.errors[len(rows)] = (
                 f"message body has CRC {crc & CRC_MASK:#010x}, its record says {body_crc:#010x}"
             )
         elif crc is not None and sys_flag & COMPRESSED:
-            crc = _content_crc(raw[body_at : body_at + body_length], sys_flag)
+            crc = content_crc(raw[body_at : body_at + body_length], sys_flag)
         if physical_offset != self._base_position + at:
             said = f"record says that it stands at position {physical_offset}"
             rows.errors.setdefault(len(rows), said)
         if not body_length and crc is not None:
-            crc = _crc_of_parts(properties, crc)
+            crc = crc_of_parts(properties, crc)
         rows.places.append(place)
         rows.starts.append(at)
         rows.sizes.append(size)
         rows.bodies.append((body_at, body_length))
         rows.topics.append(self._topic(tail[: topic_end - topic_at]))
-        rows.properties.append(properties)
-        rows.unique_keys.append(None if key is None else key[1].decode("utf-8", "replace"))
+        rows.properties.append((properties_at, len(properties)))
+        rows.unique_keys.append(key and properties[slice(*key)].decode("utf-8", "replace"))
         rows.content_crcs.append(crc)
         rows.bytes_held += size
         return size
@@ -202,13 +207,19 @@ def _ipv6_bytes(sys_flag: int) -> int:
     return HOST_IPV6_EXTRA_BYTES * ipv6_hosts
 
 
-def _crc_of_parts(properties: bytes, crc: int) -> int:
+def unique_key_in(properties: bytes) -> tuple[int, int] | None:
+    """Where the first unique key among properties begins and ends; None if there is none."""
+    found = _UNIQUE_KEY.search(_BETWEEN + properties)
+    return found and (found.start(1) - len(_BETWEEN), found.end(1) - len(_BETWEEN))
+
+
+def crc_of_parts(properties: bytes, crc: int) -> int:
     """The CRC of the body whose parts the properties name; `crc` if they name none."""
     parts = _PARTS.search(_BETWEEN + properties)
     return crc if parts is None else int(parts[1], 16)
 
 
-def _content_crc(body: memoryview, sys_flag: int) -> int | None:
+def content_crc(body: memoryview, sys_flag: int) -> int | None:
     """The CRC of a compressed body's content. None if it is no such content, or too much."""
     codec = sys_flag & COMPRESSION_TYPE
     if codec in _CODECS_ZLIB:

@@ -7,15 +7,19 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark import worker
 from pyspark.sql import SparkSession
 
 import dledger
 import mqspark
 from dledger.limits import MIB
 from mqspark import auditing, mqaudit
+from mqspark.screening import tasks
 from mqspark.testing import planting
 from mqspark.testing.synthetic import Run, write_run
 
@@ -48,6 +52,24 @@ def audit(
         timeout=AUDIT_S,
         check=False,
     )
+
+
+def test_workers_have_read_the_modules_of_the_audit_before_their_task(
+    session: SparkSession,
+) -> None:
+    """From the installed packages, which Python need not compile."""
+
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import sys  # noqa: PLC0415 - this runs in another process
+
+        names = ["mqspark.screening.tasks", "pyspark.worker", "pyarrow"]
+        files = [str(getattr(sys.modules.get(name), "__file__", None)) for name in names]
+        for _ in batches:
+            yield pa.RecordBatch.from_arrays([pa.array(files)], names=["file"])
+
+    rows = session.range(1).mapInArrow(look, "file string").collect()
+    files = [row.file for row in rows]
+    assert files == [tasks.__file__, worker.__file__, pa.__file__]
 
 
 def test_replicas_are_a_dataframe(session: SparkSession, run: tuple[Path, list[Path]]) -> None:

@@ -16,7 +16,17 @@ from mqspark.screening import parts as parts_module
 from mqspark.screening import queues as queues_module
 from mqspark.screening.digest import Digest, added, digest
 from mqspark.screening.logs import Log, SegmentLook, agreed_logs
-from mqspark.screening.packets import NONE, SLOT, STATEMENT, Rows, divided, joined, to_arrow
+from mqspark.screening.packets import (
+    NONE,
+    SLOT,
+    STATEMENT,
+    Rows,
+    divided,
+    joined,
+    packed,
+    to_arrow,
+    unpacked,
+)
 from mqspark.screening.parts import history_parts
 from mqspark.screening.queues import doubtful_queues, stretch_numbers, stretches
 from mqspark.screening.statements import statements
@@ -137,10 +147,10 @@ def queue(offsets: range, number: int = 1) -> Rows:
 def doubtful(rows: Rows, *, from_start: bool = True) -> list[int]:
     """The doubtful queues, if three tasks look at them in whatever order."""
     shuffled = rows[np.random.default_rng(1).permutation(len(rows))]
-    packets = dict.fromkeys(range(3), b"")
+    packets: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
     for place, data in divided(shuffled, stretch_numbers(shuffled, 3)):
-        packets[place] += data
-    found = np.concatenate([stretches(joined([packets[place]], SLOT)) for place in range(3)])
+        packets[place].append(data)
+    found = np.concatenate([stretches(joined(some, SLOT)) for some in packets.values()])
     assert found["rows"].sum() == len(rows)
     return doubtful_queues(found, from_start=from_start)
 
@@ -210,6 +220,24 @@ def test_rows_survive_their_packets() -> None:
     assert sorted(again.tolist()) == sorted(rows.tolist())
     columns = to_arrow(rows)
     assert columns["read_t"].to_pylist()[2:5] == [27, None, 47]
+
+
+def test_whole_numbers_of_any_size_survive_their_packets() -> None:
+    """A column has as few bytes a row as its values are apart, be they the least and the most."""
+    most = 2**63 - 1
+    for spread, width in [(0, 0), (255, 1), (256, 2), (2**16, 4), (2**32 - 1, 4), (2**32, 8)]:
+        for least in (NONE, -1, 0, most - spread):
+            rows = np.zeros(100, SLOT)
+            rows["position"] = least
+            rows["position"][7] = least + spread
+            packet = packed(rows)
+            assert np.array_equal(unpacked(packet, SLOT), rows)
+            assert len(packet) - len(packed(np.zeros(100, SLOT))) == 100 * width
+    rows["position"][:2] = NONE, most
+    assert np.array_equal(unpacked(packed(rows), SLOT), rows)
+    mixed = np.zeros(3, STATEMENT)
+    mixed["damaged"], mixed["source"], mixed["broker"] = [True, False, True], [9, 0, 3], [-1, 0, 7]
+    assert np.array_equal(unpacked(packed(mixed), STATEMENT), mixed)
 
 
 @pytest.mark.parametrize("size", [1, 50, 64, 200, 10_000])

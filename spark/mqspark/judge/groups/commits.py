@@ -28,13 +28,11 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import text, together, violation
+from mqspark.screening.tasks import COMMIT, GROUP_OFFSET, RESET
 from mqspark.screening.testimony import QUEUE
 
 NUMBER: Final = 8
 TITLE: Final = "A group's offset says what was delivered, and never goes back"
-COMMIT: Final = "commit"
-GROUP_OFFSET: Final = "group_offset"
-RESET: Final = "reset"
 
 _PLACE: Final = ("group", *QUEUE)
 
@@ -43,19 +41,28 @@ def violations(evidence: Evidence) -> DataFrame:
     """A row for each reading with a commit ahead of its deliveries, and for each step back."""
     if not evidence.screened.noted_kinds.get(COMMIT):
         return evidence.nothing()
+    ahead, back = evidence.doubted("ahead"), evidence.doubted("back")
+    found = [] if ahead is None else [_ahead(evidence, ahead)]
+    if back is not None:
+        found.append(_back(evidence, evidence.kept(_said(evidence, back))))
+    return together(*found) if found else evidence.nothing()
+
+
+def _said(evidence: Evidence, of: DataFrame) -> DataFrame:
+    """Where the groups of these readings are, by their own word, or were set to."""
     judged = F.col("topic").isin(*evidence.meta.topics)
-    said = evidence.kept(
-        evidence.noted.where(F.col("kind").isin(COMMIT, GROUP_OFFSET, RESET) & judged)
-    )
-    return together(_ahead(evidence, said.where(F.col("kind") == COMMIT)), _back(evidence, said))
+    told = evidence.noted.where(F.col("kind").isin(COMMIT, GROUP_OFFSET, RESET) & judged)
+    return evidence.of_readings(told, of)
 
 
-def _ahead(evidence: Evidence, commits: DataFrame) -> DataFrame:
+def _ahead(evidence: Evidence, doubted: DataFrame) -> DataFrame:
     """The first commit of each reading that says more than what had been delivered."""
+    commits = _said(evidence, doubted).where(F.col("kind") == COMMIT)
     commits = evidence.kept(commits.withColumn("reading", evidence.reading))
     begins = commits.groupBy("reading").agg(F.min("offset").alias("committed_first"))
     reads = (
-        evidence.first_reads.join(F.broadcast(begins), "reading")
+        evidence.first_reads(doubted)
+        .join(F.broadcast(begins), "reading")
         .groupBy("reading", "queue_offset", "committed_first")
         .agg(F.min("t").alias("t"))
     )

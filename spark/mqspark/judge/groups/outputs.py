@@ -22,9 +22,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.groups.commits import COMMIT, GROUP_OFFSET, RESET
 from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import text, together, violation
+from mqspark.screening.tasks import COMMIT, GROUP_OFFSET, RESET
 from mqspark.screening.testimony import ACK, DELIVER, QUEUE, STORED
 
 NUMBER: Final = 14

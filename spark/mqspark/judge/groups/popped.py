@@ -24,9 +24,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.groups.commits import GROUP_OFFSET, RESET
 from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import text, together, violation
+from mqspark.screening.tasks import GROUP_OFFSET, RESET
 from mqspark.screening.testimony import BURIED, DEAD, DELIVER, QUEUE, SEND, SETTLE
 
 NUMBER: Final = 15

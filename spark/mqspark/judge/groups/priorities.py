@@ -36,11 +36,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.groups.commits import COMMIT, RESET
 from mqspark.judge.members import case
 from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import text, together, violation
 from mqspark.limits import IN_HAND_MAX
+from mqspark.screening.tasks import COMMIT, RESET
 from mqspark.screening.testimony import ACK, DELIVER, QUEUE, SEND
 
 NUMBER: Final = 16

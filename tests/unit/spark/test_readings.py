@@ -1,0 +1,104 @@
+"""Which readings are doubtful: by the definitions, offset by offset."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from mqspark.screening.packets import NONE, READING, Rows
+from mqspark.screening.readings import COMMITTED, DELIVERED, SET, TOLD, doubts
+
+Said = list[tuple[int, int, int]]
+"""What was said, of which offset, when."""
+#: Four messages, delivered and committed one by one.
+SOUND: Said = [
+    (what, offset + (what == COMMITTED), 10 * offset + what)
+    for offset in range(5, 9)
+    for what in (DELIVERED, COMMITTED)
+]
+
+
+def rows_of(said: Said, group: int = 1, queue: int = 2) -> Rows:
+    return np.array([(group, queue, offset, t, what) for what, offset, t in said], READING)
+
+
+def doubts_of(said: Said) -> list[bool]:
+    """Disorder, ahead, back; beside a reading that is sound."""
+    rows = np.concatenate([rows_of(said), rows_of(SOUND, 1, 3), rows_of(SOUND, 7)])
+    found = doubts(np.random.default_rng(1).permutation(rows)).tolist()
+    by_name = {row[:2]: list(row[2:]) for row in found}
+    assert by_name.pop((1, 3)) == by_name.pop((7, 2)) == [False] * 3
+    return by_name[1, 2]
+
+
+def first_deliveries(said: Said) -> dict[int, int]:
+    times = [(offset, t) for what, offset, t in said if what == DELIVERED]
+    return {offset: min(t for o, t in times if o == offset) for offset, _ in times}
+
+
+def is_in_disorder(said: Said) -> bool:
+    """An offset between others never came, or one came first after a higher one."""
+    times = first_deliveries(said)
+    came = sorted(times)
+    late = any(times[a] > times[b] for a in came for b in came if a < b)
+    return late or came != list(range(came[0], came[-1] + 1)) if came else False
+
+
+def is_ahead(said: Said) -> bool:
+    """A commit of n, and not all from where the group began had been delivered below n."""
+    times = first_deliveries(said)
+    commits = [(offset, t) for what, offset, t in said if what == COMMITTED]
+    begin = min([*times, *(offset for offset, _ in commits)], default=0)
+    return any(
+        times.get(below, t + 1) > t for offset, t in commits for below in range(begin, offset)
+    )
+
+
+def has_fallen(said: Said) -> bool:
+    """A commit was answered, and later an answer was below it; commits of others do count here."""
+    commits = [(offset, t) for what, offset, t in said if what == COMMITTED]
+    answers = [(offset, t) for what, offset, t in said if what in {COMMITTED, TOLD}]
+    return any(t < later and offset > told for offset, t in commits for told, later in answers)
+
+
+def test_what_is_doubtful_is_so_by_the_definitions() -> None:
+    """On random readings; what may have fallen is doubtful at least when it has."""
+    counts = np.zeros((3, 2), int)
+    for seed in range(3000):
+        print(f"seed {seed}")
+        choose = random.Random(seed)
+        said = [each for each in SOUND if choose.random() < choose.choice([0.7, 1])]
+        for _ in range(choose.choice([0, 0, 1, 3])):
+            at = choose.randrange(4, 11), choose.randrange(40, 90)
+            said.append((choose.choice([DELIVERED, COMMITTED, TOLD]), *at))
+        if not said:
+            continue
+        disorder, ahead, back = doubts_of(said)
+        assert (disorder, ahead) == (is_in_disorder(said), is_ahead(said))
+        assert back or not has_fallen(said)
+        for row, doubt in zip(counts, (disorder, ahead, back), strict=True):
+            row[int(doubt)] += 1
+    assert counts.min() > 200
+
+
+@pytest.mark.parametrize(
+    ("odd", "expected"),
+    [
+        ((SET, 5, 60), [False, False, True]),
+        ((DELIVERED, NONE, 60), [True] * 3),
+        ((COMMITTED, 6, NONE), [True] * 3),
+        ((TOLD, NONE, 60), [True] * 3),
+        ((TOLD, 7, 61), [False] * 3),
+        ((TOLD, 6, 61), [False, False, True]),
+    ],
+)
+def test_what_says_too_little_is_doubtful(odd: tuple[int, int, int], expected: list[bool]) -> None:
+    """Without an offset or a time, and where a tool set the offset: that is for the judges."""
+    assert doubts_of([*SOUND, odd]) == expected
+
+
+def test_nothing_said_is_no_reading() -> None:
+    """A task may get nothing."""
+    assert len(doubts(np.empty(0, READING))) == 0
