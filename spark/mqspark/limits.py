@@ -60,7 +60,8 @@ PACKET_ROWS_MAX = 65_536
 DIGEST_HISTORY_BYTES = 128 * MIB
 """Of a history for each task that digests: some 250,000 messages, which take 200 MB there."""
 STRETCH_OFFSETS = 2**20
-"""Offsets of a queue that one task looks at: with 64 bytes each."""
+"""Offsets of a queue, or of what a group read of it, that are looked at together: with 64 bytes
+each."""
 
 BRIEF_HISTORY_BYTES_MAX = 64 * MIB
 """For a history up to this size, some 400,000 events, the JVM's optimising compiler does not pay:

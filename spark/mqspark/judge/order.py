@@ -26,8 +26,7 @@ TITLE: Final = "Acknowledgements and reads keep the order of a queue"
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each message out of order, hole in a queue, and skip in what a group read."""
-    plain = evidence.is_agreed and evidence.doubtful is None
-    if plain and evidence.doubted("disorder") is None:
+    if evidence.is_agreed and evidence.doubtful is None and _are_reads_plain(evidence):
         return evidence.nothing()
     return together(_of_queues(evidence), _of_reads(evidence), _vanished(evidence))
 
@@ -84,9 +83,16 @@ def _names(evidence: Evidence, flagged: DataFrame) -> DataFrame:
     )
 
 
+def _are_reads_plain(evidence: Evidence) -> bool:
+    """Whether no group got offsets out of order. Of one group the queues' stretches tell."""
+    if evidence.has_one_group:
+        return evidence.doubtful is None
+    return evidence.doubted("disorder") is None
+
+
 def _of_reads(evidence: Evidence) -> DataFrame:
     """First deliveries that come after a higher offset's, and offsets that never came."""
-    doubted = evidence.doubted("disorder")
+    doubted = None if _are_reads_plain(evidence) else evidence.doubted("disorder")
     if doubted is None:
         return evidence.nothing()
     higher = Window.partitionBy("reading").orderBy(F.col("queue_offset").desc())

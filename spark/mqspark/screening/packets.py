@@ -84,7 +84,28 @@ SUSPECT: Final = np.dtype([("identity", "i8")])
 READING: Final = np.dtype(
     [("group", "i8"), ("queue", "i8"), ("queue_offset", "i8"), ("t", "i8"), ("said", "i1")]
 )
-#: What is doubtful about that.
+#: What a stretch of that shows: faults within it, its ends, the spread of its values.
+READ: Final = np.dtype(
+    [
+        ("group", "i8"),
+        ("queue", "i8"),
+        ("part", "i8"),
+        ("odd", "?"),
+        ("disorder", "?"),
+        ("falls", "?"),
+        ("early", "?"),
+        ("first", "i8"),
+        ("last", "i8"),
+        ("t_min", "i8"),
+        ("t_max", "i8"),
+        ("commit_min", "i8"),
+        ("commit_max", "i8"),
+        ("commit_t_min", "i8"),
+        ("told_t_min", "i8"),
+        ("told_t_max", "i8"),
+    ]
+)
+#: What is doubtful about all of it.
 DOUBT: Final = np.dtype(
     [("group", "i8"), ("queue", "i8"), ("disorder", "?"), ("ahead", "?"), ("back", "?")]
 )

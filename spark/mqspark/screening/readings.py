@@ -1,74 +1,119 @@
 """What groups were given of queues, and where they say they are: which readings are doubtful. Pure.
 
 A reading is what one group gets of one queue. Three things can be wrong with it: the order in which
-its offsets came first, a commit *ahead* of what had been delivered, and a step *back* behind what
-had been committed. The first two are decided here as the judges decide them (properties 4 and 8).
-Of the third only what is plain passes: offsets that never fall, in the order of their answers. For
-if an answer is below one that was there before its question, it is below one before it.
+its offsets came first (property 4), a commit *ahead* of what had been delivered, and a step *back*
+behind what had been committed (8). Like a queue it is looked at in stretches of its offsets, each
+by itself, and one row says of each what its neighbours must know. An answer of n is about offset
+n - 1, the last that it says was delivered.
+
+What passes here is plain: offsets that came first one after the other, commits of what had been
+delivered, at times that grow with the offsets. If an answer is below one that was there before its
+question, then it is below one that came before it. No reading that a judge would find fault with
+passes; many that pass no more are sound, as where members commit in turn.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 
-from mqspark.screening.packets import DOUBT, NONE, Flags, Numbers, Rows, run_starts
+from mqspark.limits import STRETCH_OFFSETS
+from mqspark.screening.packets import DOUBT, NONE, READ, Flags, Numbers, Rows, run_starts
 from mqspark.screening.queues import least_above
 
 #: What is said of a reading: an offset was delivered, committed, told to who asked, or set.
 DELIVERED, COMMITTED, TOLD, SET = range(4)
+_MOST: Final = 2**63 - 1
 
 
-def doubts(said: Rows) -> Rows:
-    """A row for each reading, of which all that is said must be there."""
-    keys = ("t", "queue_offset", "queue", "group")
-    said = np.take(said, np.lexsort([said[name] for name in keys]))
-    starts = run_starts(said["group"], said["queue"]).tolist()
-    found = [_doubt(said[start:end]) for start, end in pairwise([*starts, len(said)])]
-    return np.array(found, DOUBT)
+def read_numbers(said: Rows, tasks: int) -> Numbers:
+    """Which task each row goes to: all of a stretch to the same."""
+    numbers: Numbers = ((said["group"] ^ said["queue"]) + _parts(said)) % tasks
+    return numbers
 
 
-def _doubt(said: Rows) -> tuple[int, int, bool, bool, bool]:
-    """The row of one reading; `said` is in the order of offsets, and of times."""
-    group, queue = int(said["group"][0]), int(said["queue"][0])
-    if np.any((said["queue_offset"] == NONE) | (said["t"] == NONE)):
-        return group, queue, True, True, True
+def read_stretches(said: Rows) -> Rows:
+    """A row for each stretch of a reading; all that is said of it must be among `said`."""
+    keys = (said["t"], said["queue_offset"], _parts(said), said["queue"], said["group"])
+    said = np.take(said, np.lexsort(keys))
+    starts = run_starts(said["group"], said["queue"], _parts(said)).tolist()
+    found = [_stretch(said[start:end]) for start, end in pairwise([*starts, len(said)])]
+    return np.array(found, READ)
+
+
+def doubts(found: Rows) -> Rows:
+    """A row for each reading, of all its stretches."""
+    found = found[np.lexsort((found["part"], found["queue"], found["group"]))]
+    starts = run_starts(found["group"], found["queue"]).tolist()
+    rows = [_doubt(found[start:end]) for start, end in pairwise([*starts, len(found)])]
+    return np.array(rows, DOUBT)
+
+
+def _parts(said: Rows) -> Numbers:
+    parts: Numbers = (said["queue_offset"] - (said["said"] != DELIVERED)) // STRETCH_OFFSETS
+    return parts
+
+
+def _stretch(said: Rows) -> tuple[Any, ...]:
+    """The row of one stretch; `said` is in the order of offsets, and of times."""
     delivered = said[said["said"] == DELIVERED]
-    firsts = run_starts(delivered["queue_offset"])
-    offsets, times = delivered["queue_offset"][firsts], delivered["t"][firsts]
+    delivered = delivered[run_starts(delivered["queue_offset"])]
+    offsets, times = delivered["queue_offset"], delivered["t"]
+    commits, told = said[said["said"] == COMMITTED], said[said["said"] != DELIVERED]
+    odd = np.any((said["queue_offset"] == NONE) | (said["t"] == NONE))
     disorder = np.any(np.diff(offsets) != 1) or np.any(least_above(times) < times)
-    commits = said[said["said"] == COMMITTED]
-    if not len(commits):
-        return group, queue, bool(disorder), False, False
-    ahead = np.any(_ahead(offsets, times, commits))
-    return group, queue, bool(disorder), bool(ahead), _may_fall(said)
+    in_time = told[np.lexsort((-told["queue_offset"], told["t"]))]
+    falls = np.any(np.diff(in_time["queue_offset"]) < 0) or np.any(told["said"] == SET)
+    return (
+        *(said["group"][0], said["queue"][0], _parts(said[:1])[0]),
+        *(bool(odd), bool(disorder), bool(falls), bool(np.any(_early(offsets, times, commits)))),
+        *((offsets[0], offsets[-1]) if len(offsets) else (NONE, NONE)),
+        *(times.min(initial=_MOST), times.max(initial=NONE)),
+        commits["queue_offset"].min(initial=_MOST),
+        commits["queue_offset"].max(initial=NONE),
+        commits["t"].min(initial=_MOST),
+        *(told["t"].min(initial=_MOST), told["t"].max(initial=NONE)),
+    )
 
 
-def _ahead(offsets: Numbers, times: Numbers, commits: Rows) -> Flags:
-    """Which commits say more than what had been delivered."""
-    begin = committed_first = int(commits["queue_offset"].min())
-    whole = 0
-    if len(offsets):
-        begin = min(begin, int(offsets[0]))
-        gaps = np.flatnonzero(np.diff(offsets) != 1)
-        whole = int(gaps[0]) + 1 if len(gaps) else len(offsets)
-        if offsets[0] > committed_first:
-            whole = 0
-    beyond = commits[commits["queue_offset"] > begin]
-    if not whole:
-        return np.ones(len(beyond), np.bool_)
-    complete = np.maximum.accumulate(times[:whole])
-    last = beyond["queue_offset"] - 1
-    place = np.minimum(last - offsets[0], whole - 1)
-    ahead: Flags = (last > offsets[whole - 1]) | (complete[place] > beyond["t"])
-    return ahead
+def _early(offsets: Numbers, times: Numbers, commits: Rows) -> Flags:
+    """Which commits came before what they say of this stretch, as far as it is delivered at all."""
+    if not len(offsets):
+        return np.zeros(len(commits), np.bool_)
+    below = np.searchsorted(offsets, commits["queue_offset"])
+    complete = np.maximum.accumulate(times)
+    early: Flags = (below > 0) & (complete[np.maximum(below - 1, 0)] > commits["t"])
+    return early
 
 
-def _may_fall(said: Rows) -> bool:
-    """Whether any offset that was committed or told is below one that was so before, or was set."""
-    told = said[said["said"] != DELIVERED]
-    if np.any(told["said"] == SET):
-        return True
-    in_time = np.lexsort((-told["queue_offset"], told["t"]))
-    return bool(np.any(np.diff(told["queue_offset"][in_time]) < 0))
+def _doubt(found: Rows) -> tuple[Any, ...]:
+    """The row of one reading, of its stretches in their order."""
+    read = found[found["first"] != NONE]
+    gaps = np.any(read["disorder"]) or np.any(read["first"][1:] - read["last"][:-1] != 1)
+    disorder = gaps or np.any(least_above(read["t_min"]) < read["t_max"])
+    early = np.any(found["early"]) or np.any(least_above(found["commit_t_min"]) < found["t_max"])
+    ahead = bool(gaps or early) or _is_beyond(read, found["commit_min"], found["commit_max"])
+    has_commits = bool(np.any(found["commit_max"] != NONE))
+    back = np.any(found["falls"]) or np.any(least_above(found["told_t_min"]) < found["told_t_max"])
+    odd = np.any(found["odd"])
+    return (
+        *(found["group"][0], found["queue"][0]),
+        bool(odd or disorder),
+        *(bool(odd or (has_commits and ahead)), bool(odd or (has_commits and back))),
+    )
+
+
+def _is_beyond(read: Rows, commit_min: Numbers, commit_max: Numbers) -> bool:
+    """Whether any commit is behind the last delivery, or the first one before the first delivery.
+
+    One alone may be where the group began.
+    """
+    lowest, highest = commit_min.min(), commit_max.max()
+    if not len(read):
+        return bool(highest > lowest)
+    first, last = read["first"][0], read["last"][-1]
+    return bool(highest > last + 1 and highest > min(lowest, first)) or bool(
+        lowest < first and highest > lowest
+    )

@@ -22,8 +22,9 @@ from mqspark.screening import tasks
 from mqspark.screening.digest import Totals, added
 from mqspark.screening.hashing import hashed
 from mqspark.screening.logs import Log, agreed_logs
-from mqspark.screening.packets import DOUBT, STRETCH, Numbers, Rows, ddl, joined
+from mqspark.screening.packets import READ, STRETCH, Numbers, Rows, ddl, joined
 from mqspark.screening.parts import HistoryPart
+from mqspark.screening.readings import doubts
 from mqspark.screening.testimony import TESTIMONY
 from mqspark.source.planning import plan
 from mqspark.source.planning import tasks as segment_tasks
@@ -156,7 +157,7 @@ class Screened:
             .repartitionById(self.input.queue_tasks, "place")
             .mapInArrow(tasks.look_at_readings, tasks.PACKETS)
         )
-        return joined((row.data for row in found.collect()), DOUBT)
+        return doubts(joined((row.data for row in found.collect()), READ))
 
     @cached_property
     def readers(self) -> dict[int, list[str | None]]:

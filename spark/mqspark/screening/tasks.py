@@ -37,7 +37,7 @@ from mqspark.screening.packets import (
 )
 from mqspark.screening.parts import HistoryPart
 from mqspark.screening.queues import stretch_numbers, stretches
-from mqspark.screening.readings import COMMITTED, DELIVERED, doubts
+from mqspark.screening.readings import COMMITTED, DELIVERED, read_numbers, read_stretches
 from mqspark.screening.statements import statements
 from mqspark.screening.testimony import (
     DELIVER,
@@ -53,7 +53,7 @@ from mqspark.source.reader import SegmentReader, Tally
 from mqspark.source.schema import MESSAGES, row_schema
 
 #: The kinds of rows.
-SAID, NOTED, TOLD, TOTALS, SUSPECTS, SLOTS, WAITERS, STRETCHES, READINGS, DOUBTS = range(10)
+SAID, NOTED, TOLD, TOTALS, SUSPECTS, SLOTS, WAITERS, STRETCHES, READINGS, READ = range(10)
 PACKETS: Final = "place int, kind int, data binary"
 _PACKETS: Final = pa.schema({"place": pa.int32(), "kind": pa.int32(), "data": pa.binary()}.items())
 #: An event about no single message, and the number of the queue that it names.
@@ -164,8 +164,8 @@ class Reading:
                 _readings(own, "told", COMMITTED + numbers(own["said"])),
             ]
         )
-        places = (rows["group"] ^ rows["queue"]).view(np.uint64) % self.queue_tasks
-        return _batch((k, READINGS, data) for k, data in divided(rows, places.astype(np.int64)))
+        packets = divided(rows, read_numbers(rows, self.queue_tasks))
+        return _batch((place, READINGS, data) for place, data in packets)
 
     def _parts(self, batches: Batches) -> Iterator[HistoryPart | Task]:
         for batch in batches:
@@ -215,9 +215,9 @@ def look_at_queues(settled_end: Numbers) -> Callable[[Batches], Iterator[pa.Reco
 
 
 def look_at_readings(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """A task that looks at the readings of which something comes."""
+    """A task that looks at the stretches of readings of which something comes."""
     said = joined((data for batch in batches for data in batch["data"].to_pylist()), READING)
-    yield _batch([(0, DOUBTS, packed(doubts(said)))])
+    yield _batch([(0, READ, packed(read_stretches(said)))])
 
 
 def settled(slots: Rows, settled_end: Numbers) -> Rows:
