@@ -224,11 +224,12 @@ class SegmentedLog:
 
     @property
     def wants_segment(self) -> bool:
-        """Whether the next segment should be prepared now: the last one is half full."""
+        """Whether the next segment should be prepared now: the last one is half full, or the disk
+        had no room for it when an entry needed it."""
         segments = self._contents.segments
         if self._spare is not None or not segments or self.fenced is not None:
             return False
-        return segments[-1].end * 2 > self.segment_bytes
+        return segments[-1].end * 2 > self.segment_bytes or self.space.lacking is not None
 
     def prepare_segment(self) -> PreparedSegment:
         """Create the next segment's file, durable. Slow, so it may run in a thread."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from dledger.errors import Rot
+from dledger.errors import NoSpace, Rot
 from dledger.ledger.config import LedgerConfig
 from dledger.ledger.upkeep import Upkeep
 from dledger.limits import NO_SPACE_RETRY_S, SCRUB_AGAIN_S, UPKEEP_AGAIN_S
@@ -59,6 +59,34 @@ async def test_a_full_disk_is_tried_now_and_then_however_much_the_log_grows(
         assert not log.wants_segment
         nursery.cancel_scope.cancel()
     log.close()
+
+
+async def test_room_for_an_entry_that_did_not_fit_is_looked_for_however_empty_the_segment_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Else a node whose disk was full when a large entry came would lack room for ever."""
+    log, _ = open_log(tmp_path / "log", SEGMENT_BYTES)
+    config = LedgerConfig(
+        "g", "n1", {"n1": ("127.0.0.1", 1)}, tmp_path, segment_bytes=SEGMENT_BYTES
+    )
+    upkeep = Upkeep(config, log, lambda: False, trio.lowlevel.checkpoint)
+    log.append(1, 1, Kind.MESSAGES, bytes(SEGMENT_BYTES // 8))
+    log.sync()
+
+    def full(disk: Disk, path: Path, size_bytes: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "create", full)
+        with pytest.raises(NoSpace):
+            log.space.check(SEGMENT_BYTES - 1000, Kind.MESSAGES)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(upkeep.housekeeping_loop)
+        upkeep.look()
+        await trio.sleep(NO_SPACE_RETRY_S + UPKEEP_AGAIN_S)
+        assert log.space.lacking is None
+        log.space.check(SEGMENT_BYTES - 1000, Kind.MESSAGES)
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_scrub_waits_for_descriptors_and_stops_for_what_the_disk_has_lost(
