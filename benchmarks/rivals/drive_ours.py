@@ -67,40 +67,39 @@ async def in_batches(producer: Producer, topic: str, body: bytes, seconds: float
 SENDING = {"pipelined": hand_over, "many": many, "batches": in_batches}
 
 
-async def read(address: str, topic: str, size: int, seconds: float, count: int) -> dict[str, float]:
-    """From the first message on; each body and its check, and its place in the queue, are seen."""
-    got, first, cpu = 0, 0.0, time.process_time()
-    end = time.monotonic() + seconds + 5
-    async with Consumer(address, f"reader-{time.time_ns()}", {topic: "*"}) as consumer:
-        while got < count and time.monotonic() < end:
-            batch = await consumer.poll(4096)
-            first = first or (time.monotonic() if batch else 0.0)
-            for message in batch:
-                if len(message.body) != size or message.queue_offset < 0:
-                    raise SystemExit(f"{message!r} is not as it was sent")
-            got += len(batch)
-        took = time.monotonic() - first
-    return {"count": got, "seconds": took, "cpu_s": time.process_time() - cpu}
+async def some(consumer: Consumer, size: int) -> int:
+    """Poll; each body and its check, and its place in the queue, are seen. Returns how many."""
+    messages = await consumer.poll(4096)
+    for message in messages:
+        if len(message.body) != size or message.queue_offset < 0:
+            raise SystemExit(f"{message!r} is not as it was sent")
+    return len(messages)
 
 
-async def read_many(
-    address: str, topic: str, size: int, seconds: float, count: int
-) -> dict[str, float]:
+async def some_by_column(consumer: Consumer, size: int) -> int:
     """The same by `poll_many`."""
+    messages = await consumer.poll_many(4096)
+    if {*map(len, messages.bodies())} - {size} or (messages.queue_offsets < 0).any():
+        raise SystemExit(f"{messages!r} are not as they were sent")
+    return len(messages)
+
+
+READING = {"read": some, "read-many": some_by_column}
+
+
+async def read(
+    work: str, address: str, topic: str, size: int, seconds: float, count: int
+) -> dict[str, float]:
+    """From the first message on."""
+    take = READING[work]
     got, first, cpu = 0, 0.0, time.process_time()
     end = time.monotonic() + seconds + 5
     async with Consumer(address, f"reader-{time.time_ns()}", {topic: "*"}) as consumer:
         while got < count and time.monotonic() < end:
-            many = await consumer.poll_many(4096)
-            first = first or (time.monotonic() if many else 0.0)
-            if {*map(len, many.bodies())} - {size} or (many.queue_offsets < 0).any():
-                raise SystemExit(f"{many!r} are not as they were sent")
-            got += len(many)
+            got += await take(consumer, size)
+            first = first or (time.monotonic() if got else 0.0)
         took = time.monotonic() - first
     return {"count": got, "seconds": took, "cpu_s": time.process_time() - cpu}
-
-
-READING = {"read": read, "read-many": read_many}
 
 
 async def gaps(producer: Producer, topic: str, body: bytes) -> None:
@@ -122,8 +121,8 @@ async def main() -> None:
     address, topic, work, size, seconds, count = sys.argv[1:]
     body = bytes(int(size))
     if work in READING:
-        look = READING[work]
-        print(json.dumps(await look(address, topic, int(size), float(seconds), int(count))))
+        found = await read(work, address, topic, int(size), float(seconds), int(count))
+        print(json.dumps(found))
         return
     async with Producer(address, "Benchmark", timeout_s=30.0) as producer:
         await producer.send(Message(topic, body))

@@ -17,6 +17,7 @@ from dledger.log.disk import Disk
 from dledger.log.entry import Kind
 from dledger.log.recovery.repair import DamagedLog
 from dledger.log.recovery.startup import open_log
+from dledger.log.store import SegmentedLog
 from dledger.testing.planted.catalogue import plant
 
 pytestmark = pytest.mark.usefixtures("virtual_world")
@@ -25,15 +26,19 @@ SEGMENT_BYTES = 64 * 1024
 FULL_FOR_S = 10.0
 
 
+def node(folder: Path) -> tuple[SegmentedLog, LedgerConfig]:
+    """An empty log of small segments, and what its node was told."""
+    log, _ = open_log(folder / "log", SEGMENT_BYTES)
+    peers = {"n1": ("127.0.0.1", 1)}
+    return log, LedgerConfig("g", "n1", peers, folder, segment_bytes=SEGMENT_BYTES)
+
+
 async def test_a_full_disk_is_tried_now_and_then_however_much_the_log_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     """Once a second, though every step of the log says that the next segment is wanted; when there
     is room, the segment is made by itself."""
-    log, _ = open_log(tmp_path / "log", SEGMENT_BYTES)
-    config = LedgerConfig(
-        "g", "n1", {"n1": ("127.0.0.1", 1)}, tmp_path, segment_bytes=SEGMENT_BYTES
-    )
+    log, config = node(tmp_path)
     upkeep = Upkeep(config, log, lambda: False, trio.lowlevel.checkpoint)
     log.append(1, 1, Kind.MESSAGES, bytes(SEGMENT_BYTES // 2))
     log.sync()
@@ -65,10 +70,7 @@ async def test_room_for_an_entry_that_did_not_fit_is_looked_for_however_empty_th
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     """Else a node whose disk was full when a large entry came would lack room for ever."""
-    log, _ = open_log(tmp_path / "log", SEGMENT_BYTES)
-    config = LedgerConfig(
-        "g", "n1", {"n1": ("127.0.0.1", 1)}, tmp_path, segment_bytes=SEGMENT_BYTES
-    )
+    log, config = node(tmp_path)
     upkeep = Upkeep(config, log, lambda: False, trio.lowlevel.checkpoint)
     log.append(1, 1, Kind.MESSAGES, bytes(SEGMENT_BYTES // 8))
     log.sync()
@@ -87,16 +89,14 @@ async def test_room_for_an_entry_that_did_not_fit_is_looked_for_however_empty_th
         assert log.space.lacking is None
         log.space.check(SEGMENT_BYTES - 1000, Kind.MESSAGES)
         nursery.cancel_scope.cancel()
+    log.close()
 
 
 async def test_a_scrub_waits_for_descriptors_and_stops_for_what_the_disk_has_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     """That a file can't be opened now tells nothing about what is in it; a lost sector does."""
-    log, _ = open_log(tmp_path / "log", SEGMENT_BYTES)
-    config = LedgerConfig(
-        "g", "n1", {"n1": ("127.0.0.1", 1)}, tmp_path, segment_bytes=SEGMENT_BYTES
-    )
+    log, config = node(tmp_path)
     for index in range(1, 5):
         log.append(index, 1, Kind.MESSAGES, bytes(SEGMENT_BYTES // 2))
     log.sync()
