@@ -92,6 +92,9 @@ PACE_S = 0.005
 """Between two looks of a producer at how many sends are due."""
 SEND_TIMEOUT_S = 10.0
 """Far above the longest accepted gap of 1.5 s: a send that takes longer is a finding."""
+BACK_TIMEOUT_S = 20.0
+"""Once a group is level, until its producers are acknowledged again; TCP may wait 8 s after a cut
+of 4 s."""
 DRAIN_TIMEOUT_S = 90.0
 """A queue's lock lasts 60 s after its member has left unseen, and longer by how long a group was
 away."""

@@ -28,6 +28,7 @@ from mqchaos.faults.generator import After, AtShare, Phase, Step
 from mqchaos.faults.kinds import ORDERED
 from mqchaos.faults.targets import NEED_LEADER, Server, Target, Victims, victims
 from mqchaos.limits import (
+    BACK_TIMEOUT_S,
     DRAIN_TIMEOUT_S,
     HISTORY_PART_BYTES,
     LEADER_TIMEOUT_S,
@@ -47,6 +48,7 @@ from mqchaos.run.load.workload import (
     Produce,
     Progress,
     Workload,
+    acknowledged_since,
     caught_up,
     outputs_of,
     run_name,
@@ -292,6 +294,16 @@ class Run:
             return
         raise ClusterError(f"not every producer sent a message within {START_TIMEOUT_S:.0f} s")
 
+    async def _acknowledged_again(self) -> None:
+        """Wait until each producer that waits for an outcome is given one, but not for ever.
+
+        Replicas may be level long before clients are back: what a cut lost TCP sends again, each
+        time later. A next fault of links would meet no traffic. How long it took, the judge sees.
+        """
+        before = [progress.acked for progress in self.produced]
+        with trio.move_on_after(BACK_TIMEOUT_S):
+            await _until(lambda: all(map(acknowledged_since, before, self.produced)))
+
     def _file(self, client: str) -> str:
         return str(self.history / f"{client}.jsonl")
 
@@ -306,6 +318,7 @@ class Run:
     async def _act(self, step: Step, probe: Probe, history: HistoryWriter) -> None:
         if step.phase is Phase.LEVEL:
             await probe.wait_until_level(BROKER)
+            await self._acknowledged_again()
         elif step.phase is Phase.HEAL:
             await self._heal(step, probe, history)
         else:

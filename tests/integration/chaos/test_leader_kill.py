@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from mqchaos.faults.generator import After, Phase, Step
 from mqchaos.faults.targets import Target
+from mqchaos.network import needs
 from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.planned import read_plan
 from mqchaos.run.scenarios import SCENARIOS, random_plan
@@ -118,6 +119,25 @@ def test_what_is_read_is_done_once(tmp_path: Path, workload: str, judged: tuple[
     verdict = json.loads((directory / "report" / "audit" / "verdict.json").read_text())
     checked = {item["number"]: item["checked"] for item in verdict["properties"]}
     assert all(checked[number] for number in judged)
+
+
+@pytest.mark.long
+def test_each_cut_of_clients_meets_their_traffic(tmp_path: Path) -> None:
+    """Four in a row, in the kernel's network, where TCP waits for seconds after each."""
+    lacks = needs.no_namespaces()
+    if lacks is not None:
+        pytest.skip(lacks)
+    directory = tmp_path / "run"
+
+    done = mqchaos(
+        *("run", "--scenario", "clients-cut", "--network", "namespaces", "--seed", "5"),
+        *("--kills", "4", "--dir", str(directory)),
+        timeout_s=300,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((directory / "report" / "report.json").read_text())
+    assert [gap["fault"] for gap in found["gaps"]] == ["cut-clients"] * 4
 
 
 def test_an_unknown_workload_is_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from mqchaos.run.load.workload import (
     Consume,
     Produce,
     Progress,
+    acknowledged_since,
     caught_up,
     fate_of,
     lifetime_of,
@@ -57,6 +58,20 @@ def test_an_input_that_is_missing_or_empty_is_refused_by_name(tmp_path: Path) ->
         read_lines(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="no line with text"):
         read_lines(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("now", "back"),
+    [
+        (Progress(sent=90, acked=50, failed=0), False),
+        (Progress(sent=90, acked=50, failed=39), False),
+        (Progress(sent=90, acked=51, failed=0), True),
+        (Progress(sent=90, acked=50, failed=40), True),
+    ],
+)
+def test_a_producer_is_back_when_it_is_acknowledged_again(now: Progress, back: bool) -> None:
+    """A send that fails says nothing, but who waits for no outcome would never be acknowledged."""
+    assert acknowledged_since(50, now) == back
 
 
 def test_the_group_has_caught_up_when_every_queue_has() -> None:

@@ -322,6 +322,11 @@ def read_lines(path: Path) -> list[bytes]:
     return lines
 
 
+def acknowledged_since(acked: int, now: Progress) -> bool:
+    """Whether a producer has had more acknowledged than these, or waits for no outcome."""
+    return now.acked > acked or now.acked + now.failed >= now.sent
+
+
 def caught_up(producers: Sequence[Progress], consumers: Sequence[Progress]) -> bool:
     """Whether the consumers together were given everything that was acknowledged."""
     wanted: dict[str, int] = {}
