@@ -34,8 +34,11 @@ class Worker(Protocol):
         """
 
     async def close(self) -> None:
-        """Let it end what it does, whatever it comes to, and end the thread. Nothing is begun after
-        that. A cancelled task may call it, and more than one."""
+        """Let it end what it does, and end the thread. Nothing is begun after that.
+
+        Raises what that piece raised, if nobody has waited for its end. A cancelled task may call
+        it, and more than one.
+        """
 
 
 class ThreadWorker:
@@ -73,14 +76,16 @@ class ThreadWorker:
         if self._closed:
             return
         self._closed = True
-        if self._busy:
-            with trio.CancelScope(shield=True):
-                await trio.lowlevel.wait_readable(self._hears)
-        if self._thread is not None:
-            self._asked.put(None)
-            self._thread.join()
-        os.close(self._hears)
-        os.close(self._says)
+        try:
+            if self._busy:
+                with trio.CancelScope(shield=True):
+                    await self.ended()
+        finally:
+            if self._thread is not None:
+                self._asked.put(None)
+                self._thread.join()
+            os.close(self._hears)
+            os.close(self._says)
 
     def _work(self) -> None:
         while (work := self._asked.get()) is not None:

@@ -10,7 +10,7 @@ A node that has nothing to sync is not woken.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import trio
@@ -87,13 +87,16 @@ class Syncing:
 
     async def end_loop(self) -> None:
         """Hear of each sync that has ended, until cancelled; then no thread uses the log. Raises
-        Fenced after a sync that failed."""
+        Fenced after a sync that failed, be it the last one: who closes the log would sync it again,
+        the kernel would say that all is well, and a restart would not look at what is lost."""
         try:
             while True:
                 await self._end()
         finally:
             self._closed = True
-            await self._worker.close()
+            error = await self._outcome_of(self._worker.close)
+            if self._job is not None:
+                self._log.finish_sync(self._job, error)
 
     def _begin(self) -> None:
         """Begin a sync, or have one follow that which is under way."""
@@ -107,14 +110,19 @@ class Syncing:
             self._began_s = steady_s()
             self._worker.begin(job.run)
 
+    @staticmethod
+    async def _outcome_of(wait: Callable[[], Awaitable[None]]) -> OSError | None:
+        """What the disk said of the sync that is waited for."""
+        try:
+            await wait()
+        except OSError as error:
+            return error
+        return None
+
     async def _end(self) -> None:
         """Wait for a sync's end; the next one begins before the engine uses what this one made
         durable."""
-        error: OSError | None = None
-        try:
-            await self._worker.ended()
-        except OSError as caught:
-            error = caught
+        error = await self._outcome_of(self._worker.ended)
         if (took_s := steady_s() - self._began_s) > limits.SLOW_SYNC_S:
             log.warning("slow sync", sync_s=round(took_s, 3), node=self._engine.node_id)
         job, self._job = self._job, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,13 @@ class Node:
         """Run its loops."""
         nursery.start_soon(self.syncing.begin_loop)
         nursery.start_soon(self.syncing.end_loop)
+
+
+async def cancelled(loop: Callable[[], Awaitable[None]]) -> None:
+    """A loop that has to end at once."""
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await loop()
 
 
 async def test_what_is_written_during_a_sync_is_the_next_ones(
@@ -150,3 +158,35 @@ async def test_a_sync_under_way_is_waited_for_at_the_end(
             node.start(nursery)
             nursery.cancel_scope.cancel()
     assert len(synced) == 1
+
+
+async def test_a_sync_that_fails_at_the_end_is_not_taken_back_by_the_next_one(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel reports lost pages once. A checkpoint by a second sync would vouch for them."""
+    node, tries = Node(tmp_path, after_s=0.0), list[int]()
+
+    def fail_once(_disk: Disk, descriptor: int) -> None:
+        tries.append(descriptor)
+        if len(tries) == 1:
+            raise OSError(5, "the disk is gone")
+
+    monkeypatch.setattr(Disk, "sync_data", fail_once)
+    node.write()
+    node.write()
+    with pytest.raises(Fenced, match="the disk is gone"):
+        await cancelled(node.syncing.end_loop)
+    node.log.close()
+
+    assert (len(tries), node.log.durable_index) == (1, 0)
+    assert not (tmp_path / "log" / "checkpoint").exists()
+
+
+async def test_a_sync_that_ends_with_the_log_counts(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """What it made durable is."""
+    node = Node(tmp_path, after_s=0.0)
+    node.write()
+    await cancelled(node.syncing.end_loop)
+    assert node.log.durable_index == 1

@@ -78,6 +78,18 @@ async def test_closing_waits_for_what_is_under_way(worker: Worker) -> None:
     assert done.is_set()
 
 
+async def test_closing_tells_what_nobody_has_heard(worker: Worker) -> None:
+    """A sync that fails at the very end has failed; but what was heard is not told again."""
+
+    def fail() -> None:
+        raise OSError(5, "the disk is gone")
+
+    worker.begin(fail)
+    with pytest.raises(OSError, match="the disk is gone"):
+        await worker.close()
+    await worker.close()
+
+
 async def test_the_loop_goes_on_meanwhile() -> None:
     """The thread waits for something that only the loop can bring."""
     worker, go = ThreadWorker("test"), threading.Event()
