@@ -56,7 +56,8 @@ class Accumulator:
     lanes_per_topic: int = limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
     in_flight_max: int = limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
     in_flight: int = 0
-    flushing: bool = False
+    flushes: int = 0
+    """How many callers wait for what was added before: meanwhile nothing lingers."""
     _turn: int = 0
     _lanes: dict[tuple[str, int], Lane] = field(default_factory=dict)
     _ready: deque[Lane] = field(default_factory=deque)
@@ -290,7 +291,7 @@ class Accumulator:
                 each.full.popleft()
             return batch
         batch = lane.open
-        if batch is None or not (self.flushing or now_s >= batch.opened_s + self.linger_s):
+        if batch is None or not (self.flushes or now_s >= batch.opened_s + self.linger_s):
             return None
         lane.open = None
         return batch

@@ -290,14 +290,23 @@ class Outbox:
             )
 
     async def flush(self) -> None:
-        """Wait until everything handed over so far is settled, lingering batches included."""
-        for sender in self._every_sender():
-            sender.accumulator.flushing = True
+        """Wait until everything handed over before this call is settled, lingering batches
+        included. It ends although others go on sending."""
+        senders = self._every_sender()
+        batches = [batch for sender in senders for batch in sender.accumulator.batches()]
+        waited_for = [slot for batch in batches for slot in batch.slots]
+        for sender in senders:
+            sender.accumulator.flushes += 1
             sender.pump()
-        while self.budget.messages:
-            await self._room.wait()
-        for sender in self._every_sender():
-            sender.accumulator.flushing = False
+        try:
+            while waited_for:
+                if waited_for[-1].settled:
+                    waited_for.pop()
+                else:
+                    await self._room.wait()
+        finally:
+            for sender in senders:
+                sender.accumulator.flushes -= 1
 
     async def drain(self) -> None:
         """`flush` for the last time: if that is cancelled, the remaining messages have failed."""

@@ -412,7 +412,8 @@ class Producer(Living):
         await self._questions.reply(request, body, properties or {}, self._timeout(timeout_s))
 
     async def flush(self) -> None:
-        """Wait until everything handed over so far is settled, lingering batches included."""
+        """Wait until everything handed over before this call is settled, lingering batches
+        included. What other tasks send meanwhile is not waited for."""
         self.check_open()
         await self._outbox.flush()
 

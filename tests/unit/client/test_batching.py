@@ -66,7 +66,7 @@ def test_linger_holds_a_batch_back_until_it_is_full_or_old() -> None:
     full = take(accumulator, 0.5)
     accumulator.done(full)
     assert accumulator.take(0.5) is None
-    accumulator.flushing = True
+    accumulator.flushes = 1
     assert record(3) == take(accumulator, 0.5).freeze()
 
 

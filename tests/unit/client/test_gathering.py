@@ -188,6 +188,41 @@ async def test_what_a_producer_may_hold_is_kept_to(autojump_clock: MockClock) ->
         assert producer._outbox._gatherings == {}
 
 
+async def test_a_flush_waits_for_what_came_before_it(autojump_clock: MockClock) -> None:
+    """Not for what others send meanwhile; and later messages linger again, if it is given up too"""
+    async with (
+        local_cluster(replicas=1, groups=2) as cluster,
+        cluster.admin() as admin,
+        cluster.producer("P", linger_s=1) as producer,
+        trio.open_nursery() as nursery,
+    ):
+        for broker in ("broker-a", "broker-b"):
+            await admin.topics.update(broker, broker=broker)
+            await producer.send(Message(broker, b"first"))
+        await cluster.kill("broker-b-n0")
+        before = [
+            await producer.send_soon(Message("broker-a", b"x", keys="k" * with_key))
+            for with_key in (0, 1, 0)
+        ]
+        meanwhile: list[PendingSend] = []
+
+        async def send() -> None:
+            meanwhile.append(await producer.send_soon(Message("broker-b", b"x")))
+
+        nursery.start_soon(send)
+        await producer.flush()
+        assert all(each.settled for each in before)
+        assert [each.settled for each in meanwhile] == [False]
+
+        with trio.move_on_after(1) as given_up:
+            await producer.flush()
+        assert given_up.cancelled_caught
+        last = await producer.send_soon(Message("broker-a", b"x"))
+        await trio.sleep(0.9)
+        assert not last.settled
+        assert (await last.wait()).queue_offset >= 0
+
+
 async def test_compressed_bodies_are_not_gathered(autojump_clock: MockClock) -> None:
     """Their size is known only when they are encoded."""
     bodies = [bytes(5000), b"small"]
