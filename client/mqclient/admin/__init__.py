@@ -41,6 +41,7 @@ from mqclient.admin.session import AdminSession, UnknownTarget
 from mqclient.admin.settings import Settings
 from mqclient.admin.statistics import Statistics
 from mqclient.admin.topics import Topics
+from mqclient.arguments import check_seconds
 from mqclient.connection.lifetime import Living
 
 __all__ = ["Admin", "UnknownTarget"]
@@ -58,6 +59,7 @@ class Admin(Living):
         *,
         timeout_s: float = limits.REQUEST_TIMEOUT_S,
     ) -> None:
+        check_seconds("timeout_s", timeout_s, above_zero=True)
         session = AdminSession(namesrv_addr, timeout_s)
         self._requests = session.requests
         self.topics = Topics(session)

@@ -27,6 +27,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
+from mqclient.arguments import check_count, check_seconds
 from mqclient.connection.answers import checked_offset
 from mqclient.connection.lifetime import Living
 from mqclient.connection.session import Session
@@ -112,8 +113,10 @@ class Consumer(Living):
         self._wanted = Wanted.of(plan, group, subscriptions)
         self._keep_offsets = offsets
         self._auto_commit = auto_commit
-        self._auto_commit_interval_s = auto_commit_interval_s
-        self._revoke_timeout_s = revoke_timeout_s
+        self._auto_commit_interval_s = check_seconds(
+            "auto_commit_interval_s", auto_commit_interval_s, above_zero=True
+        )
+        self._revoke_timeout_s = check_seconds("revoke_timeout_s", revoke_timeout_s)
         self._on_revoke = on_revoke
         self._on_rebalance = on_rebalance
         self._ahead = Ahead(prefetch_messages, prefetch_bytes)
@@ -246,7 +249,7 @@ class Consumer(Living):
         all of one broker group, as a transaction needs them.
         """
         self.check_open()
-        return [*await self._handout.poll(max_messages, timeout_s, one_group=one_group)]
+        return [*await self._poll(max_messages, timeout_s, one_group=one_group)]
 
     async def poll_many(
         self,
@@ -260,6 +263,11 @@ class Consumer(Living):
         What it gives holds the messages, too; each is made when it is looked at.
         """
         self.check_open()
+        return await self._poll(max_messages, timeout_s, one_group=one_group)
+
+    async def _poll(self, max_messages: int, timeout_s: float, *, one_group: bool) -> ReadMany:
+        check_count("max_messages", max_messages)
+        check_seconds("timeout_s", timeout_s)
         return await self._handout.poll(max_messages, timeout_s, one_group=one_group)
 
     def transaction(

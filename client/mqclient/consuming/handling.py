@@ -24,6 +24,7 @@ from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.world import unix_ms
 from mqclient import limits
+from mqclient.arguments import check_count, check_seconds
 from mqclient.connection.lifetime import together
 from mqclient.connection.signals import Broadcast
 from mqclient.consuming.lanes import Lanes, Order, check_order, lane_of
@@ -107,9 +108,8 @@ def check_pace(
 ) -> Pace:
     """Raises BadInput for what can't be."""
     check_at_work(concurrency, timeout_s)
-    if bytes_max < 1:
-        raise BadInput(f"max_bytes={bytes_max}: expected how much may be under way at a time")
-    if not 1 <= batch_max <= limits.PULL_RECORDS_MAX:
+    check_count("max_bytes", bytes_max)
+    if not 1 <= check_count("max_messages", batch_max) <= limits.PULL_RECORDS_MAX:
         raise BadInput(f"max_messages={batch_max} is not within 1 and {limits.PULL_RECORDS_MAX}")
     if batch_max > 1 and order == "key":
         raise BadInput(
@@ -245,9 +245,8 @@ class Handling:
 
 def check_at_work(concurrency: int, timeout_s: float | None) -> None:
     """How many handlers work at a time, and how long one may take. Raises BadInput."""
-    if concurrency < 1:
-        raise BadInput(f"concurrency={concurrency}: at least one message is handled at a time")
-    if timeout_s is not None and not 0 < timeout_s < math.inf:
+    check_count("concurrency", concurrency)
+    if timeout_s is not None and check_seconds("timeout_s", timeout_s, above_zero=True) == math.inf:
         raise BadInput(f"timeout_s={timeout_s}: expected seconds for a message, or None for no end")
 
 

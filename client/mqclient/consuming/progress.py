@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
+from mqclient.arguments import check_count
 from mqclient.connection.answers import checked_offset
 from mqclient.consuming.stretches.stretch import Listed, Stretch
 from mqclient.consuming.unfinished import Unfinished
@@ -62,11 +63,8 @@ class Ahead:
     queues: int = 1
 
     def __post_init__(self) -> None:
-        if self.messages < 1 or self.size_bytes < 1:
-            raise BadInput(
-                f"prefetch_messages={self.messages}, prefetch_bytes={self.size_bytes}: expected "
-                "how much may be fetched ahead, of all queues"
-            )
+        check_count("prefetch_messages", self.messages)
+        check_count("prefetch_bytes", self.size_bytes)
 
     @property
     def messages_each(self) -> int:

@@ -75,13 +75,15 @@ async def store_parts(
             await sender.send(
                 first,
                 selector=lambda queues, _part: _one_of(queues, broker_name, set_id),
-                timeout_s=deadline_s - steady_s(),
+                timeout_s=max(0.0, deadline_s - steady_s()),
             )
         ]
         queue = MessageQueue(first.topic, stored[0].broker_name, stored[0].queue_id)
         pending = [
             await sender.send_soon(
-                part, selector=lambda _queues, _part: queue, timeout_s=deadline_s - steady_s()
+                part,
+                selector=lambda _queues, _part: queue,
+                timeout_s=max(0.0, deadline_s - steady_s()),
             )
             for part in others
         ]

@@ -34,6 +34,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import check_group_name
 from dledger.world import steady_s
 from mqclient import limits
+from mqclient.arguments import check_count, check_seconds
 from mqclient.compression import Compression, check_compression
 from mqclient.connection.lifetime import Living
 from mqclient.connection.session import Session
@@ -67,7 +68,7 @@ class Producer(Living):
     did not say. With `at_least_once`, if a whole broker group is gone before it answered, its
     messages are sent to another group too, and may be stored twice; without it, that is
     SendUnknown. Bodies from `compress_from_bytes` on are compressed by `compression`, if that is
-    named, unless they would become no smaller.
+    named, unless they would become no smaller. Making one raises BadInput for numbers that can't be.
     """
 
     def __init__(
@@ -96,17 +97,25 @@ class Producer(Living):
         #: Its name and the instance, for transactions with what a consumer has read.
         self.named = None if name is None else Named(name)
         self.compressor = check_compression(compression, compress_from_bytes)
-        self._timeout_s = timeout_s
-        self._linger_s = linger_s
+        self._timeout_s = check_seconds("timeout_s", timeout_s, above_zero=True)
+        self._linger_s = check_seconds("linger_s", linger_s)
+        if linger_s >= timeout_s:
+            raise BadInput(
+                f"linger_s={linger_s} is not below timeout_s={timeout_s}: a message would have "
+                "failed before its batch is sent"
+            )
         self._session = Session(namesrv_addr, self._asked)
         self._questions = Questions(self._session, self.group, self._heartbeat)
         self._transactions = Transactions(self._session, group, checker)
         self._outbox = Outbox(
             self._session,
             group,
-            Budget(pending_max, pending_bytes_max),
+            Budget(
+                check_count("pending_max", pending_max),
+                check_count("pending_bytes_max", pending_bytes_max),
+            ),
             linger_s=linger_s,
-            batch_bytes_max=batch_bytes_max,
+            batch_bytes_max=check_count("batch_bytes_max", batch_bytes_max),
             at_least_once=at_least_once,
             compressor=self.compressor,
             named=self.named,
@@ -301,7 +310,7 @@ class Producer(Living):
         body of up to 4 MiB is sent as by `send`. Raises what `send` does; SendFailed if a part was
         not stored.
         """
-        deadline_s = steady_s() + timeout_s
+        deadline_s = steady_s() + check_seconds("timeout_s", timeout_s)
         if len(message.body) > MESSAGE_BODY_BYTES_MAX:
             await self._ready(message.topic, timeout_s)
             broker_name = None
@@ -315,7 +324,7 @@ class Producer(Living):
             queue_id=queue_id,
             key=key,
             selector=selector,
-            timeout_s=deadline_s - steady_s(),
+            timeout_s=max(0.0, deadline_s - steady_s()),
         )
 
     def send_oneway(
@@ -447,7 +456,7 @@ class Producer(Living):
             self.check_open()
 
     def _timeout(self, timeout_s: float | None) -> float:
-        return self._timeout_s if timeout_s is None else timeout_s
+        return self._timeout_s if timeout_s is None else check_seconds("timeout_s", timeout_s)
 
     def _check_room(self, message: Message) -> None:
         self.check_open()

@@ -74,7 +74,9 @@ class Questions:
         correlation_id = question[wire.CORRELATION_ID]
         expected = self._expected[correlation_id] = _Expected(anyio.Event())
         try:
-            sent = await send(replace(message, properties=question), deadline_s - steady_s())
+            sent = await send(
+                replace(message, properties=question), max(0.0, deadline_s - steady_s())
+            )
             with anyio.move_on_after(deadline_s - steady_s()):
                 await expected.came.wait()
         finally:

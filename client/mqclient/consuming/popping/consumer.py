@@ -27,6 +27,7 @@ from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.headers.pop import FROM_END, FROM_FIRST
 from dledger.remoting.names import check_group_name
 from mqclient import limits
+from mqclient.arguments import check_count, check_seconds
 from mqclient.connection.lifetime import Living
 from mqclient.connection.session import Session
 from mqclient.consuming.filters import check_filters
@@ -72,6 +73,7 @@ class PopConsumer(Living):
         check_group_name(group)
         if not subscriptions:
             raise BadInput(f"pop consumer of group {group!r}: no subscription was given")
+        check_seconds("invisible_s", invisible_s)
         if not limits.POP_INVISIBLE_S_MIN <= invisible_s <= limits.RETRY_DELAY_S_MAX:
             raise BadInput(
                 f"invisible_s={invisible_s} is not within {limits.POP_INVISIBLE_S_MIN} and "
@@ -160,8 +162,8 @@ class PopConsumer(Living):
         They are this consumer's until their `until_s`: `ack`, `nack` or `extend` them before.
         """
         self.check_open()
-        if max_messages < 1:
-            raise BadInput(f"max_messages={max_messages}: expected one at least")
+        check_count("max_messages", max_messages)
+        check_seconds("timeout_s", timeout_s)
         found: list[PoppedMessage] = []
         self._taking.want(max_messages)
         try:
