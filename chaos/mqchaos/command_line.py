@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import cyclopts
 import trio
 
-from dledger.errors import leaves
+from dledger.errors import ConfigError, leaves
 from dledger.observe import configure_logging
 from dledger.program.ending import BY_INPUT, sentence
 
@@ -44,6 +44,12 @@ def run_app(app: cyclopts.App, arguments: Sequence[str] | None) -> int:
         sys.stderr.write(f"{app.name[0]}: {sentence(error)}\n")
         return FAILED
     return status or 0
+
+
+def refuse_outside(name: str, value: float, least: float, most: float) -> None:
+    """Raises ConfigError for an option's value that can't be."""
+    if not least <= value <= most:
+        raise ConfigError(f"--{name} is {value}; it must be from {least} to {most}")
 
 
 async def _until_interrupted(work: Callable[[], Awaitable[int]]) -> int:

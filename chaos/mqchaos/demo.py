@@ -23,12 +23,13 @@ from rich.console import Console
 from dledger.errors import StorageError
 from dledger.program.console import let_reader_leave
 from dledger.program.extras import require_spark
-from mqchaos.command_line import run_command
+from mqchaos.command_line import refuse_outside, run_command
 from mqchaos.limits import (
     DEMO_DISK_BYTES_MIN,
     DEMO_LOAD_S,
     DEMO_RATE_PER_S_MAX,
     DEMO_RATE_PER_S_MIN,
+    SEED_MAX,
 )
 from mqchaos.report.verdict import Report
 from mqchaos.run.load.workload import read_lines, split
@@ -69,6 +70,7 @@ def demo(
 async def _demo(source: Path | None, messages: int, seed: int, report: Path) -> int:
     require_spark("the demo's audit")
     split(messages, PRODUCERS)
+    refuse_outside("seed", seed, 0, SEED_MAX)
     lines = [] if source is None else read_lines(source)
     line_bytes = sum(map(len, lines)) / max(1, len(lines))
     console = Console()

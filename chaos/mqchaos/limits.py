@@ -99,6 +99,8 @@ DRAIN_TIMEOUT_S = 90.0
 """A queue's lock lasts 60 s after its member has left unseen, and longer by how long a group was
 away."""
 KILLS_MAX = 1_000
+SEED_MAX = (1 << 53) - 1
+"""A larger one would not be the same number in every reader of JSON."""
 MESSAGES_MAX = 10_000_000
 
 # The demo's load lasts this long, at a pace between one that shows the kills and one that fits.

@@ -19,7 +19,7 @@ from dledger.program.extras import require_spark
 from mqchaos.attach.attached import Attach
 from mqchaos.attach.hooks import read_hooks
 from mqchaos.attach.performing import perform_attached
-from mqchaos.command_line import run_app, run_command
+from mqchaos.command_line import refuse_outside, run_app, run_command
 from mqchaos.faults.fault import FAULTS
 from mqchaos.faults.machine import all_lacking, machine_lacks
 from mqchaos.limits import (
@@ -28,6 +28,7 @@ from mqchaos.limits import (
     KILLS_MAX,
     QUEUES_MAX,
     RANDOM_SEND_TIMEOUT_S,
+    SEED_MAX,
     SETTLE_S,
     SHRINK_RUNS_MAX,
     SOAK_HOURS_MAX,
@@ -185,7 +186,7 @@ def shrink(
     """
     require_spark("the audit at the end of a run")
     for name, value, most in (("repeat", repeat, 100), ("runs", runs, SHRINK_RUNS_MAX)):
-        _refuse_outside(name, value, 1, most)
+        refuse_outside(name, value, 1, most)
     return run_command(partial(again.shrink, source, own(directory), repeat, runs))
 
 
@@ -226,8 +227,9 @@ def soak(
         As of `run`.
     """
     require_spark("the audit at the end of a run")
-    _refuse_outside("hours", hours, 0.0, SOAK_HOURS_MAX)
-    _refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
+    refuse_outside("seed", seed, 0, SEED_MAX)
+    refuse_outside("hours", hours, 0.0, SOAK_HOURS_MAX)
+    refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
     chosen = [_known("workload", workload, WORKLOADS)] if workload else _workloads_here()
     made = _made(network, disks, clocks, history)
     some = plans(seed, duration, chosen, made, all_lacking(namespaces=made.namespaces))
@@ -309,10 +311,11 @@ def attach(
         ("times", times, 1, KILLS_MAX),
         ("queues", queues, 1, QUEUES_MAX),
         ("rate", rate, 1.0, 1e6),
+        ("seed", seed, 0, SEED_MAX),
         ("settle", settle, 0.0, DURATION_S_MAX),
         ("away", away or 0.0, 0.0, DURATION_S_MAX),
     ):
-        _refuse_outside(name, value, least, most)
+        refuse_outside(name, value, least, most)
     order = Attach(
         namesrv_addr=namesrv,
         hooks=read,
@@ -352,8 +355,9 @@ def _planned(
     require_spark("the audit at the end of a run")
     _known("scenario", scenario, [*SCENARIOS, RANDOM])
     _known("workload", workload, WORKLOADS)
-    _refuse_outside("kills", kills, 1, KILLS_MAX)
-    _refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
+    refuse_outside("seed", seed, 0, SEED_MAX)
+    refuse_outside("kills", kills, 1, KILLS_MAX)
+    refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
     if scenario == RANDOM:
         return random_plan(seed, duration, workload, made, all_lacking(namespaces=made.namespaces))
     return planned_of(SCENARIOS[scenario], seed, kills, workload, made)
@@ -381,11 +385,6 @@ def _known(what: str, name: str, names: Collection[str]) -> str:
     if name not in names:
         raise ConfigError(f"there is no {what} {name!r}; there are {', '.join(names)}")
     return name
-
-
-def _refuse_outside(name: str, value: float, least: float, most: float) -> None:
-    if not least <= value <= most:
-        raise ConfigError(f"--{name} is {value}; it must be from {least} to {most}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -15,7 +15,7 @@ from dledger.errors import ConfigError
 from dledger.failpoints import PLACES
 from mqchaos.faults.generator import AtShare, Plan
 from mqchaos.faults.kinds import AT_PLACES, KINDS
-from mqchaos.limits import NAMESRVS_MAX, NODES_MAX, SEGMENT_BYTES, SEND_TIMEOUT_S
+from mqchaos.limits import NAMESRVS_MAX, NODES_MAX, SEED_MAX, SEGMENT_BYTES, SEND_TIMEOUT_S
 from mqchaos.run.load.workload import WORKLOADS
 
 PLAN_FILE: Final = "plan.json"
@@ -110,6 +110,7 @@ def checked(planned: Planned, path: Path) -> Planned:
         raise ConfigError(f"{path} has a number of messages, which stock clients don't count")
     for name, value, least, most in (
         ("version", planned.version, VERSION, VERSION),
+        ("seed", planned.seed, 0, SEED_MAX),
         ("nodes", planned.nodes, 1, NODES_MAX),
         ("namesrvs", planned.namesrvs, 1, NAMESRVS_MAX),
         ("segment_bytes", planned.segment_bytes, 64 << 10, 1 << 30),

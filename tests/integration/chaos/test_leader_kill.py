@@ -186,15 +186,19 @@ def test_what_can_not_be_run_is_refused(tmp_path: Path) -> None:
     here = ("--dir", str(tmp_path / "run"))
     wrong_workload = mqchaos("run", "--scenario", "random", "--workload", "mud", *here)
     wrong_duration = mqchaos("run", "--scenario", "random", "--duration", "0", *here)
+    wrong_seed = mqchaos("run", "--scenario", "random", "--seed", str(2**70), *here)
     no_plan = mqchaos("replay", str(tmp_path), *here)
     no_hours = mqchaos("soak", "--hours", "-1", *here)
     no_runs = mqchaos("shrink", str(tmp_path), "--repeat", "0", *here)
 
-    assert {each.returncode for each in (wrong_workload, wrong_duration, no_plan)} == {2}
+    assert {each.returncode for each in (wrong_workload, wrong_duration, wrong_seed, no_plan)} == {
+        2
+    }
     assert "there is no workload 'mud'; there are keyed, spread, large, churn" in (
         wrong_workload.stderr
     )
     assert "--duration is 0.0; it must be from 1.0 to" in wrong_duration.stderr
+    assert f"--seed is {2**70}; it must be from 0 to" in wrong_seed.stderr
     assert f"{tmp_path}/plan.json: No such file" in no_plan.stderr
     assert "--hours is -1.0" in no_hours.stderr
     assert "--repeat is 0" in no_runs.stderr

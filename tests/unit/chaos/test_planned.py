@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.errors import ConfigError
+from mqchaos.limits import SEED_MAX
 from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.planned import PLAN_FILE, read_plan, write_plan
 from mqchaos.run.scenarios import MAIN_JOB, SCENARIOS, planned_of, random_plan
@@ -24,7 +25,7 @@ def test_a_plan_that_is_read_is_the_one_that_was_written(tmp_path: Path, name: s
     assert read_plan(tmp_path) == read_plan(tmp_path / PLAN_FILE) == planned
 
 
-@given(st.integers(0, 1 << 60), st.sampled_from(sorted(WORKLOADS)))
+@given(st.integers(0, SEED_MAX), st.sampled_from(sorted(WORKLOADS)))
 def test_random_plans_are_files_too(
     tmp_path_factory: pytest.TempPathFactory, seed: int, workload: str
 ) -> None:
@@ -50,6 +51,8 @@ def test_a_plan_knows_the_command_that_draws_it() -> None:
     ("change", "words"),
     [
         ({"workload": "mud"}, "workload 'mud'"),
+        ({"seed": -1}, "seed -1; it must be from 0"),
+        ({"seed": 2**64}, "seed 18446744073709551616; it must be from 0"),
         ({"nodes": 0}, "nodes 0; it must be from 1 to 7"),
         ({"namesrvs": 99}, "namesrvs 99"),
         ({"rate_per_s": 0}, "rate_per_s 0"),
