@@ -68,7 +68,9 @@ class Producer(Living):
     did not say. With `at_least_once`, if a whole broker group is gone before it answered, its
     messages are sent to another group too, and may be stored twice; without it, that is
     SendUnknown. Bodies from `compress_from_bytes` on are compressed by `compression`, if that is
-    named, unless they would become no smaller. Making one raises BadInput for numbers that can't be.
+    named, unless they would become no smaller.
+
+    Making one raises BadInput for numbers that can't be meant.
     """
 
     def __init__(

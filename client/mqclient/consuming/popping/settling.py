@@ -29,6 +29,7 @@ from mqclient import limits
 from mqclient.connection.lifetime import together
 from mqclient.connection.session import Session
 from mqclient.consuming.popping.message import PoppedMessage, by_delivery
+from mqclient.errors import ClientClosed
 
 log = get_logger(__name__)
 
@@ -42,6 +43,14 @@ class _Ask:
     error: Exception | None = None
     #: How many of them, at most, were somebody else's, or done.
     late: int = 0
+
+    def cut_off(self) -> None:
+        """The consumer ends, and nobody will hear what became of it."""
+        self.error = ClientClosed(
+            "this PopConsumer was closed before the acknowledgement was answered: the messages may "
+            "come again"
+        )
+        self.done.set()
 
 
 class Settling:
@@ -103,6 +112,8 @@ class Settling:
                 await self._send_some(broker_name)
         finally:
             self._sending.discard(broker_name)
+            for ask in self._asks.pop(broker_name, ()):  # there are some if this was cancelled
+                ask.cut_off()
             idle, self._idle = self._idle, anyio.Event()
             idle.set()
 
@@ -128,6 +139,10 @@ class Settling:
                 ask.error = error
             self._try_again(broker_name, soon, error)
             await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
+        except BaseException:
+            for ask in asks:
+                ask.cut_off()
+            raise
         finally:
             for ask in asks:
                 ask.done.set()
