@@ -149,6 +149,7 @@ class Producer(Living):
                     UnregisterClientHeader(client_id=self.client_id, producer_group=self.group)
                 )
         finally:
+            self._questions.close()
             await self._session.__aexit__(None, None, None)
 
     async def prepare(self, topic: str) -> tuple[MessageQueue, ...]:

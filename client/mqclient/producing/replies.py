@@ -32,7 +32,7 @@ from dledger.world import steady_s, unix_ms
 from mqclient import limits
 from mqclient.compression import inflate
 from mqclient.connection.session import Session
-from mqclient.errors import BadMessage, BufferFull, NoReply, NoRoute, Refused
+from mqclient.errors import BadMessage, BufferFull, ClientClosed, NoReply, NoRoute, Refused
 from mqclient.models import Message, ReceivedMessage, Reply, SendResult
 
 
@@ -41,7 +41,7 @@ class _Expected:
     """A reply that is waited for, or has come."""
 
     came: anyio.Event
-    reply: Reply | RecordError | None = None
+    reply: Reply | RecordError | ClientClosed | None = None
 
 
 class Questions:
@@ -83,9 +83,18 @@ class Questions:
             del self._expected[correlation_id]
         if expected.reply is None:
             raise NoReply(message.topic, sent.message_id, timeout_s)
-        if isinstance(expected.reply, RecordError):
+        if isinstance(expected.reply, RecordError | ClientClosed):
             raise expected.reply
         return expected.reply
+
+    def close(self) -> None:
+        """No reply will come any more: tell all who wait for one."""
+        for expected in self._expected.values():
+            if expected.reply is None:
+                expected.reply = ClientClosed(
+                    "this Producer was closed before the reply came; the request may be stored"
+                )
+                expected.came.set()
 
     async def reply(
         self,

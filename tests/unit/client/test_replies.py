@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from dledger.remoting.bodies import HeartbeatData
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -15,10 +17,12 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.message import host_bytes, properties_decode, properties_encode
 from dledger.remoting.record import encode_record
+from mqclient import Message, Producer
 from mqclient.connection.session import Session
-from mqclient.errors import BadMessage
+from mqclient.errors import BadMessage, ClientClosed
 from mqclient.models import ReceivedMessage
 from mqclient.producing.replies import Questions, reply_request
+from mqlocal import local_cluster
 
 ASKED = {"CORRELATION_ID": "c1", "REPLY_TO_CLIENT": "asker", "TTL": "3000", "CLUSTER": "Blue"}
 
@@ -82,3 +86,19 @@ def test_a_reply_that_comes_too_late_is_taken_and_dropped() -> None:
     assert answer is not None
     assert answer.code == ResponseCode.SUCCESS
     assert questions.take(Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)) is None
+
+
+async def test_who_waits_for_a_reply_hears_of_the_end(autojump_clock: MockClock) -> None:
+    """Of its producer: no reply can reach it any more, however long it would have waited."""
+
+    async def ask(producer: Producer) -> None:
+        with pytest.raises(ClientClosed, match="closed before the reply came"):
+            await producer.request(Message("T", b"?"), timeout_s=900)
+
+    async with local_cluster(replicas=1) as cluster, trio.open_nursery() as nursery:
+        async with cluster.producer("P") as producer:
+            await producer.prepare("T")
+            nursery.start_soon(ask, producer)
+            await trio.sleep(1)
+        nursery.cancel_scope.deadline = trio.current_time() + 1
+    assert not nursery.cancel_scope.cancelled_caught
