@@ -20,6 +20,7 @@
     |   +-- Busy                 definitely not appended: a bound was reached
     |   +-- TooLarge             definitely not appended: the entry is above a limit
     |   +-- OutcomeUnknown       appended or not: leadership was lost on the way
+    +-- LedgerClosed             what was waited for can't happen any more
     +-- NotConfirmed             nothing was read: no majority said that the leader still leads
     +-- PeerPortClosed           the port for other members is taken, or is not this machine's
     +-- TransferFailed           the leader did not change
@@ -134,6 +135,10 @@ class OutcomeUnknown(AppendError):
     """The entry may or may not be committed later: leadership was lost while it was on its way."""
 
     definite = False
+
+
+class LedgerClosed(DledgerError):
+    """The block of `open_ledger` was left, so what was waited for can't happen any more."""
 
 
 class NotConfirmed(DledgerError):

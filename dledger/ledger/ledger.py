@@ -20,6 +20,7 @@ from dledger.buffers import Buffer
 from dledger.errors import (
     ConfigError,
     DledgerError,
+    LedgerClosed,
     NotConfirmed,
     NotLeader,
     OutcomeUnknown,
@@ -210,17 +211,19 @@ class Ledger:
         return self._engine.applying_s
 
     async def wait_applied(self, index: int) -> None:
-        """Return when everything up to `index` is applied on this node."""
+        """Return when everything up to `index` is applied on this node. Raises LedgerClosed."""
         while self._machine.applied_index < index:
-            await self._stepper.more_applied()
+            await self.changed()
 
     async def changed(self) -> None:
-        """Return when more is applied on this node, or its log has begun anew."""
+        """Return when more is applied on this node, or its log has begun anew. Raises
+        LedgerClosed."""
         await self._stepper.more_applied()
+        self._check_open()
 
     async def wait_fenced(self) -> DledgerError | OSError | None:
         """Return when this node takes no further part until it is restarted. Returns what stopped
-        it."""
+        it; None if the ledger was closed."""
         await self._fenced.wait()
         return self._failure
 
@@ -228,9 +231,15 @@ class Ledger:
         """Return when everything up to `index` is on this node's disk; if it is not, sync now.
 
         A state machine's snapshot waits for that: else the log could end before the snapshot.
+        Raises LedgerClosed.
         """
         while self._log.durable_index < index:
+            self._check_open()
             await self._stepper.syncing.more_durable()
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise LedgerClosed(f"{self.config.node_id} of {self.config.group} was closed")
 
     @property
     def state_unsaved(self) -> bool:
@@ -425,6 +434,8 @@ class Ledger:
 
     def _close(self) -> None:
         self._closing = True
+        self._stepper.retire()
+        self._fenced.set()
         if self._engine.fenced is None:
             self._engine.fence(OutcomeUnknown("the ledger was closed"))
         if self._failure is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from dledger import Appended, Entry, Ledger, LedgerConfig, limits, open_ledger
-from dledger.errors import PeerPortClosed, WrittenByNewer
+from dledger.errors import LedgerClosed, PeerPortClosed, WrittenByNewer
 from dledger.failpoints import SEAM
 from dledger.testing.local import KeepsNothing
 from mqchaos.cluster.processes import free_ports
@@ -50,6 +50,24 @@ async def test_a_ledger_tells_when_it_has_changed_and_when_it_is_fenced(tmp_path
             ledger._stepper.fail(OSError(5, "the disk is gone"))
         assert ["the disk is gone" in reason for reason in reasons] == [True]
         assert ledger.status.fenced is not None
+
+
+async def test_who_waits_for_a_ledger_hears_that_it_was_closed(tmp_path: Path) -> None:
+    """In a task that outlives it, whatever it waits for."""
+    config = LedgerConfig("g", "n0", {"n0": ("127.0.0.1", free_ports(1)[0])}, tmp_path)
+
+    async def wait(wait_for: Callable[[], Awaitable[object]]) -> None:
+        with pytest.raises(LedgerClosed, match="n0 of g was closed"):
+            await wait_for()
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as outer:
+            async with open_ledger(config, KeepsNothing()) as ledger:
+                never = ledger.status.last_index + 1000
+                outer.start_soon(wait, ledger.changed)
+                outer.start_soon(wait, lambda: ledger.wait_applied(never))
+                outer.start_soon(wait, lambda: ledger.wait_durable(never))
+            assert await ledger.wait_fenced() is None
 
 
 class Older(KeepsNothing):
