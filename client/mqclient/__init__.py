@@ -10,6 +10,7 @@
 ``compression``  compressed bodies
 ``large``        bodies that are too large for one record
 ``models``       messages and results
+``arguments``    numbers that an application gives, checked
 ``errors``       what can go wrong
 ``limits``       the bounds, and the defaults of what a user may set
 """

@@ -288,6 +288,9 @@ class Simulation:
             if faults:
                 self.clients.ask(node)
             took_part = not node.fenced and node.step(calm=not faults)
+            if took_part:
+                # It reads the log, which writes out first what a step has staged at its end.
+                self._look(node)
         except Crashed:
             self.judge.dying(node_id, node.engine)
             self.crash_somehow(node_id)
@@ -295,7 +298,6 @@ class Simulation:
         if not took_part:
             self.judge.dying(node_id, node.engine)
             return
-        self._look(node)
         if not faults:
             return
         committing = core.role is Role.LEADER and core.commit_index > committed

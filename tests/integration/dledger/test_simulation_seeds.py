@@ -28,6 +28,11 @@ def test_no_fixed_seed_breaks_an_invariant(nodes: int) -> None:
     assert_clean(range(FIRST, FIRST + SEEDS[nodes]), nodes)
 
 
+def test_a_node_that_dies_while_the_judge_looks_has_died_like_others() -> None:
+    """To look writes out what the step had staged at its end, and the power failed at that."""
+    assert_clean(range(733105514, 733105515), 5)
+
+
 @pytest.mark.parametrize("nodes", SEEDS, ids="{}-nodes".format)
 def test_no_new_seed_breaks_an_invariant(nodes: int, say_at_the_end: list[str]) -> None:
     """Nor in weather that comes for the first time."""
