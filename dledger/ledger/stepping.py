@@ -64,7 +64,8 @@ class Stepper:
         self._wake.set()
 
     def retire(self) -> None:
-        """Another stepper replaces this one: wake all who wait, so that they check again."""
+        """Another stepper replaces this one, or the ledger is closed: wake all who wait, so that
+        they check again."""
         self._applied.set()
         self.syncing.retire()
 

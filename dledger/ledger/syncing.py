@@ -73,7 +73,8 @@ class Syncing:
             await self._ended.wait()
 
     def retire(self) -> None:
-        """Another log replaces this one: wake all who wait, so that they ask again."""
+        """Another log replaces this one, or it is closed: wake all who wait, so that they ask
+        again."""
         self._ended.set()
 
     async def begin_loop(self) -> None:

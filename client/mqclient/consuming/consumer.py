@@ -27,7 +27,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
-from mqclient.arguments import check_count, check_seconds
+from mqclient.arguments import check_seconds
 from mqclient.connection.answers import checked_offset
 from mqclient.connection.lifetime import Living
 from mqclient.connection.session import Session
@@ -249,7 +249,7 @@ class Consumer(Living):
         all of one broker group, as a transaction needs them.
         """
         self.check_open()
-        return [*await self._poll(max_messages, timeout_s, one_group=one_group)]
+        return [*await self._handout.poll(max_messages, timeout_s, one_group=one_group)]
 
     async def poll_many(
         self,
@@ -263,11 +263,6 @@ class Consumer(Living):
         What it gives holds the messages, too; each is made when it is looked at.
         """
         self.check_open()
-        return await self._poll(max_messages, timeout_s, one_group=one_group)
-
-    async def _poll(self, max_messages: int, timeout_s: float, *, one_group: bool) -> ReadMany:
-        check_count("max_messages", max_messages)
-        check_seconds("timeout_s", timeout_s)
         return await self._handout.poll(max_messages, timeout_s, one_group=one_group)
 
     def transaction(

@@ -16,6 +16,7 @@ from anyio.lowlevel import checkpoint
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.world import unix_ms
 from mqclient import limits
+from mqclient.arguments import check_count, check_seconds
 from mqclient.connection.signals import Broadcast
 from mqclient.consuming.progress import QueueProgress
 from mqclient.consuming.stretches.many import ReadMany
@@ -121,9 +122,12 @@ class HandOut:
             self._current = None
 
     async def poll(
-        self, messages_max: int, timeout_s: float, *, one_group: bool = False
+        self, max_messages: int, timeout_s: float, *, one_group: bool = False
     ) -> ReadMany:
-        """Wait for messages for `timeout_s`; those of the poll before are finished."""
+        """Wait for messages for `timeout_s`; those of the poll before are finished. Raises
+        BadInput for numbers that can't be meant, and then nothing is finished."""
+        check_count("max_messages", max_messages)
+        check_seconds("timeout_s", timeout_s)
         if self._asking_finishes:
             self.finish_handed()
         taken: list[_Taken] = []
@@ -131,7 +135,7 @@ class HandOut:
         await checkpoint()
         with anyio.move_on_after(timeout_s):
             while not taken:
-                taken = self._take_all(messages_max, one_group=one_group)
+                taken = self._take_all(max_messages, one_group=one_group)
                 if not taken:
                     await self._wait()
         if any(each.large for each in taken):
