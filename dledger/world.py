@@ -72,6 +72,11 @@ def steady_s() -> float:
     return _world.get().steady_s()
 
 
+def seconds_left(deadline_s: float) -> float:
+    """How long until a time of `steady_s`; 0 behind it."""
+    return max(0.0, deadline_s - steady_s())
+
+
 def unix_ms() -> int:
     """The wall clock: milliseconds of Unix time."""
     return _world.get().unix_ms()

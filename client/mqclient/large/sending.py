@@ -16,7 +16,7 @@ from zlib import crc32
 
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import LARGE_BODY
-from dledger.world import steady_s
+from dledger.world import seconds_left
 from mqclient import limits
 from mqclient.errors import BadMessage, SendError, SendFailed
 from mqclient.large.manifest import Manifest, parts_of, runs_of
@@ -75,7 +75,7 @@ async def store_parts(
             await sender.send(
                 first,
                 selector=lambda queues, _part: _one_of(queues, broker_name, set_id),
-                timeout_s=max(0.0, deadline_s - steady_s()),
+                timeout_s=seconds_left(deadline_s),
             )
         ]
         queue = MessageQueue(first.topic, stored[0].broker_name, stored[0].queue_id)
@@ -83,7 +83,7 @@ async def store_parts(
             await sender.send_soon(
                 part,
                 selector=lambda _queues, _part: queue,
-                timeout_s=max(0.0, deadline_s - steady_s()),
+                timeout_s=seconds_left(deadline_s),
             )
             for part in others
         ]

@@ -32,7 +32,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import check_group_name
-from dledger.world import steady_s
+from dledger.world import seconds_left, steady_s
 from mqclient import limits
 from mqclient.arguments import check_count, check_seconds
 from mqclient.compression import Compression, check_compression
@@ -327,7 +327,7 @@ class Producer(Living):
             queue_id=queue_id,
             key=key,
             selector=selector,
-            timeout_s=max(0.0, deadline_s - steady_s()),
+            timeout_s=seconds_left(deadline_s),
         )
 
     def send_oneway(

@@ -28,7 +28,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.record import COMPRESSED
-from dledger.world import steady_s, unix_ms
+from dledger.world import seconds_left, steady_s, unix_ms
 from mqclient import limits
 from mqclient.compression import inflate
 from mqclient.connection.session import Session
@@ -74,9 +74,7 @@ class Questions:
         correlation_id = question[wire.CORRELATION_ID]
         expected = self._expected[correlation_id] = _Expected(anyio.Event())
         try:
-            sent = await send(
-                replace(message, properties=question), max(0.0, deadline_s - steady_s())
-            )
+            sent = await send(replace(message, properties=question), seconds_left(deadline_s))
             with anyio.move_on_after(deadline_s - steady_s()):
                 await expected.came.wait()
         finally:
