@@ -117,7 +117,9 @@ class QueryConsumerOffsetResponseHeader(Header, frozen=True):
 class UpdateConsumerOffsetHeader(Header, frozen=True):
     """UPDATE_CONSUMER_OFFSET (15); one-way from a consumer's loop, two-way from the admin tools.
 
-    `lock_token` is ours: the commit counts only while the queue's lock has it.
+    `lock_token` and `sought_back` are ours: the commit counts only while the queue's lock has the
+    token; whether the member has itself gone back behind what it had read or committed. Only then
+    may its commit take the group back.
     """
 
     consumer_group: str
@@ -125,6 +127,7 @@ class UpdateConsumerOffsetHeader(Header, frozen=True):
     queue_id: Int32
     commit_offset: Int64
     lock_token: Int64 | None = None
+    sought_back: bool | None = None
 
 
 class SearchOffsetByTimestampHeader(Header, frozen=True):

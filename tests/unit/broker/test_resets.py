@@ -61,8 +61,12 @@ async def committed(peer: Peer) -> ExtValue:
     return (await ask(peer, RequestCode.QUERY_CONSUMER_OFFSET, **key)).ext["offset"]
 
 
-async def commit(peer: Peer, offset: int, *, oneway: bool = True) -> None:
+async def commit(
+    peer: Peer, offset: int, *, oneway: bool = True, sought_back: bool | None = None
+) -> None:
     ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": "Orders", "queueId": 0}
+    if sought_back is not None:
+        ext["soughtBack"] = sought_back
     request = Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext | {"commitOffset": offset})
     if oneway:
         request.flag |= FLAG_ONEWAY
@@ -131,6 +135,38 @@ async def test_a_late_commit_of_a_member_that_lost_the_queue_changes_nothing(
         assert await committed(old) == 4
         await commit(new, 1)  # it sought back
         assert await committed(new) == 1
+
+
+async def test_of_members_that_both_read_a_queue_none_takes_the_group_back(tmp_path: Path) -> None:
+    """Each believes for a while that the queue is its own, and both pull; who pulled last proves
+    nothing, but ours say whether they went back themselves."""
+    async with (
+        served(tmp_path) as (broker, old, _),
+        connect_peer("127.0.0.1", broker.port) as new,
+    ):
+        await ask(new, RequestCode.HEART_BEAT, heartbeat("c2"))
+        await old.request(pull_request(0, 0), 5)
+        await new.request(pull_request(0, 0), 5)
+        await commit(new, 4, oneway=False, sought_back=False)
+        await old.request(pull_request(0, 2), 5)
+        await commit(old, 2, oneway=False, sought_back=False)
+        assert await committed(old) == 4
+        await commit(new, 1, oneway=False, sought_back=True)
+        assert await committed(old) == 4, "the other one pulled last"
+        await commit(old, 1, oneway=False, sought_back=True)
+        assert await committed(old) == 1
+
+
+async def test_before_its_heartbeat_a_member_that_reconnects_is_no_tool(tmp_path: Path) -> None:
+    """Its commit waits for the answer, as a tool's, but takes nobody back."""
+    async with (
+        served(tmp_path) as (broker, old, _),
+        connect_peer("127.0.0.1", broker.port) as again,
+    ):
+        await old.request(pull_request(0, 0), 5)
+        await commit(old, 4, oneway=False, sought_back=False)
+        await commit(again, 3, oneway=False, sought_back=False)
+        assert await committed(old) == 4
 
 
 async def test_a_reset_holds_although_a_member_commits_on(tmp_path: Path) -> None:

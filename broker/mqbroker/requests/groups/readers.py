@@ -5,6 +5,10 @@ lost a queue may still commit what it had read, after the new reader has committ
 would move the group back. So a commit that goes back counts only from the member that pulled last,
 which may have sought back, or from a tool, which is no consumer and sets the offset.
 
+While members disagree about who has a queue, both pull it in turns, so who pulled last proves
+little. Our clients therefore say of each commit whether the member itself went back. Of stock ones
+it has to be guessed.
+
 A reset gives the group a new offset. Members that don't know it yet would undo it with their next
 commit; so their commits don't count until one of them pulls from the new offset. The first pull
 from another offset is answered with the new one (code 21), as RocketMQ 5 does; from then on the
@@ -61,8 +65,10 @@ class Readers:
         committed: int | None,
         connection_id: int,
         is_consumer: bool,
+        sought_back: bool | None = None,
     ) -> bool:
-        """Whether a commit counts; `committed` is the group's present offset."""
+        """Whether a commit counts; `committed` is the group's present offset, `sought_back` what
+        the member says of itself, if it does."""
         if not is_consumer:
             self._resets.pop(key, None)
             return True
@@ -70,4 +76,8 @@ class Readers:
             return offset == self._resets[key][0]
         if committed is None or offset >= committed:
             return True
-        return self._last.get(key) == connection_id
+        last = self._last.get(key)
+        if sought_back is None:
+            return last == connection_id
+        # It may not have pulled since this leadership began, and commits this once only.
+        return sought_back and last in (None, connection_id)

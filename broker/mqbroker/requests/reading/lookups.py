@@ -162,15 +162,19 @@ class LookupHandler:
         elif not self._fence.counts(key, connection.id):
             self._core.replies.send(request, connection, request.reply())
             return
-        # Consumers commit one-way, tools wait for the answer. Before the next heartbeat of a
-        # consumer that had to reconnect, nothing else tells it from a tool.
-        is_consumer = request.is_oneway or self._membership.is_consumer(key.group, connection.id)
+        # Stock consumers commit one-way, tools wait for the answer. Ours wait, too, and say more.
+        is_consumer = (
+            request.is_oneway
+            or header.sought_back is not None
+            or self._membership.is_consumer(key.group, connection.id)
+        )
         if (is_consumer and self._fence.is_popped(key)) or not self._readers.counts(
             key,
             header.commit_offset,
             committed=self._commits.latest(*key),
             connection_id=connection.id,
             is_consumer=is_consumer,
+            sought_back=header.sought_back,
         ):
             self._core.replies.send(request, connection, request.reply())
             return

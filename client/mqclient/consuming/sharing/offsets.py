@@ -81,12 +81,17 @@ class NoOffsets:
 
 
 class BrokerOffsets:
-    """The group's, in the replicated log. With `locks`, commits bear their tokens."""
+    """The group's, in the replicated log. With `locks`, commits bear their tokens.
+
+    A commit says whether it goes back behind what this member itself had from the group or
+    committed: brokers let no other one take the group back.
+    """
 
     def __init__(self, group: str, finder: LeaderFinder, locks: Locks | None = None) -> None:
         self._group = group
         self._finder = finder
         self._locks = locks
+        self._known: dict[MessageQueue, int] = {}
 
     def open(self) -> None:
         """Nothing to do."""
@@ -111,9 +116,12 @@ class BrokerOffsets:
             limits.REQUEST_TIMEOUT_S,
             ResponseCode.QUERY_NOT_FOUND,
         )
+        self._known.pop(queue, None)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
-        return decode_header(QueryConsumerOffsetResponseHeader, answer).offset
+        offset = decode_header(QueryConsumerOffsetResponseHeader, answer).offset
+        self._known[queue] = offset
+        return offset
 
     async def store(
         self, offsets: Mapping[MessageQueue, int], timeout_s: float
@@ -137,7 +145,10 @@ class BrokerOffsets:
             queue_id=queue.queue_id,
             commit_offset=offset,
             lock_token=None if self._locks is None else self._locks.leases.token(queue),
+            sought_back=offset < self._known.get(queue, 0),
         )
+        # Though it may fail for us, it may be kept.
+        self._known[queue] = max(offset, self._known.get(queue, 0))
         command = Command(RequestCode.UPDATE_CONSUMER_OFFSET, encode_header(header))
         what = f"the commit of {queue} for group {self._group!r}"
         try:
@@ -156,6 +167,7 @@ class BrokerOffsets:
             if fenced and self._locks is not None:
                 self._locks.lose(queue)
             return False
+        self._known[queue] = offset
         return True
 
 

@@ -1,0 +1,96 @@
+"""What a member tells brokers with the offsets that it commits."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from dledger.errors import RequestTimeout
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    QueryConsumerOffsetResponseHeader,
+    UpdateConsumerOffsetHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.json_dialect import MessageQueue
+from mqclient.connection.leaders import LeaderFinder
+from mqclient.consuming.sharing.offsets import BrokerOffsets
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+
+
+class Group:
+    """The leader: the group is at `offset`; commits are heard, and answered unless it `is_mute`."""
+
+    def __init__(self, offset: int | None) -> None:
+        self.offset = offset
+        self.is_mute = False
+        self.heard: list[tuple[int, bool | None]] = []
+
+    async def granted(
+        self, _what: str, _name: str, _topic: str, command: Command, *_: object
+    ) -> Command:
+        if command.code == RequestCode.QUERY_CONSUMER_OFFSET:
+            if self.offset is None:
+                return command.reply(ResponseCode.QUERY_NOT_FOUND)
+            return command.reply(ext=encode_header(QueryConsumerOffsetResponseHeader(self.offset)))
+        header = decode_header(UpdateConsumerOffsetHeader, command)
+        self.heard.append((header.commit_offset, header.sought_back))
+        if self.is_mute:
+            raise RequestTimeout("the test's leader is mute")
+        return command.reply()
+
+
+async def commit(offsets: BrokerOffsets, *commits: int) -> None:
+    for each in commits:
+        await offsets.store({QUEUE: each}, 1.0)
+
+
+def member_of(group: Group) -> BrokerOffsets:
+    return BrokerOffsets("C", cast(LeaderFinder, group))
+
+
+async def test_a_member_that_reads_on_has_not_sought_back() -> None:
+    """However far the group is meanwhile: it knows only what it had itself."""
+    group = Group(10)
+    offsets = member_of(group)
+    assert await offsets.load(QUEUE) == 10
+    await commit(offsets, 10, 15, 15, 20)
+    assert [back for _, back in group.heard] == [False] * 4
+
+
+async def test_a_member_that_seeks_back_says_so_once() -> None:
+    """From there it goes on."""
+    group = Group(10)
+    offsets = member_of(group)
+    await offsets.load(QUEUE)
+    await commit(offsets, 20, 12, 14, 5, 6)
+    assert [back for _, back in group.heard] == [False, True, False, True, False]
+
+
+async def test_a_commit_of_unknown_outcome_may_be_kept() -> None:
+    """So one behind it goes back, and is said to until one is answered."""
+    group = Group(10)
+    offsets = member_of(group)
+    await offsets.load(QUEUE)
+    group.is_mute = True
+    await commit(offsets, 20, 12, 13)
+    group.is_mute = False
+    await commit(offsets, 14, 15)
+    assert [back for _, back in group.heard] == [False, True, True, True, False]
+
+
+async def test_a_queue_that_comes_again_begins_anew() -> None:
+    """Another member had it meanwhile, and may have sought back."""
+    group = Group(10)
+    offsets = member_of(group)
+    await offsets.load(QUEUE)
+    await commit(offsets, 20)
+    group.offset = 5
+    await offsets.load(QUEUE)
+    await commit(offsets, 7)
+    group.offset = None
+    await offsets.load(QUEUE)
+    await commit(offsets, 3)
+    assert [back for _, back in group.heard] == [False] * 3
