@@ -38,6 +38,9 @@ PORT_DIGITS_MAX = 5
 
 # Heartbeats go to every replica of every broker group in use, so that membership outlives a leader.
 HEARTBEAT_S = 1.0
+"""How often to look who lacks one, and whether a leader has fallen silent."""
+HEARTBEAT_REPEAT_S = 10.0
+"""To a broker that has it (RocketMQ: 30 s; brokers forget after 120 s of silence)."""
 HEARTBEAT_TIMEOUT_S = 1.0
 
 # Finding the leader of a broker group.
@@ -125,7 +128,8 @@ PULL_BYTES_MIN = 64 * foundation.KIB
 PULLS_BYTES_MAX = foundation.SEND_BUFFER_BYTES_MAX // 2
 """A consumer's pulls ask for so much together: they may all be answered at once, and brokers close
 a connection that has twice as much to take."""
-PULL_SUSPEND_S = 5.0
+PULL_SUSPEND_S = 15.0
+"""RocketMQ: BROKER_SUSPEND_MAX_TIME_MILLIS. That a leader has fallen silent is seen before."""
 POLL_MANY_MESSAGES = 8192
 READ_TOGETHER_MIN = 16
 """Fewer messages of an answer are read one by one: what a table costs by itself is more."""
@@ -173,6 +177,7 @@ PATTERN_POLL_S = 2.0
 POP_INVISIBLE_S = 60.0
 """RocketMQ: popInvisibleTime."""
 POP_INVISIBLE_S_MIN = 0.1
+POP_SUSPEND_S = 5.0
 POP_MESSAGES_MAX = 1024
 """Of one pop; brokers of ours give as many."""
 POP_ACKS_MAX = 4096

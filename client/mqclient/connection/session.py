@@ -1,20 +1,18 @@
 """What a producer and a consumer share: connections, routes, leaders and heartbeats.
 
-Routes are fetched when a topic is first used and refreshed every few seconds. Heartbeats go to
-every replica of every broker group in use each second, so that a new leader knows the members of
-a group before it leads. Everything runs in one task group that ends with the session.
+Routes are fetched when a topic is first used and refreshed every few seconds. Everything runs in
+one task group that ends with the session.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import anyio
 from anyio.abc import TaskGroup
 
 from dledger.errors import BadInput, RemotingError
-from dledger.observe import get_logger
-from dledger.remoting.bodies import HeartbeatData, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader, encode_header
@@ -22,14 +20,13 @@ from dledger.remoting.message import DEFAULT_TOPIC
 from dledger.world import world
 from mqclient import limits
 from mqclient.connection.addresses import parse_addresses
+from mqclient.connection.heartbeats import Heartbeats
 from mqclient.connection.identity import local_host_towards, make_client_id
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.lifetime import Living, together
 from mqclient.connection.peers import PeerPool, ServerRequest
 from mqclient.connection.routing import Route, RouteTable
 from mqclient.errors import ClientClosed, NoRoute, Refused
-
-log = get_logger(__name__)
 
 
 class Session(Living):
@@ -42,6 +39,7 @@ class Session(Living):
         self.routes = RouteTable()
         self.pool = PeerPool(self._asked)
         self.finder = LeaderFinder(self.pool, self.routes, self.name_servers)
+        self.heartbeats = Heartbeats(self.pool, self.routes)
         self.on_route_change: list[Callable[[str], None]] = []
         self._on_request = on_request
         self._tasks: TaskGroup | None = None
@@ -112,36 +110,6 @@ class Session(Living):
             for topic in self.routes.topics():
                 await self._fetch(topic, topic, {})
 
-    async def beat(self, heartbeat: HeartbeatData) -> list[Command]:
-        """Send one heartbeat to every known broker; ends when all answered or were too slow.
-
-        The answers of those that decline it.
-        """
-        command_body = encode_body(heartbeat)
-        addresses = {
-            address
-            for broker_name in self.routes.broker_names()
-            for address in self.routes.members(broker_name)
-        }
-        declined: list[Command] = []
-
-        async def tell(address: str) -> None:
-            command = Command(RequestCode.HEART_BEAT, {}, command_body)
-            answer = await self._tell(address, command)
-            if answer is not None and answer.code != ResponseCode.SUCCESS:
-                declined.append(answer)
-
-        async with together() as tasks:
-            for address in addresses:
-                tasks.start_soon(tell, address)
-        return declined
-
-    async def keep_beating(self, heartbeat: Callable[[], HeartbeatData]) -> None:
-        """Beat once a second until cancelled."""
-        while True:
-            await self.beat(heartbeat())
-            await anyio.sleep(world().seldom_s(limits.HEARTBEAT_S))
-
     async def leave(self, header: UnregisterClientHeader) -> None:
         """Tell every broker that we are connected to that this client leaves a group."""
         async with together() as tasks:
@@ -149,18 +117,12 @@ class Session(Living):
                 for address in self.routes.members(broker_name):
                     if self.pool.connected(address) is not None:
                         command = Command(RequestCode.UNREGISTER_CLIENT, encode_header(header))
-                        tasks.start_soon(self._tell, address, command)
+                        tasks.start_soon(self._leave, address, command)
 
-    async def _tell(self, address: str, command: Command) -> Command | None:
-        """Send a request; its answer, or None if the broker is down, which is ignored."""
-        try:
-            answer = await self.pool.request(address, command, limits.HEARTBEAT_TIMEOUT_S)
-        except RemotingError as error:
-            log.debug("broker not reached", address=address, reason=str(error))
-            return None
-        if answer.code != ResponseCode.SUCCESS:
-            log.warning("broker declined", address=address, code=answer.code, reason=answer.remark)
-        return answer
+    async def _leave(self, address: str, command: Command) -> None:
+        """A broker that can't be told forgets this client when the connection ends."""
+        with suppress(RemotingError):
+            await self.pool.request(address, command, limits.HEARTBEAT_TIMEOUT_S)
 
     def _asked(self, address: str, command: Command) -> Command | None:
         answer = None if self._on_request is None else self._on_request(address, command)

@@ -104,8 +104,9 @@ class Assignment:
         """Compute this member's queues and take over the difference; whether it could be done."""
         wanted: set[MessageQueue] = set()
         complete = True
+        asked: dict[tuple[str, ...], tuple[str, ...]] = {}
         for topic in [*self.subscriptions]:
-            share = await self._share(topic, await self.find_route(topic))
+            share = await self._share(topic, await self.find_route(topic), asked)
             if share is None:
                 # No route, or the brokers do not know this member (yet, or again): what it has
                 # stays for now.
@@ -133,12 +134,20 @@ class Assignment:
             self.on_rebalance(event)
         return complete
 
-    async def _share(self, topic: str, queues: _Share) -> _Share | None:
-        """This member's queues of a topic; None while that can't be said."""
+    async def _share(
+        self, topic: str, queues: _Share, asked: dict[tuple[str, ...], tuple[str, ...]]
+    ) -> _Share | None:
+        """This member's queues of a topic; None while that can't be said.
+
+        `asked` has the members that broker groups named just now.
+        """
         strategy = self.plan.strategy
         if strategy is None:
             return self.plan.chosen(queues) or None
-        members = await self._members(queues, topic)
+        names = tuple(sorted({queue.broker_name for queue in queues}))
+        if names not in asked:
+            asked[names] = await self._members(names, topic)
+        members = asked[names]
         if self.session.client_id not in members:
             return None
         known = self._computed.get(topic)
@@ -206,6 +215,8 @@ class Assignment:
             for queue, fetcher in self.fetchers.items()
             if (queues is None or queue in queues) and fetcher.progress.is_ahead
         }
+        if not ahead:
+            return {}
         stored = await self.offsets.store(ahead, timeout_s)
         for queue, offset in stored.items():
             if queue in self.fetchers:
@@ -224,16 +235,13 @@ class Assignment:
         self._routeless.discard(topic)
         return route.readable
 
-    async def _members(self, queues: Sequence[MessageQueue], topic: str) -> tuple[str, ...]:
-        """The group's members, sorted, as the first broker group that answers knows them.
+    async def _members(self, names: Sequence[str], topic: str) -> tuple[str, ...]:
+        """The group's members, sorted, as the first of these broker groups that answers knows them.
 
         Those with a known leader are asked first: one that is dead must not keep the members from
         sharing out the others' queues.
         """
-        names = sorted(
-            dict.fromkeys(queue.broker_name for queue in queues),
-            key=lambda name: self.session.routes.leader(name) is None,
-        )
+        names = sorted(names, key=lambda name: self.session.routes.leader(name) is None)
         for name in names[:-1]:
             with suppress(RemotingError, ClientError):
                 return await self._members_known_to(name, topic, limits.SUSPECT_AFTER_S)

@@ -189,7 +189,8 @@ class Consumer(Living):
             await check_filters(session, assignment.group, presence.subscriptions.values())
             await presence.introduce(session, assignment)
         session.on_route_change.append(self._route_changed)
-        session.tasks.start_soon(presence.stay, session, assignment)
+        presence.stay(session)
+        session.tasks.start_soon(assignment.keep_balanced)
         session.tasks.start_soon(presence.watch_leaders, session, assignment)
         if self._locks is not None:
             session.tasks.start_soon(self._locks.keep)

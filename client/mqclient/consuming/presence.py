@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 import anyio
 
@@ -60,7 +61,7 @@ class Presence:
         """Tell every known broker that we are here; the answers of those that decline."""
         if self.group is None:
             return []
-        return await session.beat(self._heartbeat(session.client_id, self.group))
+        return await session.heartbeats.tell(self._heartbeat(session.client_id, self.group))
 
     async def introduce(self, session: Session, assignment: Assignment) -> None:
         """The first time, as far as brokers are known.
@@ -80,16 +81,11 @@ class Presence:
             if answer.code == ResponseCode.SUBSCRIPTION_DIFFERS:
                 raise SubscriptionConflict(self.group or "", answer.remark or "")
 
-    async def stay(self, session: Session, assignment: Assignment) -> None:
-        """Keep brokers knowing us, and the queues shared out, until cancelled."""
+    def stay(self, session: Session) -> None:
+        """Keep brokers knowing us, as long as the session lasts."""
         if self.group is not None:
-            session.tasks.start_soon(self._keep_beating, session)
-        await assignment.keep_balanced()
-
-    async def _keep_beating(self, session: Session) -> None:
-        while True:
-            await self.beat(session)
-            await anyio.sleep(world().seldom_s(limits.HEARTBEAT_S))
+            now = partial(self._heartbeat, session.client_id, self.group)
+            session.tasks.start_soon(session.heartbeats.keep_telling, now)
 
     async def watch_leaders(self, session: Session, assignment: Assignment) -> None:
         """Notice a leader that fell silent or was replaced while a pull of ours waits there."""

@@ -135,7 +135,7 @@ class Producer(Living):
 
     async def _start(self) -> None:
         await self._session.__aenter__()
-        self._session.tasks.start_soon(self._session.keep_beating, self._heartbeat)
+        self._session.tasks.start_soon(self._session.heartbeats.keep_telling, self._heartbeat)
 
     async def _end(self, *, failed: bool) -> None:
         """Send and await what was handed over, within the messages' own deadlines."""

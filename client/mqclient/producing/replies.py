@@ -130,7 +130,7 @@ class Questions:
                 # Stock repliers may take any broker that has this topic.
                 await self._session.route(cluster + wire.REPLY_SUFFIX, "reply by")
             names = self._session.routes.broker_names()
-            await self._session.beat(self._heartbeat())
+            await self._session.heartbeats.tell(self._heartbeat())
             self._known_to.update(names)
         return dict(message.properties or {}) | {
             wire.CORRELATION_ID: uuid.uuid4().hex,

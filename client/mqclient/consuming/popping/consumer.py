@@ -122,7 +122,7 @@ class PopConsumer(Living):
             await self._session.__aexit__(None, None, None)
             raise
         tasks = self._session.tasks
-        tasks.start_soon(self._session.keep_beating, self._heartbeat)
+        tasks.start_soon(self._session.heartbeats.keep_telling, self._heartbeat)
         tasks.start_soon(self._taking.keep, tasks)
 
     async def _join(self) -> None:
@@ -133,7 +133,7 @@ class PopConsumer(Living):
             except NoRoute as error:
                 log.warning("no route yet", group=self.group, topic=topic, reason=str(error))
         await check_filters(session, self.group, self._topics.values())
-        for answer in await session.beat(self._heartbeat()):
+        for answer in await session.heartbeats.tell(self._heartbeat()):
             if answer.code == ResponseCode.SUBSCRIPTION_DIFFERS:
                 raise SubscriptionConflict(self.group, answer.remark or "")
 

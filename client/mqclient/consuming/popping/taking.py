@@ -145,7 +145,7 @@ class Taking:
             queue_id=ANY_QUEUE,
             max_msg_nums=min(max(count, 1), limits.POP_MESSAGES_MAX),
             invisible_time=int(self.invisible_s * 1000),
-            poll_time=int(limits.PULL_SUSPEND_S * 1000),
+            poll_time=int(limits.POP_SUSPEND_S * 1000),
             born_time=int(time.time() * 1000),
             init_mode=self._init_mode,
             exp_type=subscription.expression_type,
@@ -157,7 +157,7 @@ class Taking:
         command = Command(RequestCode.POP_MESSAGE, encode_header(header))
         began_s = anyio.current_time()
         answer = await self._session.finder.ask(
-            broker_name, command, limits.REQUEST_TIMEOUT_S, topic, limits.PULL_SUSPEND_S
+            broker_name, command, limits.REQUEST_TIMEOUT_S, topic, limits.POP_SUSPEND_S
         )
         if answer.code in _NOTHING:
             if anyio.current_time() - began_s < limits.EMPTY_PULL_PAUSE_S:
