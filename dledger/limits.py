@@ -56,6 +56,11 @@ UNANSWERED_REQUEST_BYTES = 4 * KIB
 FRAME_COMPLETION_S = 30.0
 """A frame once begun must be complete within this time: the slow-loris bound."""
 CONNECTION_IDLE_S = 120.0
+CLIENT_UNACKNOWLEDGED_S = 30.0
+"""A connection ends whose client's host acknowledges nothing, or takes nothing, for so long."""
+CLIENT_PROBED_AFTER_S = 15.0
+CLIENT_PROBED_EVERY_S = 5.0
+"""A client on whose connection nothing comes is probed, so that it has something to acknowledge."""
 CONNECTIONS_LOOK_S = 2.0
 """Between two looks for connections that are idle, or whose frame is not complete in time."""
 ACCEPTS_PER_TURN_MAX = 64
@@ -90,6 +95,8 @@ WATCHDOG_BUSY_TURNS = 50
 
 # A connection that this process made.
 CONNECT_TIMEOUT_S = 3.0
+SERVER_UNACKNOWLEDGED_S = 3.0
+"""It ends when the server's host acknowledges nothing, or takes nothing, for so long."""
 REQUESTS_IN_FLIGHT_PER_PEER_MAX = 65_536
 
 # Both ends of a connection.

@@ -32,8 +32,10 @@ from dledger.limits import (
     CONNECT_TIMEOUT_S,
     PORT_MAX,
     REQUESTS_IN_FLIGHT_PER_PEER_MAX,
+    SERVER_UNACKNOWLEDGED_S,
 )
 from dledger.net.link import Link
+from dledger.net.vanished import end_unacknowledged
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import FLAG_ONEWAY, Command
@@ -267,6 +269,7 @@ async def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
             raise ConnectFailed(f"{host}:{port}: the name can't be resolved: {error}") from error
         for family, _kind, _protocol, _name, address in addresses:
             connecting = world().socket(family)
+            end_unacknowledged(connecting, SERVER_UNACKNOWLEDGED_S)
             try:
                 await _connect_socket(connecting, address)
             except OSError as error:

@@ -21,6 +21,7 @@ from dledger.net.connection import Connection, Handler
 from dledger.net.faults import Faults
 from dledger.net.link import Link
 from dledger.net.room import Room
+from dledger.net.vanished import end_unacknowledged, probe_idle
 from dledger.observe import get_logger
 from dledger.program.pulse import look
 from dledger.world import listen
@@ -63,8 +64,10 @@ async def serve_remoting(
     any free one. Raises OSError if the address can't be listened on.
     """
     with listen(host, port, bounds.CONNECTIONS_PENDING_MAX) as listener:
-        # Connections inherit the option from their listener, even before they are accepted.
+        # Connections inherit the options from their listener, even before they are accepted.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_DEATH)
+        end_unacknowledged(listener, bounds.CLIENT_UNACKNOWLEDGED_S)
+        probe_idle(listener, bounds.CLIENT_PROBED_AFTER_S, bounds.CLIENT_PROBED_EVERY_S)
         server = _Server(handler, limits or ServerLimits(), faults or Faults(), room or Room())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.sweep_forever)
