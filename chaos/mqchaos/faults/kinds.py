@@ -123,6 +123,15 @@ ABORTED: Final = Kind(
 WRITE_ERRORS: Final = Kind(
     "write-errors", "writes-again", "down", "has a disk whose writes fail", _BACK, 4, 8
 )
+LAST_WRITES: Final = Kind(
+    "last-writes",
+    "first-writes",
+    "down",
+    "is told to stop while its disk's writes fail",
+    _BACK,
+    4,
+    8,
+)
 
 CLOCK_AHEAD: Final = Kind("clock-ahead", "clock-fell-back", "", "has a clock ahead", "has not")
 CLOCK_BEHIND: Final = Kind("clock-behind", "clock-caught-up", "", "has a clock behind", "has not")
@@ -158,7 +167,7 @@ KINDS: Final = {
         *(WIPE, ROT, LOST_FILE, STALE),
         *(FAILPOINT_KILL, FAILPOINT_HOLD),
         *(SLOW_DISK, BAD_SYNC, FULL_DISK, READ_ONLY, TORN),
-        *(POWER_LOSS, NO_SPACE, ABORTED, WRITE_ERRORS),
+        *(POWER_LOSS, NO_SPACE, ABORTED, WRITE_ERRORS, LAST_WRITES),
         *(CLOCK_AHEAD, CLOCK_BEHIND, CLOCK_STROBE),
         *(FEW_FILES, SMALL_FILES, LOW_MEMORY, SLOW_CPU),
         *(JOIN, DISMISS, BLANK_NAMESRV),
@@ -187,6 +196,8 @@ OF_PACKETS: Final = frozenset({DOUBLED.name, DISORDERED.name, GARBLED.name})
 """For these they must be the kernel's."""
 OF_MEMBERS: Final = frozenset({JOIN.name, DISMISS.name})
 """For these they must be none of both."""
-OF_OWN_DISKS: Final = frozenset({POWER_LOSS.name, NO_SPACE.name, ABORTED.name, WRITE_ERRORS.name})
+OF_OWN_DISKS: Final = frozenset(
+    kind.name for kind in (POWER_LOSS, NO_SPACE, ABORTED, WRITE_ERRORS, LAST_WRITES)
+)
 """For these nodes must have file systems of their own."""
 OF_CLOCKS: Final = frozenset({CLOCK_AHEAD.name, CLOCK_BEHIND.name, CLOCK_STROBE.name})

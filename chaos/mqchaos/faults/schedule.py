@@ -88,6 +88,7 @@ CHOICES: Final = (
     Choice(kinds.NO_SPACE, _ONE, STILL_S),
     Choice(kinds.ABORTED, _ONE, AWAY_S),
     Choice(kinds.WRITE_ERRORS, _ONE, AWAY_S),
+    Choice(kinds.LAST_WRITES, _ONE, AWAY_S),
     Choice(kinds.CLOCK_AHEAD, _ONE),
     Choice(kinds.CLOCK_BEHIND, _ONE),
     Choice(kinds.CLOCK_STROBE, (Target.LEADER, Target.ALL)),

@@ -7,6 +7,7 @@ node that ended by it is started again on what a mount finds: what never reached
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +17,7 @@ import trio
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.own_disk import OwnDisk
 from mqchaos.faults.failpoints.provoking import filling
-from mqchaos.faults.kinds import ABORTED, NO_SPACE, POWER_LOSS, WRITE_ERRORS, Kind
+from mqchaos.faults.kinds import ABORTED, LAST_WRITES, NO_SPACE, POWER_LOSS, WRITE_ERRORS, Kind
 from mqchaos.faults.obstacles import OfFew
 from mqchaos.faults.targets import Victims
 from mqchaos.limits import POLL_S, UNROOMED_S
@@ -25,14 +26,16 @@ from mqchaos.limits import POLL_S, UNROOMED_S
 @dataclass(frozen=True, slots=True)
 class Wreck(OfFew):
     """`wreck` is done to a disk; `shows` looks at it. `killed`: as a machine that loses power is.
+    `told`: the node is told to stop, so that what fails is the sync with which it closes its log.
 
-    A node that is not killed has to end by itself where its kind says that it is down.
+    A node that is neither has to end by itself where its kind says that it is down.
     """
 
     kind: Kind
     wreck: Callable[[OwnDisk], None]
     shows: Callable[[OwnDisk], bool]
     killed: bool = False
+    told: bool = False
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
         """While they have such disks and serve, and a majority of their group without them."""
@@ -48,6 +51,9 @@ class Wreck(OfFew):
         if self.killed:
             await trio.to_thread.run_sync(cluster.kill_together, names)
             return
+        if self.told:
+            for name in names:
+                cluster.signal(name, signal.SIGTERM)
         with trio.move_on_after(cluster.provoked_s if self._ends else UNROOMED_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(filling, cluster)
@@ -56,10 +62,12 @@ class Wreck(OfFew):
                 nursery.cancel_scope.cancel()
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
-        """It shows at the disks; or the nodes have ended, where they must."""
+        """It shows at the disks; or the nodes have ended, where they must. Who is told to stop ends
+        anyway, so both must be seen."""
         names = [victim.name for victim in victims]
-        if self._ends:
-            return all(cluster.pid(name) is None for name in names)
+        ended = all(cluster.pid(name) is None for name in names)
+        if self._ends and not (ended and self.told):
+            return ended
         disks = [cluster.disks[name] for name in names]
         return await trio.to_thread.run_sync(lambda: all(map(self.shows, disks)))
 
@@ -82,4 +90,5 @@ WRECKED_DISKS: Final = (
     Wreck(NO_SPACE, OwnDisk.fill, OwnDisk.full),
     Wreck(ABORTED, lambda disk: disk.inner.abort(), OwnDisk.full),
     Wreck(WRITE_ERRORS, OwnDisk.starve, OwnDisk.starved),
+    Wreck(LAST_WRITES, OwnDisk.starve, OwnDisk.starved, told=True),
 )

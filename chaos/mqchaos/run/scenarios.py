@@ -47,6 +47,7 @@ from mqchaos.faults.kinds import (
     KILL_MAJORITY,
     KILL_NAMESRV,
     KINDS,
+    LAST_WRITES,
     LOSSY,
     LOST_FILE,
     LOW_MEMORY,
@@ -254,7 +255,7 @@ SCENARIOS = {
         Scenario(
             "wrecked-disks",
             "a disk loses its power, has no room left, turns read-only, fails writes; as root",
-            _on_leader_and_follower(POWER_LOSS, NO_SPACE, ABORTED, WRITE_ERRORS),
+            _on_leader_and_follower(POWER_LOSS, NO_SPACE, ABORTED, WRITE_ERRORS, LAST_WRITES),
             segment_bytes=SHORT_SEGMENT_BYTES,
             disks=True,
         ),
