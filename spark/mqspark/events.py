@@ -42,7 +42,7 @@ MESSAGE_FIELDS: Final[dict[str, pa.DataType]] = {
     "how": _TEXT,
     "counted": _FLAG,
 }
-#: Of the events that are about no single message.
+#: Of the events that testify of no message. `again` names one.
 NOTE_FIELDS: Final[dict[str, pa.DataType]] = {
     "kind": _TEXT,
     "t": _LONG,
@@ -58,6 +58,7 @@ NOTE_FIELDS: Final[dict[str, pa.DataType]] = {
     "queue_id": _INT,
     "offset": _LONG,
     "fault": _TEXT,
+    "id": _TEXT,
 }
 EVENT: Final = pa.schema(list((MESSAGE_FIELDS | NOTE_FIELDS).items()))
 #: The fields of plain sends, acknowledgements and deliveries. Each field that a reader is told of

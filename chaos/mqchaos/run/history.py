@@ -85,6 +85,13 @@ class Ack(_Event, frozen=True, gc=False, omit_defaults=True):
     waiting: bool = False
 
 
+class Again(_Event, frozen=True, gc=False):
+    """The application does not know what became of the message, and sends it once more."""
+
+    client: str
+    id: str
+
+
 class Resolve(_Event, frozen=True, gc=False):
     """The producer was told that a transaction ended so: `commit` or `rollback`."""
 
@@ -239,6 +246,7 @@ Event: TypeAlias = (
     | Send
     | Ack
     | Fail
+    | Again
     | Resolve
     | Deliver
     | Settle

@@ -1,5 +1,8 @@
 """Property 9: copies of one message in the log <= 1 with idempotent sends, <= 1 + retries without.
 
+An application that does not know what became of a message may send it once more (`again`). That is
+another send, for which one more copy is allowed: a broker may take it for a retry, or not.
+
 Each replica's log is counted for itself, its tail included: the second copy of an idempotent send
 must never have been appended, committed or not. What waits, for its time or its transaction, may
 be once where it waits and once in its topic.
@@ -16,6 +19,7 @@ from mqspark.judge.evidence import Evidence
 from mqspark.judge.violations import text, violation
 
 NUMBER: Final = 9
+AGAIN: Final = "again"
 TITLE: Final = "No message is in a log more often than it may be"
 
 
@@ -26,6 +30,9 @@ def violations(evidence: Evidence) -> DataFrame:
     copies = evidence.holdings.withColumn("waits", F.lit(False)).unionByName(
         evidence.held.withColumn("waits", F.lit(True))
     )
+    again = evidence.noted.where(F.col("kind") == AGAIN)
+    more = again.groupBy("id").agg(F.count(F.lit(1)).alias("more"))
+    allowed = F.coalesce("more", F.lit(0)) + evidence.meta.copies_max
     rows = (
         copies.groupBy("id", "broker", "replica", "waits")
         .agg(
@@ -44,7 +51,9 @@ def violations(evidence: Evidence) -> DataFrame:
                 ", ",
             ).alias("places"),
         )
-        .where(F.size("positions") > evidence.meta.copies_max)
+        .join(F.broadcast(more), "id", "left")
+        .withColumn("allowed", allowed)
+        .where(F.size("positions") > F.col("allowed"))
     )
     count = F.size("positions")
     return violation(
@@ -53,7 +62,7 @@ def violations(evidence: Evidence) -> DataFrame:
         text(
             "{copies} copies, allowed are {allowed}: queue {places}",
             copies=count,
-            allowed=F.lit(evidence.meta.copies_max),
+            allowed=F.col("allowed"),
         ),
         message_id=F.col("id"),
         positions=F.col("positions"),

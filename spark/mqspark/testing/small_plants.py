@@ -17,11 +17,13 @@ from mqspark.testing import group_plants as groups
 from mqspark.testing.group_plants import END
 from mqspark.testing.planting import Event
 from mqspark.testing.small_runs import (
+    END_T,
     GROUP,
     HALF_TOPIC,
     MS,
     NODES,
     OP_TOPIC,
+    OUTPUTS,
     SCHEDULE_TOPIC,
     TOPIC,
     Entry,
@@ -226,6 +228,25 @@ def duplicate(run: SmallRun, draw: random.Random) -> None:
         run.logs[node].append(Entry(2, (copy,)))
 
 
+def sent_again(run: SmallRun, draw: random.Random) -> None:
+    """Innocent: an application has sent an output once more, and it is in the logs twice."""
+    ack = draw.choice(run.of("ack", topic=OUTPUTS))
+    found = run.stored(ack["id"], OUTPUTS)
+    assert found is not None
+    end = sum(m.topic == OUTPUTS for entry in run.logs["n0"] for m in entry.messages)
+    for node in NODES:
+        run.logs[node].append(Entry(2, (replace(found, offset=end),)))
+    run.events.append({"kind": "again", "t": END_T - 1, "client": "w", "id": found.id})
+
+
+def duplicate_of_a_repeat(run: SmallRun, draw: random.Random) -> None:
+    """A message that was sent once more is in the logs three times."""
+    sent_again(run, draw)
+    found = run.logs["n0"][-1].messages[0]
+    for node in NODES:
+        run.logs[node].append(Entry(2, (replace(found, offset=found.offset + 1),)))
+
+
 def duplicate_while_waiting(run: SmallRun, draw: random.Random) -> None:
     """A message waits twice."""
     found = run.stored(run.of("ack", waiting=True)[0]["id"], SCHEDULE_TOPIC)
@@ -319,6 +340,7 @@ FAULTS: Final = tuple(
         (8, "back", went_back),
         (8, "back", rewound),
         (9, "duplicate", duplicate),
+        (9, "duplicate", duplicate_of_a_repeat),
         (9, "duplicate", duplicate_while_waiting),
         (10, "visible", visible),
         (10, "visible", delivered_though_rolled_back),
@@ -436,6 +458,7 @@ INNOCENT: Final[tuple[Plant, ...]] = (
     unanswered,
     delivered_again,
     one_more_in_a_tail,
+    sent_again,
     seen_after_faults,
     renewed,
     groups.acked_too_late,
