@@ -104,6 +104,8 @@ SENDS_TOGETHER_FROM = 2
 SENDS_TOGETHER_MAX = 256
 SENDS_TOGETHER_BYTES = 256 * KIB
 """So many are appended at once, whatever is on its way."""
+BATCH_SHARES_UP_TO = 8
+"""Messages of a batch that may share an entry: the dedup window keeps each of them, then."""
 RETRY_SPAN_S = 10.0
 """From the first try of a stock client's send to its last: three tries of 3 s each, and some."""
 RETRY_PATIENCE_S = 0.5

@@ -47,7 +47,7 @@ class Kind(IntEnum):
     MESSAGES = 16
     CONTROL = 17
     SENDS = 18
-    """Messages as well; each was sent by itself, where MESSAGES were sent together."""
+    """Messages as well; each may have been sent by itself, where MESSAGES were sent together."""
 
 
 #: What holds messages.

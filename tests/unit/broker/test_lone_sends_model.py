@@ -1,4 +1,5 @@
-"""Our producers' single messages, which share entries while a leader is busy: each is stored once.
+"""Single messages and small batches of our producers share entries while a leader is busy: each is
+stored once, and a batch in one piece.
 
 However often one is tried, at whichever leader, while its first copy is on its way or later.
 """
@@ -7,14 +8,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from dledger.log.entry import Kind
+from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import properties_encode
-from dledger.remoting.record import encode_record
+from dledger.remoting.record import Record, encode_record
 from dledger.remoting.record.lone import parse_records
+from mqbroker import limits
 from mqbroker.leader.appending.append import Appender, Stored
 from mqbroker.leader.appending.drafts import BatchDraft
 from mqbroker.leader.appending.entries import Entries
@@ -25,9 +29,10 @@ from mqbroker.state.dedup import dedup_key
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine
 
-TOPIC = "T"
+TOPICS = ("T", "U")
 QUEUES = 3
-STEPS = 120
+LARGEST = limits.BATCH_SHARES_UP_TO + 2
+STEPS = 160
 
 
 def raise_it(fault: Exception) -> None:
@@ -44,14 +49,18 @@ class World:
         entries = Entries(self.leader.ledger, self.leader.assignments, raise_it)
         role = Role("n0", {"n0": "127.0.0.1:10911"})
         self.appender = Appender(self.leader.machine, entries, role)
-        self.leader.change(control.PutTopics([read_write(TOPIC, QUEUES)], 1000))
+        topics = [read_write(topic, QUEUES) for topic in TOPICS]
+        self.leader.change(control.PutTopics(topics, 1000))
         self.leader.ledger.commit()
-        self.told: list[list[int]] = []
-        """For each message, the positions that its tries were answered with."""
+        self.told: list[list[tuple[int, ...]]] = []
+        """For each send, the positions that its tries were answered with."""
+        self.counts: list[int] = []
+        """How many messages each send has."""
 
     def send(self) -> None:
-        """A message that nobody has sent before."""
+        """A message that nobody has sent before, or a batch."""
         self.told.append([])
+        self.counts.append(self.chance.choices([1, 2, 3, LARGEST], weights=[5, 3, 2, 1])[0])
         self.attempt(len(self.told) - 1)
 
     def send_again(self) -> None:
@@ -60,25 +69,32 @@ class World:
             self.attempt(self.chance.randrange(len(self.told)))
 
     def attempt(self, number: int) -> None:
-        """One try, with the very bytes of the others."""
-        unique_key, queue_id = f"k{number}", number % QUEUES
-        record = encode_record(
-            topic=TOPIC.encode(),
-            queue_id=queue_id,
-            body=unique_key.encode(),
-            properties=properties_encode({"UNIQ_KEY": unique_key}),
-            born_timestamp_ms=1,
-            born_host=HOST,
+        """One try, with the very bytes of the others. A batch goes to several queues in turn."""
+        topic, count = TOPICS[number % 2].encode(), self.counts[number]
+        queue_ids = sorted((number + each) % QUEUES for each in range(count))
+        records = b"".join(
+            encode_record(
+                topic=topic,
+                queue_id=queue_id,
+                body=f"{number}.{each}".encode(),
+                properties=properties_encode({"UNIQ_KEY": f"k{number}.{each}"}),
+                born_timestamp_ms=1,
+                born_host=HOST,
+            )
+            for each, queue_id in enumerate(queue_ids)
         )
-        runs = [(queue_id, 1)]
-        lone = parse_records(bytearray(record), TOPIC.encode(), runs)
-        draft = BatchDraft(lone, TOPIC, runs, self.leader.assignments, HOST)
+        runs = [*Counter(queue_ids).items()]
+        parsed = parse_records(bytearray(records), topic, runs)
+        draft = BatchDraft(parsed, topic.decode(), runs, self.leader.assignments, HOST)
 
         def done(outcome: Stored | Refused) -> None:
+            assert isinstance(outcome, Stored) or outcome.code != ResponseCode.MESSAGE_ILLEGAL
             if isinstance(outcome, Stored):
-                self.told[number] += outcome.positions
+                assert len(outcome.positions) == count
+                assert [queue_id for queue_id, _ in outcome.offsets] == [*Counter(queue_ids)]
+                self.told[number].append(tuple(outcome.positions))
 
-        self.appender.append(draft, dedup_key(TOPIC.encode(), unique_key.encode()), done)
+        self.appender.append(draft, dedup_key(topic, f"k{number}.0".encode()), done)
 
     def commit(self) -> None:
         """One entry; what waited for it is appended."""
@@ -96,14 +112,14 @@ class World:
         self.leader.assignments.reset()
         self.appender.reset()
 
-    def copies(self) -> Counter[int]:
+    def copies(self) -> Counter[str]:
         """How often each message is in the queues, which have no gap."""
-        found: Counter[int] = Counter()
-        for queue_id in range(QUEUES):
-            queue = self.leader.machine.queues.get(TOPIC, queue_id)
+        found: Counter[str] = Counter()
+        for topic, queue_id in product(TOPICS, range(QUEUES)):
+            queue = self.leader.machine.queues.get(topic, queue_id)
             for unit in queue.read(0, queue.end) if queue is not None else ():
-                record = bytes(self.leader.ledger.view(int(unit["position"]), int(unit["size"])))
-                found[int(record.partition(b"UNIQ_KEY\x01k")[2].split(b"\x02")[0])] += 1
+                view = self.leader.ledger.view(int(unit["position"]), int(unit["size"]))
+                found[bytes(Record(view).body).decode()] += 1
         return found
 
 
@@ -123,8 +139,11 @@ def test_each_message_is_stored_once_and_all_its_tries_are_told_where(
         world.attempt(number)
     world.commit_all()
 
-    assert world.copies() == dict.fromkeys(range(len(world.told)), 1)
-    assert [len({*positions}) for positions in world.told] == [1] * len(world.told)
+    sent = [
+        f"{number}.{each}" for number, count in enumerate(world.counts) for each in range(count)
+    ]
+    assert world.copies() == dict.fromkeys(sent, 1)
+    assert [len({*tries}) for tries in world.told] == [1] * len(world.told)
     entries = world.leader.ledger.entries(1)
     assert Kind.SENDS in {entry.kind for entry in entries}, "nothing was gathered"
     world.leader.machine.close()

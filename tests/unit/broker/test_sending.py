@@ -90,7 +90,11 @@ async def test_a_new_leader_takes_sends_before_its_default_topic_is_applied(
                 response = await peer.request(produce_request("a"), 5)
                 assert response.code == Code.SUCCESS, response.remark
 
+            # Behind the two topics, as a small batch waits for what is under way.
+            await until(lambda: len(broker.ledger.uncommitted) == 2)
+            broker.ledger.commit()
             await messages_wait(broker)
+            broker.ledger.commit()
             broker.ledger.commit()
 
 

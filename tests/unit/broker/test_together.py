@@ -147,6 +147,29 @@ def test_what_comes_meanwhile_is_one_entry_and_each_has_its_own_place(world: Wor
         assert world.queue(queue_id) == [f"k{number}" for number in range(queue_id, 20, 3)]
 
 
+def test_a_batch_to_several_queues_keeps_each_queues_order(world: World) -> None:
+    """It lies in one piece, and what came before it or after it stands so in each queue."""
+    assignments = world.leading.assignments
+    for number in range(limits.SENDS_TOGETHER_FROM + 2):
+        world.send(f"k{number}", 1)
+    runs = [(0, 1), (1, 2)]
+    made = b"".join(
+        message(f"b{number}").encode("A", queue_id, HOST)
+        for number, queue_id in enumerate((0, 1, 1))
+    )
+    batch = BatchDraft(parse_records(bytearray(made), b"A", runs), "A", runs, assignments, HOST)
+    world.entries.send_nowait(batch, lambda outcome: world.told("b0", outcome))
+    world.send("first", 0)
+    world.send("last", 1)
+    world.commit_all()
+    assert world.kinds()[-1] == Kind.SENDS
+    assert world.queue(0) == ["b0", "first"]
+    before = [f"k{number}" for number in range(limits.SENDS_TOGETHER_FROM + 2)]
+    assert world.queue(1) == [*before, "b1", "b2", "last"]
+    assert world.key_at("b0") == "b0"
+    assert batch.offsets == [(0, 0), (1, len(before))]
+
+
 def test_topics_may_be_several_and_tries_again_have_no_key(world: World) -> None:
     """What a consumer sent back is a message of its own, and never found as a copy."""
     for number in range(12):

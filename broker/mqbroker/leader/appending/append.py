@@ -19,15 +19,17 @@ place.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from dledger.errors import AppendError
+from dledger.errors import AppendError, RecordError, StorageError
 from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import Record, walk
+from mqbroker import limits
 from mqbroker.leader.appending.drafts import (
     MessagesDraft,
     NewRecord,
@@ -110,19 +112,23 @@ class Appender:
         Raises Refused if it is certain at once that nothing will be stored.
         """
         if key is None:
-            self._submit(draft, on_done, admit)
+            self._submit(draft, on_done, admit, shares_up_to=limits.BATCH_SHARES_UP_TO)
             return
         copy = self._machine.dedup.get(key)
         if copy is not None:
-            on_done(self._first_copy(copy.position, copy.size, draft.body_crcs()))
+            on_done(self._first_copy(copy, draft))
             return
         waiting = self._on_their_way.get(key)
         if waiting is not None:
             waiting.append((draft.body_crcs(), on_done))
             return
         self._on_their_way[key] = []
+
+        def done(outcome: Stored | Refused) -> None:
+            self._finish(key, draft, outcome, on_done)
+
         try:
-            self._submit(draft, lambda outcome: self._finish(key, draft, outcome, on_done), admit)
+            self._submit(draft, done, admit, shares_up_to=limits.BATCH_SHARES_UP_TO)
         except BaseException:
             self._on_their_way.pop(key, None)
             raise
@@ -200,7 +206,10 @@ class Appender:
     def _told(self, copy: Copy, asker: Asker, reached: bool) -> None:
         self._unheard.answered(copy, asker, reached=reached)
 
-    def _submit(self, draft: MessagesDraft, on_done: Done, admit: Admit) -> None:
+    def _submit(
+        self, draft: MessagesDraft, on_done: Done, admit: Admit, shares_up_to: int = 1
+    ) -> None:
+        """Append. One with so many messages at most may share an entry with others."""
         reason = self.refusal()
         if reason is not None:
             raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
@@ -218,7 +227,7 @@ class Appender:
 
         failpoint("batch.take")
         try:
-            if len(draft.starts) == 1 and isinstance(draft, PlainDraft):
+            if len(draft.starts) <= shares_up_to and isinstance(draft, PlainDraft):
                 self._log.send_nowait(draft, done)
             else:
                 self._log.append_nowait(draft, Kind.MESSAGES, done)
@@ -238,10 +247,21 @@ class Appender:
                 repeat = outcome._replace(duplicate=True)
                 again(_same_batch(repeat, draft.body_crcs(), body_crcs))
 
-    def _first_copy(self, position: int, size: int, body_crcs: list[int]) -> Stored | Refused:
-        records = self._log.view(position, size)
-        stored = _stored_in(records, position)
-        return _same_batch(stored, stored_body_crcs(records), body_crcs)
+    def _first_copy(self, copy: StoredCopy, draft: MessagesDraft) -> Stored | Refused:
+        """Where a batch is stored that begins with the message of this copy.
+
+        Of a batch that shares an entry with others each message has a copy of its own. Then its
+        other messages follow in the same entry, and are those of the draft.
+        """
+        asked = draft.body_crcs()
+        if copy.size < draft.size:
+            with suppress(StorageError, RecordError):  # fewer follow: it is another batch
+                records = self._log.view(copy.position, draft.size)
+                if stored_body_crcs(records) == asked:
+                    return _stored_in(records, copy.position)
+        records = self._log.view(*copy)
+        stored = _stored_in(records, copy.position)
+        return _same_batch(stored, stored_body_crcs(records), asked)
 
 
 def _stored_in(records: memoryview, position: int) -> Stored:

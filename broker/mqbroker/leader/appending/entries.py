@@ -57,7 +57,7 @@ class Entries:
         self._append(body, kind, on_done)
 
     def send_nowait(self, draft: PlainDraft, on_done: OnDone) -> None:
-        """Append one message, maybe with others (`mqbroker.leader.appending.together`).
+        """Append one message or a few, maybe with others (`mqbroker.leader.appending.together`).
 
         As `append_nowait`, but what that raises may be told to `on_done` instead.
         """

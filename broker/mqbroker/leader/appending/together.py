@@ -6,8 +6,10 @@ place in queues and indexes. So sends that come while enough entries are on thei
 next one is applied, and are then appended together. The busier a leader, the larger its entries;
 with little to do nobody waits.
 
-The entry is of the kind SENDS, which says that each of its messages was sent by itself: each has
-its own key in the dedup window, so that a retry finds it.
+So do small batches of our producers, as those of a producer with many topics are.
+
+The entry is of the kind SENDS, which says that each of its messages may have been sent by itself:
+each has its own key in the dedup window, so that a retry finds it. A batch lies there in one piece.
 """
 
 from __future__ import annotations
@@ -27,23 +29,26 @@ OnDone = Callable[[Appended | AppendError], None]
 
 
 class Send(NamedTuple):
-    """A draft of one message, and who wants to know what became of it."""
+    """A draft of one message or a few, and who wants to know what became of it."""
 
     draft: PlainDraft
     on_done: OnDone
 
     @property
-    def queue(self) -> tuple[str, int]:
-        """The topic and the queue that it goes to."""
-        (queue,) = self.draft.places
-        return queue
+    def topic(self) -> str:
+        """Where it goes."""
+        return self.draft.places[0][0]
 
 
 class Together:
-    """The draft of one entry with several sends, those to one queue side by side."""
+    """The draft of one entry with several sends: those to one topic side by side, and those to one
+    queue if each goes to one only. What goes to one queue stays in order."""
 
     def __init__(self, sends: Sequence[Send], assignments: Assignments) -> None:
-        self.sends = sorted(sends, key=lambda send: send.queue)
+        if all(len(send.draft.places) == 1 for send in sends):
+            self.sends = sorted(sends, key=lambda send: send.draft.places[0])
+        else:
+            self.sends = sorted(sends, key=lambda send: send.topic)
         sizes = [send.draft.size for send in self.sends]
         self.size = sum(sizes)
         self.starts = [0, *accumulate(sizes[:-1])]
@@ -52,7 +57,7 @@ class Together:
     @property
     def places(self) -> list[tuple[str, int]]:
         """The topics and queues that the messages go to."""
-        return [send.queue for send in self.sends]
+        return [place for send in self.sends for place in send.draft.places]
 
     def place(self, body_position: int, index: int, term: int) -> Buffer:
         """Fill in where the records went. All have one store time."""

@@ -77,7 +77,7 @@ def index_entry(body: memoryview, position: int) -> tuple[Op | None, Sequence[En
 
 
 def index_sends(body: memoryview, position: int) -> Sequence[EntryIndex]:
-    """Take apart an entry of sends of one message each, of one topic or several.
+    """Take apart an entry of sends of a message or a few each, of one topic or several.
 
     Raises Unusable for bytes that no leader writes.
     """
