@@ -2,10 +2,11 @@
 
 A producer that got no answer sends again, perhaps to the next leader. Its batch is identified by
 the topic and the unique key (UNIQ_KEY) of the first record. Where sends share an entry, batches
-among them, each record counts as one, since nothing tells where a batch ends. Every replica remembers the last
-`DEDUP_ENTRIES_MAX` of them as they are applied, in log order, so all replicas agree on the window;
-a leader looks here before it appends. Only the places of copies are remembered; their content and
-queue offsets are read from the log in the rare case that they are needed.
+among them, each record counts as one, since nothing tells where a batch ends. Every replica
+remembers the last `DEDUP_ENTRIES_MAX` of them as they are applied, in log order, so all replicas
+agree on the window; a leader looks here before it appends. Only the places of copies are
+remembered; their content and queue offsets are read from the log in the rare case that they are
+needed.
 
 A key may come again: stock clients give one to a message object, and an application may send the
 object many times. A retry of our own producers is answered with the first copy of its key. A retry
