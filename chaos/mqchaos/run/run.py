@@ -409,10 +409,15 @@ class Run:
         workload = WORKLOADS[self.planned.workload]
         each = workload.broadcast
 
+        # A member that dies between its commit and its word of it has the brokers to speak for it.
+        kept = Progress(ends=observer.passed)
+
         def readers() -> list[list[Progress]]:
-            if workload.members:  # what is done of what was popped, the brokers say
-                return [[Progress(ends=observer.passed)]]
-            return [[progress] for progress in self.consumed] if each else [self.consumed]
+            if workload.members:  # what is done of what was popped, only they say
+                return [[kept]]
+            if each:
+                return [[progress] for progress in self.consumed]
+            return [[*self.consumed, kept]]
 
         with trio.move_on_after(DRAIN_TIMEOUT_S) as scope:
             await _until(lambda: all(caught_up([*self.produced, seen], some) for some in readers()))
