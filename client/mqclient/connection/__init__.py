@@ -1,13 +1,14 @@
 """What producers, consumers and administration share: connections to brokers and name servers.
 
-``session``    connections, routes, leaders and heartbeats of one client
-``peers``      one connection for each server
-``routing``    where queues are: a table (pure)
-``leaders``    finds the leader of a broker group
-``retry``      what to do after a request that failed (pure)
-``answers``    checks the bounds of servers' answers (pure)
-``addresses``  as RocketMQ writes them
-``identity``   unique client ids and message keys
-``lifetime``   objects that live in an `async with` block
-``signals``    lets a task wait for a callback
+``session``     connections, routes, leaders and heartbeats of one client
+``heartbeats``  every broker knows the client
+``peers``       one connection for each server
+``routing``     where queues are: a table (pure)
+``leaders``     finds the leader of a broker group
+``retry``       what to do after a request that failed (pure)
+``answers``     checks the bounds of servers' answers (pure)
+``addresses``   as RocketMQ writes them
+``identity``    unique client ids and message keys
+``lifetime``    objects that live in an `async with` block
+``signals``     lets a task wait for a callback
 """

@@ -28,7 +28,7 @@ from dledger.errors import CorruptLog, FrameError
 from dledger.failpoints import failpoint
 from dledger.log.disk import Disk
 from dledger.log.entry import Header, chain, padded
-from dledger.log.recovery.rescue import rescue
+from dledger.log.recovery.rescue import make_empty, rescue
 from dledger.log.segment import Segment, segment_path
 
 _CHAINED_PREFIX_BYTES = 36
@@ -119,7 +119,7 @@ class LogRepair:
         if base not in self._segments:
             path = segment_path(self.folder, base)
             if self.disk.size(path) is None:
-                self.disk.close(self.disk.create(path, self._segment_bytes))
+                make_empty(self.disk, path, self._segment_bytes)
             elif lost_bytes := rescue(self.disk, path, self._segment_bytes):
                 self.lost_bytes += lost_bytes
             self._segments[base] = Segment(self.disk, path, 0, self._segment_bytes)

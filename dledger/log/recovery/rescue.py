@@ -1,4 +1,4 @@
-"""Saves what can be read of a segment file of which the disk has lost a part.
+"""Saves what can be read of a segment file of which the disk has lost a part, or all.
 
 The file gets a new copy, with zeros in the lost places, so that the leader's entries can be written
 there: a disk may refuse to write a part of a page that it can't read. Only a node that takes no
@@ -10,6 +10,10 @@ the next start it would look like a torn tail. So the copy's watermark says that
 durable. Then a start that has not heard of a leader finds its log too short, whatever it holds; and
 after a repair all is demanded that the leader knew to be committed, which is what this node must
 have (see `dledger.raft.replication.repair`).
+
+The same is said in a file that is made in the place of a lost one. Else a crash that cuts a repair
+short could leave some of the entries that it wrote, and not those before; the next repair would be
+through as soon as it came to one of these, and the log could end anywhere behind it.
 """
 
 from __future__ import annotations
@@ -38,9 +42,18 @@ def rescue(disk: Disk, path: Path, size_bytes: int) -> int:
             lost_bytes += disk.page_bytes
         else:
             content[offset : offset + len(raw)] = raw
+    _replace(disk, path, content)
+    return lost_bytes
+
+
+def make_empty(disk: Disk, path: Path, size_bytes: int) -> None:
+    """Make a segment file, durably, in the place of one that is gone. Raises OSError."""
+    _replace(disk, path, bytearray(size_bytes))
+
+
+def _replace(disk: Disk, path: Path, content: bytearray) -> None:
     content[-WATERMARK_BYTES:] = encode_watermark(EVERYTHING).ljust(WATERMARK_BYTES, b"\0")
     disk.replace(path, bytes(content))
-    return lost_bytes
 
 
 def pieces(

@@ -116,6 +116,13 @@ PLANTED = (
     PlantedBug("send what has rotted", (), repair.send_what_has_rotted),
     PlantedBug("vouch for rot that was found", (), repair.vouch_for_rot_that_was_found, seed=26),
     PlantedBug("forget what could not be read", (), repair.forget_what_could_not_be_read, seed=8),
+    PlantedBug(
+        "make a lost file without a mark",
+        (),
+        repair.make_a_lost_file_without_a_mark,
+        nodes=5,
+        seed=604_452_897,
+    ),
     PlantedBug("apply what waited for the state", (), repair.apply_what_waited_for_the_state),
     PlantedBug("answer a read without asking", (), reads.answer_a_read_without_asking, seed=118),
     PlantedBug("join a round under way", (), reads.join_a_round_under_way, seed=9),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from unittest.mock import patch
 
+from dledger.log.disk import Disk
 from dledger.log.reading import LogReader
+from dledger.log.recovery import repair as recovery_repair
 from dledger.log.recovery import rescue
 from dledger.log.recovery.checkpoints import Checkpoints
 from dledger.log.recovery.scrub import Scrub
@@ -71,6 +74,15 @@ def vouch_for_rot_that_was_found() -> Planted:
 def forget_what_could_not_be_read() -> Planted:
     """A file of which a part was lost gets a copy that vouches for nothing."""
     return patch.object(rescue, "EVERYTHING", 0)
+
+
+def make_a_lost_file_without_a_mark() -> Planted:
+    """A file that is made in the place of a lost one vouches for nothing."""
+
+    def make_zeros(disk: Disk, path: Path, size_bytes: int) -> None:
+        disk.close(disk.create(path, size_bytes))
+
+    return patch.object(recovery_repair, "make_empty", make_zeros)
 
 
 def apply_what_waited_for_the_state() -> Planted:

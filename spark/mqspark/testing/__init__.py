@@ -6,5 +6,6 @@
 ``small_runs``  whole runs of some ten messages, from a seed
 ``small_plants``  faults for these, and what only looks odd
 ``group_plants``  of them, those of groups that pop, and of outputs
+``waiting_plants``  of them, those of delays and transactions
 ``reference``  a second judge, without Spark
 """

@@ -33,6 +33,11 @@ def test_a_node_that_dies_while_the_judge_looks_has_died_like_others() -> None:
     assert_clean(range(733105514, 733105515), 5)
 
 
+def test_a_repair_that_a_crash_has_cut_short_is_begun_anew() -> None:
+    """A lost file was made again; of what was written there the power took the first entries."""
+    assert_clean(range(604452897, 604452898), 5)
+
+
 @pytest.mark.parametrize("nodes", SEEDS, ids="{}-nodes".format)
 def test_no_new_seed_breaks_an_invariant(nodes: int, say_at_the_end: list[str]) -> None:
     """Nor in weather that comes for the first time."""
