@@ -223,7 +223,7 @@ async def test_an_end_that_nobody_hears_is_unknown(tmp_path: Path) -> None:
     """The broker group lost its leader: the error says that the checker will be asked."""
     async with scene(tmp_path) as its, its.producer() as producer:
         with pytest.raises(TransactionUnknown, match="checker is asked") as failure:
-            async with producer.transaction(Message(TOPIC, b"x"), queue_id=1, timeout_s=0.5):
+            async with producer.transaction(Message(TOPIC, b"x"), queue_id=1, timeout_s=2):
                 its.broker.ledger.follow("n1")
         assert not failure.value.definite
 
