@@ -87,7 +87,7 @@ class Heartbeats:
             try:
                 peer = await self._pool.connect(address, limits.HEARTBEAT_TIMEOUT_S)
                 command = Command(RequestCode.HEART_BEAT, {}, body)
-                answer = await peer.request(command, limits.HEARTBEAT_TIMEOUT_S)
+                answer = await self._pool.request(address, command, limits.HEARTBEAT_TIMEOUT_S)
             except RemotingError as error:
                 log.debug("broker not reached", address=address, reason=str(error))
                 return

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from dledger.net import Connection, serve_remoting
+from dledger.net import Connection, peer, serve_remoting
 from dledger.remoting.bodies import (
     BrokerData,
     HeartbeatData,
@@ -116,6 +116,20 @@ async def test_a_heartbeat_that_has_changed_is_told_at_the_next_look() -> None:
         now = said("P", "Q")
         await broker.heard_of(2)
         assert broker.heard[-1] == now
+
+
+async def test_a_connection_with_too_much_under_way_is_told_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing else of the client ends by that."""
+    broker = Broker()
+    with monkeypatch.context() as full:
+        full.setattr(peer, "REQUESTS_IN_FLIGHT_PER_PEER_MAX", 0)
+        async with telling(lambda: said("P"), broker) as heartbeats:
+            assert await heartbeats.tell(said("P")) == []
+            assert broker.heard == []
+            full.undo()
+            await broker.heard_of(1)
 
 
 async def test_what_is_told_at_once_goes_to_all() -> None:
