@@ -112,7 +112,7 @@ def lose_file(store: Path) -> None:
     A log without a commit and a checkpoint looks like one that is new.
     """
     for segment in sorted((store / "log").glob("*.seg"))[:1]:
-        aside = segment.rename(store.with_name(segment.name))
+        aside = segment.rename(store / segment.name)  # a store may be a disk of its own
         if is_damaged(store):
             aside.unlink()
             return
