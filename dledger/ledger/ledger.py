@@ -398,8 +398,7 @@ class Ledger:
             await loop()
         except (DledgerError, OSError) as error:
             if isinstance(error, Rot):
-                self._log.checkpoints.distrust(error.base_position)
-                self._log.checkpoints.save(self._log.checkpoints.take())
+                self._log.checkpoints.doubt(error)
             self._give_up(error)
             scope.cancel()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import trio
 
 from dledger import limits
-from dledger.errors import CorruptLog, DledgerError, FrameError
+from dledger.errors import CorruptLog, DledgerError, FrameError, Rot
 from dledger.ledger.config import LedgerConfig
 from dledger.ledger.stepping import peer_network
 from dledger.log.disk import Disk
@@ -52,11 +52,18 @@ async def open_replica(
     async def connect(owner: LinkOwner) -> None:
         await peer_network(config, owner).run(listener, known)
 
-    repairs = config.repair and len(known.members) > 1
-    store = await open_whole_log(
-        config.node_id, folder, config.segment_bytes, hard_state, connect if repairs else None
-    )
-    return store, open_members(folder, disk, store, by_config)
+    repairs = connect if config.repair and len(known.members) > 1 else None
+    segment_bytes, doubted = config.segment_bytes, set[int]()
+    while True:
+        store = await open_whole_log(config.node_id, folder, segment_bytes, hard_state, repairs)
+        try:
+            return store, open_members(folder, disk, store, by_config)
+        except Rot as rot:  # in a segment that the start took as the checkpoint had it
+            store.checkpoints.doubt(rot)
+            store.close_files()
+            if rot.base_position in doubted:
+                raise
+            doubted.add(rot.base_position)
 
 
 async def open_whole_log(

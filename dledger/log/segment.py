@@ -6,8 +6,9 @@ from __future__ import annotations
 import errno
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from dledger.buffers import Buffer
@@ -196,10 +197,7 @@ class Segment:
     def read_part(self, offset: int, size_bytes: int) -> bytes:
         """A part of the file, not through the mapping. Raises Rot if the disk can't read it,
         OSError."""
-        try:
-            return self._disk.read_part(self.path, offset, size_bytes)
-        except Unreadable as error:
-            raise self._unreadable(offset, error) from error
+        return self._whole(offset, size_bytes, partial(self._disk.read_part, self.path))
 
     def touch(self, start: int, end: int) -> None:
         """Have the kernel read from offset `start` to `end`, so that the mapping can be looked
@@ -209,20 +207,20 @@ class Segment:
 
     def _read(self, offset: int, size_bytes: int) -> bytes:
         """A part of the open file. Raises Rot if the disk can't read it, OSError."""
+        return self._whole(offset, size_bytes, partial(self._disk.read_at, self.descriptor))
+
+    def _whole(self, offset: int, size_bytes: int, read: Callable[[int, int], bytes]) -> bytes:
         try:
-            raw = self._disk.read_at(self.descriptor, offset, size_bytes)
+            raw = read(offset, size_bytes)
             if len(raw) < size_bytes:
                 raise Unreadable(errno.EIO, "the file ends")
         except Unreadable as error:
-            raise self._unreadable(offset, error) from error
+            raise Rot(
+                f"{self.path}: the disk can't read what is behind offset {offset} "
+                f"({error.strerror}); a start has it repaired by the leader",
+                self.base_position,
+            ) from error
         return raw
-
-    def _unreadable(self, offset: int, error: Unreadable) -> Rot:
-        return Rot(
-            f"{self.path}: the disk can't read what is behind offset {offset} ({error.strerror}); "
-            "a start has it repaired by the leader",
-            self.base_position,
-        )
 
     def batch_end(self, first_index: int, size_bytes: int) -> int:
         """The last index of a run that begins at `first_index` and passes `size_bytes` or ends."""
@@ -248,7 +246,7 @@ class Segment:
         end = summary.last_offset + padded(header.size)
         same = (
             header.magic == MAGIC
-            and header.index == summary.last_index
+            and (header.index, header.term) == (summary.last_index, summary.last_term)
             and header.chain_crc == summary.last_chain_crc
             and end == summary.end
         )

@@ -1,8 +1,8 @@
 """A disk in memory that fails in all the ways in which real disks fail.
 
 It forgets what was not synced, tears what was being written, loses names whose folder was not
-synced, fails a sync once, dies in the middle of an operation, flips bits, and can't read a sector
-any more, when it is told to.
+synced, fails a sync once, dies in the middle of an operation, flips bits, loses ends of files, and
+can't read a sector any more, when it is told to.
 """
 
 from __future__ import annotations
@@ -151,6 +151,11 @@ class SimulatedDisk(Disk):
         """Lose a part of a file: it reads as zeros."""
         for content in (self._names[path].content, self._names[path].durable):
             content[offset : offset + size_bytes] = bytes(size_bytes)
+
+    def shorten(self, path: Path, size_bytes: int) -> None:
+        """Lose the end of a file: it has that many bytes left."""
+        file = self._names[path]
+        file.content, file.durable = file.content[:size_bytes], file.durable[:size_bytes]
 
     def durable_bytes(self, path: Path, offset: int, size_bytes: int) -> bytes:
         """What a power loss now would certainly leave of a part of a file; empty without it."""

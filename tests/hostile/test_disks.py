@@ -152,7 +152,19 @@ async def test_a_rotten_file_that_is_derived_from_the_log_is_made_again(
     path = victim(tmp_path / "n0")
     size = path.stat().st_size
     overwrite(path, max(size // 2 - 250, 0), rng.randbytes(min(500, size)))
-    await assert_made_again(victim, group, bodies)
+    await assert_made_again(found_when_read(victim), group, bodies)
+
+
+@pytest.mark.parametrize("victim", [queue_file, sorted_keys, newest_keys, snapshot])
+async def test_a_file_derived_from_the_log_that_has_lost_its_end_is_made_again(
+    victim: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    """Half of it is left, which the start notices: the same."""
+    group = replicas(tmp_path, 1)
+    bodies = await fill_and_stop(group)
+    path = victim(tmp_path / "n0")
+    os.truncate(path, path.stat().st_size // 2)
+    await assert_made_again(AT_THE_START, group, bodies)
 
 
 @pytest.mark.skipif(why_not() is not None, reason=f"no lossy disk here: {why_not()}")
@@ -166,7 +178,15 @@ async def test_a_file_derived_from_the_log_that_the_disk_cant_read_is_made_again
     with lossy_folder(tmp_path / "n0") as folder:
         path = victim(folder.path)
         folder.lose(path, path.stat().st_size // 2)
-        await assert_made_again(victim, group, bodies)
+        await assert_made_again(found_when_read(victim), group, bodies)
+
+
+AT_THE_START = "saved state not used"
+
+
+def found_when_read(victim: Callable[[Path], Path]) -> str:
+    """What the replica says of damage within a file; the snapshot is read at the start."""
+    return AT_THE_START if victim is snapshot else "files damaged"
 
 
 async def fill_and_stop(group: list[BrokerConfig]) -> list[bytes]:
@@ -179,13 +199,10 @@ async def fill_and_stop(group: list[BrokerConfig]) -> list[bytes]:
     return bodies
 
 
-async def assert_made_again(
-    victim: Callable[[Path], Path], group: list[BrokerConfig], bodies: list[bytes]
-) -> None:
+async def assert_made_again(expected: str, group: list[BrokerConfig], bodies: list[bytes]) -> None:
     """Nothing is missing, and the replica says what it found."""
     with capture_logs() as lines:
         await read_all_and_send_on(group, bodies)
-    expected = "saved state not used" if victim is snapshot else "files damaged"
     assert expected in {line["event"] for line in lines}
 
 

@@ -8,7 +8,7 @@
 ``network``     those of the network
 ``disk``        those of one replica's disk
 ``killing``     processes that are killed
-``rotting``     a bit of a log that turns
+``rotting``     a bit of a log that turns, an end that is gone
 ``obstacles``   what speaks against one
 ``machine``     what a machine lacks for one
 ``generator``   plans of faults from a seed (pure)

@@ -1,4 +1,4 @@
-"""Faults of one replica's disk: a disk that is new and empty, a bit that has turned, a file gone.
+"""Faults of one replica's disk: it is new and empty, a bit has turned, a file is gone or cut short.
 
 The node is killed first: what a running process has mapped can't be taken from it in an honest way.
 While it is down its files are damaged, and it is started again on what is left. A group that has
@@ -20,7 +20,7 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.processes import ClusterError
 from mqchaos.faults.killing import Killing
-from mqchaos.faults.kinds import LOST_FILE, ROT, STALE, WIPE, Kind
+from mqchaos.faults.kinds import LOST_FILE, ROT, SHORT_FILE, STALE, WIPE, Kind
 from mqchaos.faults.obstacles import OfFew
 from mqchaos.faults.targets import Victims
 from mqchaos.limits import STALE_S
@@ -112,7 +112,7 @@ def lose_file(store: Path) -> None:
     A log without a commit and a checkpoint looks like one that is new.
     """
     for segment in sorted((store / "log").glob("*.seg"))[:1]:
-        aside = segment.rename(store / segment.name)  # a store may be a disk of its own
+        aside = segment.rename(store / segment.name)  # on the same disk, which may be its own
         if is_damaged(store):
             aside.unlink()
             return
@@ -128,6 +128,13 @@ def rot(store: Path) -> None:
     turn_a_bit(store)
 
 
+def cut_short(store: Path) -> None:
+    """The last segment ends within a durable entry. Raises ClusterError if there is none."""
+    from mqchaos.faults.rotting import cut_an_entry  # noqa: PLC0415 - the same
+
+    cut_an_entry(store)
+
+
 def is_damaged(store: Path) -> bool:
     """Whether something is missing or false that was durable once."""
     from dledger.log.recovery.verify import verify_replica  # noqa: PLC0415 - the same
@@ -139,5 +146,6 @@ DISK_FAULTS: Final = (
     DiskFault(WIPE, wipe, is_gone),
     DiskFault(ROT, rot, is_damaged),
     DiskFault(LOST_FILE, lose_file, is_damaged),
+    DiskFault(SHORT_FILE, cut_short, is_damaged),
     StaleFile(),
 )

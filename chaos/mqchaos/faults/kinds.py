@@ -90,6 +90,9 @@ ROT: Final = Kind("rot", "rot-read", "down", "is killed, and a bit of its log tu
 LOST_FILE: Final = Kind(
     "lost-file", "file-missed", "down", "is killed and loses a file of its log", _BACK
 )
+SHORT_FILE: Final = Kind(
+    "short-file", "short-read", "down", "is killed and loses the end of a file of its log", _BACK
+)
 
 FAILPOINT_KILL: Final = Kind(
     "failpoint-kill", "failpoint-passed", "down", "ends at a named place", _BACK, 2.0, 8
@@ -164,7 +167,7 @@ KINDS: Final = {
         *(KILL, STOP, PAUSE, KILL_MAJORITY, KILL_ALL, STORM, TRANSFER, KILL_NAMESRV),
         *(PARTITION, ISLAND, BRIDGE, RING, MUTE, DEAF, CUT_CLIENTS, CUT_NAMESRV),
         *(SLOW, LOSSY, NARROW, DOUBLED, DISORDERED, GARBLED, RESET),
-        *(WIPE, ROT, LOST_FILE, STALE),
+        *(WIPE, ROT, LOST_FILE, SHORT_FILE, STALE),
         *(FAILPOINT_KILL, FAILPOINT_HOLD),
         *(SLOW_DISK, BAD_SYNC, FULL_DISK, READ_ONLY, TORN),
         *(POWER_LOSS, NO_SPACE, ABORTED, WRITE_ERRORS, LAST_WRITES),

@@ -76,6 +76,7 @@ CHOICES: Final = (
     Choice(kinds.WIPE, _ONE, AWAY_S, nodes_min=3, alone=True),
     Choice(kinds.ROT, _ONE, AWAY_S, nodes_min=3, alone=True),
     Choice(kinds.LOST_FILE, _ONE, AWAY_S, nodes_min=3, alone=True),
+    Choice(kinds.SHORT_FILE, _ONE, AWAY_S, nodes_min=3, alone=True),
     Choice(kinds.STALE, _ONE, AWAY_S, nodes_min=3, alone=True),
     Choice(kinds.FAILPOINT_KILL, _ONE, AWAY_S, places=_PLACES),
     Choice(kinds.FAILPOINT_HOLD, _ONE, places=_PLACES),

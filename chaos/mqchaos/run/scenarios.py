@@ -66,6 +66,7 @@ from mqchaos.faults.kinds import (
     RESET,
     RING,
     ROT,
+    SHORT_FILE,
     SLOW,
     SLOW_CPU,
     SLOW_DISK,
@@ -174,8 +175,8 @@ SCENARIOS = {
         ),
         Scenario(
             "damaged-disks",
-            "a node loses its disk, then a bit of its log, then a file; its group mends it",
-            _on_leader_and_follower(WIPE, ROT, LOST_FILE),
+            "a node loses its disk, a bit of its log, a file, the end of one; its group mends it",
+            _on_leader_and_follower(WIPE, ROT, LOST_FILE, SHORT_FILE),
         ),
         Scenario(
             "leader-isolated",

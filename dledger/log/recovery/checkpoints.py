@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
+from dledger.errors import Rot
 from dledger.log.contents import Contents
 from dledger.log.disk import Disk
 from dledger.log.recovery.checkpoint import Checkpoint, encode_checkpoint
@@ -61,6 +62,11 @@ class Checkpoints:
     def distrust(self, base_position: int) -> None:
         """Leave that segment out of checkpoints: the next start reads it."""
         self._distrusted.add(base_position)
+
+    def doubt(self, rot: Rot) -> None:
+        """Damage was found: have the next start read that segment, and find it."""
+        self.distrust(rot.base_position)
+        self.save(self.take())
 
     def take(self) -> bytes:
         """A checkpoint of what is durable now: the bytes for the file `checkpoint`."""

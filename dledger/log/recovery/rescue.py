@@ -1,4 +1,4 @@
-"""Saves what can be read of a segment file of which the disk has lost a part, or all.
+"""Saves what can be read of a segment file of which the disk has lost a part, or all, or its end.
 
 The file gets a new copy, with zeros in the lost places, so that the leader's entries can be written
 there: a disk may refuse to write a part of a page that it can't read. Only a node that takes no
@@ -59,9 +59,12 @@ def _replace(disk: Disk, path: Path, content: bytearray) -> None:
 def pieces(
     disk: Disk, path: Path, size_bytes: int, piece_bytes: int
 ) -> Iterator[tuple[int, bytes | None]]:
-    """A file's pieces and their offsets; None for one that can't be read."""
+    """A file's pieces and their offsets; None for one that can't be read, or in which it ends."""
     for offset in range(0, size_bytes, piece_bytes):
+        wanted_bytes = min(piece_bytes, size_bytes - offset)
         try:
-            yield offset, disk.read_part(path, offset, min(piece_bytes, size_bytes - offset))
+            raw = disk.read_part(path, offset, wanted_bytes)
         except Unreadable:
             yield offset, None
+        else:
+            yield offset, raw if len(raw) == wanted_bytes else None

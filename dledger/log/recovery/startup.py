@@ -5,7 +5,8 @@ checked, entry by entry. :mod:`dledger.log.recovery.tail` judges the end: a torn
 corruption stops the start with an error that names the place. Where entries are missing or damaged
 that is a :class:`~dledger.log.recovery.repair.DamagedLog`: the leader has them.
 
-What the disk can't read is damage, too, wherever it lies in a segment that has to be read.
+What the disk can't read is damage, too, wherever it lies in a segment that has to be read. A file
+that ends too early has lost what was behind its end, its watermark with it.
 """
 
 from __future__ import annotations
@@ -113,10 +114,10 @@ def _segment_bases(folder: Path, names: list[str], segment_bytes: int, disk: Dis
                 f"{path}: its name is no multiple of the segment size of {segment_bytes} bytes; "
                 "this log was made with another segment size"
             )
-        if disk.size(path) != segment_bytes:
+        if (disk.size(path) or 0) > segment_bytes:
             raise CorruptLog(
-                f"{path}: {disk.size(path)} bytes long, not {segment_bytes}: "
-                "the file was shortened; let this replica copy it from a peer"
+                f"{path}: {disk.size(path)} bytes long, more than the {segment_bytes} of a "
+                f"segment: another program has written to it. {_ADVICE}"
             )
         bases.append(int(path.stem))
     return bases

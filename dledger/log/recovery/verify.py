@@ -153,7 +153,12 @@ def _read_watermarks(
     result.durable_index = checkpoint.commit_index
     disk, at = Disk(), result.segment_bytes - WATERMARK_BYTES
     for path in (segment_path(folder, base) for base in bases):
-        if disk.size(path) != result.segment_bytes:
+        size_bytes = disk.size(path)
+        if size_bytes is None:  # removed meanwhile by retention
+            continue
+        if size_bytes < result.segment_bytes:
+            what = "the file has lost its end, and with it how far it was durable"
+            result.note(Fault("damaged", path.name, size_bytes, None, what))
             continue
         try:
             raw = disk.read_part(path, at, WATERMARK_BYTES)

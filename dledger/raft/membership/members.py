@@ -123,7 +123,10 @@ def open_members(
 ) -> Members:
     """The members as of the end of the log; `initial` if the group never changed any.
 
-    Raises CorruptLog, OSError.
+    Raises CorruptLog, OSError; Rot where the log is damaged in a segment that its start took as a
+    checkpoint had it. Invariant: a configuration is dropped only if the log does not hold its
+    entry. The fault that would break it: a bit of that entry's header turns, it looks like another
+    entry, and this node counts majorities of members that are no longer in force.
     """
     path = folder / FILE_NAME
     try:
@@ -166,5 +169,5 @@ def note_committed(folder: Path, disk: Disk, configuration: Configuration) -> No
 def _holds(log: SegmentedLog, configuration: Configuration) -> bool:
     if configuration.index > log.last_index:
         return False
-    header = log.header(configuration.index)
-    return (header.term, header.kind) == (configuration.term, Kind.CONFIGURATION)
+    entry = log.checked_entry(configuration.index)
+    return (entry.term, entry.kind) == (configuration.term, Kind.CONFIGURATION)

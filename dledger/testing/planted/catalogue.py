@@ -123,6 +123,10 @@ PLANTED = (
         nodes=5,
         seed=604_452_897,
     ),
+    PlantedBug(
+        "take a rotten header for another entry", (), repair.take_a_rotten_header_for_another_entry
+    ),
+    PlantedBug("fill a short file with zeros", (), repair.fill_a_short_file_with_zeros, seed=116),
     PlantedBug("apply what waited for the state", (), repair.apply_what_waited_for_the_state),
     PlantedBug("answer a read without asking", (), reads.answer_a_read_without_asking, seed=118),
     PlantedBug("join a round under way", (), reads.join_a_round_under_way, seed=9),

@@ -8,13 +8,17 @@ from pathlib import Path
 from unittest.mock import patch
 
 from dledger.log.disk import Disk
+from dledger.log.entry import Kind
 from dledger.log.reading import LogReader
 from dledger.log.recovery import repair as recovery_repair
-from dledger.log.recovery import rescue
+from dledger.log.recovery import rescue, startup
 from dledger.log.recovery.checkpoints import Checkpoints
 from dledger.log.recovery.scrub import Scrub
+from dledger.log.store import SegmentedLog
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library.messages import Lacking, PeerMessage
+from dledger.raft.membership import members
+from dledger.raft.membership.configuration import Configuration
 from dledger.raft.replication.repair import Asking
 
 Planted = AbstractContextManager[object]
@@ -83,6 +87,32 @@ def make_a_lost_file_without_a_mark() -> Planted:
         disk.close(disk.create(path, size_bytes))
 
     return patch.object(recovery_repair, "make_empty", make_zeros)
+
+
+def fill_a_short_file_with_zeros() -> Planted:
+    """A file that has lost its end is long enough again, before it is looked at."""
+    original = startup._segment_bases
+
+    def bases(folder: Path, names: list[str], segment_bytes: int, disk: Disk) -> list[int]:
+        for path in (folder / name for name in names if name.endswith(".seg")):
+            if (disk.size(path) or 0) < segment_bytes:
+                raw = disk.read_part(path, 0, segment_bytes)
+                disk.replace(path, raw.ljust(segment_bytes, b"\0"))
+        return original(folder, names, segment_bytes, disk)
+
+    return patch.object(startup, "_segment_bases", bases)
+
+
+def take_a_rotten_header_for_another_entry() -> Planted:
+    """Whether the log holds a configuration is read off its header as it stands on the disk."""
+
+    def holds(log: SegmentedLog, held: Configuration) -> bool:
+        if held.index > log.last_index:
+            return False
+        header = log.header(held.index)
+        return (header.term, header.kind) == (held.term, Kind.CONFIGURATION)
+
+    return patch.object(members, "_holds", holds)
 
 
 def apply_what_waited_for_the_state() -> Planted:

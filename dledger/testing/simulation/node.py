@@ -28,7 +28,7 @@ from dledger.raft.engine import RaftEngine
 from dledger.raft.library.adapter import use_clock
 from dledger.raft.library.messages import decode_message
 from dledger.raft.membership.configuration import Member
-from dledger.raft.membership.members import open_members
+from dledger.raft.membership.members import Members, open_members
 from dledger.raft.roles import Timing
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.simulation.judge.invariants import Judge
@@ -125,15 +125,14 @@ class SimulatedNode:
         self._save: tuple[float, int] | None = None
         use_clock(self.clock)
         preferred = "n0" if group.weather.preferred else None
-        segment_bytes = group.weather.segment_bytes
-        self.log: SegmentedLog = open_log(FOLDER, segment_bytes, self.disk, committed_end)[0]
+        self.log, members = self._open(committed_end)
         self._scrub = Scrub(self.log)
         if applied_index > self.log.last_index:
             group.note(f"{node_id} can't use its state of entry {applied_index}")
             applied_index = group.snapshots[node_id] = 0
         self.engine = RaftEngine(
             node_id,
-            open_members(FOLDER, self.disk, self.log, group.members_of(node_id)),
+            members,
             self.log,
             HardStateFile(FOLDER / "term", self.disk),
             Recorder(node_id, group, applied_index),
@@ -143,6 +142,16 @@ class SimulatedNode:
             rng=random.Random(group.streams["engine"].random()),
             preference=Preference(preferred, PREFERRED_HEALTHY_S) if preferred else None,
         )
+
+    def _open(self, committed_end: int | None) -> tuple[SegmentedLog, Members]:
+        """Open the log and the members, as :mod:`dledger.ledger.opening` does."""
+        by_config = self.group.members_of(self.node_id)
+        while True:
+            log = open_log(FOLDER, self.group.weather.segment_bytes, self.disk, committed_end)[0]
+            try:
+                return log, open_members(FOLDER, self.disk, log, by_config)
+            except Rot as rot:
+                log.checkpoints.doubt(rot)
 
     @property
     def peer_ids(self) -> list[str]:
@@ -207,8 +216,7 @@ class SimulatedNode:
     def fence(self, error: DledgerError | OSError) -> None:
         """Take no further part, as is right if the disk failed, or an entry on it is rotten."""
         if isinstance(error, Rot):
-            self.log.checkpoints.distrust(error.base_position)
-            self.log.checkpoints.save(self.log.checkpoints.take())
+            self.log.checkpoints.doubt(error)
             self.is_rotten = True
         elif not self.disk.failed:
             raise error

@@ -20,7 +20,7 @@ from mqchaos.cluster.own_disk import OwnDisk, own_disks, remove_leftovers
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import free_ports
 from mqchaos.faults.fault import FAULTS
-from mqchaos.faults.kinds import KILL, OF_OWN_DISKS, WIPE
+from mqchaos.faults.kinds import KILL, LOST_FILE, OF_OWN_DISKS, SHORT_FILE, WIPE
 from mqchaos.faults.machine import no_own_disks
 from mqclient.connection.peers import PeerPool
 
@@ -157,8 +157,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
+OF_FILES = {kind.name for kind in (WIPE, LOST_FILE, SHORT_FILE)}
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted({*OF_OWN_DISKS, WIPE.name}))
+@pytest.mark.parametrize("name", sorted(OF_OWN_DISKS | OF_FILES))
 def test_a_wrecked_disk_takes_effect_and_is_healed(cluster: Cluster, name: str) -> None:
     """The leader meets it, its group goes on, and it comes level on what a mount finds."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,10 +18,21 @@ import trio.testing
 from dledger import Appended, Entry, Ledger, LedgerConfig, limits, open_ledger
 from dledger.errors import LedgerClosed, PeerPortClosed, WrittenByNewer
 from dledger.failpoints import SEAM
+from dledger.ledger.opening import open_replica
+from dledger.log.disk import Disk
+from dledger.log.entry import Kind
+from dledger.log.hard_state import HardStateFile
+from dledger.log.recovery.repair import DamagedLog
+from dledger.log.recovery.startup import open_log
+from dledger.log.segment import segment_path
+from dledger.raft.membership.configuration import encode_members, initial
+from dledger.raft.membership.members import open_members
 from dledger.testing.local import KeepsNothing
 from mqchaos.cluster.processes import free_ports
 
 TURNS_PER_S_MAX = 20
+TERM_AT = 23
+"""The last byte of an entry's term, in its header."""
 
 
 async def test_a_ledger_tells_when_it_has_changed_and_when_it_is_fenced(tmp_path: Path) -> None:
@@ -50,6 +62,32 @@ async def test_a_ledger_tells_when_it_has_changed_and_when_it_is_fenced(tmp_path
             ledger._stepper.fail(OSError(5, "the disk is gone"))
         assert ["the disk is gone" in reason for reason in reasons] == [True]
         assert ledger.status.fenced is not None
+
+
+async def test_a_start_that_finds_rot_in_a_segment_that_it_trusted_reads_that_segment(
+    tmp_path: Path,
+) -> None:
+    """Else each start would end so. Here nobody may repair it: it is refused as damaged."""
+    peers = {
+        node_id: ("127.0.0.1", port) for node_id, port in zip("ab", free_ports(2), strict=True)
+    }
+    config = LedgerConfig("g", "a", peers, tmp_path, segment_bytes=4096, repair=False)
+    folder, disk = tmp_path / "log", Disk()
+    log = open_log(folder, config.segment_bytes)[0]
+    members = open_members(folder, disk, log, initial(peers))
+    body = encode_members(initial({"a": peers["a"]}))
+    members.append(1, 1, body)
+    log.append(1, 1, Kind.CONFIGURATION, body)
+    for index in range(2, 30):
+        log.append(index, 1, Kind.MESSAGES, bytes(500))
+    log.sync()
+    log.commit_index = log.last_index
+    log.close()
+    with segment_path(folder, 0).open("r+b") as file:
+        file.seek(TERM_AT)
+        file.write(b"\2")
+    with socket.create_server(peers["a"]) as listener, pytest.raises(DamagedLog, match="entry 1 "):
+        await open_replica(config, HardStateFile(folder / "term", disk), listener)
 
 
 async def test_who_waits_for_a_ledger_hears_that_it_was_closed(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ from dledger.testing.simulation.streams import Streams
 HEADER_ROTS = 0.5
 UNREADABLE = 0.3
 """The odds that damage is something which the disk can't read any more."""
+SHORTENED = 0.3
+"""The odds that this is the end of a file, which is gone."""
 
 
 class Bearing(Protocol):
@@ -54,8 +56,9 @@ class Damages:
 
     def damage(self, node_id: str, log: SegmentedLog, rng: random.Random) -> str | None:
         """Damage what was durable for sure on the disk of a stopped node; what was done."""
-        unread = self._group.streams["unreadable"]
-        what = damage_log(self._group.disks[node_id], log, rng, unread)
+        streams = self._group.streams
+        draws = rng, streams["unreadable"], streams["shortened"]
+        what = damage_log(self._group.disks[node_id], log, *draws)
         if what is not None:
             self._group.note(f"on the disk of {node_id} {what}")
             self.damaged.add(node_id)
@@ -126,12 +129,17 @@ class Damages:
 
 
 def damage_log(
-    disk: SimulatedDisk, log: SegmentedLog, rng: random.Random, unread: random.Random
+    disk: SimulatedDisk,
+    log: SegmentedLog,
+    rng: random.Random,
+    unread: random.Random,
+    shortened: random.Random,
 ) -> str | None:
     """Damage entries that were durable for sure, so that a start must notice; what was done.
 
     None if there are no such entries. The checkpoint goes, so that a start reads everything, unless
-    the newest segment goes: only the checkpoint shows that. `unread` draws what can't be read.
+    the newest segment goes: only the checkpoint shows that. `unread` draws what can't be read,
+    `shortened` what of it lies behind a file's end.
     """
     watermark = _watermark(disk, log)
     if watermark < log.first_index:
@@ -161,6 +169,9 @@ def damage_log(
         disk.zero(path, offset, header.size)
         return f"entry {header.index} is all zeros"
     if unread.random() < UNREADABLE:
+        if shortened.random() < SHORTENED:
+            disk.shorten(path, offset + shortened.randrange(header.size))
+            return f"the file with entry {header.index} ends within it"
         disk.lose(path, offset + unread.randrange(header.size))
         if unread.random() < 0.5:
             disk.lose(path, log.segment_bytes - 1)

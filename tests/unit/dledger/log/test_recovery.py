@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from dledger.errors import CorruptLog
+from dledger.errors import CorruptLog, Rot
 from dledger.log.disk import Disk, Unreadable
 from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.head import LogHead, encode_head
+from dledger.log.recovery.repair import DamagedLog
 from dledger.log.recovery.startup import open_log
 from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
@@ -261,6 +262,35 @@ def test_a_restart_walks_over_no_sealed_segment(monkeypatch: pytest.MonkeyPatch)
     again, recovery = open_log(FOLDER, SEGMENT_BYTES, disk)
     assert again.last_index == 100
     assert recovery.entries_checked < 12
+
+
+@pytest.mark.parametrize("at", range(HEADER_BYTES))
+def test_the_last_header_of_a_trusted_segment_is_not_believed_if_a_bit_of_it_turned(
+    at: int,
+) -> None:
+    """Where nothing follows, its term says who may win an election."""
+    life = Life(SimulatedDisk())
+    while len(life.log.segments()) < 3:
+        life.sync()
+        life.append(1, 1)
+    last = life.log.header(life.log.last_index - 1)
+    life.log.commit_index = last.index
+    life.log.write_out()
+    life.checkpoint()
+    life.disk.lose_power(random.Random(0), keep=0.0)
+    path = segment_path(FOLDER, last.position - last.position % SEGMENT_BYTES)
+    log = open_log(FOLDER, SEGMENT_BYTES, life.disk.copy())[0]
+    assert (log.last_index, log.header(last.index).term) == (last.index, last.term)
+
+    life.disk.flip_bit(path, last.position % SEGMENT_BYTES + at, 0)
+    try:
+        log = open_log(FOLDER, SEGMENT_BYTES, life.disk)[0]
+    except DamagedLog:
+        return
+    assert (log.last_index, log.chain_crc) == (last.index, last.chain_crc)
+    assert log.header(last.index).term == last.term
+    with pytest.raises(Rot):
+        log.checked_entry(last.index)
 
 
 def test_what_lies_behind_a_lost_write_is_wiped() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 from collections.abc import Callable
 from contextlib import closing
@@ -196,6 +197,20 @@ def test_a_log_whose_first_segments_were_removed_on_purpose_is_whole(replica: Pa
     log_files(replica)[0].unlink()
     (fault, *_) = verify_replica(replica).faults
     assert (fault.severity, fault.file) == ("damaged", f"{begins:020d}.seg")
+
+
+def test_a_file_that_has_lost_its_end_is_damaged_though_nothing_says_how_far_it_was_durable(
+    replica: Path,
+) -> None:
+    """What said so was in that end."""
+    for path in log_files(replica):
+        os.truncate(path, SEGMENT_BYTES - 64)
+    (replica / "log" / "checkpoint").unlink()
+    found = verify_replica(replica)
+    assert found.damaged == len(log_files(replica))
+    assert all(
+        "has lost its end" in fault.what for fault in found.faults if fault.severity != "torn"
+    )
 
 
 def test_a_torn_tail_is_no_damage(replica: Path) -> None:

@@ -15,11 +15,13 @@ from dledger.errors import (
     CorruptLog,
     FrameError,
     NotLeader,
+    Rot,
     UnknownMember,
     WouldLoseMajority,
 )
-from dledger.log.entry import Kind
+from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.recovery.startup import open_log
+from dledger.log.segment import segment_path
 from dledger.raft.appends import Appended
 from dledger.raft.library.messages import (
     Ack,
@@ -41,12 +43,15 @@ from dledger.raft.membership.configuration import (
     encode_members,
     initial,
 )
-from dledger.raft.membership.members import open_members
+from dledger.raft.membership.members import Members, open_members
 from dledger.raft.roles import Role
 from dledger.testing.disk import SimulatedDisk
+from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import Donor, ScriptedNode
 
 FOLDER = Path("/log")
+TERM_AT = 23
+"""The last byte of an entry's term, in its header."""
 LOG = FOLDER
 
 
@@ -171,6 +176,46 @@ def test_a_file_that_cannot_be_read_stops_the_node() -> None:
     disk.replace(FOLDER / "members", b"DLGM" + bytes(20))
     with pytest.raises(CorruptLog, match="wrong majority"):
         open_members(FOLDER, disk, log, group("a"))
+
+
+def replica_with_a_rotten_header(at: int) -> SimulatedDisk:
+    """A stopped replica whose entry 2 made four members of three, a bit of its header turned. Its
+    segment is one that the checkpoint vouches for."""
+    disk = SimulatedDisk()
+    log = open_log(LOG, 4096, disk)[0]
+    log.append(1, 1, Kind.NOOP, b"")
+    members = open_members(FOLDER, disk, log, group("a", "b", "c"))
+    members.append(2, 1, encode_members(group("a", "b", "c", "d")))
+    log.append(2, 1, Kind.CONFIGURATION, encode_members(group("a", "b", "c", "d")))
+    for index in range(3, 30):
+        log.append(index, 1, Kind.MESSAGES, bytes(500))
+    log.sync()
+    header = log.header(2)
+    log.commit_index = log.last_index
+    log.close()
+    disk.flip_bit(segment_path(LOG, 0), header.position + at, 0)
+    return disk
+
+
+def open_replica(disk: SimulatedDisk) -> Members:
+    log = open_log(LOG, 4096, disk)[0]
+    return open_members(FOLDER, disk, log, group("a", "b", "c"))
+
+
+@pytest.mark.parametrize("at", range(HEADER_BYTES))
+def test_a_rotten_header_is_no_other_entry(at: int) -> None:
+    """Else the node would count majorities of the members before, for ever."""
+    disk = replica_with_a_rotten_header(at)
+    with pytest.raises(Rot):
+        open_replica(disk)
+    assert decode_file(disk.read(FOLDER / "members"))[-1].voters == ("a", "b", "c", "d")
+
+
+def test_a_node_that_believes_rotten_headers_counts_a_wrong_majority() -> None:
+    """The planted bug, with a bit of the term."""
+    with plant("take a rotten header for another entry"):
+        members = open_replica(replica_with_a_rotten_header(TERM_AT))
+    assert members.current.voters == ("a", "b", "c")
 
 
 # -- a leader ------------------------------------------------------------------------------

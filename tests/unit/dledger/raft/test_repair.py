@@ -42,6 +42,7 @@ class Replica:
         log._contents.segments[-1].sync()
         log.close()
         self.disk.remove(FOLDER / "checkpoint")
+        self.disk.sync_folder(FOLDER)
 
     def damage(self, index: int) -> None:
         """Flip a bit in the middle of an entry."""
@@ -54,6 +55,11 @@ class Replica:
         """Have the disk unable to read the sector with that position of the log."""
         base = position - position % SEGMENT_BYTES
         self.disk.lose(segment_path(FOLDER, base), position - base)
+
+    def shorten(self, end_position: int) -> None:
+        """Have the file with that position of the log end there."""
+        base = end_position - end_position % SEGMENT_BYTES
+        self.disk.shorten(segment_path(FOLDER, base), end_position - base)
 
     def stored(self) -> dict[str, bytes]:
         """What a power loss would leave of each file."""
@@ -186,6 +192,21 @@ def test_whatever_the_disk_cant_read_is_repaired(commit: int) -> None:
         assert replica.open().last_index == log.last_index
 
 
+@pytest.mark.parametrize("commit", [3, 20, 41])
+def test_a_file_that_ends_too_early_is_repaired(commit: int) -> None:
+    """Wherever it ends: within an entry, within the mark, or at once."""
+    source = donor(*[3] * 40)
+    end = -(-source.log.end_position // SEGMENT_BYTES) * SEGMENT_BYTES
+    for position in (*range(0, end, 331), *range(SEGMENT_BYTES - 1, end, SEGMENT_BYTES)):
+        replica = Replica(source, 41)
+        replica.shorten(position)
+        log = replica.start(commit)
+        assert commit <= log.last_index <= 41
+        assert log.chain_crc == source.log.header(log.last_index).chain_crc
+        log.close()
+        assert replica.open().last_index == log.last_index
+
+
 def test_a_group_of_sectors_is_lost_and_the_node_may_die_while_that_is_repaired() -> None:
     """Random ones, in the marks of the segments, too, and beyond what is committed."""
     source = donor(*[3] * 40)
@@ -195,8 +216,11 @@ def test_a_group_of_sectors_is_lost_and_the_node_may_die_while_that_is_repaired(
         held, commit = rng.randint(20, 41), rng.randint(1, 41)
         replica = Replica(source, held)
         sizes = [replica.disk.size(FOLDER / name) or 0 for name in replica.disk.names(FOLDER)]
+        end = sum(size for size in sizes if size == SEGMENT_BYTES)
         for _ in range(rng.randint(1, 6)):
-            replica.lose(rng.randrange(sum(size for size in sizes if size == SEGMENT_BYTES)))
+            replica.lose(rng.randrange(end))
+        if rng.random() < 0.5:
+            replica.shorten(rng.randrange(end))
         while True:
             replica.disk.crash_in = rng.randrange(1, 80)
             try:
@@ -211,7 +235,10 @@ def test_a_group_of_sectors_is_lost_and_the_node_may_die_while_that_is_repaired(
         assert replica.open().last_index == log.last_index
 
 
-def test_what_was_acknowledged_beyond_the_watermark_is_demanded_after_a_loss() -> None:
+@pytest.mark.parametrize("shortened", [False, True])
+def test_what_was_acknowledged_beyond_the_watermark_is_demanded_after_a_loss(
+    shortened: bool,
+) -> None:
     """Entry 8 may be committed by this node's word, though its mark says that 5 are durable."""
     source = donor(*[3] * 10)
     replica = Replica(source, 11)
@@ -219,7 +246,8 @@ def test_what_was_acknowledged_beyond_the_watermark_is_demanded_after_a_loss() -
         segment = Segment(replica.disk, segment_path(FOLDER, base), 0, SEGMENT_BYTES)
         segment.mark(5)
         segment.sync()
-    replica.lose(source.log.header(8).position + HEADER_BYTES)
+    place = source.log.header(8).position + HEADER_BYTES
+    (replica.shorten if shortened else replica.lose)(place)
     assert replica.start(11).last_index == 11
 
 
