@@ -155,13 +155,21 @@ def percentiles_ms(seconds: list[float]) -> dict[str, float]:
     return {name: round(1000 * ordered[int(len(ordered) * p)], 3) for name, p in at.items()}
 
 
+def python() -> str:
+    """This Python, and whose build it is: one that was built without profiles is a quarter
+    slower."""
+    of_system = sys.base_prefix == "/usr"
+    whose = f"{platform.freedesktop_os_release()['NAME']}'s" if of_system else "a build of its own"
+    return f"{platform.python_version()} ({whose})"
+
+
 def keep(name: str, result: dict[str, object]) -> Path:
     """Write a result beside the others, with the machine and the time; the file."""
     now = datetime.now(UTC)
     facts = {
         "benchmark": name,
         "at": now.isoformat(timespec="seconds"),
-        "python": platform.python_version(),
+        "python": python(),
         "cores": os.cpu_count(),
         "load_before": os.getloadavg()[0],
     }
