@@ -96,7 +96,7 @@ async def leading(
             listen_port=10912,
             group_client_addrs="n0-127.0.0.1:10911;n1-127.0.0.1:10912",
             namesrv_addr=f"127.0.0.1:{port}",
-            register_broker_heartbeat_millis=100,
+            register_broker_heartbeat_millis=60_000,  # so that changes alone are told
         )
         machine = Machine(directory)
         ledger = LocalLedger(machine)

@@ -119,6 +119,7 @@ def test_every_planted_bug_has_a_test() -> None:
         "take any acceptor",
         "write fields without lengths",
         "apply what waited for the state",
+        "take a rotten header for another entry",
         "count any confirmation",
         "elect without asking",
         "forget a learner",
