@@ -18,6 +18,7 @@ Layout
 ``buffers``   what counts as bytes
 ``failpoints``  named places where a chaos run may stop the process (pure)
 ``observe``   structlog, for people or for programs
+``vanished``  connections whose other host is gone without a word
 ``worker``    a thread that does one piece of work after another
 ``world``     the machine's clocks, threads and sockets; a test may have others
 

@@ -6,7 +6,6 @@
 ``serving``     which method answers a code, and what it needs
 ``peer``        the asking end: matches responses to requests
 ``room``        how many connections, from where, and how much memory is kept for them (pure)
-``vanished``    connections whose other host is gone without a word
 ``turns``       shares the event loop, so that costly requests do not delay others
 ``watchdog``    logs a turn that takes too long, with what ran
 ``faults``      unexpected exceptions: logged with the request, and counted

@@ -35,10 +35,10 @@ from dledger.limits import (
     SERVER_UNACKNOWLEDGED_S,
 )
 from dledger.net.link import Link
-from dledger.net.vanished import end_unacknowledged
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import FLAG_ONEWAY, Command
+from dledger.vanished import end_unacknowledged
 from dledger.world import world
 
 OnResponse: TypeAlias = Callable[[Command | RemotingError], None]

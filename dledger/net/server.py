@@ -21,9 +21,9 @@ from dledger.net.connection import Connection, Handler
 from dledger.net.faults import Faults
 from dledger.net.link import Link
 from dledger.net.room import Room
-from dledger.net.vanished import end_unacknowledged, probe_idle
 from dledger.observe import get_logger
 from dledger.program.pulse import look
+from dledger.vanished import end_unacknowledged, probe_idle
 from dledger.world import listen
 
 log = get_logger(__name__)

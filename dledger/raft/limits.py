@@ -122,7 +122,7 @@ READ_BUFFER_BYTES = 4 * MIB
 """Received from one peer at once."""
 BUFFERS_PER_WRITE = 64
 """Given to the kernel in one call."""
-UNACKNOWLEDGED_TIMEOUT_MS = 5_000
+UNACKNOWLEDGED_S = 5.0
 """TCP_USER_TIMEOUT: a peer whose host vanished without closing is given up after this time."""
 
 assert HEARTBEAT_S < SIGN_OF_LIFE_S + ACK_AGAIN_S < ELECTION_TIMEOUT_MIN_S < ELECTION_TIMEOUT_MAX_S

@@ -33,12 +33,13 @@ from dledger.raft.limits import (
     CONNECT_TIMEOUT_S,
     READ_BUFFER_BYTES,
     REDIAL_WAIT_S,
-    UNACKNOWLEDGED_TIMEOUT_MS,
+    UNACKNOWLEDGED_S,
     UNDIALLED_WAIT_S,
 )
 from dledger.raft.membership.configuration import Configuration, Member
 from dledger.raft.sealing import RunHash, Sealing
 from dledger.trust.proof import TAG_BYTES, Session
+from dledger.vanished import end_unacknowledged
 
 CLOSED_BY_PEER = "the peer closed it"
 _RETRY = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR)
@@ -362,4 +363,4 @@ def listen(host: str, port: int) -> socket.socket:
 def _tune(sock: socket.socket) -> None:
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_TIMEOUT_MS)
+    end_unacknowledged(sock, UNACKNOWLEDGED_S)
