@@ -146,10 +146,15 @@ class LogReader:
         return self.header(index - 1).chain_crc
 
     def head_before(self, index: int) -> LogHead:
-        """The head of a log that begins with the entry `index`, the first of a segment."""
+        """The head of a log that begins with the entry `index`, the first of a segment.
+
+        Raises Rot if the entry before is damaged: a head made of it would fit no entry, and the
+        bytes that could mend it may go.
+        """
         segment = self._contents.segment_of(index)
         if segment.first_index != index:
             raise StorageError(f"entry {index} is not the first of a segment")
         if segment is self._contents.segments[0]:
             return self._contents.head
+        self._check(index - 1, index - 1)
         return LogHead(segment.base_position, index, self.chain_crc_before(index))

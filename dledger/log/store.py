@@ -396,7 +396,7 @@ class SegmentedLog:
         """Forget the segments that lie wholly before `first_index`. The job removes their files;
         None if there are none. Only committed and durable entries are removed, and never all.
 
-        The caller vouches that no state machine and no follower needs them.
+        The caller vouches that no state machine and no follower needs them. Raises Rot.
         """
         safe_index = min(first_index, self.commit_index, self.durable_index)
         segments, busy = self._contents.segments, self._busy()

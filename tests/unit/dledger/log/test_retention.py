@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dledger.errors import CorruptLog
-from dledger.log.entry import Kind
+from dledger.errors import CorruptLog, Rot
+from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.recovery.startup import open_log
 from dledger.log.retention import RetentionPolicy, SegmentInfo, first_kept
+from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
 from dledger.testing.contracts.log_store import FOLDER, SEGMENT_BYTES, entries_of, fill, head_at
 from dledger.testing.disk import Crashed, SimulatedDisk
@@ -67,6 +68,24 @@ def filled(disk: SimulatedDisk, count: int = 100) -> SegmentedLog:
     log.sync()
     log.commit_index = count
     return log
+
+
+@pytest.mark.parametrize("at", range(HEADER_BYTES))
+def test_no_segment_goes_whose_last_header_is_rotten(at: int) -> None:
+    """The new head would remember a chain CRC that no entry continues."""
+    disk = SimulatedDisk()
+    log = filled(disk)
+    log.close()
+    log = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
+    log.commit_index = 100
+    first, second = log.segments()[:2]
+    last = log.header(second.first_index - 1)
+    disk.flip_bit(segment_path(FOLDER, first.base_position), last.position + at, 3)
+    names = disk.names(FOLDER)
+    with pytest.raises(Rot):
+        log.trim(second.first_index)
+    assert disk.names(FOLDER) == names
+    assert log.first_index == 1
 
 
 def test_a_log_without_its_head_is_read_from_there_after_a_restart() -> None:
