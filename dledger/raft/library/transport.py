@@ -26,6 +26,7 @@ from dledger.raft.library.adapter import Core, Node, Transport
 from dledger.raft.library.messages import Append, Denied, Head, Vote, Voted, split_run
 from dledger.raft.library.peer import Peer
 from dledger.raft.membership.members import Members
+from dledger.raft.roles import Role
 
 if TYPE_CHECKING:
     from dledger.raft.library.acknowledging import Acknowledging
@@ -128,6 +129,11 @@ class PeerTransport(Transport):  # type: ignore[misc]
         everything in this log that may be committed lies before it. Returns whether the message is
         of a current leader.
 
+        Invariant: a node acts by the last configuration before the end of its log. The members
+        come before the head, and who led or was a candidate then has passed them over. Were the
+        head taken all the same, this node would count majorities by a configuration that it had
+        before, until the next change. So it steps down only; the leader sends both again.
+
         Raises FrameError for a malformed run, CorruptLog where the replicas differ.
         """
         if message.term < self._core.term:
@@ -138,13 +144,18 @@ class PeerTransport(Transport):  # type: ignore[misc]
         head = LogHead(message.base_position, first_index, message.chain_crc, bytes(message.run))
         self._check_head(head, message.commit_index)
         failpoint("head.take")
+        has_the_members = self._has_taken_the_members()
         # A term must be durable before its first entry.
         self.step_down(peer, term)
-        if self._must_begin_anew(header):
+        if has_the_members and self._must_begin_anew(header):
             self._members.begin_anew()
             self._log.replace_by(head)
         place = message.commit_index, first_index, header.term
         return self.deliver_append(peer, Append(term, *place, message.sequence, count=0))
+
+    def _has_taken_the_members(self) -> bool:
+        """Whether the members that a leader sends before its head were taken."""
+        return self._core.role is Role.FOLLOWER
 
     def _check_head(self, head: LogHead, commit_index: int) -> None:
         """Raise FrameError for a head that can't be a leader's. This comes before anything is

@@ -152,6 +152,12 @@ PLANTED = (
     PlantedBug(
         "begin anew without the members", (), members.begin_anew_without_the_members, seed=66
     ),
+    PlantedBug(
+        "take a head whose members were passed over",
+        (),
+        members.take_a_head_whose_members_were_passed_over,
+        seed=7932,
+    ),
     PlantedBug("count learners too", (), members.count_learners_too, seed=28),
     PlantedBug("leave one copy", (), members.leave_one_copy, seed=62),
     PlantedBug("sign no role", (), proof.sign_no_role),

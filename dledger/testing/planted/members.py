@@ -11,6 +11,7 @@ from dledger.raft.engine import RaftEngine
 from dledger.raft.library import adapter as library
 from dledger.raft.library.adapter import Core
 from dledger.raft.library.peers import Peers
+from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership import changes, members
 from dledger.raft.membership.configuration import Configuration, Member, decode_members
 from dledger.raft.membership.members import Members
@@ -99,6 +100,11 @@ def believe_the_file_alone() -> Planted:
 def begin_anew_without_the_members() -> Planted:
     """A log that begins behind a head is not told of the changes before it."""
     return patch.object(Peers, "tell_members", lambda self, peer: None)
+
+
+def take_a_head_whose_members_were_passed_over() -> Planted:
+    """A candidate, which takes no members from others, begins anew behind a leader's head."""
+    return patch.object(PeerTransport, "_has_taken_the_members", lambda self: True)
 
 
 def count_learners_too() -> Planted:

@@ -28,6 +28,7 @@ from dledger.raft.library.messages import (
     Append,
     Head,
     Introduction,
+    PeerMessage,
     Prevote,
     Prevoted,
     Vote,
@@ -422,8 +423,8 @@ def test_votes_and_acknowledgements_of_strangers_are_not_counted() -> None:
     assert not outcome
 
 
-def test_a_log_that_begins_anew_has_the_configuration_of_the_leader() -> None:
-    """The leader's head lies behind the change, so its entry will never come."""
+def head_behind_a_change() -> tuple[Configuration, list[PeerMessage]]:
+    """A configuration, and what its leader sends to a peer when its log begins behind that."""
     leader = ScriptedNode(segment_bytes=4096)
     leader.serve("f")
     add(leader)
@@ -441,7 +442,12 @@ def test_a_log_that_begins_anew_has_the_configuration_of_the_leader() -> None:
     leader.step()
     sent = [m for m in leader.take("g") if isinstance(m, Introduction | Head)]
     assert [type(m) for m in sent] == [Introduction, Head]
+    return changed, sent
 
+
+def test_a_log_that_begins_anew_has_the_configuration_of_the_leader() -> None:
+    """The leader's head lies behind the change, so its entry will never come."""
+    changed, sent = head_behind_a_change()
     behind = ScriptedNode(("f", "n"), node_id="g", segment_bytes=4096)
     for message in sent:
         behind.receive("n", message)
@@ -449,3 +455,26 @@ def test_a_log_that_begins_anew_has_the_configuration_of_the_leader() -> None:
     assert behind.log.first_index > changed.index
     assert behind.engine.members.current == changed
     assert behind.restarted(power_lost=True).engine.members.current == changed
+
+
+def test_who_takes_no_configuration_takes_no_head_either() -> None:
+    """A candidate counts by its own log. It steps down, and is sent both again."""
+    changed, sent = head_behind_a_change()
+    behind = ScriptedNode(("f", "n"), node_id="g", segment_bytes=4096)
+    while behind.engine.core.role is not Role.CANDIDATE:
+        behind.advance(0.01)
+        for asked in behind.take("n", Prevote):
+            behind.receive("n", Prevoted(asked.term, True, asked.term))
+        behind.step()
+    before = behind.engine.members.current, behind.log.first_index
+    for message in sent:
+        behind.receive("n", message)
+    behind.step()
+    assert behind.engine.core.role is Role.FOLLOWER
+    assert (behind.engine.members.current, behind.log.first_index) == before
+
+    for message in sent:
+        behind.receive("n", message)
+    behind.step()
+    assert behind.engine.members.current == changed
+    assert behind.log.first_index > changed.index
