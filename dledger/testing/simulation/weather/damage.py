@@ -124,8 +124,10 @@ class Damages:
         return is_majority(seated, {*voters, *({*members} & {*damaged})})
 
     def _holds_its_own(self, node_id: str) -> bool:
-        term = HardStateFile(FOLDER / "term", self._group.disks[node_id].copy())
-        return term.state.seated
+        """Whether its seat would outlive a power loss: the sync of it may have failed."""
+        path, disk, kept = FOLDER / "term", self._group.disks[node_id], SimulatedDisk()
+        kept.replace(path, disk.durable_bytes(path, 0, disk.size(path) or 0))
+        return HardStateFile(path, kept).state.seated
 
 
 def damage_log(
