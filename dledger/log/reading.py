@@ -112,9 +112,9 @@ class LogReader:
 
         Only entries of old segments are checked. Raises Rot: it must not mislead others.
         """
-        run = self.run_of(first_index, last_index)
-        self.check_run(first_index, last_index)
-        return run
+        self._writing.write_out()
+        self.check_run(first_index, last_index)  # before a rotten header says where the run lies
+        return self.run_of(first_index, last_index)
 
     def check_run(self, first_index: int, last_index: int) -> None:
         """Raise Rot if a run can't be sent to others."""

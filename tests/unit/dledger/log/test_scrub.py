@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dledger.errors import Rot
-from dledger.log.entry import Kind
+from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.recovery.repair import DamagedLog
 from dledger.log.recovery.scrub import SLICE_BYTES, Scrub
 from dledger.log.recovery.startup import open_log
@@ -87,6 +87,25 @@ def test_what_the_disk_lost_under_a_running_node_is_rot(index: int) -> None:
         with pytest.raises(Rot, match="the disk can't read"):
             read()
     assert bytes(log.checked_entry(index - 1).body) == bytes([(index - 1) % 251]) * BODY_BYTES
+
+
+@pytest.mark.parametrize("at", range(HEADER_BYTES))
+def test_a_rotten_header_is_rot_to_whoever_reads_the_entry(at: int) -> None:
+    """Whatever it says now: another position, index, size or term."""
+    disk = SimulatedDisk()
+    log = filled(disk, 450)
+    header = log.header(60)
+    offset = header.position % SEGMENT_BYTES
+    disk.flip_bit(segment_path(FOLDER, header.position - offset), offset + at, 2)
+    for read in (
+        lambda: scrub_all(Scrub(log), log),
+        lambda: log.checked_entry(60),
+        lambda: log.checked_run_of(60, 61),
+        lambda: log.checked_run_of(59, 60),
+        lambda: log.checked_run_of(61, 61),
+    ):
+        with pytest.raises(Rot):
+            read()
 
 
 @pytest.mark.parametrize("index", [1, 60, 105, 250])
