@@ -140,6 +140,14 @@ def snapshot(store: Path) -> Path:
     return store / "snapshot.msgpack"
 
 
+AT_THE_START = "saved state not used"
+
+
+def found_when_read(victim: Callable[[Path], Path]) -> str:
+    """What the replica says of damage within a file; the snapshot is read at the start."""
+    return AT_THE_START if victim is snapshot else "files damaged"
+
+
 @pytest.mark.parametrize("victim", [queue_file, sorted_keys, newest_keys, snapshot])
 async def test_a_rotten_file_that_is_derived_from_the_log_is_made_again(
     victim: Callable[[Path], Path], tmp_path: Path
@@ -179,14 +187,6 @@ async def test_a_file_derived_from_the_log_that_the_disk_cant_read_is_made_again
         path = victim(folder.path)
         folder.lose(path, path.stat().st_size // 2)
         await assert_made_again(found_when_read(victim), group, bodies)
-
-
-AT_THE_START = "saved state not used"
-
-
-def found_when_read(victim: Callable[[Path], Path]) -> str:
-    """What the replica says of damage within a file; the snapshot is read at the start."""
-    return AT_THE_START if victim is snapshot else "files damaged"
 
 
 async def fill_and_stop(group: list[BrokerConfig]) -> list[bytes]:

@@ -46,6 +46,8 @@ from dledger.testing.disk import SimulatedDisk
 
 FOLDER = Path("/log")
 SEGMENT_BYTES = 1 << 16
+TERM_AT = 23
+"""The last byte of an entry's term, in its header: for tests in which it rots."""
 _PATIENCE_S = 10.0
 
 M = TypeVar("M", bound=PeerMessage)

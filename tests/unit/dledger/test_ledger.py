@@ -28,11 +28,10 @@ from dledger.log.segment import segment_path
 from dledger.raft.membership.configuration import encode_members, initial
 from dledger.raft.membership.members import open_members
 from dledger.testing.local import KeepsNothing
+from dledger.testing.scripted.node import TERM_AT
 from mqchaos.cluster.processes import free_ports
 
 TURNS_PER_S_MAX = 20
-TERM_AT = 23
-"""The last byte of an entry's term, in its header."""
 
 
 async def test_a_ledger_tells_when_it_has_changed_and_when_it_is_fenced(tmp_path: Path) -> None:

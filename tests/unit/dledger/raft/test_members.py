@@ -48,11 +48,9 @@ from dledger.raft.membership.members import Members, open_members
 from dledger.raft.roles import Role
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.planted.catalogue import plant
-from dledger.testing.scripted.node import Donor, ScriptedNode
+from dledger.testing.scripted.node import TERM_AT, Donor, ScriptedNode
 
 FOLDER = Path("/log")
-TERM_AT = 23
-"""The last byte of an entry's term, in its header."""
 LOG = FOLDER
 
 

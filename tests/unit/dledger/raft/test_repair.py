@@ -21,12 +21,10 @@ from dledger.raft.replication.repair import Asking
 from dledger.testing.contracts.log_store import copy_to
 from dledger.testing.disk import SECTOR_BYTES, Crashed, SimulatedDisk
 from dledger.testing.planted.catalogue import plant
-from dledger.testing.scripted.node import FOLDER, Donor, ScriptedNode
+from dledger.testing.scripted.node import FOLDER, TERM_AT, Donor, ScriptedNode
 
 SEGMENT_BYTES = 4096
 BODY = b"x" * 500
-TERM_AT = 23
-"""The last byte of an entry's term, in its header."""
 
 
 class Replica:
@@ -177,6 +175,15 @@ def test_a_repair_that_was_interrupted_anywhere_begins_again() -> None:
         assert log.chain_crc == source.log.chain_crc
 
 
+def assert_repaired(replica: Replica, commit: int) -> None:
+    """What is committed is there again, nothing else is, and no mark says too much."""
+    log = replica.start(commit)
+    assert commit <= log.last_index <= 41
+    assert log.chain_crc == replica.donor.log.header(log.last_index).chain_crc
+    log.close()
+    assert replica.open().last_index == log.last_index
+
+
 @pytest.mark.parametrize("commit", [3, 20, 41])
 def test_whatever_the_disk_cant_read_is_repaired(commit: int) -> None:
     """Each sector of each segment: what is committed is there again, and no mark says too much."""
@@ -185,11 +192,7 @@ def test_whatever_the_disk_cant_read_is_repaired(commit: int) -> None:
     for position in range(0, end, SECTOR_BYTES):
         replica = Replica(source, 41)
         replica.lose(position)
-        log = replica.start(commit)
-        assert commit <= log.last_index <= 41
-        assert log.chain_crc == source.log.header(log.last_index).chain_crc
-        log.close()
-        assert replica.open().last_index == log.last_index
+        assert_repaired(replica, commit)
 
 
 @pytest.mark.parametrize("commit", [3, 20, 41])
@@ -200,11 +203,7 @@ def test_a_file_that_ends_too_early_is_repaired(commit: int) -> None:
     for position in (*range(0, end, 331), *range(SEGMENT_BYTES - 1, end, SEGMENT_BYTES)):
         replica = Replica(source, 41)
         replica.shorten(position)
-        log = replica.start(commit)
-        assert commit <= log.last_index <= 41
-        assert log.chain_crc == source.log.header(log.last_index).chain_crc
-        log.close()
-        assert replica.open().last_index == log.last_index
+        assert_repaired(replica, commit)
 
 
 def test_a_group_of_sectors_is_lost_and_the_node_may_die_while_that_is_repaired() -> None:
