@@ -103,6 +103,8 @@ def print_report(report: Report, console: Console) -> None:
         console.print(f"property {each.number:>2}  {verdict}  {each.title}", soft_wrap=True)
     for finding in report.findings:
         console.print(Text(finding, style="bold red"), soft_wrap=True)
+    for note in report.notes:
+        console.print(Text(f"note: {note}"), soft_wrap=True)
     if report.gap_median_s is not None and report.gap_worst_s is not None:
         console.print(
             f"gaps over {len(report.gaps)} faults: median {report.gap_median_s * 1000:.0f} ms, "

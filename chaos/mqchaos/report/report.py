@@ -19,6 +19,7 @@ from dledger.errors import BadInput
 from dledger.verdict.form import Verdict
 from dledger.verdict.junit import Case, cases, junit
 from mqchaos.faults.kinds import KINDS, UNDONE
+from mqchaos.limits import SLOWNESS_TOLD
 from mqchaos.report.measure import Timeline, failovers
 from mqchaos.report.page import render
 from mqchaos.report.verdict import (
@@ -45,11 +46,12 @@ def make_report(
     *,
     pauses_judged: bool = True,
     pauses_stretch: float = 1.0,
+    slowness: float = 1.0,
 ) -> Report:
     """Put the verdict and the measured times together, and judge the times.
 
     Where faults overlap, no pause is one fault's: `pauses_judged` is False then. `pauses_stretch`:
-    of the bounds of their kinds.
+    of the bounds of their kinds. `slowness`: of the machine (`mqchaos.run.pace`), which is told.
     """
     gaps = [
         GapFound(gap.fault.what, gap.fault.node, gap.fault.at_s, gap.length_s) for gap in found.gaps
@@ -76,6 +78,7 @@ def make_report(
         findings=exceeded,
         pauses_judged=pauses_judged,
         pauses_stretch=pauses_stretch,
+        slowness=slowness,
         failovers=[
             FailoverFound(
                 each.fault.what, each.fault.node, each.fault.at_s, each.leader, each.seconds
@@ -83,8 +86,20 @@ def make_report(
             for each in failovers(found)
         ],
         latency=Latency(quantiles_s) if quantiles_s else None,
-        notes=verdict.notes,
+        notes=[*verdict.notes, *_about_the_machine(slowness, pauses_judged)],
     )
+
+
+def _about_the_machine(slowness: float, pauses_judged: bool) -> list[str]:
+    """Nothing of one that is as fast as the bounds want it."""
+    if slowness < SLOWNESS_TOLD:
+        return []
+    so = (
+        "so were the bounds on pauses stretched"
+        if pauses_judged
+        else "pauses may be as much longer"
+    )
+    return [f"the machine took {slowness:.1f} times as long for its work as it should; {so}"]
 
 
 def _counts(verdict: Verdict) -> Counts:

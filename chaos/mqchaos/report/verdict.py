@@ -68,6 +68,7 @@ class Report(msgspec.Struct, frozen=True):
     findings: list[str]
     pauses_judged: bool = True
     pauses_stretch: float = 1.0
+    slowness: float = 1.0
     failovers: list[FailoverFound] = []
     latency: Latency | None = None
     notes: list[str] = []

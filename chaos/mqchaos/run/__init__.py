@@ -12,5 +12,6 @@
 ``shrinking``  which smaller plan to try next (pure)
 ``soak``       one seed after the other
 ``covering``   soaks added up
+``pace``       how fast the machine is meanwhile
 ``history``    every event that a judge needs
 """

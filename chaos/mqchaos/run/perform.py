@@ -73,7 +73,8 @@ async def assess(order: Order, run: Run, console: Console) -> Report:
         order.replay,
         run.findings,
         pauses_judged=planned.strict and WORKLOADS[planned.workload].paused_by_faults_alone,
-        pauses_stretch=CUT_AGAIN if planned.namespaces else 1.0,
+        pauses_stretch=(CUT_AGAIN if planned.namespaces else 1.0) * run.pace.slowness,
+        slowness=run.pace.slowness,
     )
     write_report(order.report, report, found, [node.node for node in nodes])
     print_report(report, console)

@@ -57,6 +57,7 @@ from mqchaos.run.load.workload import (
 from mqchaos.run.observer import Observer, without_their_output
 from mqchaos.run.others.programs import Client, Program
 from mqchaos.run.others.stock import argv_of, client_of, group_of
+from mqchaos.run.pace import Pace
 from mqchaos.run.planned import Planned
 from mqclient import Admin
 from mqclient.admin.results import QueueReset
@@ -95,6 +96,7 @@ class Run:
         self.nodes: list[NodeState] = []
         self.done: list[str] = []
         self.findings: list[str] = []
+        self.pace = Pace()
         self._lines = lines
         self._hurt: list[_Hurt] = []
         self._part_bytes = HISTORY_PART_BYTES if planned.parquet else 0
@@ -189,6 +191,7 @@ class Run:
                 )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, probe, observer)
+            nursery.start_soon(self.pace.keep_looking)
             if self._packer is not None:
                 nursery.start_soon(self._packer.keep_packing)
             nursery.start_soon(observer.keep_asking, self.topic, QUEUES, self.group)

@@ -80,6 +80,16 @@ def test_bounds_are_stretched_where_the_network_is_the_kernels() -> None:
     assert not make_report(run_with_gap(3.1), HOLDS, "s", 1, "again", (), pauses_stretch=2.0).holds
 
 
+def test_a_slow_machine_is_told() -> None:
+    """Who reads of a stretched bound reads why."""
+    told = make_report(run_with_gap(0.3), HOLDS, "s", 1, "again", (), slowness=3.0).notes
+    assert told == [
+        "the machine took 3.0 times as long for its work as it should; so were the bounds on "
+        "pauses stretched"
+    ]
+    assert report_of(run_with_gap(0.3)).notes == []
+
+
 def test_the_table_marks_what_is_not_as_it_should_be() -> None:
     """A replica that holds less than was acknowledged stands out."""
     short = Verdict("violated", [], COUNTS | {"stored": {"n0": 3, "n1": 2}})
